@@ -1,10 +1,10 @@
-"""How much the clock law errs per octave: prints what joulecast/predictors/intervals/clock_errors.py holds.
+"""Errors of the clock law per octave: prints the numbers in joulecast/predictors/intervals/clock_errors.py.
 
     python benchmarks/clock_errors.py
 
-Reads the errors in the model card of zoo/any-gpu/boosting: the A100's networks, each measured at several clocks and
-predicted without any measurement of its chip. What the error at a clock differs from that at the highest clock of the
-same network is what the law adds.
+Reads the errors in the model card of zoo/any-gpu/boosting for the A100's networks. Each was measured at several clocks,
+and predicted without any measurement of its chip. The error at a clock minus the error at the highest clock of the same
+network is the error that the clock law adds.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Clocks: the sweep over the A100's clocks with its networks left out, the regret of choosing by it, the A30's optima.
+"""Predictions over clocks: errors at the clocks of the A100, the regret of choosing a clock by them, and A30's optima.
 
     python benchmarks/clocks.py --data build/datasets
 
-Writes benchmarks/CLOCKS.md. Operations are learned from all GPUs; half precision, energies and host cost from networks
-of other names only. Takes some ten minutes on one core, most of them for the trees.
+Writes benchmarks/CLOCKS.md. Operations are learned from all GPUs. Half precision, energies and host cost are learned
+from networks of other names only. This takes about ten minutes on one core, mostly for fitting the trees.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ OUT = Path(__file__).with_name("CLOCKS.md")
 RECIPE = Path(__file__).parents[1] / "predictors" / "any-gpu.toml"
 SWEPT = "NVIDIA A100-PCIE-40GB"
 A30_CLOCKS_MHZ = (210, 300, 600, 900, 1200, 1440)
-LEAST_CLOCKS = 3  # of a sweep, from where choosing among them means something
+LEAST_CLOCKS = 3  # A sweep with fewer clocks leaves nothing to choose.
 
 
 class Row(NamedTuple):
-    """A measured network at a clock, and what was predicted without its name."""
+    """A measured network at a clock, and its prediction by a predictor trained without networks of its name."""
 
     network: str
     precision: str
@@ -51,13 +51,13 @@ class Row(NamedTuple):
 
     @property
     def errors(self) -> tuple[float, float, float]:
-        """Of time, energy and power."""
+        """Relative errors of time, energy and power."""
         time, energy = self.predicted_s / self.time_s - 1, self.predicted_j / self.energy_j - 1
         return time, energy, (1 + energy) / (1 + time) - 1
 
 
 def networks_of(datasets: Sequence[Dataset]) -> Networks:
-    """All measured networks with their operations."""
+    """All measured networks, each with its GPU, its measurement and its operations."""
     return [
         (
             find_gpu(data.card.gpu),
@@ -71,7 +71,7 @@ def networks_of(datasets: Sequence[Dataset]) -> Networks:
 
 
 def left_out(datasets: Sequence[Dataset], networks: Networks) -> Iterator[Row]:
-    """Predict the A100's networks at their clocks, name by name left out."""
+    """Predict the networks of the A100 at their clocks, each without the networks of its name."""
     recipe = load_recipe(RECIPE)
     rows = [row for data in datasets for row in device_rows(data)]
     learn = network_learner(fit_operations(datasets, rows, recipe), rows, recipe)
@@ -110,7 +110,7 @@ def error_table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def regrets(rows: Sequence[Row]) -> list[float]:
-    """Extra energy of the clock that the prediction chooses, over that of the best, sweep by sweep."""
+    """Relative extra energy of the clock that the prediction chooses compared with the best clock, for each sweep."""
     sweeps: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in rows:
         sweeps[row.network, row.precision, row.shape].append(row)
@@ -133,7 +133,7 @@ def optima(datasets: Sequence[Dataset]) -> list[tuple[bool, bool]]:
 
 
 def main() -> None:
-    """Measure and write."""
+    """Compute the errors, and write CLOCKS.md."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("build/datasets"))
     arguments = parser.parse_args()
@@ -149,9 +149,9 @@ def main() -> None:
         "",
         "## A100, every clock, networks left out by name",
         "",
-        "Mean absolute errors. Operations were learned from all GPUs, half precision, energies and host cost from the",
-        "networks of other names on all GPUs. The tiles of half precision in `least_times.py` were looked at on these",
-        "networks. Goals: 6 % time, 6 % energy, 5 % power.",
+        "Mean absolute errors. Operations were learned from all GPUs; half precision, energies and host cost from the",
+        "networks of other names on all GPUs. The tiles of half precision in `least_times.py` were chosen with these",
+        "networks in view. Goals: 6 % time, 6 % energy, 5 % power.",
         "",
         *error_table(rows),
         "",
@@ -164,8 +164,8 @@ def main() -> None:
         f"Among {', '.join(map(str, A30_CLOCKS_MHZ))} MHz, by the A30's own predictor, {len(a30)} networks:",
         f"least energy at 900 MHz for {sum(least for least, _ in a30)},",
         f"least energy-delay product at 1200 MHz for {sum(best for _, best in a30)} (goal: {0.9 * len(a30):.0f}).",
-        "No constant was fitted to these; that the optima",
-        "lie there was known when the law was written.",
+        "No constant was fitted to these optima, but they were",
+        "known when the clock law was written.",
         "",
     ]
     OUT.write_text("\n".join(lines))

@@ -1,9 +1,9 @@
-"""How much of some 260 models extraction covers: `python benchmarks/corpus.py`, about ten minutes. Writes CORPUS.md.
+"""The share of about 260 models that extraction covers. `python benchmarks/corpus.py` takes ten minutes.
 
-torchvision's models, more than 40 families of timm, and more than 40 of transformers with two layers each, in inference
-and in training. Covered is the share of FLOPs and bytes that operations stand for; the rest is listed as dropped.
-PyTorch's own counter (torch.utils.flop_counter) runs the same forward for itself and says how many FLOPs its products
-have.
+Writes CORPUS.md. The models are those of torchvision, more than 40 families of timm, and more than 40 architectures of
+transformers with two layers each, in inference and in training. The covered share is that of the FLOPs and bytes which
+operations represent; the rest is listed as dropped. As a comparison, PyTorch's own counter (torch.utils.flop_counter)
+counts the FLOPs of the products in the same forward.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What Inductor fuses, beside what joulecast's rules say of it (joulecast/operations/fusion.py).
+"""Compares the kernels that Inductor fuses with those of joulecast's rules (joulecast/operations/fusion.py).
 
     python benchmarks/fusion.py > benchmarks/FUSION.md
 
-Inductor's scheduler is asked on the CPU, in PyTorch's default mode, and stopped before it writes code. Its kernels are
-counted as a GPU would have them:
+Inductor's scheduler runs on the CPU, in PyTorch's default mode, and is stopped before it generates code. Its kernels
+are counted as on a GPU:
 
-- the stages of one softmax, mean or normalization are one kernel, which keeps its row in registers there;
-- copies that only the CPU's calls want are left out: weights of convolutions in another order, inputs of attention.
+- The stages of one softmax, mean or normalization are one kernel, which on a GPU stores its row in registers.
+- Copies that only calls on the CPU need do not count: weights of convolutions in another order, inputs of attention.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Damage done to a file: by chance to its bytes, or by somebody who knows the format to its values."""
+"""Ways to damage a file: random changes of its bytes, or changes of its values that keep the format valid."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ODD: tuple[Any, ...] = (
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
-    """Bytes with some of them flipped, cut out, doubled, or others between them."""
+    """A copy of some bytes in which random parts are flipped, removed, repeated or inserted."""
     for _ in range(rng.choice([1, 1, 2, 6])):
         place = rng.randrange(len(data) + 1)
         length = min(rng.choice([1, 1, 4, 40]), len(data) - place)
@@ -39,7 +39,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 
 
 def edited(value: Any, rng: random.Random) -> Any:
-    """A JSON value with one value in it replaced, left out or repeated."""
+    """A copy of a JSON value in which one inner value is replaced, removed or repeated."""
     value = copy.deepcopy(value)
     node = value
     while True:
@@ -62,7 +62,7 @@ def edited(value: Any, rng: random.Random) -> Any:
 
 
 def toml_text(value: Any, name: str = "") -> str:
-    """Tables as TOML; JSON's way of writing values is TOML's but for null."""
+    """Tables as TOML text. Values are written as in JSON, which is valid TOML for all values but null."""
     plain = {key: item for key, item in value.items() if not isinstance(item, dict)}
     lines = [f"[{name}]"] if name else []
     lines += [f"{json.dumps(key)} = {json.dumps(item)}" for key, item in plain.items()]
@@ -73,7 +73,7 @@ def toml_text(value: Any, name: str = "") -> str:
 
 
 def damage(path: Path, rng: random.Random) -> None:
-    """Damage a file, or one of a folder's, by bytes or by somebody who knows the format."""
+    """Damage a file, or a random file of a folder, in its bytes or in its values."""
     if path.is_dir():
         chosen = rng.choice(sorted(path.iterdir()))
         damage(chosen, rng)
@@ -99,7 +99,7 @@ def _toml(path: Path, rng: random.Random) -> None:
 
 
 def _jsonl(path: Path, rng: random.Random) -> None:
-    """Lines of a journal or a recording, whose checksums fit again."""
+    """Damaged lines of a journal or a recording, with checksums that match again."""
     lines = path.read_bytes().splitlines()
     place = rng.randrange(len(lines))
     record = edited(json.loads(lines[place]), rng)
@@ -141,7 +141,7 @@ def _csv(path: Path, rng: random.Random) -> None:
 
 
 def _parquet(path: Path, rng: random.Random) -> None:
-    """A table with a value, a type or a column that nobody meant."""
+    """A table with a wrong value, type or column."""
     import pyarrow as pa
     from pyarrow import parquet
 

@@ -1,13 +1,13 @@
-"""Damage every kind of file that joulecast reads, in thousands of ways, and see that each is refused in its own words.
+"""Fuzzes every kind of file that joulecast reads: damages it in thousands of ways, and expects that it is refused.
 
     python benchmarks/fuzz_files.py                                    # 5,000 cases over all kinds
     python benchmarks/fuzz_files.py --count 50000 --seed 1 --log build/fuzz.jsonl onnx pt2
 
-Bytes are flipped, cut out, doubled and inserted; values of JSON, TOML, tables and of the graphs of .pt2 files are
-replaced by values that nobody meant, with digests that fit again where there are any. Zoo entries have a script of
-their own (fuzz_zoo.py), so do questions to the service (fuzz_service.py). What may come out: the file is read, or one
-JoulecastError. Raw errors, signals, more than 1 GB and more than 20 s are faults; the script ends with 1 if there are
-any. With a log, whatever kills it, the same command goes on where it was.
+Bytes are flipped, removed, repeated and inserted. Values of JSON, TOML, tables and the graphs of .pt2 files are
+replaced by wrong values, and digests are corrected. Zoo entries and requests to the service have their own scripts
+(fuzz_zoo.py and fuzz_service.py). There are two correct outcomes: the file is read, or a JoulecastError is raised.
+Other exceptions, signals, more than 1 GB and more than 20 s are faults. If there are any, the script ends with exit
+code 1. With a log, the same command continues where it was killed.
 """
 
 from __future__ import annotations

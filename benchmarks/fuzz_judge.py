@@ -1,4 +1,4 @@
-"""What comes of reading hostile files: in a process of its own, whose death, memory and time are seen from outside."""
+"""Outcomes of reading hostile files in a separate process, whose end, memory and time are observed from outside."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 IMPORT_SECONDS = 100.0
-"""That importing torch may take on a loaded machine, the first time that a file needs it."""
+"""Longest time for importing torch on a busy machine, when the first file needs it."""
 
 FAULTS = ("raw error", "signal", "too much memory", "too slow")
 OUTCOMES = ("read", "refused", "stopped", *FAULTS)
@@ -21,7 +21,7 @@ OUTCOMES = ("read", "refused", "stopped", *FAULTS)
 
 
 class Verdict(NamedTuple):
-    """One of OUTCOMES, and what was read or said."""
+    """One of OUTCOMES, and a text that describes the result or the error."""
 
     outcome: str
     said: str
@@ -29,7 +29,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Limits:
-    """What reading one file may take.
+    """Limits for reading one file.
 
     Args:
         seconds: Time, without that of importing libraries.
@@ -43,41 +43,41 @@ class Limits:
 
 
 def verdict_of(error: BaseException) -> Verdict:
-    """What an exception that reading raised means."""
+    """The outcome that an exception stands for."""
     from joulecast.errors import JoulecastError
 
     if not isinstance(error, JoulecastError):
         return Verdict("raw error", f"{type(error).__name__}: {error}"[:300])
     if error.what != "the extraction of this model was stopped":
         return Verdict("refused", error.what)
-    # A crash there does no harm here, and still should not happen.
+    # A crash of that process does not harm this one, but it is still a fault.
     return Verdict("stopped" if "too" in str(error.given) else "signal", str(error.given))
 
 
 def _memory(what: str) -> int:
-    """A figure of this process's memory in bytes: VmRSS now, or VmHWM at most."""
+    """Memory of this process in bytes: "VmRSS" for the present value, "VmHWM" for the highest."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.split(f"{what}:")[1].split()[0]) * 1024
 
 
 def _work(pipe: Connection, read: Callable[[Any], str], limits: Limits) -> None:
-    """Read what comes through a pipe, one after the other: verdict, and memory before and at most, in bytes."""
+    """Read cases from a pipe; answer with the verdict, the memory before, and the highest memory, in bytes."""
     if limits.address_bytes is not None:
         resource.setrlimit(resource.RLIMIT_AS, (limits.address_bytes, limits.address_bytes))
     warnings.simplefilter("ignore")
     while True:
         case = pipe.recv()
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the most memory counts from here on
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the highest memory
         before_bytes = _memory("VmRSS")
         try:
             verdict = Verdict("read", read(case) or "")
-        except BaseException as error:  # noqa: BLE001  # that is what is looked for
+        except BaseException as error:  # noqa: BLE001  # any exception is an outcome to report
             verdict = verdict_of(error)
         pipe.send((verdict, before_bytes, _memory("VmHWM")))
 
 
 class Judge:
-    """Reads in a worker process, and in another one where that died or hung.
+    """Reads cases in a worker process, which is replaced if it dies or hangs.
 
     Args:
         read: Function of a module that a new process can import; takes what is judged, returns what it read.
@@ -90,7 +90,7 @@ class Judge:
         self.most_bytes = 0
 
     def __call__(self, case: Any) -> Verdict:
-        """What comes of reading a case; what is slow may be importing a library, so it is read again."""
+        """The verdict on a case. A slow case is read a second time, because it may have imported a library."""
         verdict = self._judged(case)
         return self._judged(case) if verdict.outcome == "too slow" else verdict
 

@@ -1,6 +1,6 @@
-"""Counts of what came of hostile files, in a file that survives a kill and says where to go on.
+"""A log of outcomes of fuzzing, from which a killed run can continue.
 
-python benchmarks/fuzz_log.py build/fuzz.jsonl      # the table of what was reached
+python benchmarks/fuzz_log.py build/fuzz.jsonl      # prints a table of the outcomes
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 from fuzz_judge import FAULTS, OUTCOMES, Verdict
 
 BLOCK = 25
-"""Cases of one kind between two lines of the log: what a kill makes do again."""
+"""Cases of one kind between two lines of the log. After a kill, at most this number of cases is repeated."""
 
 Judged = Callable[[str, int], Verdict]
-"""Kind and number of a case -> what came of it."""
+"""Function from kind and number of a case to its verdict."""
 
 
 class Log:
-    """Lines of JSON, one for each block of cases: what they were, how they ended, and the faults among them.
+    """Lines of JSON, one for each block of cases, with their kind, their outcomes and their faults.
 
     Args:
         path: Where they are appended; None: nowhere.
@@ -34,13 +34,13 @@ class Log:
         self._path, self._seed = path, seed
         self.blocks: list[dict[str, Any]] = []
         if path is not None and path.exists():
-            # A line that a kill tore is done again.
+            # If a kill left an incomplete line, its cases are repeated.
             lines = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
             self.blocks = [json.loads(line) for line in lines]
             path.write_text("".join(lines))
 
     def add(self, kind: str, first: int, counts: Mapping[str, int], faults: list[str], seconds: float) -> None:
-        """Append a block, and come back when it is in the file."""
+        """Append a block, and return when it is on disk."""
         number = sum(counts.values())
         block = {"kind": kind, "seed": self._seed, "first": first, "number": number}
         self.blocks.append({**block, "counts": dict(counts), "faults": faults, "seconds": round(seconds, 1)})
@@ -49,13 +49,13 @@ class Log:
                 file.write(json.dumps(self.blocks[-1]) + "\n")
 
     def reached(self, kind: str) -> int:
-        """Cases of a kind and this seed that are done."""
+        """Number of finished cases of a kind with this seed."""
         mine = [block for block in self.blocks if block["kind"] == kind and block["seed"] == self._seed]
         return max((block["first"] + block["number"] for block in mine), default=0)
 
     @property
     def counts(self) -> Counter[tuple[str, str]]:
-        """(kind, outcome) -> cases."""
+        """(kind, outcome) -> number of cases."""
         found: Counter[tuple[str, str]] = Counter()
         for block in self.blocks:
             found.update({(block["kind"], outcome): number for outcome, number in block["counts"].items()})
@@ -63,11 +63,11 @@ class Log:
 
     @property
     def faults(self) -> list[str]:
-        """A line for every fault."""
+        """One line of text for every fault."""
         return [fault for block in self.blocks for fault in block["faults"]]
 
     def table(self, outcomes: tuple[str, ...] = OUTCOMES) -> str:
-        """Kinds and outcomes as a table in Markdown."""
+        """The number of cases by kind and outcome, as a table in Markdown."""
         counts = self.counts
         kinds = list(dict.fromkeys(block["kind"] for block in self.blocks))
         rows = [["", "cases", *outcomes]]
@@ -79,7 +79,7 @@ class Log:
 
 
 def fuzz(shares: Mapping[str, int], judged: Judged, log: Log, *, faults: tuple[str, ...] = FAULTS) -> None:
-    """Judge as many cases of each kind as its share says, all kinds in step, from where the log ends.
+    """Judge cases of all kinds in turn, starting where the log ends.
 
     Args:
         shares: Kind -> cases.
@@ -103,7 +103,7 @@ def fuzz(shares: Mapping[str, int], judged: Judged, log: Log, *, faults: tuple[s
 
 
 def main() -> None:
-    """Print the tables of some logs as one."""
+    """Print one table for several logs."""
     log = Log()
     for name in sys.argv[1:]:
         log.blocks += Log(Path(name)).blocks

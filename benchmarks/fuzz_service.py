@@ -1,12 +1,12 @@
-"""Ask a service what nobody should, in thousands of ways, and see that it answers each with a status of its own.
+"""Fuzzes the service: sends thousands of invalid requests, and checks that each is answered with a proper status.
 
     python benchmarks/fuzz_service.py                                   # 3,000 requests
     python benchmarks/fuzz_service.py --count 10000 --log build/fuzz.jsonl
 
-Starts `joulecast serve` on this machine. Each case is one of its own questions, changed: values of its JSON, its path
-and query, its headers, or any bytes of the whole request. What may come out: an answer, a refusal (4xx), or a closed
-connection where the request was no HTTP. A status of 500, no answer within 20 s, a service that ends or that grows by
-more than 1 GB are faults; the script ends with 1 if there are any.
+Starts `joulecast serve` on this machine. Each case is a valid request with changes in the values of its JSON, in its
+path and query, in its headers, or in any of its bytes. Correct outcomes are an answer, a refusal (4xx), or a closed
+connection if the request was not HTTP. Faults are a status of 500, no answer within 20 s, and a service that ends or
+grows by more than 1 GB. If there are any, the script ends with exit code 1.
 """
 
 from __future__ import annotations
@@ -71,17 +71,17 @@ PATHS = (
 
 
 def request(method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None) -> bytes:
-    """A request as it is sent."""
+    """The bytes of a request."""
     sent = {"Host": "x", "Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}
     lines = [f"{method} /v1/{path} HTTP/1.1", *(f"{k}: {v}" for k, v in {**sent, **(headers or {})}.items())]
     return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body
 
 
-# Kinds of cases: what is sent, from a source of chance.
+# Kinds of cases: functions from a random number generator to a request.
 
 
 def json_values(rng: random.Random) -> bytes:
-    """A question with one value or some replaced by what nobody meant."""
+    """A request in which one or several values are replaced by wrong ones."""
     path, question = rng.choice(QUESTIONS)
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
         question = edited(question, rng)
@@ -90,13 +90,13 @@ def json_values(rng: random.Random) -> bytes:
 
 
 def json_bytes(rng: random.Random) -> bytes:
-    """A question with damaged text."""
+    """A request whose body is damaged text."""
     path, question = rng.choice(QUESTIONS)
     return request("POST", path, damaged(json.dumps(question).encode(), rng))
 
 
 def paths(rng: random.Random) -> bytes:
-    """A path and query with damage, by any method."""
+    """A request with any method and a damaged path and query."""
     path = rng.choice(PATHS)
     if rng.random() < 0.5:
         place = rng.randrange(len(path) + 1)
@@ -107,7 +107,7 @@ def paths(rng: random.Random) -> bytes:
 
 
 def headers(rng: random.Random) -> bytes:
-    """A question with headers that nobody meant."""
+    """A request with wrong headers."""
     path, question = rng.choice(QUESTIONS)
     names = ["Content-Type", "Content-Encoding", "Accept", "If-None-Match", "Authorization", "X-Request-ID", "Expect"]
     names += ["Range", "Cookie", "Transfer-Encoding", "X-Forwarded-For", "Upgrade", "Accept-Encoding", "Host", "Origin"]
@@ -129,7 +129,7 @@ def headers(rng: random.Random) -> bytes:
 
 
 def whole(rng: random.Random) -> bytes:
-    """A request with damage anywhere, its head included."""
+    """A request with damage anywhere, including its header."""
     path, question = rng.choice(QUESTIONS)
     return damaged(request("POST", path, json.dumps(question).encode()), rng)
 
@@ -138,7 +138,7 @@ KINDS = {f"service: {make.__name__}": make for make in (json_values, json_bytes,
 
 
 class Running(NamedTuple):
-    """A service that runs."""
+    """A running service."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -146,7 +146,7 @@ class Running(NamedTuple):
 
 
 def started(folder: Path) -> Running:
-    """Start a service whose log goes into a folder, and come back when it is ready."""
+    """Start a service with its log in a folder, and return when it is ready."""
     log = folder / "log.jsonl"
     command = [sys.executable, "-m", "joulecast.cli", "serve", "--port", "0", "--body-seconds", "2"]
     with log.open("wb") as file:
@@ -164,7 +164,7 @@ def _port(log: Path) -> int:
 
 
 def answered(port: int, sent: bytes) -> bytes:
-    """What comes back: a whole answer, or what there is when the service closes the connection."""
+    """The bytes of the answer; those received so far if the service closes the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=LIMITS.seconds) as connection:
         received = b""
         try:
@@ -183,7 +183,7 @@ def _is_whole(sent: bytes, received: bytes) -> bool:
 
 
 def judged(running: Running, sent: bytes) -> Verdict:
-    """What comes of a request; what is slow may be the machine, so it is sent again."""
+    """The verdict on a request. A slow request is sent a second time, because the machine may have been busy."""
     verdict = _judged(running, sent)
     return _judged(running, sent) if verdict.outcome == "too slow" else verdict
 
@@ -210,7 +210,7 @@ def _judged(running: Running, sent: bytes) -> Verdict:
 
 
 def fuzz_service(count: int, seed: int, log: Log) -> list[str]:
-    """Ask a service so many things, in equal shares for each kind; what it logged as errors.
+    """Send a number of requests to a service, equally many of each kind, and return the errors in its log.
 
     Raises:
         RuntimeError: A question that nobody damaged is not answered.

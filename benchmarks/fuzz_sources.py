@@ -1,4 +1,4 @@
-"""Small files of the sources that `joulecast datasets import` knows, as `fuzz_files.py` damages them."""
+"""Small valid files in the formats that `joulecast datasets import` reads, for `fuzz_files.py` to damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damage zoo entries in thousands of ways and see that none does harm.
+"""Fuzzes zoo entries: damages them in thousands of ways, and checks that none does harm.
 
     python benchmarks/fuzz_zoo.py                                      # 2,000 mutations of what is in zoo/
     python benchmarks/fuzz_zoo.py zoo/any-gpu/transformer --count 500 --seed 1

@@ -1,11 +1,11 @@
-"""Steps of decoding against the layers that vidur measured, and how long questions about generation take.
+"""Compares decoding steps with layers that vidur measured, and times predictions of generation.
 
     python benchmarks/generation.py layers ../shared/data/vidur2024/layers.parquet
     python benchmarks/generation.py speed
 
-`layers` adds up the four products of a transformer block (queries, keys and values; output; gate and up; down) in fp16
-as vidur (MLSys 2024) measured them on H100 and A100, over models, tensor parallelism and tokens. Linear layers were
-learned from another source, so all of these rows are unseen.
+`layers` adds up the four products of a transformer block (queries, keys and values; output; gate and up; down) in fp16.
+vidur (MLSys 2024) measured them on H100 and A100 for several models, degrees of tensor parallelism and numbers of
+tokens. The predictor of linear layers was trained on another source, so none of these rows is in its training data.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     joulecast datasets import aiconfigurator2026 ../shared/data/aiconfigurator2026 --rows 300000
     python benchmarks/kernels.py --family attention --family decoding build/datasets/h200 build/datasets/b200 ...
 
-Prints Markdown: benchmarks/KERNELS.md is what it printed with --rows 3000, but for the last table. Calls below 10 us
-are left out, powers below 60 us are not in the datasets. Beside the errors stand those of `any-gpu/boosting`
-alone, which has seen no such kernel; and what the power cap costs sustained runs, as measured and as the clock law
-makes it of the power that was learned.
+Prints Markdown. benchmarks/KERNELS.md is its output with --rows 3000, except for the last table. Calls of less than 10
+us are left out, and the datasets have no power for calls of less than 60 us. For comparison, it prints the errors of
+`any-gpu/boosting` alone, which was not trained on such kernels. A last table shows how much slower sustained runs are
+under the power cap: as measured, and as the clock law derives it from the learned power.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from joulecast.zoo.catalogue import ANY_GPU
 from joulecast.zoo.entries.any_gpu_entry import load_any_gpu
 
 _LEAST_S = 10e-6
-_TOP_CLOCK = 0.97  # Of the default, from where the cap counts as holding nothing back.
+_TOP_CLOCK = 0.97  # Share of the default clock from which on a run counts as not slowed down by the cap.
 _SAMPLE = 400
 
 
@@ -42,7 +42,7 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("datasets", nargs="+", type=Path)
-    parser.add_argument("--family", action="append", choices=sorted(FAMILIES), help="several times; all if left out")
+    parser.add_argument("--family", action="append", choices=sorted(FAMILIES), help="can be repeated; default: all")
     parser.add_argument("--recipe", type=Path, default=Path("predictors/kernels.toml"))
     parser.add_argument("--rows", type=int, default=20_000, help="of a variant on a GPU")
     arguments = parser.parse_args()
@@ -82,7 +82,7 @@ def _errors(title: str, errors: dict[str, dict[str, tuple[int, float, float]]]) 
 
 
 def _without(measured: dict[tuple[str, str], list[Measured]]) -> Iterator[str]:
-    """Errors of the predictor for any GPU where it is not told of kernels."""
+    """Errors of the predictor for any GPU without the models of kernels."""
     yield from (f"## The same operations by {ANY_GPU} alone", "", "| kernels | GPU | operations | median | mean |")
     yield "| --- | --- | --- | --- | --- |"
     entry = load_any_gpu(Path("zoo") / ANY_GPU)
@@ -99,7 +99,7 @@ def _without(measured: dict[tuple[str, str], list[Measured]]) -> Iterator[str]:
 
 
 def _sustained(kernels: Kernels, powers: dict[tuple[str, str], list[Readings]]) -> Iterator[str]:
-    """What the cap costs: medians of sustained over burst times where the cap holds the clock."""
+    """Cost of the power cap: median ratio of sustained to burst time for operations whose clock the cap lowers."""
     yield from ("## Sustained over burst, where the cap holds the clock", "")
     yield "| kernels | GPU | operations | measured | predicted | power over the cap: measured | predicted |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
@@ -121,7 +121,7 @@ def _sustained(kernels: Kernels, powers: dict[tuple[str, str], list[Readings]]) 
 
 
 def _held(predictor: AnyGpuPredictor, operations: OperationList, gpu: GPU) -> np.ndarray:
-    """Sustained over burst time, the clock that is held, and power, of each operation one call after the other."""
+    """Ratio of sustained to burst time, held clock and power of each operation in a loop of calls."""
     found: list[Sequence[float]] = []
     for operation in operations:
         burst = predictor.predict_for_network([operation], gpu.power_limit_w)

@@ -1,6 +1,6 @@
 """Kill a campaign 200 times at random moments: `python benchmarks/kills.py [times]`.
 
-Counts measurements that were reported finished and are not in the journal, and measurements that are there twice.
+Counts measurements that were reported as finished but are not in the journal, and measurements that are in it twice.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Laws of physics that every prediction keeps, on random operations of all kinds, GPUs, precisions and modes.
+"""Checks laws of physics on predictions of random operations of all kinds, GPUs, precisions and modes.
 
     python benchmarks/laws.py [--operations 200000] [--predictor any-gpu/transformer] [--seed 0]
 
-Prints how many operations were checked, and law by law how many break it. What a predictor does not cover has no
-values, and so breaks none. The laws:
+Prints the number of operations that were checked, and the number that break each law. Operations that a predictor does
+not cover have no values, and therefore break no law. The laws:
 
 - floor: a kernel takes no less than its launch on the device;
 - data sheet: no operation moves bytes or computes FLOPs faster than the data sheet allows at that clock;
@@ -11,7 +11,7 @@ values, and so breaks none. The laws:
 - training: training costs no less time than inference, and no less energy where both hold one clock;
 - clock: a higher clock is not slower;
 - growth: twice the batch costs no less time and energy;
-- company: a prediction does not depend, to the last bit, on what else is asked for.
+- company: a prediction does not depend, to the last bit, on the other operations of the same request.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from joulecast.predictors.physics.energy import static_power_w
 from joulecast.zoo.catalogue import find_predictor
 
 KERNEL_S = 1e-6
-"""No kernel on any GPU was measured to take less."""
+"""Shortest time of a kernel: no measured kernel took less on any GPU."""
 
 CLOCK_ROUNDING = 1e-3
-"""The search for the clock that a power cap allows ends within a megahertz."""
+"""Tolerance, because the search for the clock that a power cap allows has a resolution of one megahertz."""
 
 AT_ONCE = 250  # Operations of one GPU and mode that are predicted together.
 _ROUNDING = 1e-9
@@ -103,7 +103,7 @@ def _image(rng: random.Random, batch: int) -> tuple[int, ...]:
 
 
 def _sizes(rng: random.Random, kind: str, batch: int) -> Sizes:
-    """Input shapes and attributes of a random operation of a kind; of a kind that is not known here, a guess."""
+    """Input shapes and attributes of a random operation of a kind; guessed if the kind is not listed here."""
     family = KINDS[kind].family
     if family == "convolution":
         return _convolution(rng, kind, batch)
@@ -137,7 +137,7 @@ def _sizes(rng: random.Random, kind: str, batch: int) -> Sizes:
 
 
 def random_pairs(rng: random.Random, gpu: GPU, mode: str) -> Iterator[Pair]:
-    """Random operations that a GPU runs, without end.
+    """An endless stream of random operations that a GPU can run.
 
     Args:
         rng: Where chance comes from.
@@ -157,7 +157,7 @@ def random_pairs(rng: random.Random, gpu: GPU, mode: str) -> Iterator[Pair]:
                 found.append(Operation(kind, shapes, attributes, precision=precision, mode=mode))
             except InputError:
                 break
-        # (more than 16 GB are no operation that anybody runs)
+        # Operations of more than 16 GB do not occur in practice.
         if len(found) == 2 and found[1].bytes_read + found[1].bytes_written < 16e9:
             yield Pair(*found)
 
@@ -172,7 +172,7 @@ def _broken(checks: dict[str, np.ndarray], pairs: Sequence[Pair], shown: Callabl
 
 
 def _less(value: np.ndarray, least: np.ndarray, tolerance: float = _ROUNDING) -> np.ndarray:
-    """Where a value is less than it may be; missing values break no law."""
+    """Whether each value is less than its lower bound. Missing values break no law."""
     broken: np.ndarray = value < least * (1 - tolerance)
     return broken
 
@@ -184,7 +184,7 @@ def check(
     clock_mhz: float,
     shown: Callable[[str], None],
 ) -> Counter[str]:
-    """Law -> how many of some operations of one GPU and mode break it.
+    """Law -> number of operations of one GPU and mode that break it.
 
     Args:
         predictor: Of the GPU and mode of the operations.
@@ -209,9 +209,9 @@ def check(
     }
     if other_mode is not None:
         trained = other_mode.predict([one.replace(mode="training") for one in ones])
-        # (what has no backward is not trained)
+        # Operations without a backward do not occur in training.
         trains = np.array([KINDS[one.kind].training_reads != KINDS[one.kind].reads for one in ones])
-        # (what holds a lower clock under the cap takes longer, but may cost less)
+        # An operation that the cap holds at a lower clock takes longer, but may need less energy.
         same_clock = trained.held_clock_mhz == p.held_clock_mhz
         costs_less = _less(trained.device_time_s, p.device_time_s)
         costs_less |= _less(trained.dynamic_energy_j, p.dynamic_energy_j) & same_clock
@@ -239,7 +239,7 @@ def _power(p: OperationPredictions, gpu: GPU) -> np.ndarray:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--operations", type=int, default=200_000)
-    parser.add_argument("--predictor", help="a zoo name; the default is each GPU's own, or any GPU's")
+    parser.add_argument("--predictor", help="name in the zoo; default: the GPU's own, or that for any GPU")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)

@@ -1,9 +1,10 @@
-"""Operations that a GPU's predictor is least sure of, to be measured first.
+"""Finds the operations with the widest intervals on a GPU, which should be measured first.
 
-Takes the operations of networks of many families, in all modes and precisions, and predicts them. Of every kind and
-precision, short and long ones apart, the operation with the widest interval comes first, then the second of each and so
-on: sizes that nobody measured win, and no kind takes everything. Writes two lists that campaigns take as networks, one
-of inference and one of training, and the predictions themselves, which the measurements will be held against.
+Predicts the operations of networks of many families, in all modes and precisions. They are grouped by kind, precision,
+and short or long time. The list begins with the operation with the widest interval of each group, then the second of
+each, and so on. It therefore prefers sizes that were not measured, and contains all kinds. Writes one list for
+inference and one for training, which campaigns can use as networks, and the predictions, with which the measurements
+will be compared.
 
     python benchmarks/least_sure.py "H100 SXM" --count 1500 --out build/gpu-first
 """

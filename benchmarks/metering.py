@@ -1,10 +1,10 @@
 """Metering on this machine and on simulated devices: `python benchmarks/metering.py [loads] [overhead] [kills]`.
 
-loads      the loads of EA2P's tables (sleep, CPU-bound, memory-bound, torch on the CPU) under a meter: joules by device
-           (or that this machine has no such counter)
-overhead   what the sampler takes of a core and of memory at 10 Hz, and what a window costs
-kills      the meter, the measured program or both are killed at random moments; every recording must be readable up to
-           its last block
+loads      measures the loads of EA2P's tables (sleep, CPU-bound, memory-bound, torch on the CPU) and prints joules by
+           device, or that this machine does not have the counter
+overhead   prints the share of a core and the memory that the sampler uses at 10 Hz, and the time of a window
+kills      kills the meter, the measured program or both at random moments; every recording must be readable up to its
+           last block
 """
 
 from __future__ import annotations

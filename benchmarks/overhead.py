@@ -1,7 +1,7 @@
-"""What sampling power costs the measured loop: `python benchmarks/overhead.py`.
+"""Slowdown of a measured loop by sampling its power: `python benchmarks/overhead.py`.
 
-Times a loop with and without the sampler, in turns, against the simulated NVML of the tests: the real sampler process
-polls it as it would a driver, and shares the machine with the host thread of the loop as it would beside a GPU.
+Times a loop alternately with and without the sampler. The real sampler process polls the simulated NVML of the tests as
+it would poll a driver, and shares the machine with the host thread of the loop, as it would with a GPU.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""How good the predictors for any GPU are on networks and GPUs that none of them has seen: timm's published times.
+"""Errors of the predictors for any GPU on networks and GPUs that they were not trained on: the published times of timm.
 
     python benchmarks/public.py [--predictor any-gpu/boosting --predictor any-gpu/transformer] [--first]
 
-timm (Apache-2.0) publishes what a training or inference step of its networks takes on three GPUs in automatic mixed
-precision; benchmarks/public/timm.csv holds what is used of it, and says where it comes from. Networks are those of it
-at the size that they were made for: the rule is their names, spread over families, not their errors. In the order of
-their names every second one is held back: physics may be mended by what the first half shows (`--first` reads no
-other), and only the second half is a test.
+timm (Apache-2.0) publishes times of training and inference steps of its networks on three GPUs in automatic mixed
+precision. benchmarks/public/timm.csv has the times that are used here, with their sources. The networks were chosen by
+their names, so that many families are included, at the size that they were designed for, and not by their errors. Every
+second network in alphabetical order is held back. Physics may be improved with the first half (`--first` reads only
+this half), and only the second half is a test.
 
-Writes benchmarks/public/REPORT.md. Networks are extracted with torch and timm, ten minutes on one core for the first
-time; they are kept in --networks.
+Writes benchmarks/public/REPORT.md. Networks are extracted with torch and timm, which takes ten minutes on one core, and
+cached in the folder --networks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The published tables for A30 and RTX 2080 Ti beside ours: random forest and XGBoost on raw sizes, two splits.
+"""Compares the published tables for A30 and RTX 2080 Ti with ours: random forest and XGBoost on raw sizes, two splits.
 
     python benchmarks/published.py [--data build/datasets] [--recipe predictors/blend.toml]
 
@@ -38,7 +38,7 @@ TABLE = Path(__file__).parent / "published" / "TABLE.md"
 
 
 def raw_sizes(rows: list[Measurement]) -> np.ndarray:
-    """Kind as a number, sizes of the input, attributes: what a table of modules shows without any physics."""
+    """Features without physics: the kind as a number, the sizes of the input, and the attributes."""
     kinds = sorted({m.operation.kind for m in rows})
     columns = []
     for m in rows:

@@ -1,4 +1,4 @@
-"""Whether templates equal extraction: `python benchmarks/templates.py [NAME ...]`, about half an hour for all.
+"""Compares templates with extraction: `python benchmarks/templates.py [NAME ...]`, about half an hour for all.
 
 Every model in both modes, and decoding where it can, at six shapes that its templates were not fitted to, odd ones
 among them, in changing precisions and with and without an optimizer. Writes benchmarks/TEMPLATES.md for all of them.
@@ -27,7 +27,7 @@ USUAL = {"batch": (1, 257), "height": (32, 640), "width": (32, 640), "tokens": (
 
 
 def usual_sizes(model: store.ModelTemplates, setting: store.Setting, dice: random.Random) -> list[tuple[int, ...]]:
-    """Usual sizes that a template holds for; every second one odd where it can be."""
+    """Common sizes that a template covers; every second one is odd if possible."""
     names = [*model.size_names, "cache"]
     sizes: dict[tuple[int, ...], None] = {}
     for odd in itertools.islice(itertools.cycle([True, False]), DRAWN):
@@ -43,7 +43,7 @@ def usual_sizes(model: store.ModelTemplates, setting: store.Setting, dice: rando
 
 
 def extracted(module: object, name: str, inputs: Inputs, cache_length: int | None, **options: object) -> Network | None:
-    """What torch says, or None where it refuses."""
+    """The network by tracing with torch; None if tracing fails."""
     given = {"whitelist": WHITELIST, "operators": None, **options}
     try:
         return traced(module, inputs, cache_length, given, name=name)
@@ -52,12 +52,12 @@ def extracted(module: object, name: str, inputs: Inputs, cache_length: int | Non
 
 
 def compare(name: str) -> list[tuple[str, int, int, list[str]]]:
-    """Setting, shapes compared, shapes refused by both, and where the two differ."""
+    """For each setting: its name, and the shapes that were compared, that both refuse, and that differ."""
     module, model, dice = build(name), store.load(name), random.Random(f"benchmark {name}")
     rows = []
     for key, setting in model.settings.items():
         if key.split()[-1] in HALF_PRECISIONS:
-            continue  # asked for below
+            continue  # compared below
         mode, cached = key.split()[0], key.endswith("cached")
         equal, refused, different = 0, 0, []
         for sizes in usual_sizes(model, setting, dice):
@@ -82,7 +82,7 @@ def compare(name: str) -> list[tuple[str, int, int, list[str]]]:
 
 
 def spans(setting: store.Setting, names: tuple[str, ...]) -> str:
-    """The sizes that a setting's regimes hold for."""
+    """The sizes that a setting covers."""
     columns = zip(*(regime.ranges for regime in setting.regimes), strict=True)
     found = [sorted(set(column)) for column in columns]
     return ", ".join(
@@ -110,7 +110,7 @@ def main() -> None:
             "# Templates against extraction",
             "",
             f"Made by `python benchmarks/templates.py`; do not edit. {compared - wrong} of {compared} networks equal, "
-            f"{len(store.names())} models, {size_bytes / 1e6:.2f} MB. Refused: by template and torch alike.",
+            f"{len(store.names())} models, {size_bytes / 1e6:.2f} MB. Refused: by both template and torch.",
             "",
             "| model | setting | holds for | equal | refused | file |",
             "| --- | --- | --- | --- | --- | --- |",

@@ -131,20 +131,20 @@ def predict(
         strict: Whether to raise an error if an operation is not covered, instead of listing it.
         execution: "eager", as PyTorch runs by itself; "graph": recorded once and replayed as a CUDA graph; or
             "compiled": by torch.compile in its default mode.
-        host: The machine that launches operations: a factor of the seconds that the reference host takes, a name
+        host: The machine that launches operations: a factor on the launch times of the reference host, a name
             (`joulecast host --list`), or the path of a profile that `joulecast host --out` wrote; None for the host
-            that is usual for the GPU: newer servers for GPUs announced in 2022 or later.
-        assume: Stand-ins for values that only the input has, as in `extract`.
+            that is typical for the GPU: newer servers for GPUs announced in 2022 or later.
+        assume: Assumptions about values of the input, as in `extract`.
         model_options: Arguments of a model that is given by name, as in `extract`.
 
     Returns:
         Totals in seconds, watts and joules, with each operation's share.
 
     Raises:
-        UnknownNameError: No such model, GPU, mode, precision or predictor.
-        InputError: A clock or a cap that the GPU cannot hold, a precision that it lacks, a shape that cannot be.
-        ZooError: No predictor for this GPU, or a damaged one.
-        UncoveredError: `strict`, and some operation is not covered.
+        UnknownNameError: There is no such model, GPU, mode, precision or predictor.
+        InputError: The GPU cannot hold the clock or the cap, or lacks the precision; or a shape is not valid.
+        ZooError: There is no predictor for this GPU, or it is damaged.
+        UncoveredError: Too large a part of the model is not covered; with `strict`, any operation is not.
         ExtractionError, MissingDependencyError: See `extract`.
 
     Example:
@@ -187,7 +187,7 @@ def predict_many(
 ) -> NetworkPredictions:
     """Predict the totals of many networks, such as the thousands of candidates of an architecture search.
 
-    Each total is the one that `predict` gives, but for rounding: sums are added up in another order. Operations that
+    The totals are those of `predict`, except for rounding, because sums are added up in another order. Operations that
     networks share are predicted once. For a single network, `predict` also gives intervals, notes, and the cost of
     each operation.
 

@@ -67,11 +67,11 @@ def best(
         price_per_hour: Price of an hour of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
         price_per_kwh: Price of a kilowatt-hour of electricity, in the same currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE": its yearly average.
-        assume: Stand-ins for values that only the input has, as in `extract`.
+        assume: Assumptions about values of the input, as in `extract`.
         model_options: Arguments of a model that is given by name, as in `extract`.
 
     Raises:
-        UnknownNameError: No such model, GPU, mode, precision, objective, country or predictor.
+        UnknownNameError: There is no such model, GPU, mode, precision, objective, country or predictor.
         InputError: A clock that a named GPU cannot hold, a negative price, an objective without what it needs; no GPU
             has the precision or the memory; or no choice meets the constraints (the message names the constraint and
             the nearest choice).
@@ -140,7 +140,7 @@ def sweep(
         price_per_hour: Price of an hour of any GPU, or a mapping from GPU to price.
         price_per_kwh: Price of a kilowatt-hour of electricity, in any currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE".
-        assume: Stand-ins for values that only the input has, as in `extract`.
+        assume: Assumptions about values of the input, as in `extract`.
         model_options: Arguments of a model that is given by name, as in `extract`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The one boundary of everything that is read from files: what a parser raises becomes an error of ours."""
+"""Turns the exceptions of parsers that read files into errors of joulecast, in one place for all files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .errors import InputError, JoulecastError
 
 @contextmanager
 def refusing_damage(what: str, path: Path, error_class: type[JoulecastError] = InputError) -> Iterator[None]:
-    """Turn any exception of a parser into an error of ours.
+    """A context manager that turns any exception of a parser into an error of joulecast.
 
     Args:
-        what: What is wrong, such as "this ONNX file cannot be read".
-        path: The file that is read.
+        what: Message of the error, such as "this ONNX file cannot be read".
+        path: Path of the file.
         error_class: Class of the error.
     """
     try:
@@ -23,11 +23,11 @@ def refusing_damage(what: str, path: Path, error_class: type[JoulecastError] = I
     except (JoulecastError, MemoryError):
         raise
     except Exception as error:
-        # Parsers of damaged bytes raise whatever their authors did not foresee, RecursionError among it.
+        # On damaged bytes, parsers may raise exceptions of any class, even RecursionError.
         hint = f"{type(error).__name__}: {first_line(error)}"
         raise error_class(what, given=str(path), hint=hint) from error
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what an error says, or the name of its class where it says nothing."""
+    """The first line of an error's message, or the name of its class if it has none."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]

@@ -1,4 +1,4 @@
-"""A deadline for other libraries, which limit each read of a socket: a server that drips keeps within that."""
+"""A deadline for calls of libraries that limit only each single read of a socket, so a slow server could block them."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ Result = TypeVar("Result")
 
 
 def within(seconds: float, ask: Callable[[], Result]) -> Result:
-    """What a function returns, or raises, unless that takes too long.
+    """Call a function with a deadline, and return its result or raise its error.
 
-    The function runs in a thread of its own. After the deadline nobody waits for that thread, and it does not keep the
-    process from ending.
+    The function runs in a thread of its own. After the deadline the thread goes on, but its result is ignored, and it
+    does not keep the process from ending.
 
     Args:
-        seconds: For all that it does.
+        seconds: Longest time that the function may take.
         ask: The function.
 
     Raises:
-        TimeoutError: It takes longer.
+        TimeoutError: The function took longer.
     """
     future: Future[Result] = Future()
 
     def run() -> None:
         try:
             future.set_result(ask())
-        except BaseException as error:  # noqa: BLE001  # raised where the result is waited for
+        except BaseException as error:  # noqa: BLE001  # `future.result` raises it again.
             future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
     try:
         return future.result(seconds)
     except TimeoutError as error:
-        if future.done():  # it raised this itself
+        if future.done():  # The function itself raised TimeoutError.
             raise
-        raise TimeoutError(f"no whole answer within {seconds:g} s") from error
+        raise TimeoutError(f"no complete answer within {seconds:g} s") from error

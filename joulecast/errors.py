@@ -29,7 +29,7 @@ from typing import Any
 _LISTED = 12
 
 PROBLEM_PREFIX = "urn:joulecast:problem:"
-"""What the type of a problem begins with; the class's `problem` follows."""
+"""Prefix of the type of a problem; the class's `problem` follows."""
 
 
 class JoulecastError(Exception):
@@ -76,7 +76,7 @@ class UnknownNameError(InputError):
 
 
 class ExtractionError(JoulecastError):
-    """The operations of a model could not be read off it."""
+    """The operations of a model could not be found."""
 
     exit_code = 3
     problem = "extraction"
@@ -97,7 +97,7 @@ class ZooError(JoulecastError):
 
 
 class UncoveredError(JoulecastError):
-    """A strict prediction met operations that the predictor cannot cost."""
+    """A strict prediction contains operations that the predictor does not cover."""
 
     exit_code = 6
     problem = "uncovered"
@@ -127,7 +127,7 @@ class ServiceError(JoulecastError):
 
 
 class JournalError(JoulecastError):
-    """The journal of a campaign cannot be used, or the disk takes no more."""
+    """The journal of a campaign cannot be used, or the disk is full."""
 
     exit_code = 9
 
@@ -139,7 +139,7 @@ class SensorError(JoulecastError):
 
 
 class DeviceError(JoulecastError):
-    """The device that is measured on cannot go on."""
+    """The device cannot continue the measurements."""
 
     exit_code = 11
 
@@ -157,7 +157,7 @@ class TrackingError(JoulecastError):
 
 
 class RefusalError(JoulecastError):
-    """What only a service refuses: a request that is too large, takes too long or lacks its token.
+    """A refusal that only a service makes: of a request that is too large, takes too long or lacks its token.
 
     A client raises it as a ServiceError.
 

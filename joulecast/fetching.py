@@ -1,7 +1,7 @@
-"""Asking a server over HTTP, within limits on time and size that hold whatever it does.
+"""Sends requests over HTTP, with limits on time and size that no server can exceed.
 
-The timeout of a socket is one for each read: a server that sends a byte now and then, or one "100 Continue" after the
-other, would keep its client for ever. So a request has one deadline, at which its connection is shut down.
+The timeout of a socket limits each read only. A server that sends single bytes, or one "100 Continue" after the other,
+could keep its client waiting forever. So the whole request has a deadline, at which its connection is shut down.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class _Deadline:
-    """Shuts down what was connected once the time is over."""
+    """Shuts down the connections of a request when its time is over."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.is_over = seconds, False
@@ -69,7 +69,7 @@ class _SecureConnection(http.client.HTTPSConnection):
 
 
 class _Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
-    """Opens connections that a deadline watches."""
+    """Opens connections, and registers them with a deadline."""
 
     def __init__(self, deadline: _Deadline) -> None:
         super().__init__()
@@ -83,14 +83,14 @@ class _Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
 
 
 class _WithoutToken(urllib.request.HTTPRedirectHandler):
-    """Follows redirects to HTTP and HTTPS only, and takes a token along to the same host only."""
+    """Follows redirects to HTTP and HTTPS only, and sends the token only to the same host."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
         old, new = urlsplit(req.full_url), urlsplit(newurl)
         if new.scheme not in ("http", "https") or (old.scheme == "https" and new.scheme == "http"):
-            raise urllib.error.URLError(f"a redirect to {newurl[:100]}, which is not followed")
+            raise urllib.error.URLError(f"the redirect to {newurl[:100]} is not followed")
         request = super().redirect_request(req, fp, code, msg, headers, newurl)
         if request is not None and old.netloc != new.netloc:
             request.remove_header("Authorization")
@@ -98,28 +98,28 @@ class _WithoutToken(urllib.request.HTTPRedirectHandler):
 
 
 class Answer(NamedTuple):
-    """What a server answered."""
+    """The answer of a server: the status of HTTP, and the body."""
 
     status: int
     body: bytes
 
 
 def fetch(request: urllib.request.Request, *, seconds: float, most_bytes: int, redirects: bool = False) -> Answer:
-    """Ask a server.
+    """Send a request, and return the complete answer.
 
     Args:
-        request: Whose scheme is http or https; no other is spoken.
-        seconds: For all of it: connecting, every redirect, the head and the body.
-        most_bytes: Most bytes in the body of the answer.
-        redirects: Whether redirects are followed, without the token where they lead to another host.
+        request: The request, to an address of http or https.
+        seconds: Deadline for the whole request: connecting, every redirect, the head and the body.
+        most_bytes: Largest size of the answer's body.
+        redirects: Whether redirects are followed. The token is not sent to other hosts.
 
     Raises:
-        OSError, http.client.HTTPException: There is no whole answer; TimeoutError where it takes too long.
+        OSError, http.client.HTTPException: There is no complete answer. TimeoutError if it took too long.
         ValueError: The body is too large.
     """
     deadline = _Deadline(seconds)
     opener = urllib.request.OpenerDirector()
-    # No handler of files or FTP is among them, so that no redirect leads there.
+    # There are no handlers of files and FTP, so no redirect can lead there.
     handlers = [urllib.request.ProxyHandler(), _Handler(deadline), urllib.request.HTTPDefaultErrorHandler()]
     handlers += [urllib.request.HTTPErrorProcessor(), _WithoutToken()] if redirects else []
     for handler in handlers:
@@ -130,17 +130,17 @@ def fetch(request: urllib.request.Request, *, seconds: float, most_bytes: int, r
     except (OSError, http.client.HTTPException) as error:
         if not deadline.is_over:
             raise
-        raise TimeoutError(f"no whole answer within {seconds:g} s") from error
+        raise TimeoutError(f"no complete answer within {seconds:g} s") from error
     if deadline.is_over:
-        # A head that is cut off looks like one that is whole.
-        raise TimeoutError(f"no whole answer within {seconds:g} s")
+        # An incomplete head cannot be distinguished from a complete one.
+        raise TimeoutError(f"no complete answer within {seconds:g} s")
     return answer
 
 
 def _opened(opener: urllib.request.OpenerDirector, request: urllib.request.Request, seconds: float) -> Any:
     try:
         return opener.open(request, timeout=seconds)
-    except urllib.error.HTTPError as error:  # which is a response as well
+    except urllib.error.HTTPError as error:  # This error is a response, too.
         return error
 
 

@@ -1,4 +1,4 @@
-"""A limit on the memory of this process, for a while: what a library reads from a file may be of any size."""
+"""Limits the memory of this process while a library reads a file whose content may be of any size."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 
 @contextmanager
 def limited_memory(more_bytes: int) -> Iterator[None]:
-    """Refuse this process more memory than it has now and so many bytes; what asks for more gets a MemoryError.
+    """A context manager in which allocations beyond a limit raise MemoryError.
 
-    Where the system knows no such limit (macOS, Windows) there is none.
+    On systems without such a limit (macOS, Windows) it has no effect.
 
     Args:
-        more_bytes: Beside what the process has when this begins.
+        more_bytes: Bytes that the process may allocate in addition to what it has at the start.
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(ImportError, OSError, ValueError):
@@ -30,10 +30,10 @@ def limited_memory(more_bytes: int) -> Iterator[None]:
 
 
 def used_bytes() -> int:
-    """Memory of this process that counts against such a limit.
+    """Bytes of this process that count against such a limit.
 
     Raises:
-        OSError: The system does not tell.
+        OSError: The system does not report them.
     """
     used = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
     return int(used[1]) * 1024 if used else 0

@@ -1,4 +1,4 @@
-"""Opening files that may be anything. A pipe or a device could hang or never end, so only regular files are opened."""
+"""Opens regular files only. A path from a user may also name a pipe or a device, which could block or never end."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from typing import BinaryIO
 from .errors import InputError
 
 MOST_BYTES = 1 << 20
-"""Size of a file that somebody wrote by hand: a recipe, a campaign, a GPU."""
+"""Largest size of a file that is written by hand: a recipe, a campaign, a GPU."""
 
 
 def open_regular(path: Path, what: str = "this file") -> BinaryIO:
-    """Open a regular file for reading in binary; `what` is how messages call it.
+    """Open a regular file for reading in binary.
+
+    Args:
+        path: Path of the file.
+        what: Name of the file in error messages.
 
     Raises:
-        InputError: It cannot be opened, or is a folder, a pipe or a device.
+        InputError: The file cannot be opened, or is a folder, a pipe or a device.
     """
     try:
-        # A pipe that nobody writes to would block this call otherwise.
+        # Without O_NONBLOCK, opening a pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    except (OSError, ValueError) as error:  # a ValueError where the name contains a NUL
+    except (OSError, ValueError) as error:  # ValueError if the name contains a NUL character.
         raise InputError(f"{what} cannot be read", given=str(path), hint=_reason(error)) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -33,14 +37,19 @@ def open_regular(path: Path, what: str = "this file") -> BinaryIO:
 
 
 def read_regular(path: Path, most_bytes: int, what: str = "this file") -> bytes:
-    """The content of a regular file; `what` is how messages call it.
+    """The content of a regular file.
+
+    Args:
+        path: Path of the file.
+        most_bytes: Largest size that is read.
+        what: Name of the file in error messages.
 
     Raises:
-        InputError: It cannot be read, or is larger than `most_bytes`.
+        InputError: The file cannot be read, or is larger than `most_bytes`.
     """
     with open_regular(path, what) as file:
         try:
-            # Room for what is read is taken first; a file that grows meanwhile is cut off.
+            # read(n) allocates n bytes at once, so n is not larger than the file.
             data = file.read(min(most_bytes, os.fstat(file.fileno()).st_size) + 1)
         except OSError as error:
             raise InputError(f"{what} cannot be read", given=str(path), hint=_reason(error)) from error

@@ -1,4 +1,4 @@
-"""Where the folders that travel with joulecast lie: in the installed package, or in a checkout."""
+"""Finds the folders that come with joulecast, in the installed package or in a checkout."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ _PACKAGE = Path(__file__).resolve().parent
 def shipped(name: str) -> Path:
     """The folder `zoo`, `datasets`, `predictors` or `profiling` that came with this installation or checkout.
 
+    Args:
+        name: Name of the folder.
+
     Raises:
-        ZooError: There is none.
+        ZooError: There is no such folder.
     """
     checkout = _PACKAGE.parent
-    # A checkout first: in an editable installation that is what its owner edits.
+    # The checkout comes first, because its files are the ones to edit in an editable installation.
     for folder in (checkout / name if (checkout / "pyproject.toml").is_file() else None, _PACKAGE / "_shipped" / name):
         if folder is not None and folder.is_dir():
             return folder
@@ -26,15 +29,15 @@ def shipped(name: str) -> Path:
 
 
 def named_file(path: str | Path, folder: str, what: str) -> Path:
-    """A TOML file of the user's, or one that came with joulecast and is called by its name: "blend".
+    """The path of a TOML file of the user, or of one that came with joulecast and is given by its name: "blend".
 
     Args:
         path: Path of a file, or the name of a file of the folder without its ending.
-        folder: Folder as in `shipped`.
-        what: What the file is called in an error: "recipe".
+        folder: Name of a folder, as for `shipped`.
+        what: Name of such files in error messages: "recipe".
 
     Raises:
-        UnknownNameError: It is the name of no file that came with joulecast.
+        UnknownNameError: No file of this name came with joulecast.
         ZooError: This installation has no such folder.
     """
     path = Path(path)

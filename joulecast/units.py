@@ -1,4 +1,4 @@
-"""Quantities as people write them: three digits and an SI prefix."""
+"""Formats quantities with three digits and an SI prefix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing files whole or not at all: no reader sees half of one, and none is left where the disk is full."""
+"""Writes files atomically: readers never see an incomplete file, and none is left behind on a full disk."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A path beside `path` to write a file to, which takes the place of `path` when the block ends in order.
+    """A context manager that yields a temporary path in the folder of `path`, and renames it to `path` at the end.
+
+    If the block raises an error, the temporary file is removed, and `path` stays as it was.
 
     Args:
-        path: Where the file belongs. Its folder must be there.
+        path: Path of the finished file. Its folder must exist.
 
     Raises:
-        OSError: It cannot be moved into place.
+        OSError: The file cannot be renamed.
     """
     unfinished = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
     try:

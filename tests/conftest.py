@@ -1,4 +1,4 @@
-"""What several test files need: a simulated GPU loop, a simulated driver, and the real measurements if at hand."""
+"""Fixtures of several test files: simulated measurement loops, a simulated driver, real measurements if available."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def full_disk(most_bytes: int = 100) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-# What is expensive to start is started once where tests are spread over processes (`-n 3 --dist loadgroup`).
+# Services that are expensive to start are started once if tests are spread over processes (`-n 3 --dist loadgroup`).
 STARTED_ONCE = {"service": "service", "narrow": "service", "mlflow_at": "mlflow"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of a file stay in one process, and those that ask the same service or server, too."""
+    """Tests of a file run in the same process, and so do all tests that use the same service or server."""
     if not config.pluginmanager.hasplugin("xdist"):
         return
     for item in items:
@@ -121,7 +121,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 @pytest.fixture
 def without_templates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models by name are extracted, as where no template holds."""
+    """Models by name are extracted, as if they had no templates."""
     monkeypatch.setattr("joulecast.extraction.sources.answer", lambda name, request: None)
 
 
@@ -142,7 +142,7 @@ def simulated_operations(mode: str = "inference") -> list[Operation]:
 
 
 def simulated_dataset(mode: str = "inference") -> Dataset:
-    """What a loop would show of these operations if the physics of DESIGN were the whole truth."""
+    """Measurements of these operations in loops that follow max(device, host) and the power law exactly."""
     gpu = find_gpu("A30")
     operations = simulated_operations(mode)
     line_s = tiled_roofline(operations, gpu, gpu.boost_clock_mhz).time_s
@@ -163,13 +163,13 @@ def simulated_dataset(mode: str = "inference") -> Dataset:
     return Dataset(card, tuple(measurements), networks)
 
 
-# What the simulated libraries reach of the least time.
+# Slowdown of the simulated libraries relative to the least time of physics.
 SLOWER_THAN_PHYSICS = {"conv2d": 2.0, "relu": 1.2, "linear": 1.3, "batch_norm": 1.5}
 TRUE_ENERGY = EnergyConstants(5e-12, 0.6e-12, 50e-12, 90e-12, 0.5)
 
 
 def simulated_gpu(name: str) -> Dataset:
-    """Device times and powers of a GPU if physics and one slowdown per kind were the whole truth."""
+    """Device times and powers of a GPU that follow physics, with one slowdown per kind, exactly."""
     gpu = find_gpu(name)
     operations = simulated_operations()
     clock = float(gpu.boost_clock_mhz)
@@ -187,7 +187,10 @@ def simulated_gpu(name: str) -> Dataset:
 
 
 def simulated_kernels(name: str) -> Dataset:
-    """Linear layers in bf16 as their physics has them, 10 % slower where rows are odd; and what nobody should learn."""
+    """Linear layers in bf16 that follow physics and are 10 % slower if the number of rows is odd.
+
+    Two rows with wrong times, a sustained run and one by vLLM, must be ignored when kernels are fitted.
+    """
     gpu = find_gpu(name)
     sizes = [
         (rows, columns, reduction)
@@ -217,7 +220,7 @@ def dataset() -> Dataset:
     return simulated_dataset()
 
 
-# A small zoo entry, and variants of it, to move about and to damage.
+# A small zoo entry for tests that copy or damage it.
 
 ENTRY_NAME = "a30/forest-inference"
 SMALL_RECIPE = ForestRecipe(trees=6, folds=3)
@@ -315,11 +318,11 @@ def call(capsys):
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory):
-    """A service in a process of its own, as it comes."""
+    """A service in a separate process, with default settings."""
     pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
     from service_process import start
 
-    # However slow the machine is: how long an answer may take is tested elsewhere.
+    # A long limit, because the machine may be busy. Limits on time have their own tests.
     running = start(tmp_path_factory.mktemp("service"), "--max-seconds", "600")
     yield running
     running.stop()
@@ -339,7 +342,7 @@ def narrow(tmp_path_factory):
 
 
 def rewrite(entry, name, value):
-    """Change a file and the manifest with it, as somebody would who knows the format."""
+    """Change a file of an entry, and correct its digest in the manifest."""
     data = json.dumps(value).encode() if not isinstance(value, bytes) else value
     (entry / name).write_bytes(data)
     manifest = json.loads((entry / "manifest.json").read_text())
@@ -349,8 +352,8 @@ def rewrite(entry, name, value):
 
 @pytest.fixture(scope="session")
 def physics_caches():
-    """Every cache of functions of physics, wherever such a function is held."""
-    from joulecast.predictors.physics import clock, features, library, relative  # noqa: F401  (these import all others)
+    """The caches of all functions of physics."""
+    from joulecast.predictors.physics import clock, features, library, relative  # noqa: F401  (these import all the others)
 
     cache = type(lru_cache(lambda: 0))
     # Not isinstance, which asks lazy modules for their class and makes them warn.
@@ -360,9 +363,9 @@ def physics_caches():
 
 @pytest.fixture(autouse=True)
 def nothing_remembered(request):
-    """Every test of physics computes what it checks: what was computed for another one is forgotten.
+    """Clears the caches before each test of physics, so that it does not see results of other tests.
 
-    It stands here because a second conftest.py would hide this one from `from conftest import`.
+    It is in this file, because a second conftest.py would hide this one from `from conftest import`.
     """
     if request.path.parent.name == "physics":
         for each in request.getfixturevalue("physics_caches"):

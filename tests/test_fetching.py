@@ -171,7 +171,7 @@ def test_a_dripping_s3_has_a_deadline(served, monkeypatch):
     for name, value in (("ENDPOINT_URL", server.url), ("ACCESS_KEY_ID", "me"), ("SECRET_ACCESS_KEY", "mine")):
         monkeypatch.setenv(f"AWS_{name}", value)
     monkeypatch.setattr(source_s3, "_SECONDS", 0.5)
-    with pytest.raises(ZooError, match=r"no whole answer within 0\.5 s"):
+    with pytest.raises(ZooError, match=r"no complete answer within 0\.5 s"):
         source_s3.S3Source("s3://bucket").read("index.json", 10_000)
 
 
@@ -181,5 +181,5 @@ def test_a_dripping_registry_has_a_deadline(served, monkeypatch):
 
     server = served(after(OK + b"\r\nContent-Length: 900\r\n\r\n", endless(b"x", 0.1)))
     monkeypatch.setattr(registry, "_SECONDS", 0.5)
-    with pytest.raises(TrackingError, match=r"no whole answer within 0\.5 s"):
+    with pytest.raises(TrackingError, match=r"no complete answer within 0\.5 s"):
         registry.registry_folder("models:/mine@champion", server.url)

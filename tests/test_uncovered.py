@@ -1,4 +1,4 @@
-"""Work without an operation counts as not covered, in every answer. Sizes are by hand, of an operator nobody knows."""
+"""Work without an operation counts as not covered, in every answer. Sizes of an unknown operator are by hand."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_files_keep_it_and_those_of_earlier_versions_load():
     assert prediction.uncovered_share is None
     assert prediction.interval() is None
     assert "unknown share" in str(prediction)
-    assert any("nobody knows how much" in note for note in prediction.notes)
+    assert any("it is not known how much" in note for note in prediction.notes)
     with pytest.raises(UncoveredError):
         joulecast.predict(old, None, "A30", strict=True)
 

@@ -116,6 +116,6 @@ def _fail(error: JoulecastError) -> NoReturn:
 
 
 def _discard_output() -> None:
-    """What a full disk did not take would be written again, and fail again, when Python ends."""
-    with contextlib.suppress(OSError):  # standard output is no file
+    """Discard the rest of the output. Otherwise Python would write it at exit, and fail on a full disk again."""
+    with contextlib.suppress(OSError):  # Standard output may not be a file.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -42,10 +42,12 @@ app = typer.Typer(
 
 app.command(_EVALUATE)(evaluate)
 
-Loop = Annotated[float, typer.Option("--loop", help="Least seconds of the undisturbed loop, which gives the joules.")]
+Loop = Annotated[
+    float, typer.Option("--loop", help="Shortest length in seconds of the undisturbed loop, which gives the joules.")
+]
 Save = Annotated[
     Path | None,
-    typer.Option("--save", help="Write pictures: one page (.html), or PNG files into a folder that is there."),
+    typer.Option("--save", help="Write plots: one page (.html), or PNG files into an existing folder."),
 ]
 
 
@@ -75,17 +77,23 @@ def run(
     ] = None,
     predictor: Predictor = None,
     static_power: Annotated[
-        float | None, typer.Option(help="With --gpu: watts drawn in any case; joules above are shared by prediction.")
+        float | None,
+        typer.Option(help="With --gpu: static power in watts; joules above it are divided by the prediction."),
     ] = None,
     depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 3,
-    summarized: Annotated[bool, typer.Option("--summarized", help="Layers of a kind together.")] = False,
+    summarized: Annotated[bool, typer.Option("--summarized", help="Add up repeated layers.")] = False,
     top: Annotated[int, typer.Option(min=0, help="How many of the largest parts to list; 0 for none.")] = 10,
     save: Save = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a model, or read a trace, and say which modules and operators the joules belong to."""
+    """Run a model or read a trace, and attribute the measured joules to modules and operators."""
     if static_power is not None and gpu is None:
-        raise InputError("a model shares joules by a prediction", given="--static-power alone", hint="add --gpu")
+        raise InputError(
+            "static power is only used to divide joules by a prediction",
+            given="--static-power without --gpu",
+            allowed="both or neither",
+            hint="add --gpu",
+        )
     asked_mode = mode_of(training, mode)
     found = (
         _of_trace(trace, recording, clock_offset, model)
@@ -119,7 +127,12 @@ def _of_trace(trace: Path, recording: Path | None, clock_offset: float, model: s
     from ..accounting.account import account_trace
 
     if model is not None:
-        raise InputError("a trace stands for itself", given=f"--trace and {model}", hint="leave one of them out")
+        raise InputError(
+            "give either a model or a trace",
+            given=f"--trace and {model}",
+            allowed="a model to run here, or a trace of a run",
+            hint="leave one of them out",
+        )
     return account_trace(trace, recording, clock_offset_s=clock_offset)
 
 
@@ -139,7 +152,7 @@ def _of_model(
 
     if recording is not None:
         raise InputError(
-            "a recording belongs to a trace",
+            "a recording can only be used with a trace",
             given=f"--recording {recording} without --trace",
             hint="a model that runs here is measured while it runs: leave the recording out",
         )

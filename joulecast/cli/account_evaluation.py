@@ -1,4 +1,4 @@
-"""`joulecast account evaluate`: how far accounting can be believed."""
+"""`joulecast account evaluate`: how reliable the accounting of a model is."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ def evaluate(
     save: Annotated[Path | None, typer.Option("--save", help="Draw the correlations into a PNG or SVG file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say how far accounting can be believed, beside what SMARAGDINE reported of itself.
+    """Evaluate how reliable the accounting of a model is, and compare it with what SMARAGDINE reported.
 
-    Correlations of the joules of modules between runs that were sampled at different periods (ASSS), of different
-    lengths (ASSW), and equal ones; what the profiler costs. Without an energy counter power is simulated.
+    Prints correlations of the joules of modules between runs with different sampling periods (ASSS), with different
+    lengths (ASSW), and between equal runs, and the overhead of the profiler. Without an energy counter, power is
+    simulated.
     """
     from ..accounting.experiments import evaluate_model
     from ..accounting.steps import steps_of

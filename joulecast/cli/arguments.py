@@ -43,7 +43,7 @@ HostOption = Annotated[
     typer.Option(
         "--host",
         help="The machine that launches operations: a factor on the reference host's time, a name "
-        "(`joulecast host --list`), or a profile that `joulecast host --out` wrote. Default: usual for the GPU.",
+        "(`joulecast host --list`), or a profile that `joulecast host --out` wrote. Default: typical for the GPU.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -1,4 +1,4 @@
-"""`joulecast calibrate`: what an access to each memory level of this machine's GPU costs."""
+"""`joulecast calibrate`: measures the energy of an access to each memory level of this machine's GPU."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def calibrate(
     if found.type != "cuda":
         raise InputError("only an NVIDIA GPU can be calibrated", given=device, allowed="cuda")
     if out is not None and out.exists():
-        raise InputError("this file is there already", given=str(out), hint="give --out another name")
+        raise InputError(
+            "this file exists already", given=str(out), allowed="a new file", hint="give --out another name"
+        )
     known = find_gpu(torch.cuda.get_device_name(found) if gpu is None else gpu)
     with sensor_of(found) as sensor:
         calibration = calibrate_device(CudaChase(found, known, sensor), runs)

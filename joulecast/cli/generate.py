@@ -36,7 +36,7 @@ def generate(
     depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Predict what text costs that an engine writes with a language model: seconds, watts and joules per token."""
+    """Predict seconds, watts and joules per token of an engine that writes text with a language model."""
     from ..generation.generate import predict_generation
 
     known = Path(model)

@@ -27,7 +27,7 @@ def image(
     predictor: Predictor = None,
     as_json: AsJson = False,
 ) -> None:
-    """Predict what images or videos cost that a diffusion pipeline makes: seconds, watts and joules for each."""
+    """Predict seconds, watts and joules for each image or video that a diffusion pipeline makes."""
     from ..generation.images.predict import predict_image
 
     found = predict_image(

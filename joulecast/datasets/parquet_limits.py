@@ -29,10 +29,10 @@ def read_limited(path: Path, most_values: int, columns: list[str] | None = None)
     import pyarrow
     from pyarrow import parquet
 
-    usual = pyarrow.default_memory_pool()
-    # The usual pool takes a gigabyte in advance. It has that now, so that the limit is not used up by it; and what is
-    # read comes from another pool, which takes what it needs.
-    pyarrow.allocate_buffer(1 << 20, usual)
+    default_pool = pyarrow.default_memory_pool()
+    # The default pool reserves a gigabyte on first use. It is made to do so now, so that this does not count against
+    # the limit. The file is read with another pool, which allocates only what it needs.
+    pyarrow.allocate_buffer(1 << 20, default_pool)
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     try:
         with limited_memory(_MOST_BYTES), parquet.ParquetFile(path) as file:
@@ -43,7 +43,7 @@ def read_limited(path: Path, most_values: int, columns: list[str] | None = None)
     except MemoryError as error:
         raise _too_large(path, "lists that take more memory", most_values) from error
     finally:
-        pyarrow.set_memory_pool(usual)
+        pyarrow.set_memory_pool(default_pool)
 
 
 def _refuse_large(metadata: Any, path: Path, most_values: int) -> None:

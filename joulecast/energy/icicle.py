@@ -19,7 +19,7 @@ class Box:
 
     Args:
         label: Text inside the box, shown if there is room.
-        told: Text that appears when the pointer is over the box.
+        told: Text that is shown while the pointer is over the box.
         value: Value that its width represents, in any unit; at least the sum of its children's values.
         children: Boxes of the next row, from left to right.
     """

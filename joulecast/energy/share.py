@@ -32,11 +32,20 @@ class Figure:
         if self.source not in SOURCES:
             raise InputError("unknown source of a figure", given=repr(self.source), allowed=", ".join(SOURCES))
         if not math.isfinite(self.value) or self.value < 0:
-            raise InputError("seconds and joules are finite and not negative", given=repr(self.value))
+            raise InputError(
+                "a value of seconds or joules is out of range", given=repr(self.value), allowed="finite, 0 or more"
+            )
         if isinstance(self.unknown, bool) or not isinstance(self.unknown, int) or self.unknown < 0:
-            raise InputError("a count of unknown parts is not negative", given=repr(self.unknown))
+            raise InputError(
+                "the number of unknown summands is out of range", given=repr(self.unknown), allowed="an integer from 0"
+            )
         if self.source == "missing" and (self.value or not self.unknown):
-            raise InputError("a missing figure has no value and counts as unknown", given=repr(self.value))
+            raise InputError(
+                "a missing figure has a value, or no unknown summand",
+                given=f"value {self.value!r}, {self.unknown} unknown",
+                allowed="value 0.0 and at least 1 unknown summand",
+                hint='Figure.of(None, "missing") makes a missing figure',
+            )
 
     @classmethod
     def of(cls, value: float | None, source: Source) -> Self:

@@ -159,7 +159,9 @@ class EnergyTree(Plain, Drawn):
     def top(self, n: int = 10) -> tuple[Node, ...]:
         """The nodes with the most joules of their own, largest first."""
         if n < 1:
-            raise InputError("the number of nodes to list is positive", given=n)
+            raise InputError(
+                "the number of nodes to list is too small", given=n, allowed="1 or more", hint="give a larger n"
+            )
         return tuple(sorted(self._holders(), key=lambda node: -node.own.energy_j)[:n])
 
     def at(self, path: str, phase: Phase | None = None) -> Node:
@@ -297,7 +299,7 @@ class EnergyTree(Plain, Drawn):
         """
         try:
             if value["format"] != FORMAT:
-                raise InputError("an energy tree of another format", given=repr(value["format"]), allowed=FORMAT)
+                raise InputError("the energy tree has another format", given=repr(value["format"]), allowed=FORMAT)
             rows = [
                 Row(str(row["path"]), Share.from_dict(row), row["operation"], row["phase"], float(row["calls"]))
                 for row in value["rows"]

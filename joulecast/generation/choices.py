@@ -1,4 +1,4 @@
-"""Ways to serve a model, and what each costs."""
+"""Ways to serve a language model, with the time, energy and price of each."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ class GenerationChoice(Plain):
     """One way to serve a model.
 
     Args:
-        gpu: Full name of each GPU.
-        gpus: Number of GPUs, which share each layer.
-        precision: What the weights are in.
-        batch: Sequences at a time.
-        clock_mhz: Graphics clock that is set.
-        time_to_first_token_s, time_per_output_token_s: Seconds of a request.
-        tokens_per_s: Tokens that are written for all requests together per second.
-        power_w: Mean power of all boards together.
-        energy_per_token_j: Joules per token that is written.
-        value: Value of the objective, the lower the better.
-        cost_per_million_tokens: In the currency of the prices; None without prices.
-        carbon_g_per_million_tokens: Grams of CO2 equivalent; None without a carbon intensity.
+        gpu: Full name of the GPU model; all GPUs are alike.
+        gpus: Number of GPUs. They share each layer.
+        precision: Precision of the weights.
+        batch: Number of sequences that run at a time.
+        clock_mhz: Graphics clock of the GPUs in MHz.
+        time_to_first_token_s: Seconds from the arrival of a request to its first token.
+        time_per_output_token_s: Mean seconds from one token of a request to the next.
+        tokens_per_s: Output tokens per second, of all requests together.
+        power_w: Mean power of all boards together in watts.
+        energy_per_token_j: Joules of all boards per output token.
+        value: Value of the objective; lower is better.
+        cost_per_million_tokens: Price of a million output tokens, in the currency of the prices; None without prices.
+        carbon_g_per_million_tokens: Grams of CO2 equivalent for a million output tokens; None without a carbon
+            intensity.
     """
 
     gpu: str
@@ -46,7 +48,7 @@ class GenerationChoice(Plain):
 
     @property
     def boards(self) -> str:
-        """The GPUs with their number."""
+        """The GPUs with their number, such as "2x NVIDIA H200"."""
         return f"{self.gpus}x {self.gpu}" if self.gpus > 1 else self.gpu
 
     def __str__(self) -> str:
@@ -65,19 +67,19 @@ class GenerationChoices(tuple[GenerationChoice, ...], Tabular, Plain):
     """The best way of each GPU and number of GPUs, best first.
 
     Attributes:
-        rows: All ways that keep the limits.
-        left_out: GPU -> why it is not among the choices.
+        rows: All ways within the limits.
+        left_out: GPU -> the reason why it is not among the choices.
     """
 
     rows: tuple[GenerationChoice, ...]
     left_out: dict[str, str]
 
     def __new__(cls, rows: Iterable[GenerationChoice], left_out: dict[str, str]) -> GenerationChoices:
-        """Choose from rows.
+        """Choose the best of the rows for each GPU and number of GPUs.
 
         Args:
-            rows: All ways that keep the limits.
-            left_out: GPU -> why it is not among them.
+            rows: All ways within the limits.
+            left_out: GPU -> the reason why it is not among them.
         """
         listed = tuple(rows)
         best: dict[str, GenerationChoice] = {}
@@ -90,7 +92,7 @@ class GenerationChoices(tuple[GenerationChoice, ...], Tabular, Plain):
         return made
 
     def pareto(self) -> tuple[GenerationChoice, ...]:
-        """The Pareto front, fastest first: rows than which none needs fewer joules without more time, per token."""
+        """The Pareto front, fastest first: rows for which no other is both faster and needs less energy per token."""
         front: list[GenerationChoice] = []
         for row in sorted(self.rows, key=lambda row: (row.time_per_output_token_s, row.energy_per_token_j)):
             if not front or row.energy_per_token_j < front[-1].energy_per_token_j:

@@ -1,4 +1,4 @@
-"""best_generation: which GPUs, how many, at which clock, batch and precision serve a model best."""
+"""best_generation: the GPUs, their number, clock, batch and precision that serve a language model best."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..extraction.sources import Model
 
 OBJECTIVES = ("energy", "time", "cost", "carbon")
-"""Joules per token, seconds per token of a request, price and grams of CO2 per million tokens."""
+"""Joules per output token, seconds per output token, and price and grams of CO2 per million output tokens."""
 
 BATCHES = (1, 4, 16, 32, 64, 128, 256, 512)
 CLOCKS = 8
@@ -40,11 +40,12 @@ _MILLION = 1e6
 
 @dataclass(frozen=True)
 class Limits:
-    """What requests may take.
+    """Limits that a way to serve a model has to keep; None for no limit.
 
     Args:
-        time_to_first_token_s, time_per_output_token_s: Seconds at most; None for any.
-        tokens_per_s: Tokens of all requests together per second, at least.
+        time_to_first_token_s: Largest number of seconds from the arrival of a request to its first token.
+        time_per_output_token_s: Largest mean number of seconds from one token of a request to the next.
+        tokens_per_s: Smallest number of output tokens per second, of all requests together.
     """
 
     time_to_first_token_s: float | None = None
@@ -52,7 +53,7 @@ class Limits:
     tokens_per_s: float | None = None
 
     def keeps(self, figures: Figures) -> Sequence[bool]:
-        """Whether figures keep the limits, one value for each clock."""
+        """Whether the figures are within the limits, for each clock."""
         kept = np.ones(len(figures.tokens_per_s), dtype=bool)
         for name, limit in vars(self).items():
             if limit is not None:
@@ -84,24 +85,25 @@ def best_generation(
 ) -> GenerationChoices:
     """Choose how to serve a language model: the best clock, batch and precision of each GPU, best first.
 
-    GPUs that lack the memory or the precision, or that miss a limit, are left out; `left_out` says why.
+    GPUs without enough memory, without the precision, or outside a limit are left out; the result's `left_out` says
+    why.
 
     Args:
         model: Name of a language model, a configuration of transformers, the path of its config.json, or its module.
         prompt_tokens: Tokens of each prompt.
-        output_tokens: Tokens that are written for each.
-        objective: energy (per token), time (per output token), cost or carbon (both per token); the least is best.
+        output_tokens: Tokens that the model generates for each prompt.
+        objective: energy, time, cost or carbon, each per output token; the lowest value is best.
         gpus: Names, aliases or files of GPUs, or "2x H100 SXM"; None for the whole catalogue.
         counts: Numbers of GPUs that share the model, for names without a number.
-        batches: Sequences at a time, to choose from.
-        precisions: Of the weights, to choose from.
+        batches: Numbers of sequences that run at a time, to choose from.
+        precisions: Precisions of the weights, to choose from.
         clocks: Graphics clocks in MHz, to choose from; None for eight of each GPU, its default among them.
         engine: vllm, vllm_async (asynchronous scheduling), sglang, tensorrt_llm or transformers.
         cache_precision: fp8 for keys and values; None for 16 bits.
         power_limit_w: Power cap of a board in watts; None for each board's default.
-        max_time_to_first_token_s: Seconds that a request may wait for its first token.
-        max_time_per_output_token_s: Seconds from one token of a request to the next.
-        min_tokens_per_s: Tokens of all requests together per second.
+        max_time_to_first_token_s: Largest number of seconds that a request may wait for its first token.
+        max_time_per_output_token_s: Largest mean number of seconds from one token of a request to the next.
+        min_tokens_per_s: Smallest number of output tokens per second, of all requests together.
         price_per_hour: Price of an hour of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
         price_per_kwh: Price of a kilowatt-hour of electricity, in the same currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE": its yearly average.
@@ -144,23 +146,25 @@ def best_generation(
         if way in chosen:
             left_out.pop(way, None)
         else:
-            left_out.setdefault(way, "misses a limit, or has no price, whatever its clock and batch")
+            left_out.setdefault(way, "outside a limit, or without a price, at all clocks and batches")
     if not rows:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:5])
         raise InputError(
-            f"no GPU serves {query.decoder.name} so", given=reasons, hint="name other GPUs, counts, batches or limits"
+            f"no GPU serves {query.decoder.name} under these conditions",
+            given=reasons,
+            hint="give other GPUs, counts or batches, or wider limits",
         )
     return GenerationChoices(rows, left_out)
 
 
 def served_by(count: int, gpu: GPU) -> str:
-    """GPUs with their number, as `GenerationChoice.boards` has it."""
+    """The GPUs with their number, written as in `GenerationChoice.boards`."""
     return f"{count}x {gpu.name}" if count > 1 else gpu.name
 
 
 @dataclass(frozen=True)
 class _Query:
-    """What is to be served, whichever the GPU."""
+    """The part of a query that does not depend on the GPU."""
 
     model: Model
     decoder: Decoder
@@ -173,7 +177,7 @@ class _Query:
     def figures(
         self, boards: Sequence[GPU], count: int, precision: str, left_out: dict[str, str]
     ) -> Iterator[tuple[Deployment, Sequence[float], Figures]]:
-        """Each GPU with each batch that fits, its clocks, and what it does there; notes what is left out."""
+        """The figures of each GPU with each batch that fits, at its clocks; adds the other GPUs to `left_out`."""
         precisions = checked_precisions(precision, self.cache_precision, self.engine)
         batching = checked_batching(None, self.engine)
         servers: list[tuple[Server, list[Deployment]]] = []
@@ -222,7 +226,7 @@ class _Query:
 
 
 def _named(names: str | GPU | Iterable[str | GPU] | None, counts: Sequence[int]) -> Iterator[tuple[int, GPU]]:
-    """Numbers of GPUs with each GPU."""
+    """Each GPU with the numbers of GPUs to try."""
     listed = [names] if isinstance(names, str | GPU) else list(catalogue().values() if names is None else names)
     for name in listed:
         number, gpu = find_gpus(name)

@@ -1,8 +1,8 @@
-"""Make the file of collectives: `python -m joulecast.generation.collective_table FOLDER` (needs pyarrow).
+"""Write the file of collectives: `python -m joulecast.generation.collective_table FOLDER` (needs pyarrow).
 
-FOLDER is aiconfigurator2026 of the measurements: kernels of LLM engines and NCCL, from
-github.com/ai-dynamo/aiconfigurator (Apache-2.0, commit 095f58a). Of each engine its newest version counts. Messages are
-counted in elements of 16 bits.
+FOLDER is the folder aiconfigurator2026 of the measurements: kernels of LLM engines and NCCL, from
+github.com/ai-dynamo/aiconfigurator (Apache-2.0, commit 095f58a). The newest version of each engine is used. Message
+sizes are numbers of elements of 16 bits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KERNELS: Mapping[str, str] = {
     "TRTLLM": "tensorrt_llm",
     "NCCL": NCCL,
 }
-"""Kernel as the table names it -> implementation. Eager calls wait for their host, and are left out."""
+"""Name of the kernel in the table -> implementation. Eager calls are left out, because they wait for their host."""
 
 _KINDS = ("all_reduce", "all_gather")
 _HALF = ("half", "bfloat16")
@@ -39,7 +39,7 @@ def _version(stack: str) -> tuple[tuple[int, ...], str]:
 
 
 def table(path: Path) -> dict[str, Any]:
-    """The curves of a table of collectives, with where they come from."""
+    """The curves of a table of collectives, with their source."""
     import pyarrow.parquet as parquet
 
     found: dict[Any, dict[str, dict[int, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
@@ -52,7 +52,7 @@ def table(path: Path) -> dict[str, Any]:
     curves = []
     for key, stacks in sorted(found.items()):
         points = sorted(stacks[max(stacks, key=_version)].items())
-        # (a larger message takes no less, whatever single measurements say)
+        # A larger message takes at least as long as a smaller one; single measurements that say otherwise are noise.
         seconds, longest = [], 0.0
         for _, times_us in points:
             longest = max(longest, statistics.median(times_us))
@@ -64,7 +64,7 @@ def table(path: Path) -> dict[str, Any]:
 
 
 def main(folder: str) -> None:
-    """Write the file from a folder of measurements."""
+    """Write the file of collectives from a folder of measurements."""
     text = json.dumps(table(Path(folder) / "collectives.parquet"), separators=(",", ":"))
     Path(__file__).with_name(FILE).write_bytes(gzip.compress(text.encode(), mtime=0))
 

@@ -1,12 +1,13 @@
 """Seconds and joules of collectives between the GPUs of a node.
 
-Times of the engines' own collectives and of NCCL's were measured on six GPUs (aiconfigurator2026, collective_table.py).
-Between the measured sizes they are interpolated in logarithms. A GPU that was not measured takes the times of the one
-with the same kind of link whose bandwidth is nearest; what they take beyond the shortest of them scales with bandwidth.
+The times of the engines' own collectives and of NCCL's were measured on six GPUs (collective_table.py). Between
+measured sizes they are interpolated in logarithms. A GPU that was not measured gets the times of the measured GPU with
+the same kind of link and the most similar bandwidth. The part of a time beyond that of the smallest message scales with
+the bandwidth.
 
-Nobody measured their energy. A byte that is sent is read, written and added, which is three passes of the memory, and
-crosses the link, for which 5 pJ per bit are assumed. That is little beside the static power of boards that wait for
-each other.
+The energy was not measured. Each byte that is sent is read, written and added, which are three accesses to memory, and
+crosses the link, for which 5 pJ per bit are assumed. This is little compared with the static power of boards that wait
+for each other.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from ..predictors.physics.energy import PRIOR_ENERGY
 FILE = "collectives.json.gz"
 KINDS = frozenset({"all_reduce", "all_gather"})
 NCCL = "pytorch"
-"""Implementation of collectives that engines leave to the library."""
+"""The implementation of collectives for which an engine calls NCCL."""
 
 _LINK_J_PER_BYTE = 40e-12
 _MEMORY_PASSES = 3
@@ -44,15 +45,15 @@ class Curve(NamedTuple):
     """Times of a collective on a GPU by message size.
 
     Args:
-        elements: Elements of 16 bits of the larger side, ascending.
-        seconds: Seconds of each.
+        elements: Message sizes in elements of 16 bits, of the larger of input and output, ascending.
+        seconds: Seconds of each size.
     """
 
     elements: Sequence[float]
     seconds: Sequence[float]
 
     def at(self, elements: float) -> float:
-        """Seconds at a size; beyond the largest one they grow with it."""
+        """Seconds at a size; proportional to it beyond the largest measured one."""
         if elements <= self.elements[0]:
             return self.seconds[0]
         place = min(bisect_right(self.elements, elements), len(self.elements) - 1)
@@ -66,7 +67,7 @@ class Curve(NamedTuple):
 
 @cache
 def curves() -> Mapping[tuple[str, str, str, int], Curve]:
-    """GPU, implementation, kind and number of GPUs -> the curve that was measured."""
+    """(GPU, implementation, kind, number of GPUs) -> the measured curve."""
     content = json.loads(gzip.decompress(files(__package__).joinpath(FILE).read_bytes()))
     return {
         (row["gpu"], row["implementation"], row["kind"], row["gpus"]): Curve(row["elements"], row["seconds"])
@@ -101,13 +102,13 @@ def collective_s(operation: Operation, gpu: GPU) -> float:
 
 
 def collective_j(operation: Operation) -> float:
-    """Joules above static power that a collective takes on each of its GPUs."""
+    """Joules above static power of a collective, on each of its GPUs."""
     moved = size(operation.output_shape) * ELEMENT_BYTES[operation.precision]
     return moved * (_LINK_J_PER_BYTE + _MEMORY_PASSES * PRIOR_ENERGY.hbm_j_per_byte)
 
 
 def collective_costs(operations: Sequence[Operation], gpu: GPU) -> tuple[FloatArray, FloatArray]:
-    """Seconds, and joules above static power, of each operation; NaN for what is no collective."""
+    """Seconds and joules above static power of each operation; NaN for operations that are no collectives."""
     found = [
         (collective_s(each, gpu), collective_j(each)) if each.kind in KINDS else (math.nan, math.nan)
         for each in operations

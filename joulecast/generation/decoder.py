@@ -1,6 +1,6 @@
-"""What a decoder consists of, as engines see it: parts that are each one fused kernel, or a few.
+"""The parts of a decoder as engines compute them: each part is one fused kernel, or a few.
 
-Sizes are those of the whole model; `sharding` divides them over GPUs, and `steps` turns them into operations.
+Sizes are those of the whole model. parallel.py divides them over GPUs, and steps.py turns them into operations.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ Division = Literal["columns", "rows", "none"]
 
 @dataclass(frozen=True)
 class Embedding:
-    """A table of vectors, of which each token looks up one.
+    """A table of vectors. Each token looks up one of them.
 
     Args:
-        rows: Vectors of the table: the vocabulary, or positions.
+        rows: Number of vectors: the size of the vocabulary, or the number of positions.
         size: Elements of a vector.
     """
 
@@ -36,14 +36,14 @@ class Embedding:
 
 @dataclass(frozen=True)
 class Projection:
-    """A linear layer; layers that read the same input are one.
+    """A linear layer. Layers that read the same input are put together to one.
 
     Args:
-        inputs: Features that it reads.
-        outputs: Features that it gives.
+        inputs: Input features.
+        outputs: Output features.
         bias: Whether a bias is added.
-        division: How tensor parallelism divides it.
-        quantized: Whether engines quantize it when the model is served in fp8 or nvfp4.
+        division: How tensor parallelism divides its weights.
+        quantized: Whether engines quantize its weights when the model is served in fp8, nvfp4 or mxfp4.
     """
 
     inputs: int
@@ -60,11 +60,11 @@ class Projection:
 
 @dataclass(frozen=True)
 class Logits:
-    """The last layer, which engines compute only for the tokens that they sample from.
+    """The language-model head. Engines compute it only for the tokens that they sample from.
 
     Args:
-        inputs: Features that it reads.
-        vocabulary: Words that it rates.
+        inputs: Input features.
+        vocabulary: Size of the vocabulary.
         bias: Whether a bias is added.
     """
 
@@ -82,12 +82,12 @@ class Logits:
 
 @dataclass(frozen=True)
 class Norm:
-    """A normalization; engines add the residual in the same kernel.
+    """A norm. Engines add the residual in the same kernel.
 
     Args:
         kind: "rms_norm" or "layer_norm".
         size: Elements that are normalized together.
-        rows: Vectors of this size that each token has: 1, or the number of heads.
+        rows: Number of vectors of this size for each token: 1, or the number of heads.
         divided: Whether tensor parallelism divides the rows.
     """
 
@@ -109,11 +109,11 @@ class Attention:
     """Attention to a paged cache of keys and values.
 
     Args:
-        heads: Heads of queries.
-        cached_heads: Heads of keys and values.
+        heads: Number of query heads.
+        cached_heads: Number of heads of keys and values.
         key_size, value_size: Elements of one key, and of one value, per head.
-        window: Keys that a query sees at most, its own among them; None for all.
-        rotary: Whether positions turn queries and keys.
+        window: The largest number of keys that a query attends to, its own included; None for all.
+        rotary: Whether queries and keys have rotary position embeddings.
     """
 
     heads: int
@@ -134,16 +134,16 @@ class Attention:
 
 @dataclass(frozen=True)
 class LatentAttention:
-    """DeepSeek's attention (MLA, arXiv 2405.04434), whose cache is one vector per token for all heads.
+    """DeepSeek's latent attention (MLA, arXiv 2405.04434). Its cache has one vector per token for all heads.
 
-    A step of decoding multiplies the queries with the weights that would expand the vector, and the result with those
-    of the values ("absorbed"), so that nothing is expanded.
+    A decoding step does not expand the cached vectors to keys and values. It multiplies the queries with the weights
+    that would expand the keys, and the result of attention with those of the values ("absorbed" weights).
 
     Args:
-        heads: Heads of queries.
-        key_size, value_size: Elements of one key, and of one value, per head, when they are expanded.
-        latent: Elements of the vector that keys and values are made of.
-        turned: Elements of the key that positions turn, which are cached beside it.
+        heads: Number of query heads.
+        key_size, value_size: Elements of one key, and of one value, per head, after expanding.
+        latent: Elements of the cached vector from which keys and values are computed.
+        turned: Elements of the key with a rotary position embedding, which are cached beside the vector.
     """
 
     heads: int
@@ -154,7 +154,7 @@ class LatentAttention:
 
     @property
     def parameters(self) -> int:
-        """Elements of the weights that expand the vector to keys and values."""
+        """Elements of the weights that expand the cached vector to keys and values."""
         return self.latent * self.heads * (self.key_size - self.turned + self.value_size)
 
     @property
@@ -171,8 +171,8 @@ class Activation:
     """The activation between the layers of a feed-forward block.
 
     Args:
-        size: Features that it gives.
-        gated: Whether half of what it reads is multiplied with the activation of the other half.
+        size: Output features.
+        gated: Whether one half of its inputs is multiplied with the activation of the other half.
     """
 
     size: int
@@ -184,15 +184,15 @@ class Activation:
 
 @dataclass(frozen=True)
 class Experts:
-    """A mixture of experts with its choice of experts, without the layer that rates them.
+    """A mixture of experts with the choice of experts for each token, without the router's linear layer.
 
     Args:
         hidden: Features of a token.
         intermediate: Features inside an expert.
         experts: Number of experts.
-        top_k: Experts that a token goes to.
-        tensor_parallel: GPUs that share the features of each expert.
-        expert_parallel: GPUs that the experts are shared out to.
+        top_k: Number of experts that compute a token.
+        tensor_parallel: Number of GPUs that share the features of each expert.
+        expert_parallel: Number of GPUs over which whole experts are distributed.
     """
 
     hidden: int
@@ -206,7 +206,7 @@ class Experts:
 
     @property
     def parameters(self) -> int:
-        """Elements of its weights on one GPU: gate, up and down of each expert."""
+        """Elements of its weights on one GPU: the gate, up and down projections of each expert."""
         whole = 3 * self.experts * self.hidden * self.intermediate
         return whole // self.tensor_parallel // self.expert_parallel
 
@@ -217,17 +217,17 @@ PARTS: Mapping[str, Callable[..., Part]] = {
     each.__name__: each
     for each in (Embedding, Projection, Logits, Norm, Attention, LatentAttention, Activation, Experts)
 }
-"""Name of a kind of part -> the kind."""
+"""Name of a class of parts -> the class."""
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """A language model that writes one token after the other.
+    """A language model that generates one token after the other.
 
     Args:
-        name: What to call it.
-        parts: Each part, with the paths of the modules that have one like it.
-        tied: Whether words go in and come out by one table, whose weights count once.
+        name: Its name.
+        parts: Each part, with the paths of all modules that have an equal one.
+        tied: Whether the embedding and the language-model head share their weights, which then count once.
     """
 
     name: str
@@ -244,7 +244,7 @@ class Decoder:
 
     @cached_property
     def weighted(self) -> tuple[tuple[Part, tuple[str, ...]], ...]:
-        """Its parts without those whose weights others have, too."""
+        """Its parts without the embedding, if that shares its weights with the language-model head."""
         if not self.tied:
             return self.parts
         words = {part.vocabulary for part, _ in self.parts if isinstance(part, Logits)}
@@ -254,7 +254,7 @@ class Decoder:
 
     @cached_property
     def attentions(self) -> tuple[tuple[Attention | LatentAttention, int], ...]:
-        """Its kinds of attention, each with the number of layers that have it."""
+        """Its different attentions, each with the number of layers that have it."""
         return tuple(
             (part, len(modules)) for part, modules in self.parts if isinstance(part, Attention | LatentAttention)
         )
@@ -266,5 +266,5 @@ class Decoder:
 
     @cached_property
     def experts(self) -> int:
-        """Experts of a layer; 0 where it has none."""
+        """Number of experts of a layer; 0 without experts."""
         return max((part.experts for part, _ in self.parts if isinstance(part, Experts)), default=0)

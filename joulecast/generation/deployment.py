@@ -1,4 +1,4 @@
-"""A deployment: which model is served by which engine, on which GPUs, in what precisions, for which load."""
+"""A deployment: a model served by an engine, on certain GPUs, in certain precisions, under a certain load."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .serving import BATCHINGS, Batching, Cycle, Load, cycle_of
 from .steps import Precisions, StepTokens
 
 WEIGHTS = ("bf16", "fp16", "fp8", "nvfp4")
-"""What weights can be served in."""
+"""Precisions in which weights can be served."""
 
 _CACHES = (None, "fp8")
 
@@ -28,13 +28,13 @@ class Deployment:
     """A model that is served.
 
     Args:
-        decoder: What one GPU has of the model.
-        gpu: Each of the GPUs.
-        engine: What serves it.
-        precisions: What it is served in.
-        parallel: How it is divided.
-        batching: How requests follow each other.
-        asked: What is asked of all GPUs together.
+        decoder: One GPU's part of the model.
+        gpu: The GPU model; all GPUs are alike.
+        engine: The engine that serves the model.
+        precisions: Precisions of weights and cache.
+        parallel: How the model is divided over the GPUs.
+        batching: How requests follow each other: "continuous" or "static".
+        asked: The load of all GPUs together.
     """
 
     decoder: Decoder
@@ -59,7 +59,7 @@ class Deployment:
         """A deployment of a whole model.
 
         Raises:
-            InputError: The engine does not run there or does not share models, or the model does not divide.
+            InputError: The engine does not support the GPU or tensor parallelism, or the model cannot be divided so.
         """
         if engine.capabilities and not gpu.compute_capability.startswith(engine.capabilities):
             raise InputError(
@@ -70,73 +70,76 @@ class Deployment:
             )
         if parallel.tensor > 1 and not engine.fused:
             raise InputError(
-                f"{engine.name} runs a model on one GPU",
+                f"{engine.name} runs a model on a single GPU",
                 given=f"tensor_parallel={parallel.tensor}",
                 allowed="1",
-                hint="choose an engine that shares layers, such as vllm",
+                hint="choose an engine with tensor parallelism, such as vllm",
             )
         return cls(share(decoder, parallel), gpu, engine.on(gpu), precisions, parallel, batching, asked)
 
     @property
     def load(self) -> Load:
-        """What is asked of one replica, of those that have requests."""
+        """The load of one of the replicas that have requests."""
         return replace(self.asked, batch=math.ceil(self.asked.batch / self.parallel.replicas))
 
     @property
     def busy(self) -> float:
-        """Replicas that have requests."""
+        """Number of replicas that have requests, as a mean."""
         return self.asked.batch / self.load.batch
 
     @cached_property
     def cycle(self) -> Cycle:
-        """The steps of a replica."""
+        """The steps in which a replica serves its load."""
         return cycle_of(self.load, self.engine, self.batching)
 
     @property
     def steps(self) -> tuple[StepTokens, ...]:
-        """All steps that figures are made of."""
+        """All kinds of steps from which the figures of the deployment are computed."""
         cycle = self.cycle
         return tuple(each.tokens for each in (*cycle.steps, *cycle.first_token, *cycle.next_tokens))
 
     @property
     def decoding(self) -> StepTokens:
-        """A step in which the batch decodes, and nothing else."""
+        """A step in which the whole batch decodes and no prompt is read."""
         return StepTokens(self.load.batch, self.load.cached_tokens("continuous"), sampled=self.load.batch)
 
     @property
     def reading(self) -> StepTokens:
-        """A step that reads as many prompts as the largest of a cycle, and nothing else."""
+        """A step that reads as many prompts as the largest step of a cycle, and decodes nothing."""
         read = next(each.tokens for each in reversed(self.cycle.steps) if each.tokens.prompts)
         return StepTokens(0, 0, read.prompts, read.prompt_tokens, read.prompt_cached, read.prompts)
 
     @cached_property
     def memory(self) -> GenerationMemory:
-        """The memory of a GPU."""
+        """The memory that each GPU needs."""
         return self._memory(self.load.batch)
 
     @cached_property
     def largest_batch(self) -> int:
-        """Sequences of these lengths that fit on all GPUs together; 0 where not one does."""
+        """The largest number of sequences of these lengths that fit on all GPUs together; 0 if not even one fits."""
         return self.parallel.replicas * largest_batch(self._memory, self.engine.step_tokens - 1)
 
     def refuse_shortage(self) -> None:
-        """Refuse what does not fit.
+        """Raise an error if the load does not fit into the memory.
 
         Raises:
-            InputError: The GPUs have too little memory; says what would fit.
+            InputError: The GPUs have too little memory. The message says what would fit.
         """
         if self.memory.fits:
             return
         memory, load = self.memory, self.load
-        hint = "serve it in fp8, over more GPUs, or on one with more memory"
+        hint = "use fp8 weights, more GPUs, or GPUs with more memory"
         if self.largest_batch:
-            hint = f"take a batch of at most {self.largest_batch}, or cache_precision='fp8'; or " + hint
+            hint = (
+                f"give a batch of at most {self.largest_batch}, because {self.engine.name} would run no more at a time "
+                f"and let the others wait; or cache_precision='fp8'; or {hint}"
+            )
         raise InputError(
             f"{self.decoder.name} with a batch of {self.asked.batch} of {load.prompt_tokens} + {load.output_tokens} "
-            f"tokens does not fit on {self.gpu.name}",
+            f"tokens does not fit into the memory of {self.gpu.name}",
             given=f"{si(memory.total_bytes, 'B')} for each GPU: {si(memory.weights_bytes, 'B')} of weights, "
             f"{si(memory.cache_bytes, 'B')} of cache",
-            allowed=f"{si(memory.usable_bytes, 'B')}, what engines take of the board's memory",
+            allowed=f"{si(memory.usable_bytes, 'B')}, the share of the board's memory that the engine uses",
             hint=hint,
         )
 
@@ -146,31 +149,40 @@ class Deployment:
 
 
 def checked_precisions(weights: str, cache: str | None, engine: Engine) -> Precisions:
-    """What a model is served in.
+    """The precisions of weights and cache, checked.
+
+    Args:
+        weights: Precision of the weights.
+        cache: Precision of keys and values; None for 16 bits.
+        engine: The engine.
 
     Raises:
-        UnknownNameError: There is no such precision.
+        UnknownNameError: No precision has this name.
         InputError: The engine has no kernels for it.
     """
     if weights not in WEIGHTS:
         raise unknown_name("precision of weights", weights, WEIGHTS)
     if cache not in _CACHES:
-        raise unknown_name("precision of a cache", str(cache), ["fp8"], hint="leave it out for 16 bits")
+        raise unknown_name("precision of a cache", str(cache), ["fp8"], hint="leave it out for a cache in 16 bits")
     if not engine.fused and (weights in QUANTIZED or cache is not None):
         raise InputError(
             f"{engine.name} computes in 16 bits",
             given=f"weights in {weights}, cache in {cache or '16 bits'}",
             allowed="bf16 or fp16",
-            hint="choose an engine with quantized kernels, such as vllm",
+            hint="choose an engine with kernels for quantized weights, such as vllm",
         )
     return Precisions(weights, cache)
 
 
 def checked_batching(name: str | None, engine: Engine) -> Batching:
-    """How requests follow each other; None for what the engine does.
+    """The kind of batching, checked.
+
+    Args:
+        name: "continuous" or "static"; None for the engine's own.
+        engine: The engine.
 
     Raises:
-        UnknownNameError: The engine has no such batching.
+        UnknownNameError: The engine does not support it.
     """
     if name is None:
         return "continuous" if engine.fused else "static"

@@ -1,7 +1,8 @@
-"""Operations of a training iteration that tensor parallelism leaves to one GPU, from those of the whole network.
+"""The operations of a training iteration on one GPU under tensor parallelism, from those of the whole network.
 
-Layers are told by their names (`DIVISIONS` in fusing.py): what opens a block is divided by its outputs, what closes it
-by its inputs. Between them heads and features are divided; norms, residuals and words stay whole on each GPU.
+Layers are recognized by their names (`DIVISIONS` in fusing.py). The first layers of a block are divided by their
+outputs, the last one by its inputs. Heads and features between them are divided as well. Norms, residuals, the
+embedding and the language-model head stay whole on each GPU.
 """
 
 from __future__ import annotations
@@ -22,10 +23,15 @@ Shape = tuple[int, ...]
 
 
 def divided(network: Network, count: int) -> Network:
-    """One GPU's part of a network that so many GPUs share.
+    """One GPU's part of a network that is shared by several GPUs.
+
+    Args:
+        network: The operations of the whole network.
+        count: Number of GPUs.
 
     Raises:
-        InputError: Its heads or features do not divide, or it has no blocks that close.
+        InputError: The heads or features are no multiple of the number of GPUs, or no layers with known names were
+            found.
     """
     if count == 1:
         return network
@@ -34,9 +40,9 @@ def divided(network: Network, count: int) -> Network:
     if not closing or not heads:
         raise InputError(
             f"{network.name} has no layers that GPUs can share",
-            given="no attention" if closing else "no layers of known names",
+            given="no attention" if closing else "no layers with known names",
             allowed="transformers",
-            hint="take data_parallel or pipeline_parallel",
+            hint="use data_parallel or pipeline_parallel",
         )
     hidden = {operation.attributes["out_features"] for operation in closing}
     inner = {operation.input_shapes[0][-1] for operation in closing} - hidden
@@ -44,7 +50,7 @@ def divided(network: Network, count: int) -> Network:
         for size in sizes:
             if size % count:
                 raise InputError(
-                    f"the {what} of {network.name} do not divide over the GPUs",
+                    f"the {what} of {network.name} cannot be divided over the GPUs",
                     given=f"{size} {what} over {count} GPUs",
                     allowed=f"a tensor_parallel that divides {size}",
                 )
@@ -61,7 +67,7 @@ def divided(network: Network, count: int) -> Network:
 
 
 def results_of_blocks(network: Network) -> Iterator[Shape]:
-    """Shape of the result of each block, which GPUs that share layers add up."""
+    """The shape of the result of each block, which is summed over the GPUs that share the block."""
     for entry in network:
         if _division(entry) == "rows":
             for _ in range(entry.count):
@@ -92,7 +98,7 @@ def _part(entry: Entry, count: int, heads: set[int], inner: set[int]) -> Operati
 
 
 def _shape(shape: Shape, count: int, heads: set[int], inner: set[int]) -> Shape:
-    """Heads and inner features divided; other sizes as they are."""
+    """The shape with its heads and inner features divided; other sizes are unchanged."""
     if shape and shape[-1] in inner:
         return (*shape[:-1], shape[-1] // count)
     for place in (1, 2) if len(shape) == 4 else ():
@@ -102,7 +108,7 @@ def _shape(shape: Shape, count: int, heads: set[int], inner: set[int]) -> Shape:
 
 
 def _stepped(entry: Entry, share: float) -> Entry:
-    """The optimizer's step over the parameters that are here."""
+    """The optimizer's step over one GPU's share of the parameters; other operations are unchanged."""
     operation = entry.operation
     if operation.kind not in _STEPS:
         return entry

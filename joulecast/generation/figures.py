@@ -13,13 +13,13 @@ from .server import Server
 
 @dataclass(frozen=True)
 class Figures:
-    """What a deployment does, at each of some clocks; arrays of shape (clocks,).
+    """Time and energy of a deployment at several clocks; arrays of shape (clocks,).
 
     Args:
         time_to_first_token_s: Seconds from the arrival of a request to its first token.
         time_per_output_token_s: Mean seconds from one token of a request to the next.
-        tokens_per_s: Tokens that are written for all requests together per second.
-        energy_per_token_j: Joules of all boards per token that is written.
+        tokens_per_s: Output tokens per second, of all requests together.
+        energy_per_token_j: Joules of all boards per output token.
     """
 
     time_to_first_token_s: FloatArray
@@ -29,16 +29,16 @@ class Figures:
 
     @property
     def power_w(self) -> FloatArray:
-        """Mean power of all boards together."""
+        """Mean power of all boards together in watts."""
         return self.energy_per_token_j * self.tokens_per_s
 
 
 def figures_of(deployment: Deployment, server: Server, clocks: Sequence[float]) -> Figures:
-    """Add steps up to requests.
+    """Add up the steps of a deployment to the figures of its requests.
 
     Args:
-        deployment: What is served.
-        server: One of its replicas.
+        deployment: The deployment.
+        server: One of its replicas, which predicts the steps.
         clocks: Graphics clocks in MHz.
 
     Raises:
@@ -47,7 +47,7 @@ def figures_of(deployment: Deployment, server: Server, clocks: Sequence[float]) 
     cycle, load = deployment.cycle, deployment.load
     server.prepare(deployment.steps)
     total = server.cost(cycle.steps, clocks)
-    # Replicas without requests wait as long as the others work.
+    # Replicas without requests draw static power as long as the others work.
     idle_w = float(static_power_w(deployment.gpu, float(deployment.gpu.boost_clock_mhz)))
     idle = deployment.parallel.replicas - deployment.busy
     boards_j = deployment.parallel.tensor * (deployment.busy * total.energy_j + idle * idle_w * total.time_s)

@@ -1,7 +1,8 @@
-"""From the operations of a decoder, as `transformers` runs it, to the parts that engines fuse them to.
+"""The parts of a decoder as engines fuse them, from its operations as `transformers` runs it.
 
-One token after a long past is extracted, so that each operation shows its sizes and each window its length. The rules
-are the tables below; they go by what a module runs, and only where that says too little by the names of its layers.
+The operations are those of one token after a long past, so that the lengths of caches and windows can be told from
+their shapes. The rules are the tables below. They depend on the operations of a module, and on the names of its layers
+only where the operations are not enough.
 """
 
 from __future__ import annotations
@@ -32,39 +33,39 @@ FUSED: Mapping[str, tuple[str, ...]] = {
     "gate_up_proj": ("gate_proj", "up_proj"),
     "qkv_a_proj": ("q_a_proj", "kv_a_proj_with_mqa"),
 }
-"""Layer of an engine -> layers of a module that it computes at once, because they read the same input."""
+"""Layer of an engine -> layers of a module that it puts together, because they read the same input."""
 
 DIVISIONS: Mapping[str, Division] = {
-    # What gives a block's result back reads what the others of its block have divided by outputs.
+    # The last layer of a block reads the outputs of the other layers, which are divided.
     **dict.fromkeys(
         ("o_proj", "out_proj", "dense", "c_proj", "wo", "down_proj", "fc2", "w2", "dense_4h_to_h", "linear_2"), "rows"
     ),
-    # Too small to divide: ratings of experts, and what MLA makes its latent vectors with.
+    # Too small to be divided: routers of experts, and the layers that compute the latent vectors of MLA.
     **dict.fromkeys(("gate", "router", "shared_expert_gate", "qkv_a_proj", "q_a_proj", "kv_a_proj_with_mqa"), "none"),
 }
-"""Layer -> how tensor parallelism divides it (Shoeybi et al., Megatron-LM, arXiv 1909.08053); by columns otherwise."""
+"""Layer -> how tensor parallelism divides it (Shoeybi et al., Megatron-LM, arXiv 1909.08053); others by columns."""
 
 UNQUANTIZED = frozenset({"gate", "router", "shared_expert_gate"})
-"""Layers that engines leave in 16 bits."""
+"""Layers whose weights engines leave in 16 bits."""
 
 NORM_KINDS: Mapping[str, str] = {"rsqrt": "rms_norm", "rms_norm": "rms_norm", "layer_norm": "layer_norm"}
-"""Operation that a module runs -> the kind of norm that it is."""
+"""Kind of an operation of a module -> the kind of norm that the module is."""
 
 _ROTATION = frozenset({"cos", "sin"})
 
 Modules = Mapping[str, tuple[Operation, ...]]
-"""Path of a module -> the operations that it runs by itself, each as often as it is called."""
+"""Path of a module -> its own operations, without those of its submodules; each as often as it is called."""
 
 
 def decoder_of(network: Network, cached: int) -> Decoder:
-    """Read the parts of a decoder off its operations.
+    """Find the parts of a decoder in its operations.
 
     Args:
         network: Operations of one token of one sequence, with the modules that call them.
-        cached: Tokens that the sequence has in its cache.
+        cached: Number of tokens that the sequence has in its cache.
 
     Raises:
-        InputError: It has no cache, or no layer that rates words.
+        InputError: The network has no attention to a cache, or no language-model head.
     """
     modules = _modules(network)
     found = dict(_parts(modules, cached))
@@ -72,10 +73,10 @@ def decoder_of(network: Network, cached: int) -> Decoder:
     attentions = [part for part in found.values() if isinstance(part, Attention | LatentAttention)]
     if not logits or not attentions:
         raise InputError(
-            f"{network.name} writes no text",
-            given="no attention to a cache" if logits else "no layer that rates the words of a vocabulary",
+            f"{network.name} does not generate text",
+            given="no attention to a cache" if logits else "no language-model head",
             allowed="a decoder with a language-model head, such as llama3_8b",
-            hint="encoders and bare models are for joulecast.predict",
+            hint="use joulecast.predict for encoders and for models without a head",
         )
     by_part: dict[Part, list[str]] = {}
     for path, part in found.items():
@@ -92,7 +93,7 @@ def _modules(network: Network) -> Modules:
 
 
 def _parts(modules: Modules, cached: int) -> Iterator[tuple[str, Part]]:
-    """The part of each module, by its path; what has none is fused into its neighbours."""
+    """The path and the part of each module; modules without a part of their own are fused into others."""
     kinds = {operation.kind for operations in modules.values() for operation in operations}
     rotary = bool(_ROTATION & kinds)
     linear = {path: op for path, ops in modules.items() for op in ops if op.kind == "linear"}
@@ -117,7 +118,7 @@ def _parts(modules: Modules, cached: int) -> Iterator[tuple[str, Part]]:
 
 
 def _blocks(linear: Mapping[str, Operation]) -> Iterator[tuple[str, dict[str, Operation]]]:
-    """The linear layers of each module, by their names."""
+    """Each module that has linear layers, with these by their names."""
 
     def parent(path: str) -> str:
         return path.rpartition(".")[0]
@@ -127,14 +128,14 @@ def _blocks(linear: Mapping[str, Operation]) -> Iterator[tuple[str, dict[str, Op
 
 
 def _block(parent: str, block: dict[str, Operation], words: int, attends: bool) -> Iterator[tuple[str, Part]]:
-    """The layers of one module, those that read the same input put together, and the activation of a feed-forward."""
+    """The linear layers of a module, put together where they read the same input, and the activation between them."""
     reads = dict(_put_together(block))
     for name, members in reads.items():
         path = f"{parent}.{name}" if parent else name
         inputs, outputs = members[0].input_shapes[0][-1], sum(each.attributes["out_features"] for each in members)
         bias = members[0].attributes["bias"]
         if _rows(members[0]) > 1:
-            continue  # What MLA expands its cache with: engines do not.
+            continue  # The layer that expands the cache of MLA, which engines do not run while decoding.
         if outputs == words:
             yield path, Logits(inputs, outputs, bias)
             continue
@@ -185,12 +186,12 @@ def _experts(operations: Iterable[Operation]) -> Experts | None:
 def _attention(
     path: str, operations: Iterable[Operation], linear: Mapping[str, Operation], cached: int, rotary: bool
 ) -> Attention | LatentAttention | None:
-    """The attention of a module, in one operation or as product, softmax and product."""
+    """The attention of a module, which is either one operation, or a product, a softmax and another product."""
     sizes = None
     for operation in operations:
         if operation.kind == "attention":
             queries, keys, values = operation.input_shapes
-            # (heads that share keys may stand among the queries of one head)
+            # Query heads that share a key head may be listed as further queries of one head.
             heads, seen = queries[-3] * queries[-2], keys[-2]
             sizes = heads, keys[-3], keys[-1], values[-1]
     products = [operation for operation in operations if operation.kind == "matmul"]

@@ -1,4 +1,4 @@
-"""predict_generation: what text costs that a language model writes."""
+"""predict_generation: time, power and energy of a language model that generates text."""
 
 from __future__ import annotations
 
@@ -37,31 +37,33 @@ def predict_generation(
     cache_precision: str | None = None,
     predictor: str | Path | None = None,
 ) -> GenerationPrediction:
-    """Predict what text costs that a language model writes on a GPU.
+    """Predict time, power and energy of a language model that generates text on one or more GPUs.
 
     Args:
         model: Name of a language model, a configuration of transformers, the path of its config.json, or its module.
         gpu: Name or alias from the catalogue, or the path of a TOML file that describes a GPU; "2x H100 SXM" are two.
-        batch: Sequences that are served at a time by all GPUs together; continuous batching keeps as many running.
+        batch: Number of sequences that run at a time on all GPUs together.
         prompt_tokens: Tokens of each prompt.
-        output_tokens: Tokens that are written for each.
-        precision: Of the weights: bf16, fp16, fp8 or nvfp4. Norms, logits and attention stay in 16 bits.
+        output_tokens: Tokens that the model generates for each prompt.
+        precision: Precision of the weights: bf16, fp16, fp8 or nvfp4. Norms, logits and attention stay in 16 bits.
         engine: vllm (scheduling as in version 0.11), vllm_async (asynchronous scheduling, the default of later
             versions), sglang or tensorrt_llm, with fused kernels in CUDA graphs; or transformers, which is eager.
-        tensor_parallel: GPUs that share each layer; the others are further replicas, which share the batch.
-        expert_parallel: GPUs that whole experts are shared out to; 1 where tensor parallelism divides them.
-        batching: "continuous" or "static"; None for what the engine does.
+        tensor_parallel: Number of GPUs that share each layer. Further GPUs are replicas, which share the batch.
+        expert_parallel: Number of GPUs over which whole experts are distributed; 1 if tensor parallelism divides each
+            expert.
+        batching: "continuous" or "static"; None for the engine's own.
         clock: Graphics clock in MHz; None for the GPU's default.
         power_limit_w: Power cap of a board in watts; None for its default.
-        cache_precision: fp8 for keys and values; None for 16 bits.
+        cache_precision: Precision of keys and values: fp8; None for 16 bits.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
 
     Returns:
-        Seconds, watts and joules of a mean request, with a step of each phase.
+        Seconds, watts and joules of an average request, with one step of each phase.
 
     Raises:
         UnknownNameError: No such model, GPU, engine, batching, precision or predictor.
-        InputError: The model writes no text; or the GPU lacks the memory, the precision, the clock or the cap.
+        InputError: The model does not generate text; or the GPU lacks the memory or the precision, or cannot hold the
+            clock or the power cap.
         ZooError, ExtractionError, UncoveredError, MissingDependencyError: See `joulecast.predict`.
 
     Example:
@@ -115,7 +117,7 @@ def predict_generation(
         decode=decode,
         idle_power_w=decode.idle_power_w,
         sigmas=server.sigmas(deployment.decoding, decode),
-        # (what is said about intervals of networks is not about these)
+        # Notes on the intervals of single networks do not apply here.
         notes=(
             *_board_notes(gpu),
             *_notes(found),

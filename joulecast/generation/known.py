@@ -1,7 +1,8 @@
-"""Language models by name: their parts, read from a file, so that nothing has to be extracted.
+"""Language models by name. Their parts are read from a file, so that nothing has to be extracted.
 
-To add one, add a row and make the file again (`python -m joulecast.generation.making`, needs torch and transformers).
-Sizes are those of the published config.json of each repository on huggingface.co. Nothing is downloaded.
+To add a model, add a row to `KNOWN` and write the file again (`python -m joulecast.generation.making`, which needs
+torch and transformers). The sizes are those of the config.json in each model's repository on huggingface.co. Nothing is
+downloaded.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ FILE = "decoders.json.gz"
 
 
 def _sizes(hidden: int, inner: int, layers: int, heads: int, cached: int, words: int, **others: Any) -> dict[str, Any]:
-    """Settings that nearly all configurations have."""
+    """The settings that nearly all configurations have, and others."""
     return {
         "hidden_size": hidden,
         "intermediate_size": inner,
@@ -115,7 +116,7 @@ KNOWN: Mapping[str, Architecture] = {
     "gpt_oss_120b": Architecture("GptOssForCausalLM", "openai/gpt-oss-120b"),
     "deepseek_v3": Architecture("DeepseekV3ForCausalLM", "deepseek-ai/DeepSeek-V3"),
 }
-"""Name -> class and sizes. The defaults of GPT-OSS and DeepSeek-V3 are those of their largest models."""
+"""Name -> class and sizes. Where sizes are left out, the defaults of transformers are those of the model."""
 
 
 @cache
@@ -126,7 +127,7 @@ def _file() -> Mapping[str, Any]:
 
 @cache
 def known_decoder(name: str) -> Decoder | None:
-    """The parts of a model by its name; None where no such name is known."""
+    """The parts of a model by its name; None if the name is unknown."""
     value = _file().get(name)
     return None if value is None else decoder_from_json(name, value)
 
@@ -140,6 +141,6 @@ def decoder_to_json(decoder: Decoder) -> dict[str, Any]:
 
 
 def decoder_from_json(name: str, value: Mapping[str, Any]) -> Decoder:
-    """Read what `decoder_to_json` wrote."""
+    """Read a decoder from the form that `decoder_to_json` writes."""
     parts = tuple((PARTS[kind](**sizes), tuple(modules)) for kind, sizes, modules in value["parts"])
     return Decoder(name, parts, value["tied"])

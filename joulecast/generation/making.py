@@ -1,4 +1,4 @@
-"""Make the file of known decoders: `python -m joulecast.generation.making` (needs torch and transformers)."""
+"""Write the file of known decoders: `python -m joulecast.generation.making` (needs torch and transformers)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .models import extracted_decoder
 
 
 def made(name: str, row: Architecture) -> Decoder:
-    """The parts of a model of the table, extracted."""
+    """The parts of a model of the table, from its extracted operations."""
     model_class = getattr(import_transformers(), row.class_name)
     return extracted_decoder(model_class.config_class(architectures=[row.class_name], **row.sizes), name)
 
@@ -23,7 +23,7 @@ def main() -> None:
     """Extract every model of the table and write the file."""
     content = {name: decoder_to_json(made(name, row)) for name, row in sorted(KNOWN.items())}
     text = json.dumps(content, separators=(",", ":"))
-    # (without a time, or each making would give other bytes)
+    # Without a time stamp, the same models always give the same bytes.
     Path(__file__).with_name(FILE).write_bytes(gzip.compress(text.encode(), mtime=0))
 
 

@@ -1,4 +1,4 @@
-"""Device memory of a model that is served: weights, the cache of keys and values, and what a step needs besides."""
+"""Device memory of a served model: its weights, the cache of keys and values, and the activations of a step."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .serving import Batching, Load, cycle_of
 from .steps import Precisions, StepTokens
 
 _CACHED_IN = {None: 2.0, "fp8": 1.0}
-_LOGITS_BYTES = 3 * 4  # Logits, probabilities and random numbers in fp32.
+_LOGITS_BYTES = 3 * 4  # Logits, probabilities and random numbers of each word in fp32.
 
 
 @dataclass(frozen=True)
 class GenerationMemory:
-    """Bytes of one GPU, by what they hold.
+    """Memory of one GPU by its use.
 
     Args:
-        weights_bytes: Weights of the model, or of one GPU's part of it.
-        cache_bytes: Keys and values of the batch.
-        activations_bytes: What the largest step needs besides.
-        usable_bytes: What the engine may take of the board's memory.
+        weights_bytes: Bytes of the weights of the model, or of one GPU's part of it.
+        cache_bytes: Bytes of the keys and values of the batch.
+        activations_bytes: Bytes of the activations of the largest step.
+        usable_bytes: Bytes of the board's memory that the engine may use.
     """
 
     weights_bytes: int
@@ -36,12 +36,12 @@ class GenerationMemory:
 
     @property
     def total_bytes(self) -> int:
-        """All together."""
+        """The sum of weights, cache and activations in bytes."""
         return self.weights_bytes + self.cache_bytes + self.activations_bytes
 
     @property
     def fits(self) -> bool:
-        """Whether the board has as much."""
+        """Whether this is no more than the engine may use."""
         return self.total_bytes <= self.usable_bytes
 
     def to_dict(self) -> dict[str, Any]:
@@ -64,12 +64,12 @@ def _element(part: Part, precisions: Precisions) -> float:
 
 
 def cached_bytes(decoder: Decoder, tokens: int, precisions: Precisions) -> float:
-    """Bytes of the keys and values of one sequence, of which windows drop the oldest.
+    """Bytes of the keys and values of one sequence; sliding windows drop the oldest.
 
     Args:
         decoder: The model, or one GPU's part of it.
-        tokens: Length of the sequence.
-        precisions: What the model is served in.
+        tokens: Length of the sequence in tokens.
+        precisions: Precisions of weights and cache.
     """
     return sum(
         layers * part.cached_elements * min(tokens, part.window or tokens) * _CACHED_IN[precisions.cache]
@@ -84,11 +84,11 @@ def generation_memory(
 
     Args:
         decoder: The model, or one GPU's part of it.
-        load: What is asked of it.
+        load: The requests.
         gpu: The GPU.
-        engine: The engine.
-        precisions: What the model is served in.
-        batching: How requests follow each other.
+        engine: The engine that serves the model.
+        precisions: Precisions of weights and cache.
+        batching: How requests follow each other: "continuous" or "static".
 
     Raises:
         InputError: More sequences than a step of the engine takes tokens.
@@ -102,11 +102,11 @@ def generation_memory(
 
 
 def largest_batch(need: Callable[[int], GenerationMemory], most: int) -> int:
-    """The most sequences that fit; 0 where not even one does.
+    """The largest number of sequences that fit; 0 if not even one fits.
 
     Args:
-        need: Sequences -> the memory that they need, which grows with them.
-        most: Sequences to try at most.
+        need: Function from a number of sequences to the memory that they need, which has to grow with the number.
+        most: The largest number to try.
     """
     fits, fits_not = 0, most + 1
     while fits_not - fits > 1:
@@ -116,7 +116,7 @@ def largest_batch(need: Callable[[int], GenerationMemory], most: int) -> int:
 
 
 def _activations_bytes(decoder: Decoder, tokens: StepTokens) -> int:
-    """Residual, input and output of the widest layer in 16 bits, and logits."""
+    """Bytes of the residual, of the input and output of the widest layer, all in 16 bits, and of the logits."""
     widest = max(part.inputs + part.outputs for part, _ in decoder if isinstance(part, Projection))
     inner = max((part.size for part, _ in decoder if isinstance(part, Activation)), default=0)
     words = max(part.vocabulary for part, _ in decoder if isinstance(part, Logits))

@@ -1,4 +1,4 @@
-"""Whatever users call a language model, as the parts that engines fuse it to."""
+"""Finding the parts of a language model, however it is given: by name, configuration, config.json or module."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .known import known_decoder
 if TYPE_CHECKING:
     from ..extraction.sources import Model
 
-# Tokens of the past: long enough for windows to show, as far as a model has positions.
+# Lengths of the past to try, longest first: long enough to show sliding windows, if the model has so many positions.
 _PASTS = (8191, 2047, 1023, 511)
 
 
@@ -29,12 +29,12 @@ def find_decoder(model: Model) -> Decoder:
         model: Name of a language model, a configuration of transformers, the path of its config.json, or its module.
 
     Raises:
-        InputError: It writes no text, or its sizes cannot be known.
+        InputError: The model does not generate text, or it was given in a form that does not say all its sizes.
         UnknownNameError, ExtractionError, MissingDependencyError: See `joulecast.extract`.
     """
     if isinstance(model, Network | list | tuple):
         raise InputError(
-            "operations of one shape do not say what other steps of a model are",
+            "the operations of a model in one shape are not enough to predict all steps of generation",
             given=type(model).__name__,
             allowed="a name, a configuration, the path of a config.json, or a module",
         )
@@ -47,7 +47,7 @@ def extracted_decoder(model: Model, name: str | None = None) -> Decoder:
 
     Args:
         model: A name, a configuration of transformers, the path of its config.json, or a module.
-        name: What to call it; None for what extraction calls it.
+        name: Name of the result; None for the name that extraction gives it.
 
     Raises:
         InputError, UnknownNameError, ExtractionError, MissingDependencyError: See `find_decoder`.
@@ -65,7 +65,7 @@ def extracted_decoder(model: Model, name: str | None = None) -> Decoder:
 
 
 def _is_tied(model: Any) -> bool:
-    """Whether words go in and come out by one table, as far as a configuration says it."""
+    """Whether the configuration says that the embedding and the language-model head share their weights."""
     path = Path(model) if isinstance(model, str | Path) else None
     if path is not None and path.suffix == ".json":
         content = json.loads(path.read_text())

@@ -1,8 +1,8 @@
-"""How a decoder is divided over the GPUs of a node, and which GPUs a name means.
+"""How a decoder is divided over the GPUs of a node, and names of several GPUs such as "2x H100 SXM".
 
 Tensor parallelism (Shoeybi et al., Megatron-LM, arXiv 1909.08053) gives each GPU some heads and features of every
-layer; after each block all GPUs add up their results. Expert parallelism gives each GPU whole experts instead. Replicas
-share nothing: each serves a part of the batch.
+layer. After each block, the GPUs sum up their results. Expert parallelism gives each GPU whole experts instead.
+Replicas share nothing; each of them serves a part of the batch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .decoder import (
 )
 
 GROUPS = (1, 2, 4, 8)
-"""GPUs that may share a model: those whose collectives were measured, within a node."""
+"""Numbers of GPUs that can share a model: those for which collectives were measured, within a node."""
 
 _COUNTED = re.compile(r"\s*(\d{1,4})\s*[xX]\s+(.+)")
 
@@ -37,10 +37,10 @@ class Parallel:
     """How a model is divided.
 
     Args:
-        tensor: GPUs that share each layer.
-        expert: GPUs that experts are shared out to; 1 where tensor parallelism divides them.
-        replicas: Copies of the model, each on GPUs of its own.
-        link: What connects the GPUs of a copy: "nvlink" or "pcie".
+        tensor: Number of GPUs that share each layer.
+        expert: Number of GPUs over which whole experts are distributed; 1 if tensor parallelism divides each expert.
+        replicas: Number of copies of the model, each on GPUs of its own.
+        link: The connection between the GPUs of a replica: "nvlink" or "pcie".
     """
 
     tensor: int = 1
@@ -50,22 +50,22 @@ class Parallel:
 
     @property
     def gpus(self) -> int:
-        """All GPUs."""
+        """Number of all GPUs."""
         return self.tensor * self.replicas
 
 
 ALONE = Parallel()
-"""One GPU with all of a model."""
+"""A single GPU with the whole model."""
 
 
 def find_gpus(name: str | Path | GPU | None) -> tuple[int, GPU]:
     """Find GPUs by a name with a number: "2x H100 SXM" are two.
 
     Args:
-        name: A number, "x" and a name or alias from the catalogue; or what `find_gpu` takes, for one GPU.
+        name: A number, "x", and a name or alias from the catalogue; or anything that `find_gpu` takes, for one GPU.
 
     Returns:
-        How many, and which.
+        The number of GPUs, and the GPU model.
 
     Raises:
         UnknownNameError, InputError: See `find_gpu`; or the number is zero.
@@ -77,7 +77,7 @@ def find_gpus(name: str | Path | GPU | None) -> tuple[int, GPU]:
 
 
 def split_count(name: str) -> tuple[int, str]:
-    """The number and the name of "2x H100 SXM"; 1 where there is no number.
+    """Split "2x H100 SXM" into the number and the name; the number is 1 if there is none.
 
     Raises:
         InputError: The number is zero.
@@ -86,39 +86,39 @@ def split_count(name: str) -> tuple[int, str]:
     if counted is None:
         return 1, name
     if not int(counted[1]):
-        raise InputError("there has to be a GPU", given=repr(name), allowed='such as "2x H100 SXM"')
+        raise InputError("the number of GPUs is zero", given=repr(name), allowed='such as "2x H100 SXM"')
     return int(counted[1]), counted[2]
 
 
 def find_parallel(count: int, gpu: GPU, tensor: int, expert: int) -> Parallel:
-    """How GPUs are used: as many replicas as there are groups of them.
+    """How GPUs are used: as replicas of as many GPUs as tensor parallelism needs.
 
     Args:
-        count: GPUs; 1 stands for as many as one replica needs.
-        gpu: The kind of GPU.
-        tensor: GPUs that share each layer.
-        expert: GPUs that experts are shared out to.
+        count: Number of GPUs; 1 stands for as many as one replica needs.
+        gpu: The GPU model.
+        tensor: Number of GPUs that share each layer.
+        expert: Number of GPUs over which whole experts are distributed.
 
     Raises:
-        InputError: These do not go together.
+        InputError: The numbers do not fit together, or are not supported.
     """
     if tensor not in GROUPS or isinstance(tensor, bool):
         raise InputError(
-            "a model is shared by a number of GPUs whose collectives were measured",
+            "tensor parallelism is predicted for numbers of GPUs whose collectives were measured",
             given=f"tensor_parallel={tensor!r}",
             allowed=", ".join(map(str, GROUPS)),
-            hint='for more GPUs, count replicas: gpu="16x H100 SXM", tensor_parallel=8',
+            hint='use replicas for more GPUs: gpu="16x H100 SXM", tensor_parallel=8',
         )
     if expert not in (1, tensor) or isinstance(expert, bool):
         raise InputError(
-            "experts are shared out to the GPUs that share the other layers",
+            "experts are distributed over the GPUs that share the other layers",
             given=f"expert_parallel={expert!r}, tensor_parallel={tensor}",
             allowed=f"1 or {tensor}",
             hint=f"give tensor_parallel={expert!r} as well" if expert in GROUPS else None,
         )
     if count != 1 and count % tensor:
         raise InputError(
-            "these GPUs do not make whole replicas",
+            "the number of GPUs is not enough for whole replicas",
             given=f"{count} GPUs, tensor_parallel={tensor}",
             allowed=f"a multiple of {tensor}",
         )
@@ -127,15 +127,15 @@ def find_parallel(count: int, gpu: GPU, tensor: int, expert: int) -> Parallel:
 
 
 def share(decoder: Decoder, parallel: Parallel) -> Decoder:
-    """The parts of a decoder that one GPU of a replica has.
+    """The parts of a decoder on one GPU of a replica.
 
     Raises:
-        InputError: Heads, features or experts do not divide.
+        InputError: The heads, features or experts are no multiple of the number of GPUs.
     """
     if parallel.tensor == 1:
         return decoder
     _refuse_indivisible(decoder, parallel)
-    # Where there are fewer heads of keys than GPUs, several GPUs have the same ones.
+    # If there are fewer key heads than GPUs, several GPUs hold the same head.
     repeated = {
         _qkv(part): _qkv(_shared(part, parallel)) for part, _ in decoder.attentions if isinstance(part, Attention)
     }
@@ -149,7 +149,7 @@ def share(decoder: Decoder, parallel: Parallel) -> Decoder:
 
 
 def _qkv(part: Part) -> int:
-    """Features of queries, keys and values together."""
+    """Output features of the projection to queries, keys and values together."""
     return part.heads * part.key_size + part.cached_elements if isinstance(part, Attention) else 0
 
 
@@ -182,9 +182,9 @@ def _refuse_indivisible(decoder: Decoder, parallel: Parallel) -> None:
         match part:
             case Attention() | LatentAttention():
                 cached = part.cached_heads if isinstance(part, Attention) else 1
-                _refuse(decoder, "heads of queries", part.heads, count)
+                _refuse(decoder, "query heads", part.heads, count)
                 if cached % count and count % cached:
-                    _refuse(decoder, "heads of keys", cached, count)
+                    _refuse(decoder, "key heads", cached, count)
             case Activation():
                 _refuse(decoder, "features of a feed-forward block", part.size, count)
             case Experts() if parallel.expert > 1:
@@ -197,7 +197,7 @@ def _refuse(decoder: Decoder, what: str, whole: int, count: int) -> None:
     if whole % count:
         fitting = [each for each in GROUPS if whole % each == 0]
         raise InputError(
-            f"the {what} of {decoder.name} do not divide over the GPUs",
+            f"the {what} of {decoder.name} cannot be divided over the GPUs",
             given=f"{whole} {what} over {count} GPUs",
             allowed=f"tensor_parallel of {', '.join(map(str, fitting))}",
         )

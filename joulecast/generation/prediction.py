@@ -1,4 +1,4 @@
-"""GenerationPrediction: the answer to what text costs that a model writes on a GPU."""
+"""GenerationPrediction: time, power and energy of a language model that generates text."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from .memory import GenerationMemory
 
 @dataclass(frozen=True)
 class GenerationPrediction(Plain):
-    """Time, power and energy of a model that writes text for a batch of requests.
+    """Time, power and energy of a language model that generates text for a batch of requests.
 
     Args:
         model: Name of the model.
-        gpu: Full name of each GPU.
+        gpu: Full name of the GPU model; all GPUs are alike.
         gpus: Number of GPUs.
-        tensor_parallel: GPUs that share each layer.
-        expert_parallel: GPUs that experts are shared out to.
+        tensor_parallel: Number of GPUs that share each layer.
+        expert_parallel: Number of GPUs over which whole experts are distributed.
         engine: Name of the engine.
         batching: "continuous" or "static".
-        batch: Sequences at a time, on all GPUs together.
+        batch: Number of sequences that run at a time, on all GPUs together.
         prompt_tokens: Tokens of each prompt.
-        output_tokens: Tokens that are written for each.
-        precision: What the weights are in.
-        cache_precision: What keys and values are cached in; None for 16 bits.
-        clock_mhz: Graphics clock that was asked for.
-        power_limit_w: Power cap of a board.
-        time_to_first_token_s: Seconds from the arrival of a request to its first token, without a queue before it.
+        output_tokens: Tokens that the model generates for each prompt.
+        precision: Precision of the weights.
+        cache_precision: Precision of keys and values; None for 16 bits.
+        clock_mhz: The requested graphics clock in MHz.
+        power_limit_w: Power cap of a board in watts.
+        time_to_first_token_s: Seconds from the start of a request to its first token, without waiting in a queue.
         time_per_output_token_s: Mean seconds from one token of a request to the next.
-        tokens_per_s: Tokens that are written for all requests together per second.
-        power_w: Mean power of all boards together while serving.
-        energy_per_token_j: Joules per token that is written; reading the prompts is in it.
-        energy_per_request_j: Joules per request.
-        overhead_s: Mean seconds of a step in which the GPU waits for the engine; in all times above.
-        memory: Bytes on a GPU.
-        largest_batch: Sequences of these lengths that would fit.
-        prefill: On one GPU, one step that reads a prompt, or of static batching as many as fit, and nothing else.
-        decode: On one GPU, one step in which the batch decodes, and nothing else.
-        idle_power_w: Watts that a board draws without any work.
-        sigmas: Standard deviations of the logarithms of "time", "power" and "energy"; None where no errors are known.
+        tokens_per_s: Output tokens per second, of all requests together.
+        power_w: Mean power of all boards together in watts.
+        energy_per_token_j: Joules of all boards per output token; those for the prompts are included.
+        energy_per_request_j: Joules of all boards per request.
+        overhead_s: Mean seconds of a step in which the GPU waits for the engine; included in all times above.
+        memory: Memory of one GPU.
+        largest_batch: The largest number of sequences of these lengths that would fit into the memory of all GPUs.
+        prefill: One step on one GPU that reads prompts, as many as the largest step of the engine, and decodes nothing.
+        decode: One step on one GPU in which the batch decodes and no prompt is read.
+        idle_power_w: Power of a board without any work in watts.
+        sigmas: Standard deviations of the logarithms of "time", "power" and "energy"; None if no errors are known.
         notes: Warnings about this prediction.
     """
 
@@ -87,10 +87,10 @@ class GenerationPrediction(Plain):
         )
 
     def interval(self, level: float = 0.9) -> GenerationInterval | None:
-        """What lies around these values for a share of runs; None where no errors of kernels are known.
+        """The intervals that should contain the values of a share of runs; None if no errors of kernels are known.
 
         Args:
-            level: Share of runs that should lie within, above 0 and below 1.
+            level: The share of runs, above 0 and below 1.
 
         Raises:
             InputError: The level is not between 0 and 1.

@@ -1,4 +1,4 @@
-"""A step of an engine as a network that can be predicted at any clock: its kernels, and its collectives."""
+"""A step of an engine as a network that can be predicted at any clock: its kernels and its collectives."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ServedStep(PreparedNetwork):
-    """A step of fused kernels in CUDA graphs, as they were measured, and not as eager networks run them.
+    """A step of fused kernels in CUDA graphs, whose times are those of the kernels as they were measured.
 
     Args:
         together: Predictions of the operations of several steps at the default clock.
-        places: The operations of this step among them, in its order.
+        places: Index of each operation of this step in these predictions.
     """
 
     together: OperationPredictions | None = None
@@ -40,7 +40,7 @@ class ServedStep(PreparedNetwork):
 
     @cached_property
     def at_default(self) -> OperationPredictions:
-        """The operations as parts of this step, at the default clock."""
+        """Predictions of the operations of this step at the default clock."""
         if self.together is None or self.places is None:
             predictor = self.knowledge.operations
             found = predictor.predict_for_network(self.network.operations, self.power_limit_w)
@@ -48,10 +48,13 @@ class ServedStep(PreparedNetwork):
         return chosen(self.together, self.places)
 
     def half_widths(self, level: float) -> dict[str, FloatArray] | None:
-        """Half widths of the logarithms of each operation's time, power and energy; None where no errors are known.
+        """Half widths of the intervals of each operation's time, power and energy in logarithms.
 
         Args:
-            level: Share of operations that lie within.
+            level: The share of operations whose values lie in the intervals.
+
+        Returns:
+            Quantity -> half widths, shape (operations,); None if no errors are known.
         """
         found = self.at_default if self.together is None else self.together
         if found.spread is None:
@@ -62,23 +65,23 @@ class ServedStep(PreparedNetwork):
 
 @dataclass(frozen=True)
 class StepNetworks:
-    """The operations of several steps, which are the same on any GPU.
+    """The operations of several steps, which are the same on every GPU.
 
     Args:
-        networks: What a step works on -> its operations.
+        networks: Tokens of a step -> its operations.
     """
 
     networks: Mapping[StepTokens, Network]
 
     @cached_property
     def together(self) -> Network:
-        """All operations, each once, and the product that says what bytes cost; see cache_energy.py."""
+        """All operations, each once, and the product that gives the energy of a byte; see cache_energy.py."""
         each = dict.fromkeys(operation for network in self.networks.values() for operation in network.operations)
         return Network(tuple(map(Entry, (*each, WEIGHTS) if WEIGHTS not in each else each)))
 
     @cached_property
     def places(self) -> Mapping[StepTokens, Places]:
-        """Where the operations of each step stand in `together`."""
+        """Tokens of a step -> index of each of its operations in `together`."""
         place_of = {operation: place for place, operation in enumerate(self.together.operations)}
         return {
             tokens: np.array([place_of[operation] for operation in network.operations])
@@ -86,7 +89,7 @@ class StepNetworks:
         }
 
     def on(self, predictor: NetworkPredictor, power_limit_w: float) -> dict[StepTokens, ServedStep]:
-        """The steps on a GPU, predicted at once, which takes less time than one after the other.
+        """The steps on a GPU, predicted together, which takes less time than one after the other.
 
         Args:
             predictor: Predicts operations on the GPU.
@@ -105,7 +108,7 @@ class StepNetworks:
 
 
 def chosen(predictions: OperationPredictions, places: Places) -> OperationPredictions:
-    """Predictions of some of the operations; what is known of errors stays behind."""
+    """Predictions of some of the operations, without their errors."""
 
     def of(values: FloatArray | float) -> FloatArray:
         return np.asarray(values)[places] if np.ndim(values) else np.full(len(places), values)
@@ -140,13 +143,13 @@ def chosen(predictions: OperationPredictions, places: Places) -> OperationPredic
 
 
 def with_collectives(predictions: OperationPredictions, gpu: GPU) -> OperationPredictions:
-    """Predictions of a step, with those of its collectives, which no predictor of kernels covers."""
+    """Predictions of a step, completed by those of its collectives, which no predictor of kernels covers."""
     places = np.array([operation.kind in KINDS for operation in predictions.operations], dtype=bool)
     if not places.any() or predictions.work is None:
         return predictions
     seconds, joules = collective_costs(predictions.operations, gpu)
     still, clock = np.zeros(len(places)), float(gpu.boost_clock_mhz)
-    # (what waits for a link does not wait longer at another clock)
+    # The time of a link does not depend on the graphics clock.
     parts = LeastTimes(still, np.nan_to_num(seconds), still)
     work = Work(gpu, np.full(len(places), clock), parts, still, still, np.nan_to_num(joules))
 

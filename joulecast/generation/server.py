@@ -1,4 +1,4 @@
-"""A language model on a GPU as an engine serves it: what its steps take."""
+"""A language model on a GPU as an engine serves it: time and energy of its steps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .steps import StepTokens, step_network
 
 @dataclass(frozen=True)
 class Cost:
-    """What steps take, at each of some clocks.
+    """Time and energy of steps at several clocks.
 
     Args:
         time_s: Seconds, shape (clocks,).
@@ -41,23 +41,23 @@ class Cost:
     energy_j: FloatArray
 
     def times(self, count: float) -> Cost:
-        """As much so many times."""
+        """The cost of `count` such steps."""
         return Cost(count * self.time_s, count * self.energy_j)
 
     def plus(self, other: Cost) -> Cost:
-        """Both, one after the other."""
+        """The cost of both, one after the other."""
         return Cost(self.time_s + other.time_s, self.energy_j + other.energy_j)
 
 
 @dataclass(frozen=True)
 class Server:
-    """A model on a GPU, or its part of a model that several share.
+    """One GPU of a deployment, which predicts its steps.
 
     Args:
-        model: The model as it was given.
-        deployment: What is served: all its GPUs do the same at the same time.
-        predictor: Predicts steps on the GPU.
-        power_limit_w: Power cap of a board; None for its default.
+        model: The model as the user gave it.
+        deployment: The deployment; all its busy GPUs do the same at the same time.
+        predictor: Predicts networks on the GPU.
+        power_limit_w: Power cap of a board in watts; None for its default.
     """
 
     model: Any
@@ -74,13 +74,13 @@ class Server:
         """One of the GPUs of a deployment, with its predictor.
 
         Args:
-            model: The model as it was given.
-            deployment: What is served.
-            power_limit_w: Power cap of a board; None for its default.
+            model: The model as the user gave it.
+            deployment: The deployment.
+            power_limit_w: Power cap of a board in watts; None for its default.
             predictor: Name or folder of a predictor; None for the GPU's default.
 
         Raises:
-            UnknownNameError, ZooError: There is no such predictor.
+            UnknownNameError, ZooError: No predictor has this name, or it cannot be loaded.
         """
         execution = Execution("graph") if deployment.engine.fused else EAGER
         found = find_predictor(deployment.gpu, "inference", predictor).under(execution)
@@ -88,11 +88,11 @@ class Server:
 
     @property
     def gpu(self) -> GPU:
-        """The GPU that it runs on."""
+        """The GPU model."""
         return self.predictor.operations.gpu
 
     def prepare(self, steps: Iterable[StepTokens]) -> None:
-        """Predict steps at the default clock, all at once.
+        """Predict steps at the default clock, all of them together.
 
         Raises:
             InputError: The GPU lacks a precision or cannot be capped so.
@@ -102,7 +102,7 @@ class Server:
             self.take(StepNetworks({tokens: self.network(tokens) for tokens in asked}))
 
     def take(self, steps: StepNetworks) -> None:
-        """Predict steps whose operations are known, all at once.
+        """Predict steps whose operations are known, all of them together.
 
         Raises:
             InputError: The GPU lacks a precision or cannot be capped so.
@@ -112,24 +112,24 @@ class Server:
         self._known.update(steps.on(self.predictor, cap_w))
 
     def predict(self, tokens: StepTokens, clock: float | None) -> Prediction:
-        """One step, without what it waits for the engine.
+        """Predict one step, without the time in which the GPU waits for the engine.
 
         Args:
-            tokens: What it works on.
+            tokens: Tokens of the step.
             clock: Graphics clock in MHz; None for the GPU's default.
 
         Raises:
-            InputError: The GPU lacks a precision, or cannot hold the clock or the cap.
-            UncoveredError: Too much of the step cannot be predicted.
+            InputError: The GPU lacks a precision, or cannot hold the clock or the power cap.
+            UncoveredError: Too large a part of the step cannot be predicted.
         """
         return self._step(tokens).at(clock, composition="overlap")
 
     def sigmas(self, tokens: StepTokens, prediction: Prediction) -> Mapping[str, float] | None:
-        """How far a step may be off; see `step_sigmas`.
+        """Standard deviations of a step's errors, see `step_sigmas`; None if no errors of kernels are known.
 
         Args:
-            tokens: What it works on.
-            prediction: What `predict` says of it.
+            tokens: Tokens of the step.
+            prediction: The answer of `predict` for it.
         """
         halves = self._step(tokens).half_widths(KERNEL_LEVEL)
         whole_s = prediction.time_s + self._waiting_s(tokens)
@@ -139,21 +139,21 @@ class Server:
         return None if halves is None else step_sigmas(halves, seconds, kinds, waiting_share)
 
     def cost(self, steps: Sequence[Steps], clocks: Sequence[float]) -> Cost:
-        """Steps with what they wait for the engine, in which the board draws what it draws without work.
+        """Time and energy of steps. While the GPU waits for the engine, it draws its static power.
 
         Args:
-            steps: Steps, and how many there are of each.
+            steps: Kinds of steps, with the number of each.
             clocks: Graphics clocks in MHz.
 
         Raises:
-            InputError: The GPU lacks a precision, or cannot hold a clock or the cap.
-            UncoveredError: Too much of a step cannot be predicted.
+            InputError: The GPU lacks a precision, or cannot hold a clock or the power cap.
+            UncoveredError: Too large a part of a step cannot be predicted.
         """
         nothing = Cost(np.zeros(len(clocks)), np.zeros(len(clocks)))
         return reduce(Cost.plus, (self._cost(each.tokens, clocks).times(each.count) for each in steps), nothing)
 
     def waiting_s(self, steps: Sequence[Steps]) -> float:
-        """Seconds that steps wait for the engine."""
+        """Seconds in which the GPU waits for the engine during these steps."""
         return sum(each.count * self._waiting_s(each.tokens) for each in steps)
 
     def network(self, tokens: StepTokens) -> Network:
@@ -187,7 +187,7 @@ class Server:
         return self._known[self.padded(tokens)]
 
     def padded(self, tokens: StepTokens) -> StepTokens:
-        """The step as it is computed: a CUDA graph has as many sequences as were there when it was recorded."""
+        """The step as it is computed: a CUDA graph computes the number of sequences that it was recorded with."""
         if tokens.prompts:
             return tokens
         padded = self.deployment.engine.padded(tokens.decoding)

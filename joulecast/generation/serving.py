@@ -1,17 +1,18 @@
-"""Which steps an engine takes to serve a batch: continuous batching in its steady state, and static batching.
+"""The steps in which an engine serves a batch: continuous batching in its steady state, and static batching.
 
-Continuous batching (Yu et al., Orca, OSDI 2022): a sequence that ends makes room for the next prompt at once, so the
-batch stays full, its sequences stand at all places of their output, and prompts are read beside sequences that decode.
-A prompt that is longer than what a step has room for is read in pieces (Agrawal et al., Sarathi, arXiv 2308.16369).
-The model looks at a cycle, in which as many requests begin and end as the batch has sequences:
+Continuous batching (Yu et al., Orca, OSDI 2022): when a sequence ends, the next prompt takes its place at once. So the
+batch stays full, its sequences are at all positions of their outputs, and prompts are read in the same steps in which
+other sequences decode. A prompt that does not fit into one step is read in pieces ("chunked prefill"; Agrawal et al.,
+Sarathi, arXiv 2308.16369). The model describes one cycle, in which as many requests begin and end as the batch has
+sequences:
 
-- each request takes part in as many steps as its prompt has pieces, the last of which gives the first token, and one
-  more for each further token;
-- prompts arrive evenly, so steps read k or k + 1 pieces, with k the integer part of the mean;
-- running sequences see on average their prompt and half of their output;
-- where the pieces of all requests do not fit into these steps, the cycle has more of them, and fewer sequences decode.
+- Each request takes part in one step for each piece of its prompt, the last of which gives the first token, and in one
+  step for each further token.
+- Prompts arrive evenly, so each step reads k or k + 1 pieces, where k is the integer part of the mean.
+- Running sequences attend on average to their prompt and half of their output.
+- If the pieces of all requests do not fit into these steps, the cycle has more steps, in which fewer sequences decode.
 
-Static batching reads all prompts, then decodes all sequences to their end, with caches that grow.
+Static batching reads all prompts first, and then decodes all sequences to their end, while their caches grow.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from .steps import StepTokens
 Batching = Literal["continuous", "static"]
 BATCHINGS: tuple[Batching, ...] = ("continuous", "static")
 
-# Simpson's rule over the output: attention's time bends little while a cache grows.
+# Position in the output and weight of Simpson's rule. The time of a step is nearly linear in the length of the cache.
 _SIMPSON = ((0.0, 1 / 6), (0.5, 4 / 6), (1.0, 1 / 6))
 
 
 @dataclass(frozen=True)
 class Load:
-    """What is asked of an engine.
+    """Requests that run at the same time.
 
     Args:
-        batch: Sequences at a time.
+        batch: Number of sequences that run at a time.
         prompt_tokens: Tokens of each prompt.
-        output_tokens: Tokens that are written for each.
+        output_tokens: Tokens that are generated for each prompt.
     """
 
     batch: int
@@ -53,18 +54,18 @@ class Load:
                 raise InputError(f"{name} is a positive integer", given=repr(value)[:100])
 
     def cached_tokens(self, batching: Batching) -> int:
-        """Tokens that a sequence has in the cache: on average while it is written, or in a static batch at its end."""
+        """Tokens of a sequence in the cache: on average over its output, or in a static batch at the end of it."""
         written = self.output_tokens if batching == "static" else math.ceil(self.output_tokens / 2)
         return self.prompt_tokens + written
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps of a cycle that are alike.
+    """Equal steps of a cycle.
 
     Args:
-        tokens: What each of them works on.
-        count: How many there are in a cycle; not always a whole number.
+        tokens: Tokens of each of these steps.
+        count: Number of these steps in a cycle; not always a whole number.
     """
 
     tokens: StepTokens
@@ -76,10 +77,10 @@ class Cycle:
     """The steps in which a batch of requests is served.
 
     Args:
-        steps: Steps by what they work on.
-        first_token: Steps that a request waits for its first token, of these kinds and counts; in continuous batching
-            half a mean step more, because it arrives in the middle of one.
-        next_tokens: Steps between its first and last token, over all tokens after the first.
+        steps: All steps, by kind.
+        first_token: Steps from the arrival of a request to its first token. In continuous batching half a mean step is
+            included, because the request arrives in the middle of a step.
+        next_tokens: Mean steps from one token of a request to the next.
     """
 
     steps: tuple[Steps, ...]
@@ -88,7 +89,7 @@ class Cycle:
 
     @property
     def largest(self) -> Steps:
-        """The steps with most tokens."""
+        """The kind of steps with the most tokens."""
         return max(self.steps, key=lambda each: each.tokens.tokens)
 
 
@@ -98,8 +99,8 @@ class _Pieces:
 
     Args:
         size: Tokens of a piece.
-        each: Pieces of a prompt.
-        most: Pieces that a step has room for.
+        each: Number of pieces of a prompt.
+        most: Largest number of pieces in a step.
     """
 
     size: int
@@ -113,7 +114,7 @@ class _Pieces:
         return cls(size, each, max(1, room // size))
 
     def tokens(self, count: int, decoding: int, cached: int) -> StepTokens:
-        """A step that reads so many pieces."""
+        """A step that reads `count` pieces while `decoding` sequences with `cached` tokens decode."""
         return StepTokens(
             decoding=decoding,
             cached=cached if decoding else 0,
@@ -132,10 +133,10 @@ def cycle_of(load: Load, engine: Engine, batching: Batching) -> Cycle:
     """
     if load.batch >= engine.step_tokens:
         raise InputError(
-            f"a step of {engine.name} takes fewer tokens than the batch has sequences",
+            f"the batch has more sequences than {engine.name} computes tokens in a step",
             given=f"batch {load.batch}",
             allowed=f"below {engine.step_tokens}",
-            hint="serve it by several replicas",
+            hint='use several replicas, such as gpu="2x H100 SXM"',
         )
     return _continuous(load, engine) if batching == "continuous" else _static(load, engine)
 
@@ -176,7 +177,7 @@ def _static(load: Load, engine: Engine) -> Cycle:
 
 
 def _growing(load: Load) -> Iterator[Steps]:
-    """Steps of decoding, at the beginning, middle and end of the output."""
+    """Decoding steps at the beginning, middle and end of the output."""
     further = load.output_tokens - 1
     for place, weight in _SIMPSON if further else ():
         cached = load.prompt_tokens + 1 + round(place * (further - 1))

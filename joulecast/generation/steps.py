@@ -1,8 +1,9 @@
-"""The operations that an engine runs for one step: some sequences decode, and some prompts are read, all at once.
+"""The operations of one step of an engine, in which some sequences decode and some prompts are read.
 
-Weights are read once for all tokens of a step. Attention is a kernel for the sequences that decode and one for prompts.
-What is fused counts by the largest of its kernels' traffic: the residual is added in the norm, rotary embedding turns
-queries and keys in one pass, gate and up projection are one product, and only tokens to sample from get logits.
+Weights are read once for all tokens of a step. Attention runs one kernel for the sequences that decode and one for the
+prompts. A fused kernel is counted as the operation that moves most of its bytes: the residual is added in the norm, the
+rotary embedding is applied to queries and keys in one pass, and the gate and up projections are one product. Logits are
+computed only for the tokens to sample from.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from .engines import Engine
 from .parallel import ALONE, Parallel
 
 _QUANTIZED = ("fp8", "nvfp4", "int8")
-# What random sampling at a temperature runs over fp32 logits (vLLM, v1/sample/sampler.py; without top-p and top-k).
+# Operations of random sampling at a temperature on logits in fp32 (vLLM, v1/sample/sampler.py).
 _SAMPLING = ("copy", "div", "softmax", "random", "div", "argmax")
 
 
 @dataclass(frozen=True)
 class Precisions:
-    """What a model is served in.
+    """Precisions of a served model.
 
     Args:
-        weights: bf16, fp16, or for quantized layers fp8 or nvfp4.
-        cache: Of keys and values; None for 16 bits.
+        weights: Precision of the weights: bf16, fp16, or for quantized layers fp8 or nvfp4.
+        cache: Precision of keys and values; None for 16 bits.
     """
 
     weights: str
@@ -46,21 +47,21 @@ class Precisions:
 
     @property
     def activations(self) -> str:
-        """What is computed in where nothing is quantized."""
+        """Precision of the operations without quantized weights."""
         return "bf16" if self.weights in _QUANTIZED else self.weights
 
 
 @dataclass(frozen=True)
 class StepTokens:
-    """What one step works on.
+    """Tokens of one step.
 
     Args:
-        decoding: Sequences that get one token each.
-        cached: Keys that each of them sees, the new one among them.
-        prompts: Prompts that are read.
-        prompt_tokens: New tokens of each prompt.
-        prompt_cached: Tokens of each prompt that earlier steps read.
-        sampled: Tokens that are sampled.
+        decoding: Number of sequences that get one more token.
+        cached: Number of keys that each of these sequences attends to, the new one included.
+        prompts: Number of prompts that are read.
+        prompt_tokens: Tokens of each prompt that this step reads.
+        prompt_cached: Tokens of each prompt that earlier steps have read.
+        sampled: Number of tokens that are sampled.
     """
 
     decoding: int = 0
@@ -72,7 +73,7 @@ class StepTokens:
 
     @property
     def tokens(self) -> int:
-        """New tokens, which all layers compute."""
+        """Number of tokens for which all layers are computed."""
         return self.decoding + self.prompts * self.prompt_tokens
 
 
@@ -83,10 +84,10 @@ def step_network(
 
     Args:
         decoder: The model, or one GPU's part of it.
-        tokens: What the step works on.
-        engine: Whose kernels run.
-        precisions: What the model is served in.
-        parallel: How the model is divided, where the decoder is one GPU's part.
+        tokens: Tokens of the step.
+        engine: The engine whose kernels run.
+        precisions: Precisions of weights and cache.
+        parallel: How the model is divided, if the decoder is one GPU's part.
     """
     calls: dict[Operation, list[str]] = {}
     step = _Step(tokens, engine, precisions, parallel)
@@ -164,9 +165,9 @@ class _Step:
             "experts": part.experts,
             "tensor_parallel": part.tensor_parallel,
             "expert_parallel": part.expert_parallel,
-            # (routers of trained models have favourites)
+            # Trained routers prefer some experts.
             "distribution": "power_law_1.01",
-            # (as experts are published in fp8, and as they were measured)
+            # Models with experts are published with scales for blocks, and were measured so.
             "block_scaled": self.precisions.weights == "fp8",
         }
         shape = (self.tokens.tokens, part.hidden)
@@ -190,7 +191,7 @@ class _Step:
             yield self._decoding(part.heads, 1, part.latent + part.turned, part.latent, None)
             yield self._plain("matmul", (*rows, part.latent), (part.heads, part.latent, part.value_size))
         if tokens.prompts:
-            # Prompts expand keys and values, which costs less than long keys for many queries.
+            # Keys and values of prompts are expanded, which is cheaper for many queries than the long latent keys.
             read = tokens.prompts * (tokens.prompt_tokens + tokens.prompt_cached)
             expanded = part.heads * (plain + part.value_size)
             yield self._linear(read, part.latent, expanded, False, self.precisions.activations)

@@ -1,11 +1,13 @@
-"""predict_parallel_training: an iteration of training over the GPUs of a node, by data, tensors and pipeline.
+"""predict_parallel_training: a training iteration over the GPUs of a node; data, tensor and pipeline parallelism.
 
-- Data parallel: replicas add up their gradients (NCCL's all-reduce), in buckets, while the backward goes on; what is
-  left after the backward, and the last bucket, is waited for (Li et al., PyTorch Distributed, arXiv 2006.15704).
-- Tensor parallel: each GPU has some heads and features of every layer; after each block, forward and backward, all GPUs
-  add up, and wait for it (Shoeybi et al., Megatron-LM, arXiv 1909.08053).
-- Pipeline parallel: each GPU has some layers; m micro-batches pass p stages in m + p - 1 turns, of which p - 1 are a
-  bubble (Huang et al., GPipe, arXiv 1811.06965; 1F1B has the same bubble). Stages are taken to be equally long.
+- Data parallel: replicas sum up their gradients (NCCL's all-reduce) in buckets while the backward pass goes on. They
+  wait for the part that is left after the backward pass, and at least for the last bucket (Li et al., PyTorch
+  Distributed, arXiv 2006.15704).
+- Tensor parallel: each GPU has some heads and features of every layer. After each block, in the forward and in the
+  backward pass, the GPUs sum up their results and wait for it (Shoeybi et al., Megatron-LM, arXiv 1909.08053).
+- Pipeline parallel: each GPU has some layers. m micro-batches pass p stages in m + p - 1 turns, in p - 1 of which a GPU
+  is idle, the "bubble" (Huang et al., GPipe, arXiv 1811.06965; 1F1B has the same bubble). Stages are assumed to take
+  equally long.
 
 A GPU that waits draws its static power.
 """
@@ -41,10 +43,10 @@ from .parallel import GROUPS, find_gpus
 if TYPE_CHECKING:
     from ..extraction.sources import Model
 
-_BUCKET_BYTES = 25 * 2**20  # What DistributedDataParallel collects before it adds up.
-_BACKWARD = 2 / 3  # Of an iteration: two products for each of the forward's.
+_BUCKET_BYTES = 25 * 2**20  # Default size of a bucket of gradients in DistributedDataParallel.
+_BACKWARD = 2 / 3  # Share of the backward pass: it has two products for each one of the forward pass.
 _OPTIMIZER_STEPS = frozenset({"sgd_step", "adam_step", "adamw_step"})
-_SEND_S = 10e-6  # To the next stage: starting a message, about what NCCL's shortest collectives take.
+_SEND_S = 10e-6  # Starting a message to the next stage: about the time of NCCL's shortest collectives.
 
 
 @dataclass(frozen=True)
@@ -53,16 +55,18 @@ class ParallelTraining(Plain):
 
     Args:
         model: Name of the network.
-        gpu: Full name of each GPU.
+        gpu: Full name of the GPU model; all GPUs are alike.
         gpus: Number of GPUs.
-        data_parallel, tensor_parallel, pipeline_parallel: How they are used; their product is the number of GPUs.
-        micro_batches: Parts of a replica's batch that follow each other through the pipeline.
+        data_parallel: Number of replicas.
+        tensor_parallel: Number of GPUs that share each layer.
+        pipeline_parallel: Number of stages of the pipeline. The product of the three numbers is the number of GPUs.
+        micro_batches: Number of parts of a replica's batch, which follow each other through the pipeline.
         time_s: Seconds of an iteration.
         energy_j: Joules of all boards in an iteration.
         compute_s: Seconds in which a GPU computes.
-        communication_s: Seconds of collectives and messages of a GPU, hidden or not.
-        waiting_s: Seconds in which a GPU waits: for others, for the link, and in the bubble.
-        micro: One micro-batch through all layers on one GPU, or its part of them, with the step of the optimizer.
+        communication_s: Seconds of all collectives and messages of a GPU, including those during computation.
+        waiting_s: Seconds in which a GPU waits for other GPUs, for the link, and in the bubble of the pipeline.
+        micro: One micro-batch through all layers, or through one GPU's part of them under tensor parallelism.
         notes: Warnings about this prediction.
     """
 
@@ -83,7 +87,7 @@ class ParallelTraining(Plain):
 
     @property
     def power_w(self) -> float:
-        """Mean power of all boards together."""
+        """Mean power of all boards together in watts."""
         return self.energy_j / self.time_s
 
     def __str__(self) -> str:
@@ -122,10 +126,10 @@ def predict_parallel_training(
         model: A name, module or configuration, as `joulecast.extract` takes it.
         input_shape: Shape of the input of all replicas together, batch first.
         gpu: The GPUs, such as "4x H100 SXM"; a name without a number stands for as many as are used.
-        data_parallel: Replicas, which share the batch.
-        tensor_parallel: GPUs that share each layer.
-        pipeline_parallel: Stages that the layers are divided into.
-        micro_batches: Parts of a replica's batch; None for as many as there are stages.
+        data_parallel: Number of replicas, which share the batch.
+        tensor_parallel: Number of GPUs that share each layer.
+        pipeline_parallel: Number of stages into which the layers are divided.
+        micro_batches: Number of parts of a replica's batch; None for as many as there are stages.
         precision: default, fp32, tf32, fp16 or bf16.
         optimizer: "sgd", "adam" or "adamw"; None to leave its step out.
         clock: Graphics clock in MHz; None for the GPU's default.
@@ -136,7 +140,7 @@ def predict_parallel_training(
 
     Raises:
         UnknownNameError: No such model, GPU, precision, optimizer, execution or predictor.
-        InputError: GPUs, batch, heads or features do not divide.
+        InputError: The batch, the heads or the features cannot be divided so, or the number of GPUs does not fit.
         ZooError, ExtractionError, UncoveredError, MissingDependencyError: See `joulecast.predict`.
 
     Example:
@@ -205,7 +209,7 @@ def training_of(
     batch, *rest = input_shape
     if not isinstance(pieces, int) or pieces < 1 or batch % (data_parallel * pieces):
         raise InputError(
-            "the batch does not divide over replicas and micro-batches",
+            "the batch cannot be divided into replicas and micro-batches",
             given=f"{batch} over {data_parallel} replicas of {pieces} micro-batches",
             allowed=f"a multiple of {data_parallel * max(1, pieces if isinstance(pieces, int) else 1)}",
         )
@@ -216,13 +220,13 @@ def training_of(
     steps = [entry for entry in network if entry.operation.kind in _OPTIMIZER_STEPS]
     micro = run.predict(_without(network, steps), clock, power_limit_w)
     step = run.predict(_only(network, steps), clock, power_limit_w) if steps else None
-    # Stages are equally long: each GPU has its part of all that a replica computes.
+    # Stages take equally long, so each GPU computes an equal part of the work of a replica.
     turn_s, turn_j = micro.time_s / pipeline_parallel, micro.energy_j / pipeline_parallel
     compute_s = pieces * turn_s + (step.time_s / pipeline_parallel if step else 0.0)
     compute_j = pieces * turn_j + (step.energy_j / pipeline_parallel if step else 0.0)
     blocks = list(results_of_blocks(whole))
     sums = _Sums(board, precision)
-    # Each block adds up once forward and once backward.
+    # The result of each block is summed once in the forward and once in the backward pass.
     tensor_s, tensor_j = sums.cost(2 * blocks, tensor_parallel)
     tensor_s, tensor_j = tensor_s / pipeline_parallel, tensor_j / pipeline_parallel
     own = _parameters(network, steps) // pipeline_parallel
@@ -245,17 +249,17 @@ def training_of(
         communication_s=pieces * tensor_s + data_s + messages_s,
         waiting_s=waiting_s,
         micro=micro,
-        notes=("assumed: stages are equally long, gradients are added up while the backward goes on", *micro.notes),
+        notes=("assumed: stages take equally long, and gradients are summed during the backward pass", *micro.notes),
     )
 
 
 @dataclass(frozen=True)
 class _Sums:
-    """What GPUs take to add up tensors, and to send them on.
+    """Time and energy of summing tensors over GPUs and of sending them to the next stage.
 
     Args:
-        gpu: Each of the GPUs.
-        precision: What tensors are in.
+        gpu: The GPU model.
+        precision: Precision of the tensors.
     """
 
     gpu: GPU
@@ -263,7 +267,7 @@ class _Sums:
 
     @property
     def element_bytes(self) -> float:
-        """Bytes of a number that is sent."""
+        """Bytes of one element that is sent."""
         return ELEMENT_BYTES[self._sent]
 
     @property
@@ -271,7 +275,7 @@ class _Sums:
         return self.precision if self.precision in ("bf16", "fp16") else "fp32"
 
     def cost(self, shapes: Sequence[tuple[int, ...]], gpus: int) -> tuple[float, float]:
-        """Seconds, and joules of each GPU above static power, to add up tensors over a group."""
+        """Seconds, and joules of each GPU above static power, for summing tensors over a group of GPUs."""
         if gpus == 1:
             return 0.0, 0.0
         link = "nvlink" if self.gpu.link_bandwidth else "pcie"
@@ -286,7 +290,7 @@ class _Sums:
         )
 
     def message_s(self, results: Sequence[tuple[int, ...]]) -> float:
-        """Seconds to send the result of a block to the next stage."""
+        """Seconds for sending the result of a block to the next stage."""
         bandwidth = self.gpu.link_bandwidth or self.gpu.pcie_bandwidth
         if not results or bandwidth is None:
             return _SEND_S
@@ -299,14 +303,18 @@ def _checked_parts(parts: Mapping[str, Any], count: int) -> int:
             raise InputError(f"{name} is a positive integer", given=repr(value)[:100])
         if name != "pipeline_parallel" and value not in GROUPS:
             raise InputError(
-                "GPUs add up in groups whose collectives were measured",
+                "sums over GPUs are predicted for groups whose collectives were measured",
                 given=f"{name}={value}",
                 allowed=", ".join(map(str, GROUPS)),
             )
     used: int = math.prod(parts.values())
     if count not in (1, used):
         given = " x ".join(f"{name}={value}" for name, value in parts.items())
-        raise InputError("the GPUs are not those that are used", given=f"{count} GPUs, {given}", allowed=f"{used} GPUs")
+        raise InputError(
+            "the number of GPUs is not the product of the parallel parts",
+            given=f"{count} GPUs, {given}",
+            allowed=f"{used} GPUs",
+        )
     return used
 
 
@@ -319,7 +327,7 @@ def _only(network: Network, entries: Sequence[Entry]) -> Network:
 
 
 def _parameters(network: Network, steps: Sequence[Entry]) -> int:
-    """Elements of all weights: those that the optimizer steps over, or else those of each module once."""
+    """Number of parameters: those that the optimizer updates, or without an optimizer those of each module once."""
     if steps:
         return sum(entry.count * entry.operation.input_size for entry in steps)
     return sum(len(entry.by_module) * entry.operation.parameters for entry in network)

@@ -1,4 +1,4 @@
-"""The GPU catalogue: figures by name or alias, one TOML file per generation."""
+"""The GPU catalogue: data sheets by name or alias, from one TOML file per generation."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
     if len(versions) == 1:
         return versions[0]
     if versions:
-        # Their bandwidths and power caps differ by up to a factor of two, so none is chosen by guessing.
+        # Their bandwidths and power caps differ by up to a factor of two, so the user has to choose.
         raise UnknownNameError(
             "several GPUs have this name",
             given=repr(name),

@@ -68,7 +68,7 @@ def _date(value: object) -> str:
 
 
 def _capability(value: object) -> str:
-    # (the text "nan" is a number as well)
+    # A pattern, because float("nan") would accept the text "nan".
     if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,2}\.[0-9]|[a-z]+[0-9][0-9a-z]*", value):
         raise _ExpectedError('a compute capability, such as "8.0", or an LLVM target, such as "gfx90a"')
     return value
@@ -212,10 +212,10 @@ def described_gpu(row: Mapping[str, object], where: str) -> GPU:
 
 
 def read_gpu(path: str | Path) -> GPU:
-    """Read a GPU from a TOML file: the fields of a catalogue entry, with or without its `[[gpu]]` head.
+    """Read a GPU from a TOML file: the fields of a catalogue entry, with or without the line `[[gpu]]`.
 
     Raises:
-        InputError: The file cannot be read, is no TOML, or does not describe one GPU.
+        InputError: The file cannot be read, is not TOML, or does not describe exactly one GPU.
     """
     path = Path(path)
     try:
@@ -237,7 +237,7 @@ def read_gpu(path: str | Path) -> GPU:
             raise InputError(
                 "a file must describe exactly one GPU",
                 given=f"{path}: not one",
-                allowed="one [[gpu]], or no head",
+                allowed="a single [[gpu]] table, or the fields without a table",
                 hint=_HINT,
             )
         data = entries[0]

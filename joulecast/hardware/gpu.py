@@ -15,7 +15,7 @@ from ..operations.precisions import QUANTIZED
 _AMD_GENERATIONS = {"gfx908": 8.0, "gfx90a": 8.0, "gfx942": 9.0}
 _OTHER_GENERATION = 8.0
 MEMORY_LEVELS = ("shared", "l1", "l2", "dram")
-"""Where data is found, from the registers outwards."""
+"""Levels of memory, from the nearest to the registers to the farthest."""
 
 _LEAST_CAP = 0.1  # Lowest power cap relative to the default, where neither the range of caps nor idle power is known.
 
@@ -66,7 +66,7 @@ class GPU:
 
     Args:
         name: The name that NVML and `nvidia-smi` report.
-        aliases: Other names that users type; the first is the short one.
+        aliases: Other names that users may give; the first is the short name.
         architecture: Generation, such as "Ampere".
         chip: The die, such as "GA100".
         compute_capability: Compute capability of CUDA ("8.0"), or AMD's LLVM target ("gfx90a").
@@ -84,12 +84,13 @@ class GPU:
         base_clock_mhz: Clock that the maker guarantees under full load.
         clock_step_mhz: Step between the clocks that can be set.
         tensor_clock_mhz: The clock at which the data sheet states tensor rates, where it is not boost_clock_mhz.
-        memory_type: Such as "HBM2e".
+        memory_type: Type of the device memory, such as "HBM2e".
         memory_bus_bits: Width of the memory interface.
-        memory_rate: Bits per second of one pin of it.
-        infinity_cache_bytes: AMD's cache behind L2.
-        l1_bytes: L1 cache of one multiprocessor. On NVIDIA's GPUs from Volta on, shared memory is a part of it.
-        shared_memory_bytes: The most shared memory of one multiprocessor.
+        memory_rate: Bits per second of one pin of the memory interface.
+        infinity_cache_bytes: Size of AMD's Infinity Cache, which lies between L2 and memory.
+        l1_bytes: Size of the L1 cache of one multiprocessor. On NVIDIA's GPUs from Volta on, shared memory is a part
+            of it.
+        shared_memory_bytes: Most shared memory that kernels can use on one multiprocessor.
         link_bandwidth: Bytes per second to the other GPUs of its node, in each direction, over all links together:
             NVLink, and on AMD GPUs Infinity Fabric.
         pcie_bandwidth: Bytes per second to its host over PCI Express, in each direction.
@@ -97,10 +98,10 @@ class GPU:
         tensor_precisions: Precisions whose matrix products and convolutions run on tensor cores (AMD: matrix cores) in
             PyTorch; None for every precision of peak_flops but fp32.
         power_range_w: Lowest and highest power cap that can be set.
-        idle_power_w: Board power with no process on it; one board's reading.
+        idle_power_w: Board power without any process, measured on one board.
         idle_curve: Board power without work, by clock.
-        access_energy_j: Memory level ("shared", "l1", "l2", "dram") -> joules of an access to 32 bytes there, with all
-            of its way to the registers; measured, or None.
+        access_energy_j: Memory level ("shared", "l1", "l2", "dram") -> joules to move 32 bytes from this level to the
+            registers; None if it was not measured.
         voltage: Supply voltage by clock.
         process: Manufacturing process, such as "TSMC 7N".
         released: Year and month of the announcement, "2020-05".
@@ -213,7 +214,7 @@ class GPU:
 
     @property
     def generation(self) -> float:
-        """The compute capability as a number; of an AMD GPU, that of NVIDIA's GPUs of its time."""
+        """The compute capability as a number; for an AMD GPU, that of NVIDIA's GPUs of the same time."""
         try:
             return float(self.compute_capability)
         except ValueError:

@@ -1,4 +1,4 @@
-"""A GPU as TOML, in the form that the catalogue has and that `gpu=` takes."""
+"""Writes a GPU as TOML, in the form of the catalogue, which the argument `gpu` accepts as well."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .gpu import GPU
 
 
 def gpu_toml(gpu: GPU) -> str:
-    """The figures of a GPU, one line for each that is known; `read_gpu` reads it."""
+    """The known figures of a GPU, one per line. `read_gpu` reads this text."""
     return "".join(f"{name} = {_text(value)}\n" for name, value in asdict(gpu).items() if value not in (None, ()))
 
 

@@ -16,7 +16,7 @@ from ..errors import InputError, unknown_name
 from .gpu import GPU
 
 FORMAT = 1
-"""Version of a host profile."""
+"""Version of the format of host profiles."""
 
 _FASTEST, _SLOWEST = 0.05, 20.0
 _LARGEST_FILE = 1 << 16
@@ -61,7 +61,7 @@ def hosts() -> Mapping[str, Host]:
 
 
 REFERENCE = hosts()["reference"]
-"""The host on which the training data were measured; its factor is 1."""
+"""The host of the training data; its factor is 1."""
 
 _NEWER_HOST, _NEWER_SINCE = "h100-server", "2022"
 

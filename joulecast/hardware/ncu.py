@@ -2,8 +2,8 @@
 
     ncu --csv --print-units base --metrics NAMES python train.py > counters.csv
 
-`metrics()` gives the names. The table below holds what to add up for each level. The names are those that Nsight
-Compute has for GPUs from Volta on (compute capability 7.0); nobody has tried them on a GPU here.
+`metrics()` returns the names. The table below says which counters are added up for each level. The names are those that
+Nsight Compute has for GPUs since Volta (compute capability 7.0). They have not been tested on a GPU.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ..regular_files import read_regular
 from .gpu import MEMORY_LEVELS
 
 SECTOR, WAVEFRONT = 32, 128
-"""Bytes of a sector of caches and memory, and of a pass over the banks of shared memory."""
+"""Bytes of a sector (of caches and DRAM), and bytes that all banks of shared memory deliver in one cycle."""
 
 COUNTERS: Mapping[str, tuple[Mapping[str, float], ...]] = {
-    # Level -> ways to count it, best first: metric -> bytes of one of its units.
+    # Level -> alternative sets of metrics, the most precise first: metric -> bytes per count.
     "shared": (
         {"smsp__sass_data_bytes_mem_shared.sum": 1},
         {"l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": WAVEFRONT},
@@ -31,14 +31,14 @@ COUNTERS: Mapping[str, tuple[Mapping[str, float], ...]] = {
         {"l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum": SECTOR},
         {"l1tex__t_sectors_lookup_hit.sum": SECTOR},
     ),
-    # What is written is counted where it ends, in DRAM.
+    # Reads only, because written data is counted where it ends, in DRAM.
     "l2": ({"lts__t_sectors_op_read_lookup_hit.sum": SECTOR}, {"lts__t_sectors_lookup_hit.sum": SECTOR}),
     "dram": (
         {"dram__bytes_read.sum": 1, "dram__bytes_write.sum": 1},
         {"dram__sectors_read.sum": SECTOR, "dram__sectors_write.sum": SECTOR},
     ),
 }
-"""All generations from Volta to Blackwell; a later way is taken where a file lacks the one before."""
+"""Memory level -> metrics of GPUs from Volta to Blackwell. The first set that a file contains completely is used."""
 
 _UNITS = {"byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12, "sector": 1.0, "": 1.0}
 _COLUMNS = ("ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
@@ -48,11 +48,11 @@ _REFUSED = "ERR_NVGPUCTRPERM"
 
 @dataclass(frozen=True)
 class KernelCounters:
-    """What one kernel took from each memory level.
+    """Traffic of one kernel, by memory level.
 
     Args:
-        name: The kernel, as ncu prints it.
-        traffic_bytes: Memory level -> bytes that hit it; None where the file has no counter of it.
+        name: Name of the kernel, as ncu prints it.
+        traffic_bytes: Memory level -> bytes that it served; None if the file has no counter of this level.
     """
 
     name: str
@@ -61,17 +61,17 @@ class KernelCounters:
 
 @dataclass(frozen=True)
 class Counters:
-    """What the kernels of a file took from each memory level.
+    """Traffic of all kernels of a file, by memory level.
 
     Args:
-        kernels: In the order in which they ran.
+        kernels: The kernels, in the order in which they ran.
     """
 
     kernels: tuple[KernelCounters, ...]
 
     @property
     def traffic_bytes(self) -> dict[str, float | None]:
-        """Memory level -> bytes of all kernels; None where one of them has no counter of it."""
+        """Memory level -> bytes of all kernels together; None if a kernel has no counter of this level."""
         found: dict[str, float | None] = {}
         for level in MEMORY_LEVELS:
             known = [each.traffic_bytes[level] for each in self.kernels]
@@ -80,27 +80,27 @@ class Counters:
 
 
 def metrics() -> tuple[str, ...]:
-    """Names for the option --metrics of ncu."""
+    """Names of the metrics for the option --metrics of ncu."""
     return tuple(name for ways in COUNTERS.values() for name in ways[0])
 
 
 def read_counters(path: str | Path) -> Counters:
-    """Read what `ncu --csv` wrote, with or without the lines of the program and of ncu itself around it.
+    """Read the output of `ncu --csv`, which may contain other lines of ncu and of the program.
 
     Raises:
-        InputError: It cannot be read, has no counters of memory levels, a unit that is not known, or says that ncu may
-            not read counters.
+        InputError: The file cannot be read, or has no counters of memory levels; a counter has an unknown unit; or ncu
+            was not permitted to read counters.
     """
     text = read_regular(Path(path), _MOST_BYTES, "this file of counters").decode(errors="replace")
     return counters_of(text.splitlines(), str(path))
 
 
 def counters_of(lines: Sequence[str], where: str) -> Counters:
-    """The counters in lines of `ncu --csv`.
+    """Read the counters from lines of `ncu --csv`.
 
     Args:
-        lines: All of a file.
-        where: How to call it in messages.
+        lines: All lines of a file.
+        where: Name of the file for messages.
 
     Raises:
         InputError: See `read_counters`.
@@ -109,8 +109,8 @@ def counters_of(lines: Sequence[str], where: str) -> Counters:
         raise InputError(
             "ncu was not allowed to read the GPU's counters",
             given=f"{where}: {_REFUSED}",
-            hint="run ncu as root, or let users: `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in a file of "
-            "/etc/modprobe.d, and load the driver anew",
+            hint="run ncu as root; or permit it to all users by `options nvidia NVreg_RestrictProfilingToAdminUsers=0` "
+            "in a file in /etc/modprobe.d, and reload the driver",
         )
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     header = [] if start is None else next(csv.reader([lines[start]]))
@@ -124,7 +124,7 @@ def counters_of(lines: Sequence[str], where: str) -> Counters:
     kernels: dict[str, tuple[str, dict[str, float]]] = {}
     for cells in csv.reader(line for line in lines[start + 1 :] if line.startswith('"')):
         if len(cells) != len(header):
-            continue  # a line that was torn, or one of the program
+            continue  # an incomplete line, or output of the program
         row = dict(zip(header, cells, strict=True))
         values = kernels.setdefault(row["ID"], (row["Kernel Name"], {}))[1]
         value = _value(row, where)
@@ -146,15 +146,15 @@ def _command() -> str:
 
 
 def _value(row: Mapping[str, str], where: str) -> float | None:
-    """A value in bytes or as a count; None where ncu has none, or where the metric is none of ours."""
+    """A value in bytes or as a count; None if ncu has no value, or if the metric is not in COUNTERS."""
     if row["Metric Name"] not in _names():
         return None
     if row["Metric Unit"] not in _UNITS:
         raise InputError(
-            "a counter in a unit that is not known",
+            "the unit of a counter is not known",
             given=f"{where}: {row['Metric Name']} in {row['Metric Unit']!r}",
             allowed=", ".join(filter(None, _UNITS)),
-            hint="give ncu --print-units base",
+            hint="run ncu with --print-units base",
         )
     try:
         value = float(row["Metric Value"].replace(",", "")) * _UNITS[row["Metric Unit"]]

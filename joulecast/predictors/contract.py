@@ -66,7 +66,7 @@ class PredictsOperations(Protocol):
 
     @property
     def coverage(self) -> tuple[str, ...]:
-        """What it can predict, in words that an error message lists."""
+        """What it can predict, in words for error messages."""
         ...
 
     def predict(
@@ -149,7 +149,7 @@ class SharedModel(Protocol):
 
 
 class ResidualModel(Protocol):
-    """How far measured operations are from physics, learned over many GPUs. Nothing in it depends on the clock."""
+    """The ratio of measured operations to physics, learned from many GPUs. It does not depend on the clock."""
 
     @property
     def energy(self) -> EnergyConstants:
@@ -164,13 +164,13 @@ class ResidualModel(Protocol):
     def factors(
         self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
     ) -> tuple[FloatArray, FloatArray]:
-        """Device time over the least time of physics, and dynamic energy over what physics says; one value each.
+        """Device time over the least time of physics, and dynamic energy over that of physics; each (operations,).
 
         Args:
             operations: Operations that each run in a loop of their own.
             gpu: The GPU that they run on.
-            capped: Whether the factors contain what the default power cap costs in such a loop. Whoever lowers the
-                clock for the cap asks without it.
+            capped: Whether the factors contain the effect of the default power cap in such a loop. Callers that lower
+                the clock for the cap themselves pass False.
         """
         ...
 
@@ -208,7 +208,7 @@ class ResidualModel(Protocol):
 
 
 class Fitted(Protocol):
-    """What a recipe learned."""
+    """A recipe after its fit, from which the predictors of GPUs are made."""
 
     def on(self, gpu: GPU, mode: str) -> PredictsOperations:
         """The predictor of a GPU and mode.

@@ -78,20 +78,22 @@ class Explanation(Plain, Drawn):
     Args:
         operation: The operation that is explained.
         gpu: Full name of the GPU.
-        clock_mhz: Graphics clock that was asked for.
-        predictor: Name of the zoo entry that answered.
+        clock_mhz: Graphics clock of the prediction.
+        predictor: Name of the zoo entry that made the prediction.
         source: measured, modelled or missing.
-        bound_by: compute or memory, whichever the data sheet gives longer for; launch, where the host takes longer.
+        bound_by: compute or memory, whichever takes longer by the data sheet; launch, if the host takes longer than
+            both.
         compute_s: Least time of its arithmetic by the data sheet.
         memory_s: Least time of its memory traffic by the data sheet.
         device_time_s: Predicted seconds that the GPU works.
         host_time_s: Predicted seconds of its launch in a loop.
         time_s, power_w, energy_j: Predicted seconds, watts and joules of its loop.
-        interval: 90 % interval of time, power and energy; None where no errors are known.
-        far_outside: Whether it is far from all that were measured.
-        nearest: The nearest operations that were measured; empty where they are not stored.
-        remarks: What the device time rests on, where that is known apart from the predictor; empty elsewhere.
-        contributions: Quantity ("time", "power") -> TreeSHAP, largest first; empty where the predictor is not XGBoost.
+        interval: 90 % interval of time, power and energy; None if no errors are known.
+        far_outside: Whether the operation is far from all measured ones.
+        nearest: The nearest measured operations; empty if the predictor does not store them.
+        remarks: Notes on the measurements behind the device time; empty if there are none.
+        contributions: Quantity ("time", "power") -> contributions of features by TreeSHAP, largest first; empty unless
+            the predictor is XGBoost.
     """
 
     operation: Operation

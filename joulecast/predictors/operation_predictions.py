@@ -63,7 +63,7 @@ class OperationPredictions(Tabular, Plain, Drawn):
     power_range_w: tuple[float, float] = (0.0, math.inf)
 
     def __post_init__(self) -> None:
-        # What is no number, or less than nothing, is missing: it must never look like an operation that costs little.
+        # Costs that are negative or not finite count as missing. They must never pass for those of a cheap operation.
         costs = np.array([getattr(self, name) for name in _COSTS])
         impossible = ~((costs >= 0) & (costs < np.inf)).all(axis=0) | ~np.isfinite(self.dynamic_energy_j)
         impossible &= np.array([source != "missing" for source in self.source], dtype=bool)

@@ -255,7 +255,7 @@ class OperationPredictor:
 
     @property
     def parts(self) -> dict[str, object]:
-        """What has learning curves of its own; see `curves_of`."""
+        """The parts that have learning curves; see `curves_of`."""
         return {"time": self.time, "power": self.power}
 
     def facts(self) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""What an access to each memory level of a GPU costs, found by chasing pointers (Delestrac et al., ASAP 2024).
+"""Measures the energy of an access to each memory level of a GPU by chasing pointers (Delestrac et al., ASAP 2024).
 
-A kernel follows a chain of pointers through an array that lies in one level, 32 bytes apart, so that every step is one
-access and none can be done ahead. Blocks and threads are raised until no more of them brings more accesses a second.
-Then the number of accesses is swept, and the slope of energy over accesses is the energy of one: what a launch and
-warming up cost is the same for all points and drops out. What the board draws without work is measured before and
-after each sweep and taken off by time, as it drifts from one to the other.
+A kernel follows a chain of pointers, 32 bytes apart, through an array that fits into one level. Every step is one
+access, and no step can start before the one before it has ended. Blocks and threads are increased until the number of
+accesses per second stops growing. Then the number of accesses is varied. The slope of energy over accesses is the
+energy of an access; the energy of launching and warming up is the same at all points, so it does not affect the slope.
+Idle power is measured before and after each sweep, interpolated between the two, and subtracted.
 """
 
 from __future__ import annotations
@@ -20,19 +20,15 @@ from ..hardware.gpu import MEMORY_LEVELS
 
 BLOCKS_PER_SM, THREADS = (1, 2, 4), (64, 128, 256, 512, 1024)
 RUNS = 3
-"""Sweeps of each level; the median of their slopes counts."""
+"""Least number of sweeps of each level; the result is the median of their slopes."""
 
-_SECONDS = (
-    1.0,
-    2.0,
-    3.0,
-    4.0,
-)  # Points of a sweep. Counters update every 0.1 s at worst, which is 3 % of their spread.
+# Lengths of the runs of a sweep. Counters update at least every 0.1 s, which is 3 % of the range of lengths.
+_SECONDS = (1.0, 2.0, 3.0, 4.0)
 _TRIAL_S, _TRIAL_STEPS, _MOST_STEPS = 0.3, 10_000, 2**31 - 1
 _IDLE_S = 3.0
-_SETTLING_S = 1.0  # The board falls to its idle power after work.
-_PLATEAU = 0.98  # Of the most accesses a second.
-_LEAST_FIT = 0.99  # Of the variance that a straight line explains.
+_SETTLING_S = 1.0  # Time in which the board returns to idle power after work.
+_PLATEAU = 0.98  # Share of the largest number of accesses per second that counts as the plateau.
+_LEAST_FIT = 0.99  # A straight line must explain this share of the variance, or there is a note.
 
 
 @dataclass(frozen=True)
@@ -40,8 +36,8 @@ class Chase:
     """A run of the kernel.
 
     Args:
-        duration_s: Seconds that it took.
-        energy_j: Joules that the board drew meanwhile.
+        duration_s: Seconds that the run took.
+        energy_j: Joules that the board used in that time.
     """
 
     duration_s: float
@@ -53,11 +49,17 @@ class ChaseDevice(Protocol):
 
     @property
     def multiprocessors(self) -> int:
-        """How many SMs it has."""
+        """Number of multiprocessors of the GPU."""
         ...
 
     def run(self, level: str, blocks: int, threads: int, steps: int) -> Chase:
-        """Let each thread take so many steps through an array in a level.
+        """Follow the chain in the array of a memory level.
+
+        Args:
+            level: The memory level, one of `MEMORY_LEVELS`.
+            blocks: Number of thread blocks.
+            threads: Number of threads in each block.
+            steps: Number of steps of each thread.
 
         Raises:
             SensorError: The energy could not be measured.
@@ -65,25 +67,33 @@ class ChaseDevice(Protocol):
         ...
 
     def idle(self, settle_s: float, seconds: float) -> tuple[float, float]:
-        """Mean watts without work for some seconds after a rest, and the monotonic middle of that time."""
+        """Measure the power of the idle GPU.
+
+        Args:
+            settle_s: Seconds to wait before the measurement.
+            seconds: Length of the measurement.
+
+        Returns:
+            Mean power in watts, and the middle of the measurement in monotonic seconds.
+        """
         ...
 
     def now_s(self) -> float:
-        """Monotonic time."""
+        """Monotonic time in seconds."""
         ...
 
 
 @dataclass(frozen=True)
 class LevelCalibration:
-    """What was found of one level.
+    """The result for one memory level.
 
     Args:
-        level: One of `MEMORY_LEVELS`.
-        access_j: Joules of an access to 32 bytes: the median of all sweeps.
-        slopes_j: What each sweep gave.
-        blocks, threads: Where the accesses per second reach their plateau.
-        accesses_per_s: Accesses a second there.
-        fit: Least share of the variance that a straight line explains, over the sweeps.
+        level: The memory level, one of `MEMORY_LEVELS`.
+        access_j: Joules of an access to 32 bytes, the median of all sweeps.
+        slopes_j: Joules of an access by each sweep.
+        blocks, threads: Numbers of blocks and threads at which the accesses per second reach their plateau.
+        accesses_per_s: Accesses per second at these numbers.
+        fit: Share of the variance that a straight line explains, the smallest of all sweeps.
     """
 
     level: str
@@ -102,11 +112,11 @@ class LevelCalibration:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was found of a GPU.
+    """The result for a GPU.
 
     Args:
-        levels: One for each level.
-        idle_w: Watts without work, before the first sweep and after each.
+        levels: The result for each memory level.
+        idle_w: Idle power in watts, before the first sweep and after each.
     """
 
     levels: tuple[LevelCalibration, ...]
@@ -114,13 +124,13 @@ class Calibration:
 
     @property
     def access_energy_j(self) -> dict[str, float]:
-        """Level -> joules of an access, as the catalogue has it."""
+        """Memory level -> joules of an access, in the form of the catalogue."""
         return {level.level: level.access_j for level in self.levels}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What speaks against it."""
-        told = [
+        """Reasons to doubt the result."""
+        notes = [
             f"{each.level}: a straight line explains {100 * each.fit:.1f} % of the sweep"
             + (f", and the sweeps differ by {100 * (each.spread - 1):.0f} %" if each.spread > 1.1 else "")
             for each in self.levels
@@ -128,24 +138,29 @@ class Calibration:
         ]
         order = [self.access_energy_j[level] for level in MEMORY_LEVELS]
         if order != sorted(order):
-            told.append("a level farther from the registers costs less than a nearer one: something disturbed the runs")
-        return tuple(told)
+            notes.append("a level farther from the registers costs less than a nearer one: the runs were disturbed")
+        return tuple(notes)
 
 
 def calibrate(device: ChaseDevice, runs: int = RUNS, levels: Sequence[str] = MEMORY_LEVELS) -> Calibration:
-    """Find what an access to each level costs.
+    """Measure the energy of an access to each memory level.
 
     Args:
-        device: What chases pointers.
-        runs: Sweeps of each level, three or more.
-        levels: Which levels; all of them for a file of the catalogue.
+        device: The GPU.
+        runs: Number of sweeps of each level, at least three.
+        levels: The levels to measure. A file for the catalogue needs all of them.
 
     Raises:
-        InputError: Fewer than three runs.
-        SensorError: The energy could not be measured, or grows with no number of accesses.
+        InputError: There are fewer than three sweeps.
+        SensorError: The energy could not be measured, or does not grow with the number of accesses.
     """
     if runs < RUNS:
-        raise InputError("too few runs to tell their spread", given=runs, allowed=f"{RUNS} or more")
+        raise InputError(
+            "there are too few sweeps to see how much they differ",
+            given=runs,
+            allowed=f"{RUNS} or more",
+            hint="give --runs 3",
+        )
     idle = [device.idle(_SETTLING_S, _IDLE_S)]
     found = []
     for level in levels:
@@ -159,9 +174,10 @@ def calibrate(device: ChaseDevice, runs: int = RUNS, levels: Sequence[str] = MEM
             fits.append(fit)
         if min(slopes) <= 0:
             raise SensorError(
-                "the energy does not grow with the accesses",
-                given=f"{level}: {', '.join(f'{1e12 * slope:.3g} pJ' for slope in slopes)}",
-                hint="see that nothing else runs on the GPU, and that it has an energy counter",
+                "the energy does not grow with the number of accesses",
+                given=f"{level}: {', '.join(f'{1e12 * slope:.3g} pJ' for slope in slopes)} for each access",
+                allowed="more than 0 pJ",
+                hint="make sure that nothing else runs on the GPU, and that it has an energy counter",
             )
         median_j = float(np.median(slopes))
         found.append(LevelCalibration(level, median_j, tuple(slopes), blocks, threads, per_s, min(fits)))
@@ -169,14 +185,14 @@ def calibrate(device: ChaseDevice, runs: int = RUNS, levels: Sequence[str] = MEM
 
 
 def _plateau(device: ChaseDevice, level: str) -> tuple[int, int, float]:
-    """The fewest blocks and threads that reach the most accesses a second, and how many these are."""
+    """The smallest numbers of blocks and threads that reach the plateau of accesses per second, and that rate."""
     rates = {}
     for per_sm in BLOCKS_PER_SM:
         for threads in THREADS:
             blocks = per_sm * device.multiprocessors
             steps = _TRIAL_STEPS
             trial = device.run(level, blocks, threads, steps)
-            if trial.duration_s < _TRIAL_S:  # too short to time: as many steps as take long enough
+            if trial.duration_s < _TRIAL_S:  # Too short to be timed well, so it is repeated with more steps.
                 steps = min(_MOST_STEPS, max(steps, int(steps * _TRIAL_S / max(trial.duration_s, 1e-6))))
                 trial = device.run(level, blocks, threads, steps)
             rates[blocks, threads] = blocks * threads * steps / trial.duration_s
@@ -186,7 +202,7 @@ def _plateau(device: ChaseDevice, level: str) -> tuple[int, int, float]:
 
 
 Point = tuple[float, float, float, float]
-"""Accesses, seconds, joules, and the monotonic middle of a run."""
+"""Number of accesses, seconds, joules, and the middle of a run in monotonic seconds."""
 
 
 def _sweep(device: ChaseDevice, level: str, blocks: int, threads: int, per_s: float) -> list[Point]:

@@ -1,8 +1,8 @@
 """Kernels that chase pointers through one memory level of an NVIDIA GPU, compiled by NVRTC, which comes with torch.
 
-Each node of an array is 32 bytes wide and begins with the place of the next one. The chain visits all nodes in random
-order, so that neither lines nor prefetching serve two steps. Loads that end with .ca are served by L1, those with .cg
-by L2 and what lies behind it. The source compiles with NVRTC 12.9; it was run on no GPU yet.
+Each node of an array has 32 bytes and begins with the index of the next one. The chain visits all nodes in random
+order, so neither cache lines nor prefetching make a later step faster. Loads with the suffix .ca use the L1 cache;
+those with .cg use only the L2 cache and DRAM. The source compiles with NVRTC 12.9, but has not run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .calibration import Chase
 
 _NODE_BYTES = 32
 _WORDS = _NODE_BYTES // 4
-_SHARED_BYTES = 48 * 1024  # What every GPU gives a block without being asked.
+_SHARED_BYTES = 48 * 1024  # Shared memory of a block that every GPU grants by default.
 
 SOURCE = r"""
 #define STEP(KIND, TYPE) asm volatile("ld." KIND ".u32 %0, [%1];" : "=r"(at) : TYPE(next + at))
@@ -48,19 +48,20 @@ extern "C" __global__ void chase_shared(const unsigned *next, int nodes, int ste
     if (at == 0xffffffffu) out[0] = at;
 }
 """
-"""One kernel for each way to load; DRAM is chased by that of L2 in an array that L2 cannot hold."""
+"""One kernel for each kind of load. DRAM is measured by the kernel of L2, with an array that is larger than L2."""
 
 KERNELS = {"shared": "chase_shared", "l1": "chase_l1", "l2": "chase_l2", "dram": "chase_l2"}
 
 
 def array_bytes(gpu: GPU) -> dict[str, int]:
-    """How large the array of each level is: it fits into the level, and not into the one before.
+    """Memory level -> bytes of its array, which fits into this level but not into the one before.
 
-    48 kB of shared memory, 150 kB of L1, 250 kB of L2 and 50 MB of DRAM are the paper's, on an A100. Other GPUs have
-    other caches. A chain in random order hits L2 as often as L2 holds of it, so that DRAM takes eight times as much.
+    On the A100 of the paper, the arrays have 48 kB for shared memory, 150 kB for L1, 250 kB for L2 and 50 MB for DRAM.
+    Here they follow from the sizes of the GPU's caches. Because the order is random, the share of hits in L2 is the
+    share of the array that fits into it, so the array for DRAM is eight times as large as L2.
 
     Args:
-        gpu: Whose caches.
+        gpu: The GPU, with the sizes of its caches.
     """
     l1_bytes = gpu.l1_bytes or 128 * 1024
     return {
@@ -72,11 +73,14 @@ def array_bytes(gpu: GPU) -> dict[str, int]:
 
 
 def chain(nodes: int, device: torch.device | str = "cpu") -> torch.Tensor:
-    """An array of nodes, each of which begins with the place of the next one; all are on one chain.
+    """An array of nodes that form a single chain in random order: each begins with the index of the next one.
 
     Args:
-        nodes: How many.
-        device: The device that gets the array.
+        nodes: Number of nodes.
+        device: Device on which the array is made.
+
+    Returns:
+        Shape (8 * nodes,), 32-bit integers.
     """
     order = torch.randperm(nodes, generator=torch.Generator().manual_seed(0)).to(device)
     array = torch.zeros(nodes * _WORDS, dtype=torch.int32, device=device)
@@ -89,11 +93,12 @@ class CudaChase:
 
     Args:
         device: The GPU.
-        gpu: What the catalogue says about it.
-        sensor: What reads its power; entered.
+        gpu: The GPU in the catalogue.
+        sensor: Power sensor of the GPU, which was entered.
 
     Raises:
-        MissingDependencyError: This torch cannot compile kernels.
+        MissingDependencyError: The installed torch cannot compile kernels.
+        DeviceError: The kernels cannot be compiled for this GPU.
     """
 
     def __init__(self, device: torch.device, gpu: GPU, sensor: Sensor) -> None:
@@ -103,7 +108,12 @@ class CudaChase:
         try:
             self._kernels = {level: compiled(SOURCE, name) for level, name in KERNELS.items()}
         except (RuntimeError, OSError) as error:
-            raise DeviceError("the kernels cannot be compiled for this GPU", given=str(error)[:300]) from error
+            raise DeviceError(
+                "the kernels cannot be compiled for this GPU",
+                given=str(error)[:300],
+                allowed="a GPU and a driver for the CUDA version of torch",
+                hint="update the driver, or install a torch that supports this GPU",
+            ) from error
         self._device, self._sensor = device, sensor
         self._nodes = {level: size // _NODE_BYTES for level, size in array_bytes(gpu).items()}
         self._arrays = {level: chain(nodes, device) for level, nodes in self._nodes.items()}
@@ -111,12 +121,18 @@ class CudaChase:
 
     @property
     def multiprocessors(self) -> int:
-        """How many SMs it has."""
+        """Number of multiprocessors of the GPU."""
         count: int = torch.cuda.get_device_properties(self._device).multi_processor_count
         return count
 
     def run(self, level: str, blocks: int, threads: int, steps: int) -> Chase:
-        """Let each thread take so many steps through an array in a level.
+        """Follow the chain in the array of a memory level.
+
+        Args:
+            level: The memory level, a key of KERNELS.
+            blocks: Number of thread blocks.
+            threads: Number of threads in each block.
+            steps: Number of steps of each thread.
 
         Raises:
             SensorError: The energy could not be measured.
@@ -130,7 +146,15 @@ class CudaChase:
         return Chase(end_s - start_s, self._energy_j(start_s, end_s))
 
     def idle(self, settle_s: float, seconds: float) -> tuple[float, float]:
-        """Mean watts without work for some seconds after a rest, and the monotonic middle of that time."""
+        """Measure the power of the idle GPU.
+
+        Args:
+            settle_s: Seconds to wait before the measurement.
+            seconds: Length of the measurement.
+
+        Returns:
+            Mean power in watts, and the middle of the measurement in monotonic seconds.
+        """
         time.sleep(settle_s)
         start_s = time.monotonic()
         time.sleep(seconds)
@@ -138,15 +162,16 @@ class CudaChase:
         return self._energy_j(start_s, end_s) / (end_s - start_s), (start_s + end_s) / 2
 
     def now_s(self) -> float:
-        """Monotonic time."""
+        """Monotonic time in seconds."""
         return time.monotonic()
 
     def _energy_j(self, start_s: float, end_s: float) -> float:
         joules, known = EnergyCurve.of(self._sensor.window(start_s, end_s)).between(start_s, end_s)
         if end_s - start_s > 1.0 and not known:
             raise SensorError(
-                "the energy of a run is not known",
-                given=f"{end_s - start_s:.1f} s without readings",
-                hint="`joulecast measure --devices gpu -- sleep 2` says what can be read",
+                "the energy of a run could not be measured",
+                given=f"{end_s - start_s:.1f} s with missing readings",
+                allowed="readings during the whole run",
+                hint="`joulecast measure --devices gpu -- sleep 2` shows what can be read",
             )
         return float(joules)

@@ -78,10 +78,10 @@ def _held_mhz(measurements: tuple[Measurement, ...], asked: int | None, most_mhz
     held = [m.clock_mhz for m in measurements if m.clock_mhz is not None]
     if not held:
         return asked
-    usual = median(held)
-    steady = all(abs(mhz / usual - 1) <= _SAME_CLOCK for mhz in held)
-    by_hand = steady and most_mhz is not None and usual < (1 - _SAME_CLOCK) * most_mhz
-    return round(usual) if asked is not None or by_hand else None
+    median_mhz = median(held)
+    steady = all(abs(mhz / median_mhz - 1) <= _SAME_CLOCK for mhz in held)
+    by_hand = steady and most_mhz is not None and median_mhz < (1 - _SAME_CLOCK) * most_mhz
+    return round(median_mhz) if asked is not None or by_hand else None
 
 
 def _idle_power_w(journal: Journal) -> float | None:

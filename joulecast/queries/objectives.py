@@ -126,7 +126,7 @@ class Objective:
         return self.of(time_s, energy_j, job)
 
     def text(self, value: float) -> str:
-        """A value with its unit, for people."""
+        """A value as text with its unit."""
         return si(value, self.unit) if self.unit else f"{value:.3g}"
 
 

@@ -1,4 +1,4 @@
-"""Searching for the best way to run a job, and comparing all of them."""
+"""Searches for the best way to run a job, and compares all ways."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class _Candidates:
             if not missing:
                 curves.append(found)
                 continue
-            # Its totals would be too low, so that it might win by what it does not count.
+            # Its totals lack something, so it could win because it is incomplete.
             reason = f"{predictor.name} does not cover {missing} of {len(variant.network)} operations"
             gpu = predictor.operations.gpu
             left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, reason))

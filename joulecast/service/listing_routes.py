@@ -1,4 +1,4 @@
-"""The paths under /v1 that list what there is, and that tell how the service does."""
+"""The paths under /v1 that list GPUs, models and predictors, and those that report the state of the service."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Gate:
             await self._app(scope, body.receive, answer.send)
         except RefusalError as error:
             await answer.respond(error, scope, receive)
-        except Exception:  # noqa: BLE001  # the last place to catch it, or nobody would learn of it
+        except Exception:  # noqa: BLE001  # No other place would catch and log it.
             LOGGER.exception("error", extra={"fields": {"request_id": request_id, "path": scope["path"]}})
             await answer.respond(_OUR_FAULT, scope, receive)
         finally:

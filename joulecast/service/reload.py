@@ -42,7 +42,7 @@ def generation() -> str:
     try:
         names: object = {name: row.sha256 for name, row in sorted(pulled().items())}
     except ZooError as error:
-        # No reason to stop: whoever asks is told so, and so is whoever asks whether this is ready.
+        # The service goes on: requests for these entries, and requests for readiness, are answered with this error.
         names = str(error)
     return hashlib.sha256(repr((__version__, entries, names)).encode()).hexdigest()[:16]
 
@@ -82,7 +82,7 @@ async def watch(settings: Settings, seen: str, reloaded: Callable[[str, str | No
 
 
 async def follow(settings: Settings) -> None:
-    """Pull the followed predictors now and then periodically."""
+    """Pull the followed predictors at the start, and then periodically."""
     while True:
         for source in settings.follow:
             await _pull(source)

@@ -37,7 +37,7 @@ Clock = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)] | Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 Attribute = bool | Number | Annotated[str, Field(max_length=100)] | None | Annotated[list[Number], Field(max_length=16)]
-# An option is no text, which might be a path or an address.
+# Options must not be texts, because a text might be a path or an address.
 OptionName = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,49}$")]
 Option = bool | Number | Annotated[list[bool | Number], Field(max_length=64)] | None
 Assumed = Annotated[int, Field(ge=1, le=100_000)] | Name
@@ -110,7 +110,7 @@ class Subject(Strict):
     cache_length: Size | None = Field(None, description="Tokens in a transformer's cache before this call.")
     assume: Annotated[dict[Name, Assumed], Field(max_length=3)] | None = Field(
         None,
-        description="Stand-ins for values that only the input has, of a model by name: `experts` is uniform, `boxes` "
+        description="Assumptions about values of the input of a named model: `experts` is uniform, `boxes` "
         "and `box_side` (pixels) are numbers up to 100000.",
         examples=[{"boxes": 100}],
     )
@@ -136,7 +136,7 @@ class OnHost(Strict):
     host: HostFactor | Name | None = Field(
         None,
         description="The machine that launches operations: a factor on the reference host's time, or a host's name; "
-        "none for the host that is usual for the GPU.",
+        "none for the host that is typical for the GPU.",
         examples=[0.5],
     )
 

@@ -167,10 +167,10 @@ class Workers:
             self._start()
 
     def _abandon(self, job: _Job, stop: Callable[[], object] | None) -> None:
-        """Drop a question whose answer nobody waits for."""
+        """Drop a question whose client has gone."""
         if job.answer.done():
             if not job.answer.cancelled():
-                # asyncio warns of exceptions that nobody reads, such as a refusal before anybody waited.
+                # Without this, asyncio warns that the exception was never retrieved.
                 job.answer.exception()
             return
         job.answer.cancel()

@@ -33,14 +33,15 @@ LIMITS = (
     "than the measured ones is slower than predicted.",
     "Whole networks in half precision were measured on A100 and A10 only, and training on A30 and RTX 2080 Ti only.",
     "Its data has no power readings of 4 nm and 5 nm chips, or of AMD GPUs. Their energy per operation is a prior.",
-    "Where no voltage curve of a GPU is known, the A100's is used.",
-    "Host times are those of the machines that were measured; launches take longer on a slower one.",
+    "If the voltage curve of a GPU is not known, that of the A100 is used.",
+    "Host times are those of the machines on which the training data was measured. On a slower machine, launches take "
+    "longer.",
 )
 
 
 @dataclass(frozen=True)
 class TrainedAnyGpu:
-    """What was learned, with its validation and card, ready to be stored."""
+    """A trained predictor with its validation and card, ready to be stored."""
 
     learned: ResidualModel
     validation: AnyGpuValidation
@@ -91,7 +92,7 @@ def train_any_gpu(
 
 
 def described(folder: Path, dataset: Dataset) -> dict[str, Any]:
-    """What a card says of a dataset that was learned from."""
+    """The description of a training dataset for a card."""
     card = dataset.card
     return {
         "gpu": card.gpu,

@@ -11,8 +11,8 @@ from typing import Any
 from ..datasets import Dataset
 from ..errors import DatasetError
 from ..predictors.contract import Networks
-from ..predictors.evaluation.kernel_power import PowerErrors, kept_power_errors, power_tables, validate_power
-from ..predictors.evaluation.kernels import SPLITS, KernelErrors, coverage, kept_errors, tables, validate_kernels
+from ..predictors.evaluation.kernel_power import PowerErrors, power_tables, stored_power_errors, validate_power
+from ..predictors.evaluation.kernels import SPLITS, KernelErrors, coverage, stored_errors, tables, validate_kernels
 from ..predictors.kernels.families import FAMILIES
 from ..predictors.kernels.family import Names
 from ..predictors.kernels.fit import LEAST_ROWS, Measured, by_variant, fit_kernels
@@ -30,10 +30,11 @@ from .entries.provenance import git_commit
 from .kernel_networks import network_errors, network_factors
 
 LIMITS = (
-    "Device times and power were measured at the default clock and cap only. Other clocks and caps rest on physics.",
-    "Power was measured on H200, B200 and GB200 only. It depends on the values that are multiplied; some engines left "
-    "theirs zero.",
-    "fp16 is taken to run as bf16 does, at the same rate of tensor cores: linear layers were measured in bf16.",
+    "Device times and power were measured at the default clock and cap only. For other clocks and caps, they are "
+    "scaled by physics.",
+    "Power was measured on H200, B200 and GB200 only. It depends on the values that are multiplied, and some engines "
+    "were measured with zeros.",
+    "Linear layers were measured in bf16. fp16 is assumed to behave the same, because tensor cores have the same rate.",
     "Quantized layers were measured in the kernels of engines for language models, not in PyTorch's.",
     "On a GPU of an unmeasured generation, errors are larger than in the tables of left-out generations if it differs "
     "more from the measured generations than these differ from each other.",
@@ -42,7 +43,7 @@ LIMITS = (
 
 @dataclass(frozen=True)
 class TrainedKernels:
-    """What was learned, with its validation and card, ready to be stored."""
+    """Trained models of kernels with their validation and card, ready to be stored."""
 
     kernels: Kernels
     validation: tuple[KernelErrors, ...]
@@ -86,7 +87,7 @@ def train_kernels(
     others = {} if kept is None else {n: v for n, v in kept.kernels.variants.items() if n[0] not in families}
     validation = validate_kernels(learned, recipe)
     timed = Kernels(
-        {**others, **{n: replace(v, errors=kept_errors(validation, n)) for n, v in fitted.variants.items()}}
+        {**others, **{n: replace(v, errors=stored_errors(validation, n)) for n, v in fitted.variants.items()}}
     )
     powered = readings(timed, power_rows(data))
     power_validation = validate_power(timed, powered, recipe)
@@ -126,7 +127,7 @@ def train_kernels(
 def learn_networks(
     datasets: Sequence[tuple[Path, Dataset]], kept: KernelsEntry, networks: Networks, base: AnyGpuEntry
 ) -> TrainedKernels:
-    """The same entry, with what networks show learned again: after `base` was trained, or more networks were measured.
+    """Learn factors and errors of networks again, after `base` was trained again or more networks were measured.
 
     Args:
         datasets: Datasets of the networks, with the folders that they were loaded from.
@@ -165,7 +166,7 @@ def _united(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) 
 def _power(
     tables: Sequence[Readings], validation: Sequence[PowerErrors], names: Names, recipe: KernelRecipe
 ) -> PowerDemand:
-    return replace(fit_power(tables, recipe), errors=kept_power_errors(validation, names))
+    return replace(fit_power(tables, recipe), errors=stored_power_errors(validation, names))
 
 
 def _golden(measured: Mapping[Names, Sequence[Measured]]) -> Golden:

@@ -1,4 +1,4 @@
-"""Model cards as Markdown, for people."""
+"""Writes model cards as Markdown."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def own_markdown(card: Mapping[str, Any]) -> str:
         "## Data",
         "",
         f"- Source: {data['source']}",
-        f"- Licence of the data: {data['licence']} (what is trained from it ships, the data does not)",
+        f"- Licence of the data: {data['licence']} (only what was trained from the data is shipped, not the data)",
         f"- Sensor: {data['sensor']}",
         f"- Measured: {data['measured'][0]} to {data['measured'][1]}, default clock",
         f"- sha256 of the dataset's card: `{data['sha256']}`",
@@ -73,7 +73,11 @@ def own_markdown(card: Mapping[str, Any]) -> str:
         "",
         card["splits"],
         "",
-        *(_operation_table(card["operation_errors"]) if card["operation_errors"] else ["Too few operations to tell."]),
+        *(
+            _operation_table(card["operation_errors"])
+            if card["operation_errors"]
+            else ["Too few operations for errors."]
+        ),
         "",
         *(
             _network_table(card["network_errors"])
@@ -99,8 +103,8 @@ def any_gpu_markdown(card: Mapping[str, Any]) -> str:
     lines = [
         f"# {card['name']}",
         "",
-        "Predicts time and power of operations and networks, in inference and training, on any GPU that its data sheet "
-        f"describes, at any clock. Made {card['created']}, licence {card['licence']}.",
+        "Predicts time and power of operations and networks, in inference and training, on any GPU with a data sheet "
+        f"and at any clock. Made {card['created']}, licence {card['licence']}.",
         "",
         "## Data",
         "",
@@ -124,8 +128,8 @@ def kernels_markdown(card: Mapping[str, Any]) -> str:
     lines = [
         f"# {card['name']}",
         "",
-        "Predicts device times of kernels in half precision and below, and their power. The predictors for any GPU ask "
-        f"it for them; everything else they know themselves. Made {card['created']}, licence {card['licence']}.",
+        "Predicts device times and power of kernels in half precision and below. The predictors for any GPU use it for "
+        f"these operations, and predict all others themselves. Made {card['created']}, licence {card['licence']}.",
         "",
         "## Data",
         "",
@@ -139,8 +143,9 @@ def kernels_markdown(card: Mapping[str, Any]) -> str:
         "",
         *_kernel_errors(card["errors"]),
         "",
-        "Share of operations within their 90 % interval. Of sizes that were left out, one half gave the intervals and "
-        "the other half tested them; of GPUs and generations, each was tested with the errors of the others.",
+        "Share of operations within their 90 % interval. If sizes were left out, the intervals were made from half of "
+        "them and tested on the other half. If GPUs or generations were left out, the intervals of each were made from "
+        "the errors on the others.",
         "",
         "| kernels | left out | within |",
         "| --- | --- | --- |",
@@ -152,7 +157,7 @@ def kernels_markdown(card: Mapping[str, Any]) -> str:
             "",
             "## Errors of power",
             "",
-            "Of calls that were long enough for a reading; the splits are the same.",
+            "Errors on calls that were long enough for a power reading, with the same splits.",
         ]
         lines += ["", *_kernel_errors(card["power_errors"])]
     if card["network_factors"]:
@@ -167,13 +172,13 @@ def kernels_markdown(card: Mapping[str, Any]) -> str:
 
 
 def _network_log_errors(errors: Mapping[str, Mapping[str, Sequence[float]]]) -> list[str]:
-    """A table of what networks were predicted from, with factors of other names, or of other chips."""
+    """A table of errors on networks, by whether the factor came from networks of other names or from other chips."""
     rows = []
     for basis, quantities in errors.items():
         cells = [_percent(mean(map(math.expm1, quantities[name]))) for name in ("time", "energy", "power")]
         rows.append(f"| {basis} | {len(quantities['time'])} | {' | '.join(cells)} |")
     return [
-        "Mean errors with the factor learned from networks of other names, or from other chips.",
+        "Mean absolute errors if the factor is learned from networks of other names, or from other chips.",
         "",
         "| factor from | measured | time | energy | power |",
         "| --- | --- | --- | --- | --- |",
@@ -230,7 +235,7 @@ def _dataset_row(data: Mapping[str, Any]) -> str:
 
 
 def _networks_of_any_gpu(errors: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """One row per GPU, network, precision and mode, over shapes and clocks."""
+    """Rows of a table: errors by GPU, network, precision and mode, over all shapes and clocks."""
     groups: dict[tuple[str, str], list[Mapping[str, float]]] = {}
     for label, e in errors.items():
         gpu, rest = label.split(": ", 1)
@@ -247,7 +252,7 @@ def _networks_of_any_gpu(errors: Mapping[str, Mapping[str, float]]) -> list[str]
 
 
 def _gpus_left_out(errors: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """One row per GPU and mode, over all its networks."""
+    """Rows of a table: errors by GPU and mode, over all networks."""
     groups: dict[str, list[Mapping[str, float]]] = {}
     for label, e in errors.items():
         gpu, rest = label.split(": ", 1)

@@ -1,4 +1,4 @@
-"""Known joules per module: what accounting finds of them through sensors that lag and step, and how it is evaluated."""
+"""Accounting of simulated power with known joules per module, through sensors that lag and step; and its evaluation."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def true_joules(events):
 
 
 def recorded(events, update_s):
-    """What a counter that steps by millijoules once in a period tells a sampler that polls now and then."""
+    """Samples of a counter that is updated once per period in steps of a millijoule, and polled at irregular times."""
     curve = known_power(events, watts=WATTS, static_w=STATIC_W).counter.curve
     rng = np.random.default_rng(1)
     last_s = float(curve.time_s[-1])
@@ -89,7 +89,7 @@ def test_modules_that_last_eight_updates_of_the_sensor_get_their_joules(update_s
 
 
 def test_what_the_sensor_does_not_resolve_needs_a_model():
-    """Modules of milliseconds: two passes by time give the mean power to all, a prediction gives each its own."""
+    """For modules of milliseconds, two passes give all the mean power; a prediction gives each its own power."""
     events = schedule(scale_s=0.005, iterations=50)
     start_s, end_s = events.window_s
     iteration_s = (end_s - start_s) / events.iterations

@@ -1,4 +1,4 @@
-"""Joules of counters among events: units, clocks, devices, and what nobody knows."""
+"""Joules of counters among events: units, clocks, devices, and unknown power."""
 
 from __future__ import annotations
 

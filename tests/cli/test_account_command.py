@@ -74,7 +74,7 @@ def test_the_evaluation_stands_beside_what_was_published(call, net, tmp_path):
     [
         (("account", "resnet18"), "needs the shape"),
         (("account", "resnet1888", "1,3,32,32"), "unknown model"),
-        (("account", "resnet18", "1,3,32,32", "--recording", "r.jsonl"), "a recording belongs to a trace"),
+        (("account", "resnet18", "1,3,32,32", "--recording", "r.jsonl"), "a recording can only be used with a trace"),
         (("account", "resnet18", "1,3,32,32", "--trace", "t.json"), "leave one of them out"),
         (("account", "--trace", "no-such-file.json"), "this trace cannot be read"),
         (("account", "resnet18", "1,3,32,32", "--static-power", "20"), "add --gpu"),

@@ -1,4 +1,4 @@
-"""The importer of engines' kernels: its rules on a small made-up export, and on the real one where it is at hand."""
+"""The importer of engines' kernels: its rules on a small synthetic export, and on the real one if it is available."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_phases_of_attention_are_ordinary_attention(tmp_path):
             "attention", [(2, 8, 1, 64), *cache], {"window": 32, "cache_precision": "fp8", **engine}, precision="bf16"
         ),
         Operation("attention", [(2, 8, 100, 64)] * 3, engine, precision="bf16"),
-        # A window that is wider than all keys is none.
+        # A window that is wider than all keys has no effect, so it is left out.
         Operation("attention", [(2, 8, 16, 64), *[(2, 2, 16, 64)] * 2], {"causal": True, **engine}, precision="bf16"),
         Operation("attention", [(2, 8, 1, 64), *few], engine, precision="fp8"),
     ]
@@ -152,7 +152,7 @@ def test_kernels_that_alternate_between_two_speeds_stay():
     assert not plausibility.spikes(times, np.zeros(10, dtype=int), np.arange(10)).any()
     times[5] = 60.0
     assert np.flatnonzero(plausibility.spikes(times, np.zeros(10, dtype=int), np.arange(10))).tolist() == [5]
-    # Neighbours of another group say nothing.
+    # Neighbours of another group do not count.
     assert not plausibility.spikes(times, np.arange(10), np.arange(10)).any()
 
 

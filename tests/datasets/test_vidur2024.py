@@ -1,4 +1,4 @@
-"""The importer of vidur's layers: shapes by hand on made-up rows, and the real table where it is at hand."""
+"""The importer of vidur's layers: shapes by hand on synthetic rows, and the real table if it is available."""
 
 from __future__ import annotations
 
@@ -66,6 +66,6 @@ def test_the_real_table(vidur2024):
     datasets = import_vidur2024(vidur2024, rows=2_000)
     assert [dataset.card.gpu for dataset in datasets] == ["NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3"]
     assert sum(len(dataset.measurements) for dataset in datasets) == 2_000
-    # No product beats 312 and 989.4 TFLOP/s.
+    # No product is faster than 312 (A100) and 989.4 TFLOP/s (H100).
     for dataset, peak in zip(datasets, (312e12, 989.4e12), strict=True):
         assert max(m.operation.flops / m.time_s for m in dataset.measurements) < peak

@@ -1,4 +1,4 @@
-"""Programs of torch.export: the same operations as the module, and nothing of a file is run."""
+"""Programs of torch.export have the same operations as their module, and no code of a file is run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import joulecast
 from joulecast.errors import ExtractionError, InputError
 from joulecast.extraction.tracing import trace
 
-# The exporter itself warns of its own deprecations.
+# The exporter raises deprecation warnings of its own.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
 
@@ -80,7 +80,7 @@ def test_inputs_that_it_was_not_exported_for(path, shape, says):
 
 
 def changed(path, target, change):
-    """A copy of a file with its members changed by a function of name and content; None leaves one out."""
+    """A copy of a file whose members a function changes; it gets name and content, and returns None to drop one."""
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
         for name in old.namelist():
             content = change(name, old.read(name))

@@ -1,4 +1,4 @@
-"""Files that were made to do harm: nothing crashes, nothing takes more memory or time than is allowed."""
+"""Malicious files: none of them crashes a process, or takes more memory or time than allowed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from joulecast.extraction.isolation import SHARED, Limits
 from joulecast.extraction.known_values import KnownValues
 from joulecast.operations.inputs import Inputs
 
-FLOAT = 7  # as the format numbers types
+FLOAT = 7  # number of the type in the format
 
 
 def program(path, nodes, sizes=(2, 8), outputs=()):
@@ -65,7 +65,7 @@ def full(name, shape, value):
 
 
 def test_a_program_by_hand_is_read(tmp_path):
-    """The files below are refused for what they say, and not because nothing can be made by hand."""
+    """A valid file made in the same way is read, so the files below are refused because of their content."""
     assert [entry.operation.kind for entry in joulecast.extract(program(tmp_path / "m.pt2", [RELU]))] == ["relu"]
 
 
@@ -86,7 +86,7 @@ WRITES_OUTSIDE = [
 
 
 def test_values_of_a_file_are_no_addresses(tmp_path):
-    """PyTorch's kernel of pooling backward writes where the indices say, 10**12 elements behind its memory."""
+    """PyTorch's kernel of pooling backward would write at any index, even 10**12 elements behind its memory."""
     network = joulecast.extract(program(tmp_path / "m.pt2", WRITES_OUTSIDE))
     assert "relu" in {entry.operation.kind for entry in network}
 
@@ -219,7 +219,7 @@ DAMAGED_ZIPS = {"encrypted": (6, 1), "method": (8, 99), "lzma": (8, 14)}
 
 @pytest.mark.parametrize("damage", DAMAGED_ZIPS)
 def test_archives_of_other_kinds(tmp_path, damage):
-    """A byte of both headers of the member says that it is encrypted, or how it is packed."""
+    """In both headers of a member, one byte says that it is encrypted, or names its compression."""
     path = program(tmp_path / "m.pt2", [RELU])
     data = bytearray(path.read_bytes())
     place, value = DAMAGED_ZIPS[damage]
@@ -231,7 +231,7 @@ def test_archives_of_other_kinds(tmp_path, damage):
 
 
 def test_a_configuration_asks_nobody(tmp_path):
-    """A backbone that a configuration names is not looked for on the hub."""
+    """If a configuration names a backbone, it is not downloaded from the hub."""
     pytest.importorskip("transformers")
     path = tmp_path / "config.json"
     backbone = {"model_type": "upernet", "backbone": "openmmlab/upernet-convnext-tiny", "use_pretrained_backbone": True}
@@ -243,6 +243,6 @@ def test_a_configuration_asks_nobody(tmp_path):
 
 
 def test_operators_of_the_users_own_are_read_here(tmp_path):
-    """They are registered in this process alone, so a file that needs them is read here: the user vouches for it."""
+    """Custom operators exist only in this process, so a file that needs them is read here: the user trusts it."""
     path = program(tmp_path / "m.pt2", [RELU])
     assert joulecast.extract(path, operators={"mylib.gelu": "gelu"}).entries == joulecast.extract(path).entries

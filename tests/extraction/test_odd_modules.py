@@ -1,4 +1,4 @@
-"""Modules that look unlike others: traced where that is possible, refused with the right advice where it is not."""
+"""Unusual modules: they are traced if possible, and otherwise refused with the right advice."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Lists(nn.Module):
 
 
 class Masked(nn.Module):
-    """A learned row in the place of those that a mask of the first dimensions covers."""
+    """Replaces the rows that a mask over the first dimensions selects by a learned row."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Masked(nn.Module):
 
 
 class MaskedLater(nn.Module):
-    """Decides by a mask that it made itself, with & and by assignment."""
+    """Makes a decision by a mask that it computed itself, with & and by assignment."""
 
     def forward(self, x):
         mask = torch.ones(len(x)) - 1

@@ -1,4 +1,4 @@
-"""Templates: equal to extraction at any shape, refused where they are not known to be, and never outdated."""
+"""Templates equal extraction at any shape that they cover, do not answer for other shapes, and are up to date."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def extracted(name: str, shape, cache_length=None, *, optimizer=None, **options)
 
 
 def but_for_work(network):
-    """How large dropped work is no template says, nor whether it was made from shapes alone, which sizes decide."""
+    """Networks without the size of dropped work and its reason, which templates do not have."""
     if network is None:
         return None
     dropped = Counter()
@@ -53,7 +53,7 @@ def answered(name: str, shape, **options):
     return answer(name, Request(Inputs.of(shape), **options))
 
 
-# Six shapes each; all models at six further ones in both modes: benchmarks/templates.py.
+# Six shapes each. benchmarks/templates.py compares all models at six other shapes in both modes.
 @pytest.mark.parametrize(
     ("name", "shapes"),
     [
@@ -222,7 +222,7 @@ def sample(*sizes: int, shapes, dropped=(), kind="relu") -> Sample:
     return Sample(sizes, calls, dropped, (False,) * len(calls))
 
 
-# What heads, tokens and caches make of a batch b and a number n.
+# Sizes that depend on a batch b and a number n through heads, tokens and caches.
 FORMS = {
     "same": lambda b, n: (b, n, 5),
     "multiple": lambda b, n: (12 * b, n),

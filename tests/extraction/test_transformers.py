@@ -24,7 +24,7 @@ transformers = pytest.importorskip("transformers")
 
 from joulecast.extraction.models import transformers_models  # noqa: E402 (it needs what may be missing)
 
-# What templates say of the same models is compared with extraction in test_templates.py.
+# Templates of the same models are compared with extraction in test_templates.py.
 pytestmark = pytest.mark.usefixtures("without_templates")
 
 COUNTED = {kind for kind, row in KINDS.items() if row.tensor_cores}
@@ -51,7 +51,7 @@ def count(network, kind: str) -> int:
     return sum(entry.count for entry in network if entry.operation.kind == kind)
 
 
-# Parameters as the papers and model cards give them, in millions.
+# Numbers of parameters in the papers and model cards, in millions.
 @pytest.mark.parametrize(
     ("name", "millions"),
     [
@@ -93,7 +93,7 @@ def test_flops_equal_torchs(name):
     if module.config.is_encoder_decoder and ids:
         inputs["decoder_input_ids"] = inputs[main]
     if ids and not module.config.is_encoder_decoder:
-        # So that nothing is decided by values; it changes no shape.
+        # Avoids a decision that depends on values. It does not change any shape.
         inputs["position_ids"] = torch.empty((1, 48), dtype=torch.int64, device="meta")
         if name != "bert_base":
             inputs["past_key_values"] = transformers.DynamicCache()
@@ -195,7 +195,7 @@ def test_training():
     forward = joulecast.extract("bert_base", (2, 16))
     assert count(network, "linear") == count(forward, "linear")
     assert count(network, "gradient_accumulation") > 12
-    # One after the embeddings, three in each layer; those of attention are within it.
+    # One dropout after the embeddings and three in each layer. Dropout inside attention is part of the attention.
     assert count(network, "dropout") == 1 + 2 * 12
 
 
@@ -229,7 +229,7 @@ def test_weights_of_experts_take_memory(tmp_path):
 
 
 def test_a_configuration_asks_no_hub(monkeypatch, tmp_path):
-    """The backbone that a configuration names would be looked for on the hub, with the user's token."""
+    """If a configuration names a backbone, transformers would download it from the hub with the user's token."""
     asked = []
 
     def refuse(*host, **_):

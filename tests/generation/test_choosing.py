@@ -1,4 +1,4 @@
-"""Which GPUs serve a model best, against single predictions."""
+"""The best GPUs to serve a model, compared with single predictions."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_lacks_memory_precision_or_kernels_is_left_out():
     assert {row.boards for row in found} == {"NVIDIA B200", "2x NVIDIA H100 80GB HBM3"}
     assert "does not fit" in found.left_out["NVIDIA L4"]
     assert {row.precision for row in found.rows if row.gpu == "NVIDIA B200"} == {"bf16", "nvfp4"}
-    # Nobody has measured what fp8 takes there, and nothing that is missing counts as zero.
+    # fp8 was not measured on this GPU, and missing operations must not count as zero.
     assert {row.precision for row in best(gpus="MI300X", precisions=("bf16", "fp8")).rows} == {"bf16"}
 
 

@@ -109,5 +109,5 @@ def test_what_writes_no_text_is_refused(name):
 
 
 def test_operations_of_one_shape_are_refused():
-    with pytest.raises(InputError, match="do not say what other steps"):
+    with pytest.raises(InputError, match="not enough to predict all steps"):
         find_decoder([(joulecast.Operation("relu", [(2, 3)]), 1)])

@@ -144,10 +144,10 @@ def test_large_models_fit_on_several():
     [
         ("llama3_8b", "H100 SXM", {"tensor_parallel": 3}, "collectives were measured"),
         ("llama3_8b", "3x H100 SXM", {"tensor_parallel": 2}, "whole replicas"),
-        ("llama3_8b", "0x H100 SXM", {}, "has to be a GPU"),
-        ("qwen2_7b", "H100 SXM", {"tensor_parallel": 8}, "do not divide"),
-        ("mixtral_8x7b", "H200", {"tensor_parallel": 4, "expert_parallel": 2}, "experts are shared"),
-        ("llama3_8b", "H100 SXM", {"tensor_parallel": 2, "engine": "transformers"}, "on one GPU"),
+        ("llama3_8b", "0x H100 SXM", {}, "number of GPUs is zero"),
+        ("qwen2_7b", "H100 SXM", {"tensor_parallel": 8}, "cannot be divided"),
+        ("mixtral_8x7b", "H200", {"tensor_parallel": 4, "expert_parallel": 2}, "experts are distributed"),
+        ("llama3_8b", "H100 SXM", {"tensor_parallel": 2, "engine": "transformers"}, "on a single GPU"),
     ],
 )
 def test_what_does_not_divide_is_refused(model, gpu, options, message):

@@ -88,5 +88,5 @@ def test_counts_are_positive_integers(wrong):
 
 
 def test_a_batch_has_room_in_a_step():
-    with pytest.raises(InputError, match="fewer tokens"):
+    with pytest.raises(InputError, match="more sequences than"):
         cycle_of(Load(8192, 10, 10), VLLM, "continuous")

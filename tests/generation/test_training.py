@@ -69,12 +69,12 @@ def test_sharing_layers_is_quicker_and_costs_more():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tensor_parallel": 8}, "do not divide"),  # 12 heads
+        ({"tensor_parallel": 8}, "cannot be divided"),  # 12 heads
         ({"data_parallel": 3}, "groups"),
-        ({"data_parallel": 4, "gpu": "2x H100 SXM"}, "not those that are used"),
-        ({"data_parallel": 2, "shape": (3, 128)}, "batch does not divide"),
+        ({"data_parallel": 4, "gpu": "2x H100 SXM"}, "not the product"),
+        ({"data_parallel": 2, "shape": (3, 128)}, "batch cannot be divided"),
         ({"pipeline_parallel": 0}, "positive integer"),
-        ({"micro_batches": 0}, "batch does not divide"),
+        ({"micro_batches": 0}, "batch cannot be divided"),
     ],
 )
 def test_what_does_not_divide_is_refused(options, message):

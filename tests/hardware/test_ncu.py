@@ -54,7 +54,7 @@ def test_kernels_by_hand():
         ([HEADER.replace('"Metric Unit",', "")], "not what `ncu --csv` writes"),
         ([HEADER], "no counters of memory levels"),
         ([HEADER, line(0, "k", "sm__cycles_elapsed.avg", "cycle", "12")], "no counters of memory levels"),
-        ([HEADER, line(0, "k", "dram__bytes_read.sum", "furlong", "12")], "a unit that is not known"),
+        ([HEADER, line(0, "k", "dram__bytes_read.sum", "furlong", "12")], "the unit of a counter is not known"),
         ([HEADER, line(0, "k", "dram__bytes_read.sum", "byte", "n/a")], "no counters of memory levels"),
         (["==ERROR== ERR_NVGPUCTRPERM - The user does not have permission"], "not allowed to read"),
     ],

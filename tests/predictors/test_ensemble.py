@@ -11,7 +11,7 @@ from conftest import simulated_gpu, simulated_operations
 from joulecast.hardware import find_gpu
 from joulecast.predictors.any_gpu.ensemble import Ensemble
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
-from joulecast.predictors.any_gpu.roofline import Roofline
+from joulecast.predictors.any_gpu.roofline import NoResidual
 from joulecast.predictors.fitting.any_gpu import fit_on_all
 from joulecast.predictors.recipes.ensemble import EnsembleRecipe, Member
 from joulecast.predictors.recipes.roofline import RooflineRecipe
@@ -21,7 +21,7 @@ OPERATIONS = simulated_operations()
 
 
 @dataclass(frozen=True)
-class Slower(Roofline):
+class Slower(NoResidual):
     """Physics, but everything takes longer, and networks too."""
 
     ratio: float = 1.0
@@ -43,11 +43,11 @@ def test_it_is_the_mean_in_log_space():
 
 
 def test_alike_members_change_nothing():
-    ensemble = Ensemble.of([Roofline(), Roofline()], [0.3, 0.7])
-    assert ensemble.energy.to_dict() == pytest.approx(Roofline().energy.to_dict())
+    ensemble = Ensemble.of([NoResidual(), NoResidual()], [0.3, 0.7])
+    assert ensemble.energy.to_dict() == pytest.approx(NoResidual().energy.to_dict())
     one, other = (
         AnyGpuPredictor(A30, "training", each).predict([o.replace(mode="training") for o in OPERATIONS], 900)
-        for each in (Roofline(), ensemble)
+        for each in (NoResidual(), ensemble)
     )
     for name in ("time_s", "energy_j", "device_time_s", "dynamic_energy_j", "host_time_s"):
         assert getattr(one, name) == pytest.approx(getattr(other, name)), name

@@ -1,4 +1,4 @@
-"""Device times of kernels: physics by hand, what is learned of simulated GPUs, and what each prediction rests on."""
+"""Device times of kernels: physics by hand, models fitted to simulated GPUs, and the basis of each prediction."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
-from joulecast.predictors.any_gpu.roofline import Roofline
-from joulecast.predictors.evaluation.kernels import coverage, kept_errors, tables, validate_kernels
+from joulecast.predictors.any_gpu.roofline import NoResidual
+from joulecast.predictors.evaluation.kernels import coverage, stored_errors, tables, validate_kernels
+from joulecast.predictors.kernels.basis import basis_of
 from joulecast.predictors.kernels.convolution import CONVOLUTION
 from joulecast.predictors.kernels.experts import EXPERTS
 from joulecast.predictors.kernels.families import FAMILIES
@@ -91,7 +92,7 @@ def kernels(measured):
 
 def test_sustained_runs_and_doubtful_weights_are_not_learned_from(measured):
     for table in measured["linear", "half"]:
-        assert table.device_s.max() < 1.0  # (sustained ones are simulated with 5 s, vLLM's with 7 s)
+        assert table.device_s.max() < 1.0  # sustained runs are simulated with 5 s, and those of vLLM with 7 s
     assert LINEAR.learns_from(linear(1, 32, 32, "fp8", implementation="vllm"))
 
 
@@ -113,7 +114,7 @@ def test_left_out_sizes_gpus_and_generations(measured):
         assert count > 0
         assert 0 < middle <= 2 * mean
         assert middle < (0.3 if label.startswith("other") else 0.05), label
-    kept = kept_errors(errors, ("linear", "half"))
+    kept = stored_errors(errors, ("linear", "half"))
     assert set(kept) == {"measured", "same generation", "other generations"}
     assert all(np.all(np.diff(values) >= 0) for values in kept.values())
     assert coverage(errors)["linear, half"]["measured"] == pytest.approx(0.9, abs=0.1)
@@ -132,6 +133,11 @@ def test_what_a_prediction_rests_on_is_said(kernels):
     assert kernels.remarks(OperationList([Operation("relu", [(8, 8)], precision="bf16")]), H100) == ()
 
 
+def test_a_b300_runs_the_kernels_of_a_b200():
+    assert basis_of(find_gpu("B300"), {B200.name}, {"10.0"}) == "same generation"
+    assert basis_of(find_gpu("RTX PRO 6000 Blackwell Server Edition"), {B200.name}, {"10.0"}) == "other generations"
+
+
 def test_fp16_is_taken_for_bf16_and_nothing_else_for_anything(kernels):
     half = OperationList([linear(64, 1024, 1024, precision) for precision in ("bf16", "fp16")])
     assert len(set(kernels.device_s(half, H100).tolist())) == 1
@@ -143,7 +149,7 @@ def test_fp16_is_taken_for_bf16_and_nothing_else_for_anything(kernels):
 
 def test_a_predictor_for_any_gpu_asks_the_kernels(kernels):
     operations = OperationList([linear(256, 4096, 4096), Operation("relu", [(256, 4096)], precision="bf16")])
-    plain = AnyGpuPredictor(H100, "inference", Roofline())
+    plain = AnyGpuPredictor(H100, "inference", NoResidual())
     asking = replace(plain, kernels=kernels)
     found, without = asking.predict(operations), plain.predict(operations)
     assert found.device_time_s[0] == pytest.approx(kernels.device_s(operations, H100)[0], rel=1e-6)
@@ -154,13 +160,13 @@ def test_a_predictor_for_any_gpu_asks_the_kernels(kernels):
 
 
 def test_a_quantized_layer_that_was_not_learned_is_missing(kernels):
-    found = AnyGpuPredictor(H100, "inference", Roofline(), kernels=kernels).predict([linear(64, 512, 512, "fp8")])
+    found = AnyGpuPredictor(H100, "inference", NoResidual(), kernels=kernels).predict([linear(64, 512, 512, "fp8")])
     assert found.source == ("missing",)
     assert np.isnan(found.time_s).all()
 
 
 def test_half_the_clock_takes_longer_for_compute(kernels):
-    predictor = AnyGpuPredictor(H100, "inference", Roofline(), kernels=kernels)
+    predictor = AnyGpuPredictor(H100, "inference", NoResidual(), kernels=kernels)
     work = [linear(8192, 8192, 8192)]
     assert predictor.predict(work, 990).device_time_s[0] > 1.5 * predictor.predict(work).device_time_s[0]
 
@@ -213,7 +219,7 @@ def test_few_tokens_keep_few_experts_busy(tokens, busy, each):
 
 
 def test_experts_pass_the_memory_once():
-    # Of one token, eight experts of three matrices each are read, and next to nothing is computed.
+    # For one token, eight experts with three matrices each are read, and almost nothing is computed.
     constants = np.array([500.0, 50.0, 1e-9, 1e12, 1.0, 1.0, 8.0, 1e12, 1e9])
     seconds = EXPERTS.physics_s(OperationList([experts(1)]), H100, constants)[0]
     assert seconds == pytest.approx(8 * 3 * 2048 * 7168 * 2 / H100.memory_bandwidth, rel=0.05)

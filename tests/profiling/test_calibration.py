@@ -86,7 +86,7 @@ def test_what_disturbs_is_told():
     assert any("costs less than a nearer one" in note for note in swapped.notes)
     with pytest.raises(SensorError, match="does not grow"):
         calibrate(SimulatedGPU(noise=0.0, update_s=0.0, known=dict.fromkeys(KNOWN, -1e-12)))
-    with pytest.raises(InputError, match="too few runs"):
+    with pytest.raises(InputError, match="too few sweeps"):
         calibrate(SimulatedGPU(), runs=2)
 
 

@@ -71,7 +71,7 @@ def test_physics_alone_is_an_entry_like_any_other(tmp_path):
     datasets = [(save(data, tmp_path / "data"), data)]
     entry = train_any_gpu(datasets, (), RooflineRecipe(folds=2)).save(tmp_path)
     assert entry.name == "roofline"
-    # With a cap that never bites.
+    # With a power cap that is never reached.
     gpu, operations = replace(find_gpu("L4"), power_limit_w=1e4, power_range_w=None), simulated_operations()
     found = load_any_gpu(entry).on(gpu, "inference").operations.predict(operations)
     # No kernel takes less than 1.7 us there.

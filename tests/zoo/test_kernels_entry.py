@@ -15,7 +15,7 @@ from joulecast.datasets import NetworkMeasurement, save
 from joulecast.errors import DatasetError, InputError, ZooError
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.any_gpu.roofline import Roofline
+from joulecast.predictors.any_gpu.roofline import NoResidual
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
 from joulecast.predictors.kernels.basis import is_like_measured
 from joulecast.predictors.networks.composition import HostModel
@@ -149,7 +149,7 @@ def test_only_what_is_asked_for_is_read(entry, operations):
 
 def test_what_kernels_take_inside_networks_is_learned(trained, tmp_path):
     hosts = {mode: HostModel.prior(mode) for mode in ("inference", "training")}
-    base = AnyGpuEntry("any", Roofline(), hosts, {}, None)
+    base = AnyGpuEntry("any", NoResidual(), hosts, {}, None)
     kernels = trained.kernels
     layers = [Operation("linear", [(8192, 8192)], {"out_features": 8192, "bias": False}, precision="bf16")]
     network = Network.of([(layers[0], 100)])
@@ -220,7 +220,7 @@ def test_the_factor_of_a_chip_is_a_median_weighted_by_the_root_of_the_measuremen
 def test_errors_on_networks_come_from_factors_of_other_names_and_other_chips(trained, tmp_path):
     """One chip is 1.2 times slower inside networks, the other 1.5 times: what each says of the other, by hand."""
     hosts = {mode: HostModel.prior(mode) for mode in ("inference", "training")}
-    base = AnyGpuEntry("any", Roofline(), hosts, {}, None)
+    base = AnyGpuEntry("any", NoResidual(), hosts, {}, None)
     network = Network.of([(BY_MEMORY, 100)])
     measured = []
     for gpu, slower in ((H100, 1.2), (find_gpu("A10"), 1.5)):
@@ -244,7 +244,7 @@ def test_networks_mostly_in_half_precision_have_errors_of_their_own(trained):
     kernels = replace(trained.kernels, network_errors={"networks of other chips": errors})
     others = NetworkCalibration.of_errors(dict.fromkeys(errors, (0.5,) * 40), "others")
     hosts = {mode: HostModel.prior(mode) for mode in ("inference", "training")}
-    entry = AnyGpuEntry("any", Roofline(), hosts, {"inference": others}, None, kernels)
+    entry = AnyGpuEntry("any", NoResidual(), hosts, {"inference": others}, None, kernels)
     in_half = Operation("linear", [(8192, 8192)], {"out_features": 8192}, precision="bf16")
     in_single = in_half.replace(precision="fp32")
     for operations, half in (([(in_half, 9)], True), ([(in_single, 9), (in_half, 1)], False)):

@@ -13,7 +13,7 @@ from joulecast.datasets import Dataset, save
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
-from joulecast.predictors.any_gpu.roofline import Roofline
+from joulecast.predictors.any_gpu.roofline import NoResidual
 from joulecast.predictors.recipes.kernels import KernelRecipe, KernelTrees
 from joulecast.zoo.entries.kernels_entry import load_kernels
 from joulecast.zoo.kernels_training import train_kernels
@@ -50,7 +50,7 @@ def linear(rows, columns=8192, reduction=8192):
 
 
 def predictor(kernels, gpu=H200):
-    return AnyGpuPredictor(gpu, "inference", Roofline(), kernels=kernels)
+    return AnyGpuPredictor(gpu, "inference", NoResidual(), kernels=kernels)
 
 
 def test_power_below_the_cap_is_what_was_read(trained):

@@ -23,7 +23,7 @@ ANY_GPU = {
 
 
 def quick_first(recipes):
-    """The first one always, the others with `pytest -m slow`."""
+    """The first recipe runs always, the others run with `pytest -m slow`."""
     return [
         pytest.param(recipe, id=name, marks=[pytest.mark.slow] if number else [])
         for number, (name, recipe) in enumerate(recipes.items())

@@ -99,8 +99,8 @@ def _read(name: str, table: SourceTable, path: Path, rows: int | None, found: di
         skipped |= mine
         for gpu, count in Counter(gpus[mine]).items():
             found[gpu].left_out[name, reason] += count
-    kept = np.flatnonzero(~disturbed & ~skipped)
-    taken = kept[thinned(groups([stratum[kept]]), rows)]
+    usable = np.flatnonzero(~disturbed & ~skipped)
+    taken = usable[thinned(groups([stratum[usable]]), rows)]
     power = _power_flaws(table, columns, group, along)
     _measure(name, table, {c: columns[c][taken] for c in columns}, taken, stratum[taken], power[taken], found)
 

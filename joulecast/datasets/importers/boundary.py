@@ -1,4 +1,4 @@
-"""The boundary of importers: whatever a damaged file makes them raise becomes an error of ours."""
+"""Converts any exception that a damaged file causes in an importer to an error of joulecast."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Importer = Callable[Concatenate[Folder, Options], list[Dataset]]
 
 
 def importer(read: Importer[Options]) -> Importer[Options]:
-    """An importer that raises a DatasetError where a column or a cell is not what the source has there.
+    """Decorator of an importer: it raises a DatasetError if a column or a cell does not have the format of the source.
 
     Args:
-        read: From the folder of a source's files to its datasets.
+        read: Function that reads datasets from the folder with the files of a source.
     """
 
     @wraps(read)
     def imported(folder: Folder, *args: Options.args, **options: Options.kwargs) -> list[Dataset]:
-        with refusing_damage("these files are not those of the source, or damaged", Path(folder), DatasetError):
+        with refusing_damage("these files are damaged, or are not those of the source", Path(folder), DatasetError):
             return read(folder, *args, **options)
 
     return cast("Importer[Options]", imported)

@@ -64,8 +64,8 @@ def import_miopen2024(folder: str | Path, *, rows: int | None = ROWS) -> list[Da
     timed = columns["time_us"] > 0
     for gpu, count in Counter(columns["gpu"][~timed]).items():
         left_out[gpu][_NO_TIME] += count
-    kept = np.flatnonzero(timed)
-    taken = kept[thinned(groups([columns[name][kept] for name in ("gpu", "precision", "direction")]), rows)]
+    usable = np.flatnonzero(timed)
+    taken = usable[thinned(groups([columns[name][usable] for name in ("gpu", "precision", "direction")]), rows)]
     measurements: dict[str, list[Measurement]] = defaultdict(list)
     for row in _rows(columns, taken):
         name = row["gpu"]

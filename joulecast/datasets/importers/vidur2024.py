@@ -86,8 +86,8 @@ def import_vidur2024(folder: str | Path, *, rows: int | None = ROWS) -> list[Dat
     if len(unknown):
         refuse_lines([f"row {row + 1}: unknown GPU ({columns['gpu'][row]})" for row in unknown], str(path))
     ours, long = np.isin(columns["layer"], _LAYERS), columns["time_us"] >= _LEAST_US
-    kept = np.flatnonzero(ours & long)
-    taken = kept[thinned(groups([columns["gpu"][kept], columns["layer"][kept]]), rows)]
+    usable = np.flatnonzero(ours & long)
+    taken = usable[thinned(groups([columns["gpu"][usable], columns["layer"][usable]]), rows)]
     measurements = _measurements(columns, taken)
     left_out = {_OTHER: Counter(columns["gpu"][~ours]), _SHORT: Counter(columns["gpu"][ours & ~long])}
     totals = Counter(columns["gpu"])

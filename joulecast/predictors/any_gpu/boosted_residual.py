@@ -1,7 +1,7 @@
 """BoostedResidual: a residual model of boosted trees and a perceptron that was learned over many GPUs.
 
-It predicts the log ratio of device time to the time that physics (least_times.py) and the tiles of libraries
-(library.py) give, from features that are relative to each GPU (relative.py).
+It predicts the log ratio of device time to the time that follows from physics (least_times.py) and from the tiles of
+libraries (library.py). Its features are relative to each GPU (relative.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ..regressors.serving import stored_trees
 
 Range = tuple[float, float]
 LogRatios = Callable[[NDArray[np.float32]], FloatArray]
-"""Maps features of operations to the log ratio of each."""
+"""Maps the features of operations to their log ratios."""
 
 _NAME = "boosting"  # Name in recipes and files.
 _PERCEPTRON = "perceptron"
@@ -54,13 +54,12 @@ class BoostedResidual:
     """A residual model of boosted trees and a perceptron, learned over all measured GPUs.
 
     Args:
-        time: Predicts the log ratio of device time to what libraries let expect (library.py), on chips that were
-            measured.
+        time: Predicts the log ratio of device time to physics with the tiles of libraries, on measured chips.
         unseen_chips: Predicts the same ratio on all other chips. It was trained on equally many rows of every kind and
             GPU and follows none of them closely, so it is worse on measured chips and better on others.
         chips: The chips that were measured.
-        ranges: Kind or family -> lowest and highest log ratio that was seen; predictions are clipped to it, because
-            trees may go wrong on sizes that were never measured.
+        ranges: Kind or family -> lowest and highest log ratio in training. Predictions are clipped to this range,
+            because trees may be wrong on sizes that were never measured.
         energy: Energy constants: joules per FLOP and per byte, and watts of a busy multiprocessor.
         host_s: Mode -> kind -> seconds that launching it takes; "" stands for the kinds that are not listed.
         half: Factors of half precision, from measured networks; None where operations in half precision were measured.
@@ -170,7 +169,7 @@ class BoostedResidual:
         return ratio if self.half is None else self.half.applied(listed, gpu, ratio)
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """See `ResidualModel.prefetch`: an operation takes much the same way through trees on all GPUs."""
+        """See `ResidualModel.prefetch`. It is quick, as paths through the trees are alike on all GPUs."""
         found = operations.derived(_prefetched)
         by_regressor: dict[LogRatios, list[GPU]] = {}
         for gpu in gpus:

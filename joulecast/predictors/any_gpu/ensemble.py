@@ -89,7 +89,7 @@ class Ensemble:
 
     @property
     def parts(self) -> dict[str, object]:
-        """What has learning curves of its own; see `curves_of`."""
+        """The parts that have learning curves; see `curves_of`."""
         return {f"member {number}": member for number, member in enumerate(self.members)}
 
     def factors(

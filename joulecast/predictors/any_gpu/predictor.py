@@ -112,10 +112,10 @@ class AnyGpuPredictor:
         )
 
     def work(self, operations: Sequence[Operation], *, capped: bool = False) -> Work:
-        """What operations cost at the default clock, all of them covered; see clock.py and `ResidualModel.factors`.
+        """Work of covered operations at the default clock; see clock.py and `ResidualModel.factors`.
 
-        TF32 is a permission: what may run in it takes the quicker of TF32 and fp32, between which cuDNN chooses. Where
-        the data sheet gives TF32 no higher rate, that is fp32. Training takes no less than its forward (forward.py).
+        TF32 is a permission: cuDNN chooses between TF32 and fp32, so the time is the smaller of both. If the data sheet
+        states no higher rate for TF32, fp32 is used. Training takes at least as long as its forward pass (forward.py).
         """
         listed, limited = OperationList.of(operations).derived(with_forward)
         work = self._allowing_fp32(listed, capped)
@@ -156,7 +156,7 @@ class AnyGpuPredictor:
         return work.scaled_by(1.0, np.where(np.isnan(demand_w), 1.0, known_j / np.maximum(dynamic_j, _LEAST_J)))
 
     def _spread(self, operations: OperationList) -> OperationSpread | None:
-        """Errors on chips that were left out; of kernels, errors of what their times rest on."""
+        """Errors on chips that were left out; for kernels, errors for the measurements that their times rest on."""
         if self.calibration is None:
             return None
         fallback: tuple[OperationSpread, NDArray[np.bool_]] | None = None

@@ -23,7 +23,7 @@ from ..physics.energy import PRIOR_ENERGY, EnergyConstants
 
 
 @dataclass(frozen=True)
-class Roofline:
+class NoResidual:
     """A residual model without any correction: all factors are 1."""
 
     @property

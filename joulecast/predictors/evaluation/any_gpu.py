@@ -1,8 +1,8 @@
 """Errors of a predictor for any GPU on operations, GPUs and networks that were left out of its training.
 
-An operation is in the same fold on all GPUs, in both modes and in all precisions. A GPU is left out together with every
-GPU of the same chip. For each network, what networks teach is learned twice: without all networks of its chip, and with
-those that have other names.
+An operation is in the same fold on all GPUs, in both modes and in all precisions. A GPU is left out together with all
+GPUs of the same chip. Each network is predicted twice: by a predictor that was fitted without any network of this chip,
+and by one that was fitted with the networks of this chip that have other names.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ from ..operation_predictions import OperationPredictions
 from ..physics.least_times import LeastTimes
 from ..recipes.settings import Recipe
 from ..regressors.xgboost_model import BoostedRegressor
-from .calibrating import KEPT, thinned
+from .calibrating import MOST_ERRORS, thinned
 from .curves import Curves, error_by_trees
 from .parallel import in_parallel
 
 SPLITS = (
-    "Operations: k-fold over unique operations; one lies in one fold on all GPUs, in both modes and all precisions; "
-    "and each GPU left out together with those of the same chip. Networks: operations learned without any measurement "
-    "of a GPU with their chip, and energies, host cost and corrections either without any network of that chip "
-    "(nothing known of the chip) or with those of other names (networks known of the chip); never with their own name."
+    "Operations: k-fold cross-validation, in which an operation is in the same fold on all GPUs, in both modes and in "
+    "all precisions; and each GPU left out together with all GPUs of the same chip. Networks: the residual model of "
+    "operations is trained without any GPU of this chip. Energies, host cost and corrections are fitted either without "
+    "any network of this chip (nothing known of the chip), or with its networks of other names (networks known of the "
+    "chip), but never with a network of the same name."
 )
 
 _MANY_ROWS = 20_000  # From this number of rows on, a fit takes longer than starting a process for it.
@@ -50,8 +51,8 @@ ALL = "all GPUs"
 """Name in place of a GPU for errors over all GPUs. The kind and mode are then "all"."""
 
 QUICKLY = (
-    "Quick validation: the first of these folds, and only the chips whose networks were measured; a transformer was "
-    "fitted with a third of its passes for it."
+    "Quick validation: only the first fold, and only the chips whose networks were measured. For this validation, a "
+    "transformer was fitted with a third of its passes over the data."
 )
 
 Known = Literal["nothing", "networks"]
@@ -73,7 +74,7 @@ class KindErrors:
 
 @dataclass(frozen=True)
 class NetworkErrors:
-    """One measured network, predicted by what was learned of operations on other chips; relative errors."""
+    """Relative errors on one measured network, predicted by a residual model that was trained on other chips."""
 
     gpu: str
     measurement: NetworkMeasurement
@@ -100,11 +101,11 @@ class AnyGpuValidation:
         folds: Errors on operations that were left out on all GPUs.
         left_out: Errors on GPUs that were left out.
         networks: Errors on networks; each appears twice, see `Known`.
-        device_errors: Family, or "" for all -> sorted absolute log errors of device time on chips that were not seen;
-            every chip counts as much as any other.
-        power_errors: The same of power and energy, quantity by quantity, of loops that are clearly bound by the GPU;
-            empty where less than two chips have powers, because one says nothing of others.
-        curves: Mean absolute log errors on operations of the first fold, as trees were added.
+        device_errors: Family, or "" for all families -> sorted absolute log errors of device time on chips that were
+            left out. All chips have the same weight.
+        power_errors: "power" and "energy" -> such errors of loops that are clearly bound by the GPU. Empty if power was
+            measured on fewer than two chips, because the errors on one chip do not show those on others.
+        curves: Mean absolute log errors on the operations of the first fold, by number of trees.
     """
 
     folds: tuple[KindErrors, ...]
@@ -149,7 +150,7 @@ def power_log_ratios(learned: ResidualModel, rows: Sequence[DeviceRow]) -> dict[
 
     Args:
         learned: The residual model to predict with.
-        rows: All of them with powers.
+        rows: Measurements, all with a power.
     """
     found = {quantity: np.empty(len(rows)) for quantity in ("power", "energy")}
     groups: dict[tuple[GPU, str], list[int]] = defaultdict(list)
@@ -165,7 +166,7 @@ def power_log_ratios(learned: ResidualModel, rows: Sequence[DeviceRow]) -> dict[
 
 
 def _by_kind(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> Iterator[KindErrors]:
-    """Errors over all of them first, where there are any."""
+    """Errors by GPU, kind and mode. The first are the errors over all rows, unless there are no rows."""
     groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     for row, value in zip(rows, log_ratio, strict=True):
         error = abs(float(np.expm1(value)))
@@ -179,15 +180,15 @@ def _by_kind(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> Iterator[
 def cross_validate(
     rows: Sequence[DeviceRow], recipe: Recipe, folds: int | None = None
 ) -> tuple[tuple[KindErrors, ...], Curves]:
-    """Predict operations by what was learned without them: on no GPU, in no mode and in no precision.
+    """Cross-validate: predict operations after training without them on any GPU, in any mode and in any precision.
 
     Args:
         rows: Device times of any GPUs.
         recipe: Settings.
-        folds: How many of the recipe's folds to predict; None for all.
+        folds: Number of the recipe's folds to predict; None for all.
 
     Returns:
-        Errors, and see `AnyGpuValidation.curves`.
+        The errors, and the learning curves as in `AnyGpuValidation.curves`.
     """
     fold = fold_of({row.operation for row in rows}, recipe.folds, recipe.seed)
     found = in_parallel(
@@ -201,7 +202,7 @@ def cross_validate(
 def _fold(
     rows: Sequence[DeviceRow], recipe: Recipe, fold: Mapping[Operation, int], held: int
 ) -> tuple[list[DeviceRow], list[float], Curves]:
-    """What lies in a fold, and log ratios of what is predicted of it; the first with its curves."""
+    """Rows of a fold, log of predicted over measured device time, and for the first fold the learning curves."""
     mine = [row for row in rows if fold[row.operation] == held]
     learned = fit_operations((), [row for row in rows if fold[row.operation] != held], recipe)
     curves: Curves = {}
@@ -219,8 +220,8 @@ def validate_any_gpu(
         datasets: Measurements of several GPUs.
         networks: Measured networks with power, of any GPUs and modes.
         recipe: Settings.
-        quick: Predict the first fold only and leave out only chips whose networks were measured, with what recipes do
-            to fit quicker; the errors are those of a somewhat worse predictor.
+        quick: Predict only the first fold, leave out only chips whose networks were measured, and use quicker settings
+            of the recipe. The errors are then those of a slightly worse predictor.
     """
     if quick:
         recipe = quicker(recipe)
@@ -250,7 +251,7 @@ def validate_any_gpu(
 
 
 class _Chip(NamedTuple):
-    """Predictions for the GPUs of one chip by what was learned without any measurement on them."""
+    """Predictions for the GPUs of one chip, made by predictors that were trained without these GPUs."""
 
     tested: list[DeviceRow]
     log_ratio: list[float]
@@ -263,7 +264,7 @@ def _chip(
     datasets: Sequence[Dataset], rows: Sequence[DeviceRow], networks: Networks, recipe: Recipe, chip: str
 ) -> _Chip:
     mine, others = ([row for row in rows if (row.gpu.chip == chip) is same] for same in (True, False))
-    # Launch times are those of the host, and reveal nothing about the chip.
+    # Launch times depend on the host and not on the chip, so all datasets may be used for them.
     learned = fit_operations(datasets, others, recipe)
     here, on_others = ([n for n in networks if (n[0].chip == chip) is same] for same in (True, False))
     learn = network_learner(learned, others, recipe)
@@ -284,8 +285,8 @@ def _device_errors(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> dic
             groups[family][row.gpu.chip].append(abs(value))
     found = {}
     for family, chips in sorted(groups.items()):
-        as_many_each = np.concatenate([thinned(np.sort(errors), KEPT) for errors in chips.values()])
-        found[family] = tuple(float(f"{error:.4g}") for error in thinned(np.sort(as_many_each), KEPT))
+        as_many_each = np.concatenate([thinned(np.sort(errors), MOST_ERRORS) for errors in chips.values()])
+        found[family] = tuple(float(f"{error:.4g}") for error in thinned(np.sort(as_many_each), MOST_ERRORS))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Makes the calibrations of intervals/calibration.py from errors on operations and networks that were held out."""
+"""Makes the calibrations of intervals/calibration.py from errors on operations and networks that were left out."""
 
 from __future__ import annotations
 
@@ -18,33 +18,37 @@ from ..intervals.network_calibration import NETWORK_QUANTITIES, Difficulty, Netw
 from .networks import NetworkError
 from .operations import OperationErrors
 
-KEPT = 99
-"""Most errors that are stored of a group, which gives levels in steps of 1 %."""
+MOST_ERRORS = 99
+"""Largest number of errors that are stored for a group. With it, the levels of intervals have steps of 1 %."""
 
 LEAST_ERRORS = 30
-"""Least number of errors of a group. With fewer, its 90 % interval would rest on its three largest errors."""
+"""Least number of errors of a group. With fewer, its 90 % interval would depend on its three largest errors alone."""
 
 _PER_BIN = 40
 _MOST_BINS = 5
-_KEPT_OF_ALL = 199
-_MOST_PER_KIND = 20  # Otherwise one kind would speak for all kinds that nothing was measured of.
+_MOST_ERRORS_OF_ALL = 199
+_MOST_PER_KIND = 20  # Otherwise a kind with many operations would decide the interval of kinds that were not measured.
 _FAR = 0.99
 _MOST_UNITS = 12
 _UNIT_LEVEL = 0.9
-_LEAST_UNIT = 1e-3  # Sensors show no less.
-_ROUNDING = 1e-6  # Of sums of weights.
+_LEAST_UNIT = 1e-3  # Smaller differences of power are below the resolution of sensors.
+_ROUNDING = 1e-6  # Tolerance for rounding errors in sums of weights.
 _CORRELATIONS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
 _FLOORS = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15)
 
 
 @dataclass(frozen=True)
 class _Pool:
-    """Errors on measurements as arrays of one length, with what decides on their group.
+    """Errors on measurements as arrays of the same length, with the properties that decide their group.
 
     Args:
-        errors: Quantity -> absolute log errors, NaN where not measured.
-        weights: Quantity -> what each counts: the measurements of an operation, which err alike, are one together.
-        shared: Factor for a weight in groups of several kinds, so that no kind decides for all.
+        errors: Quantity -> absolute log errors; NaN for what was not measured.
+        weights: Quantity -> weight of each error. All measurements of an operation have a weight of 1 together, because
+            their errors are alike.
+        shared: Factor for the weights in groups of several kinds, so that no kind dominates.
+        families: Family of each operation, or the name of a special group: MEASURED, or one that begins with STAND_IN.
+        host_bound: Whether launching takes longer than the work of the GPU.
+        distances: Distance to the nearest operation in the training data.
     """
 
     errors: Mapping[str, FloatArray]
@@ -65,12 +69,18 @@ class _Pool:
         )
 
     def as_shared(self) -> _Pool:
-        """A copy with smaller weights, to be merged with other kinds without outvoting them."""
+        """A copy with the weights for groups of several kinds."""
         return replace(self, weights={quantity: each * self.shared for quantity, each in self.weights.items()})
 
 
 def _pool(every: Sequence[OperationErrors], seen: int, units: PowerUnits | None) -> _Pool:
-    """Errors of several splits; from place `seen` on, of operations that were measured before."""
+    """Join the errors of several splits.
+
+    Args:
+        every: The splits.
+        seen: Index of the first split whose operations were in the training data.
+        units: Units of errors of power; None if there are none.
+    """
     families = [
         MEASURED if i >= seen else f"{STAND_IN}, {family}" if np.isinf(distance) else family
         for i, part in enumerate(every)
@@ -99,14 +109,14 @@ def _pool(every: Sequence[OperationErrors], seen: int, units: PowerUnits | None)
 
 
 def weights_of(operations: Sequence[Operation], values: FloatArray) -> FloatArray:
-    """One over the number of measurements of the same operation; 0 where a value is not known."""
+    """One over the number of measurements of the same operation; 0 for unknown values."""
     known = ~np.isnan(values[: len(operations)])
     counts = Counter(operation for operation, is_known in zip(operations, known.tolist(), strict=True) if is_known)
     return np.array([1 / max(counts[operation], 1) for operation in operations]) * known
 
 
 def _shared(part: OperationErrors) -> FloatArray:
-    """One, or less where a kind that another one stands in for has many operations."""
+    """Factor for each weight: below 1 if another kind stands in for this one, and it has many operations; else 1."""
     unique = set(zip(part.operations, np.isinf(part.distances).tolist(), strict=True))
     of_kind = Counter(operation.kind for operation, far in unique if far)
     far = zip(part.operations, np.isinf(part.distances).tolist(), strict=True)
@@ -120,15 +130,15 @@ def _usable(part: OperationErrors) -> OperationErrors:
 def calibrate(
     closeness: Closeness, errors: Sequence[OperationErrors], seen: OperationErrors | None
 ) -> Calibration | None:
-    """Group errors on held-out operations by family, by what bounds them, and by closeness.
+    """Group errors on held-out operations by family, by what bounds them (host or GPU), and by closeness.
 
     Args:
         closeness: The operations that the predictor was trained on.
-        errors: On operations that were left out, by whatever split.
-        seen: On new measurements of operations that were not.
+        errors: Errors on operations that were left out, for each way of leaving them out.
+        seen: Errors on new measurements of operations in the training data; None if there are none.
 
     Returns:
-        None where there are too few errors.
+        The calibration; None if there are too few errors.
     """
     left_out = [_usable(part) for part in errors]
     units = power_units(left_out)
@@ -140,18 +150,20 @@ def calibrate(
     stands_in = np.char.startswith(pool.families, STAND_IN)
     groups: dict[str, tuple[ErrorGroup, ...]] = {}
     for family in sorted(set(pool.families.tolist())):
-        # These two have no distance: none, and no end of it.
+        # These two groups are not divided by distance: it is zero in one and infinite in the other.
         most = 1 if family == MEASURED or family.startswith(STAND_IN) else _MOST_BINS
         groups |= _by_bound(family, pool.families == family, pool, most)
     groups |= _by_bound(STAND_IN, stands_in, pool.as_shared(), 1)
     for bound in ("host", "GPU"):
-        groups[bound] = _bins(pool.as_shared().where(unseen & (bounds == bound)), most=1, kept=_KEPT_OF_ALL)
-    groups[""] = _bins(pool.as_shared().where(unseen), most=1, kept=_KEPT_OF_ALL)
+        groups[bound] = _bins(
+            pool.as_shared().where(unseen & (bounds == bound)), most=1, most_errors=_MOST_ERRORS_OF_ALL
+        )
+    groups[""] = _bins(pool.as_shared().where(unseen), most=1, most_errors=_MOST_ERRORS_OF_ALL)
     return Calibration(closeness, {name: bins for name, bins in groups.items() if bins}, units)
 
 
 def _by_bound(name: str, mine: NDArray[np.bool_], pool: _Pool, most: int) -> dict[str, tuple[ErrorGroup, ...]]:
-    """Groups of those bound by the host and by the GPU, and where one has too few, of both together."""
+    """Groups of the operations that the host bounds and of those that the GPU bounds; if one is too small, of both."""
     bounds = np.where(pool.host_bound, "host", "GPU")
     found = {f"{name} {bound}": _bins(pool.where(mine & (bounds == bound)), most) for bound in ("host", "GPU")}
     if not all(found.values()):
@@ -160,7 +172,7 @@ def _by_bound(name: str, mine: NDArray[np.bool_], pool: _Pool, most: int) -> dic
 
 
 def power_units(errors: Sequence[OperationErrors]) -> PowerUnits | None:
-    """Errors of power that 90 % of the cases stay within, by ranges of power; None where there are too few cases."""
+    """For several ranges of power, the error that 90 % of the cases do not exceed; None if there are too few cases."""
     watts = np.concatenate([part.predicted_power_w for part in errors]) if errors else np.empty(0)
     sizes = np.concatenate([np.abs(part.log_errors("power")) for part in errors]) if errors else np.empty(0)
     weights = np.concatenate([weights_of(p.operations, p.log_errors("power")) for p in errors]) if errors else sizes
@@ -180,14 +192,14 @@ def power_units(errors: Sequence[OperationErrors]) -> PowerUnits | None:
 
 
 def _quantile(values: FloatArray, weights: FloatArray, level: float) -> float:
-    """The least value such that a share `level` of the weight is at or below it."""
+    """The weighted quantile of values: the least one with at least a share `level` of the weight at or below it."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weights[order])
     place = int(np.searchsorted(reached, level * reached[-1] - _ROUNDING))
     return float(values[order[min(place, len(order) - 1)]])
 
 
-def _bins(pool: _Pool, most: int, kept: int = KEPT) -> tuple[ErrorGroup, ...]:
+def _bins(pool: _Pool, most: int, most_errors: int = MOST_ERRORS) -> tuple[ErrorGroup, ...]:
     """Bins of distance with about as many operations each; none if there are too few."""
     count = int(pool.weights["time"].sum() + _ROUNDING)
     if count < LEAST_ERRORS:
@@ -202,25 +214,28 @@ def _bins(pool: _Pool, most: int, kept: int = KEPT) -> tuple[ErrorGroup, ...]:
     for i, farthest in enumerate([*edges, last]):
         mine = pool.where(place == i)
         if min(weights.sum() for weights in mine.weights.values()) + _ROUNDING >= LEAST_ERRORS // 2:
-            known = {quantity: thinned(mine.errors[quantity], kept, mine.weights[quantity]) for quantity in mine.errors}
+            known = {
+                quantity: thinned(mine.errors[quantity], most_errors, mine.weights[quantity])
+                for quantity in mine.errors
+            }
             found.append(ErrorGroup(float(farthest), known))
     return tuple(found)
 
 
-def thinned(errors: FloatArray, kept: int, weights: FloatArray | None = None) -> FloatArray:
-    """Sorted errors, or if there are more than `kept`, the ranks that cover as much as their ranks would.
+def thinned(errors: FloatArray, most: int, weights: FloatArray | None = None) -> FloatArray:
+    """Sorted errors; at most `most` of them, evenly spaced by rank, so that their conformal intervals stay the same.
 
     Args:
-        errors: Errors in any order; NaN where there is none.
-        kept: How many are wanted at most.
-        weights: Weight of each error; None for 1 each. The result has as many errors as the weights sum up to.
+        errors: Errors in any order; NaN for unknown ones.
+        most: Largest number of errors to return.
+        weights: Weight of each error; None for 1 each. The result has at most as many errors as the weights sum up to.
     """
     known = ~np.isnan(errors)
     order = np.argsort(errors[known], kind="stable")
     reached = np.cumsum(np.ones(len(order)) if weights is None else weights[known][order])
     count = int(reached[-1] + _ROUNDING)
-    most = min(kept, count)
-    ranks = (count + 1) * np.arange(1, most + 1) / (most + 1)
+    number = min(most, count)
+    ranks = (count + 1) * np.arange(1, number + 1) / (number + 1)
     places = np.searchsorted(reached, ranks - _ROUNDING)
     found: FloatArray = errors[known][order[np.minimum(places, len(order) - 1)]]
     return found
@@ -234,10 +249,10 @@ def fit_networks(
     Args:
         calibration: Errors of the operations.
         splits: Errors on networks, split by split.
-        basis: What networks these are.
+        basis: Description of the networks, for users.
 
     Returns:
-        None where no network was measured.
+        The calibration of networks; None if no network was measured.
     """
     errors = [error for split in splits for error in split]
     if not errors:
@@ -269,7 +284,7 @@ def fit_networks(
 
 
 def _one_of_each(errors: Sequence[NetworkError], scores: Sequence[float]) -> FloatArray:
-    """Sorted scores, one per measured network, the mean over splits: they err alike, and must not count twice."""
+    """Sorted scores, one for each measured network: the mean over splits, because its errors in them are alike."""
     of_each: dict[NetworkMeasurement, list[float]] = {}
     for e, score in zip(errors, scores, strict=True):
         of_each.setdefault(e.measurement, []).append(score)
@@ -277,7 +292,7 @@ def _one_of_each(errors: Sequence[NetworkError], scores: Sequence[float]) -> Flo
 
 
 def _misfit(size: FloatArray, width: FloatArray) -> float:
-    """Likelihood of errors under a Laplace distribution of that width, up to a factor that is common to all."""
+    """Negative log likelihood of errors under a Laplace distribution of this width, up to a constant."""
     return float(np.log(np.mean(size / width)) + np.mean(np.log(width)))
 
 

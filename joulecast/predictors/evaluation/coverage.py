@@ -66,9 +66,9 @@ def operation_coverage(
     Args:
         errors: Split -> errors on operations that were left out.
         level: Share of cases that the intervals should cover.
-        seed: Draws the folds; an operation lies in one in all splits.
-        folds: How many.
-        power_range_w: What no interval of power goes beyond.
+        seed: Seed of the folds. An operation lies in the same fold in all splits.
+        folds: Number of folds.
+        power_range_w: Lowest and highest power in watts; intervals are clipped to it.
     """
     fold = fold_of({o for part in errors.values() for o in part.operations}, folds, seed)
     places = {split: np.array([fold[o] for o in part.operations]) for split, part in errors.items()}
@@ -131,7 +131,7 @@ def network_coverage(
 
     Args:
         calibration: Errors of the operations.
-        splits: How they were left out -> errors.
+        splits: Way of leaving networks out -> errors.
         level: Share of cases that the intervals should cover.
     """
     found = []

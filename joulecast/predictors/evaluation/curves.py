@@ -18,12 +18,12 @@ _POINTS = 100
 
 
 def curves_of(fitted: object) -> dict[str, Sequence[float]]:
-    """The curves of something that was just fitted, and of its parts.
+    """The curves of a model that was just fitted, and of its parts.
 
-    Forests have none: their trees are grown independently of each other.
+    Forests have no curves, because their trees are grown independently of each other.
 
     Args:
-        fitted: A predictor, a correction or a regressor.
+        fitted: A predictor, a residual model or a regressor.
     """
     parts: Mapping[str, object] = getattr(fitted, "parts", {})
     own: Curves = getattr(fitted, "curves", {})
@@ -32,12 +32,12 @@ def curves_of(fitted: object) -> dict[str, Sequence[float]]:
 
 
 def error_by_trees(regressor: BoostedRegressor, inputs: NDArray[np.float32], targets: FloatArray) -> list[float]:
-    """Mean absolute error on what was held out, after every hundredth of the trees.
+    """Mean absolute error on held-out rows after every hundredth of the trees.
 
     Args:
-        regressor: Just fitted.
-        inputs: What it has not seen.
-        targets: What should come out.
+        regressor: The fitted regressor.
+        inputs: Features of the held-out rows, shape (rows, features).
+        targets: True values of these rows, shape (rows,).
     """
     import xgboost
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...arrays import FloatArray
-from ..kernels.basis import BASES, Basis
+from ..kernels.basis import BASES, Basis, generation_of
 from ..kernels.families import FAMILIES
 from ..kernels.family import Names
 from ..kernels.fit_power import Readings, fit_power
 from ..kernels.learned import Kernels, Variant
 from ..recipes.kernels import KernelRecipe
-from .kernels import drawn_by_size, few
+from .kernels import drawn_by_size, evenly_ranked
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,10 +23,11 @@ class PowerErrors:
 
     Args:
         names: Family and variant.
-        basis: What the predictions rested on.
-        gpu: Full name.
+        basis: The measurements that the predictions are based on.
+        gpu: Full name of the GPU.
         power: Logarithms of predicted over measured power, shape (operations,).
-        energy: Relative errors of energy: predicted power times the predicted time of a burst.
+        energy: Logarithms of predicted over measured energy, shape (operations,); the predicted energy is the predicted
+            power times the predicted time of a burst.
     """
 
     names: Names
@@ -39,7 +40,7 @@ class PowerErrors:
 def validate_power(
     kernels: Kernels, measured: Mapping[Names, Sequence[Readings]], recipe: KernelRecipe
 ) -> tuple[PowerErrors, ...]:
-    """Errors on what is left out, for each variant.
+    """Errors on measurements that were left out, for each variant.
 
     Args:
         kernels: The model of device times in bursts.
@@ -64,14 +65,14 @@ def _of_variant(
     seen = [table.some(np.flatnonzero(~out)) for table, out in zip(tables, held, strict=True)]
     unseen = [table.some(np.flatnonzero(out)) for table, out in zip(tables, held, strict=True)]
     yield from _errors(names, variant, seen, unseen, recipe)
-    generations = {table.gpu.compute_capability for table in tables}
+    generations = {generation_of(table.gpu) for table in tables}
     for table in tables:
         others = [other for other in tables if other.gpu.name != table.gpu.name]
-        if any(other.gpu.compute_capability == table.gpu.compute_capability for other in others):
+        if any(generation_of(other.gpu) == generation_of(table.gpu) for other in others):
             yield from _errors(names, variant, others, [table], recipe)
     for generation in sorted(generations) if len(generations) > 1 else ():
-        others = [table for table in tables if table.gpu.compute_capability != generation]
-        mine = [table for table in tables if table.gpu.compute_capability == generation]
+        others = [table for table in tables if generation_of(table.gpu) != generation]
+        mine = [table for table in tables if generation_of(table.gpu) == generation]
         yield from _errors(names, variant, others, mine, recipe)
 
 
@@ -89,15 +90,15 @@ def _errors(
             yield PowerErrors(names, learned.basis(table.gpu), table.gpu.name, power, energy)
 
 
-def kept_power_errors(validation: Sequence[PowerErrors], names: Names) -> dict[str, dict[str, FloatArray]]:
-    """Basis -> "power" and "energy" -> sorted absolute log errors of a variant, as many as intervals need."""
+def stored_power_errors(validation: Sequence[PowerErrors], names: Names) -> dict[str, dict[str, FloatArray]]:
+    """Basis -> "power" and "energy" -> sorted absolute log errors of a variant, thinned out for storage."""
     found: dict[str, dict[str, FloatArray]] = {}
     for basis in BASES:
         mine = [each for each in validation if (each.names, each.basis) == (names, basis)]
         if mine:
             found[basis] = {
-                "power": few(np.sort(np.abs(np.concatenate([each.power for each in mine])))),
-                "energy": few(np.sort(np.abs(np.concatenate([each.energy for each in mine])))),
+                "power": evenly_ranked(np.sort(np.abs(np.concatenate([each.power for each in mine])))),
+                "energy": evenly_ranked(np.sort(np.abs(np.concatenate([each.energy for each in mine])))),
             }
     return found
 

@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...operations.operation_list import OperationList
 from ..intervals.conformal import conformal_error, conformal_rank
-from ..kernels.basis import BASES, Basis
+from ..kernels.basis import BASES, Basis, generation_of
 from ..kernels.families import FAMILIES
 from ..kernels.family import Family, Names
 from ..kernels.fit import Measured, fit_variant
 from ..recipes.kernels import KernelRecipe, KernelTrees
 
 SPLITS = (
-    "Measured: one in several sizes is left out on all GPUs, whole pairs of outputs and inputs of linear layers. Same "
-    "generation: a GPU is left out, others of its compute capability stay. Other generations: all GPUs of a compute "
-    "capability are left out."
+    "Measured: a fraction of the sizes is left out on all GPUs; for linear layers, a size is a pair of output and "
+    "input features. Same generation: one GPU is left out, and others of its compute capability are not. Other "
+    "generations: all GPUs of a compute capability are left out."
 )
-_LEFT_OUT_ROWS = 5_000  # Most rows of each GPU where whole GPUs are left out, because more rows change little.
+_LEFT_OUT_ROWS = 5_000  # Most rows of each GPU if whole GPUs are left out. More rows change the errors little.
 _UNASKED = KernelTrees(trees=1, depth=1)
-_KEPT_ERRORS = 400  # Errors that an entry keeps for its intervals.
+_MOST_ERRORS = 400  # Most errors that an entry stores for the intervals of a variant.
 _LEVEL = 0.9
 
 
@@ -34,11 +34,11 @@ class KernelErrors:
 
     Args:
         names: Family and variant.
-        basis: What the predictions rested on.
-        gpu: Full name.
+        basis: The measurements that the predictions are based on.
+        gpu: Full name of the GPU.
         log_errors: Logarithms of predicted over measured device time, shape (operations,).
-        first: Which of them the intervals are made of when these are tested on the others; whole sizes, shape
-            (operations,).
+        first: Whether an error is used to make intervals (True) or to test them (False), shape (operations,). It is
+            the same for all operations of a size.
     """
 
     names: Names
@@ -49,7 +49,7 @@ class KernelErrors:
 
 
 def validate_kernels(measured: Mapping[Names, Sequence[Measured]], recipe: KernelRecipe) -> tuple[KernelErrors, ...]:
-    """Errors of a recipe on what is left out, for each variant.
+    """Errors of a recipe on measurements that were left out, for each variant.
 
     Raises:
         MissingDependencyError: scipy or xgboost is not installed.
@@ -70,15 +70,15 @@ def _of_variant(
     # Models that a split does not need are not fitted.
     yield from _errors(names, family, seen, unseen, replace(recipe, other_generations=_UNASKED))
     fewer = replace(recipe, most_rows=min(recipe.most_rows, _LEFT_OUT_ROWS))
-    generations = {table.gpu.compute_capability for table in tables}
+    generations = {generation_of(table.gpu) for table in tables}
     for table in tables:
-        generation = table.gpu.compute_capability
-        siblings = [other for other in tables if other.gpu.compute_capability == generation and other is not table]
+        generation = generation_of(table.gpu)
+        siblings = [other for other in tables if generation_of(other.gpu) == generation and other is not table]
         if siblings:
             yield from _errors(names, family, siblings, [table], replace(fewer, other_generations=_UNASKED))
     for generation in sorted(generations) if len(generations) > 1 else ():
-        others = [table for table in tables if table.gpu.compute_capability != generation]
-        mine = [table for table in tables if table.gpu.compute_capability == generation]
+        others = [table for table in tables if generation_of(table.gpu) != generation]
+        mine = [table for table in tables if generation_of(table.gpu) == generation]
         yield from _errors(names, family, others, mine, replace(fewer, generation=_UNASKED))
 
 
@@ -94,29 +94,36 @@ def _errors(
 
 
 def drawn_by_size(family: Family, operations: OperationList, count: int, seed: int) -> NDArray[np.int64]:
-    """A number below `count` for each operation, the same for all whose sizes are left out together."""
+    """A random integer below `count` for each operation, the same for operations that are left out together.
+
+    Args:
+        family: The family of the operations, which says which of them are left out together.
+        operations: The operations.
+        count: Number of different integers.
+        seed: Seed of the random numbers.
+    """
     keys = [repr(family.unseen(operation)) for operation in operations]
     sizes = sorted(set(keys))
     drawn = dict(zip(sizes, np.random.default_rng(seed).integers(count, size=len(sizes)).tolist(), strict=True))
     return np.array([drawn[key] for key in keys])
 
 
-def kept_errors(validation: Sequence[KernelErrors], names: Names) -> dict[str, FloatArray]:
-    """Basis -> sorted absolute log errors of a variant, as many as intervals need."""
+def stored_errors(validation: Sequence[KernelErrors], names: Names) -> dict[str, FloatArray]:
+    """Basis -> sorted absolute log errors of a variant, thinned out for storage."""
     found: dict[str, FloatArray] = {}
     for basis in BASES:
         mine = [np.abs(each.log_errors) for each in validation if (each.names, each.basis) == (names, basis)]
         if mine:
-            found[basis] = few(np.sort(np.concatenate(mine)))
+            found[basis] = evenly_ranked(np.sort(np.concatenate(mine)))
     return found
 
 
-def few(errors: FloatArray) -> FloatArray:
-    """Sorted errors at evenly spaced ranks."""
-    if len(errors) <= _KEPT_ERRORS:
+def evenly_ranked(errors: FloatArray) -> FloatArray:
+    """Up to 400 of some sorted errors, at evenly spaced ranks."""
+    if len(errors) <= _MOST_ERRORS:
         return errors
-    few: FloatArray = errors[np.linspace(0, len(errors) - 1, _KEPT_ERRORS).round().astype(int)]
-    return few
+    some: FloatArray = errors[np.linspace(0, len(errors) - 1, _MOST_ERRORS).round().astype(int)]
+    return some
 
 
 def tables(validation: Sequence[KernelErrors]) -> dict[str, dict[str, tuple[int, float, float]]]:
@@ -130,10 +137,10 @@ def tables(validation: Sequence[KernelErrors]) -> dict[str, dict[str, tuple[int,
 
 
 def coverage(validation: Sequence[KernelErrors]) -> dict[str, dict[str, float]]:
-    """Family and variant -> basis -> share of operations within the 90 % interval that others gave.
+    """Family and variant -> basis -> share of operations that lie within a 90 % interval made from other operations.
 
-    Where sizes were left out, the intervals come from half of them, and are tested on the other half. Where GPUs were
-    left out, they come from the errors on the other GPUs.
+    If sizes were left out, the intervals are made from half of them, and tested on the other half. If GPUs were left
+    out, the intervals of a GPU are made from the errors on the other GPUs.
     """
     found: dict[str, dict[str, float]] = {}
     for names in dict.fromkeys(each.names for each in validation):

@@ -32,7 +32,12 @@ NetworkSplit = Literal["name", "family", "none"]
 
 @dataclass(frozen=True)
 class NetworksLeftOut:
-    """Errors on networks that were left out, and on the operations that were left out with them (None: no such)."""
+    """Errors on networks that were left out.
+
+    Args:
+        networks: Errors on the networks.
+        operations: Errors on the operations that were left out with them; None if there were none.
+    """
 
     networks: tuple[NetworkError, ...] = ()
     operations: OperationErrors | None = None
@@ -46,9 +51,9 @@ class NetworkError:
         measurement: The measurement of the network.
         left_out: Number of operations of the dataset that were left out of training.
         time_s, energy_j: Predicted seconds and joules, with host and device overlapping.
-        sum_time_s, sum_energy_j: Plain sums of loops.
+        sum_time_s, sum_energy_j: Predicted seconds and joules as plain sums of measurement loops.
         device_time_s, host_time_s: Predicted seconds of the GPU and of the host.
-        unmeasured_share: Share of device time in groups without any measurement.
+        unmeasured_share: Share of the device time in groups (kind and precision) without any measurement.
         parts: Its operations, from which its difficulty is computed.
     """
 
@@ -121,12 +126,12 @@ def leave_networks_out(
         mode: inference or training.
         recipe: Settings of the predictor, see `fit_own`.
         networks: The operations of each measured network of this mode.
-        by: What is left out: all networks of its name, or of its family, with the operations that only they have, in
-            both modes and all precisions. With "none" the operations stay, and only the host cost is learned without
-            its name: what errors remain are those of the composition.
+        by: "name" or "family": leave out all networks of the same name or family, and the operations that only these
+            have, in both modes and all precisions. "none": leave out no operations, and fit only the host cost without
+            networks of the same name; the errors then show the composition alone.
 
     Returns:
-        One error per measured network, in the order of the dataset, and those of the operations that were left out.
+        One error per measured network, in the order of the dataset, and errors on the operations that were left out.
     """
     measured = [(m, networks[m]) for m in dataset.usable_networks(mode)]
     group: Callable[[str], str] = network_family if by == "family" else str

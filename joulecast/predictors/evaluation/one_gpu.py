@@ -1,4 +1,4 @@
-"""Validation of a recipe for one GPU: operations left out in folds, networks and their families left out.
+"""Validation of a recipe for one GPU, with operations left out in folds, and networks by name and by family.
 
 All repeats of an operation are in one fold, together with the operation in the other mode and in other precisions. A
 network is left out together with every operation that no other network has.
@@ -24,11 +24,11 @@ from .networks import NetworkError, NetworksLeftOut, leave_networks_out, network
 from .operations import OperationErrors, cross_validate, leave_kinds_out
 
 SPLITS = (
-    "Operations: k-fold over unique operations within one campaign, trained on that campaign only; an operation lies "
-    "in one fold with all its repeats, in both modes and all precisions. Networks: each name, and each family of names "
-    "(all ResNets with their wide and grouped variants, all Swins, ...), is left out in all its shapes and precisions, "
-    "with every operation that no other measured network has, in both modes and all precisions; the host cost is "
-    "learned without it, too."
+    "Operations: k-fold cross-validation within one campaign, with training on this campaign only. An operation is in "
+    "the same fold with all its repeats, in both modes and all precisions. Networks: each name, and each family of "
+    "names (all ResNets with their wide and grouped variants, all Swins, ...), is left out in all its shapes and "
+    "precisions. Every operation that no other measured network has is left out as well, in both modes and all "
+    "precisions, and the host cost is fitted without these networks."
 )
 
 
@@ -43,11 +43,11 @@ class Validation:
     Args:
         gpu, mode: GPU and mode of the predictions.
         operations: Cross-validation of each campaign that has enough operations.
-        networks: Networks left out by name, where any was measured.
+        networks: Errors on networks that were left out by name; empty if no network was measured.
         families: Errors on the same networks, each left out with its whole family.
         networks_seen: Errors on networks whose operations were all seen, which shows the composition alone.
         held_out: Split -> errors on operations by predictors that were trained on everything else; for intervals.
-        seed: Draws the folds of `coverage`.
+        seed: Seed for drawing the folds of `coverage`.
     """
 
     gpu: str
@@ -66,7 +66,7 @@ class Validation:
 
         Args:
             closeness: The operations that the predictor to be calibrated was trained on.
-            seen: Errors on new measurements of those.
+            seen: Errors on new measurements of these operations; None if there are none.
         """
         calibration = calibrate(closeness, list(self.held_out.values()), seen)
         if calibration is None or not self.networks:

@@ -25,18 +25,18 @@ from .metrics import errors_by, scores
 
 @dataclass(frozen=True)
 class OperationErrors:
-    """Measured and predicted loops of operations that the predictor had not seen; one value per measurement.
+    """Measured and predicted loops of operations that were not in the training data; one value per measurement.
 
     Args:
-        campaign: Whose measurements these are.
+        campaign: Name of the campaign that measured them.
         mode: inference or training.
-        operations: What was measured.
+        operations: The measured operations.
         time_s, power_w: Measured seconds and watts; NaN without a usable power.
-        predicted_time_s, predicted_power_w: NaN where the predictor had seen nothing of the kind.
-        roofline_s: Least time by the data sheet, the size of an operation on this GPU.
-        host_bound: Whether launching was predicted to take longer than the GPU's work.
-        distances: Distance to the nearest operations that the predictor had seen; see `Closeness`.
-        reference: Whether a loop was run as those that the predictor predicts; those of an older campaign may not.
+        predicted_time_s, predicted_power_w: Predicted seconds and watts; NaN for kinds without training data.
+        roofline_s: Least time by the data sheet, a measure of an operation's size on this GPU.
+        host_bound: Whether launching was predicted to take longer than the work of the GPU.
+        distances: Distance to the nearest operations in the training data; see `Closeness`.
+        reference: Whether a loop was run in the way that the predictor assumes; loops of older campaigns may differ.
     """
 
     campaign: str
@@ -83,7 +83,7 @@ class OperationErrors:
         return {
             "measurements": float(len(self.operations)),
             "unique_operations": float(len(set(self.operations))),
-            # In a small campaign a fold can hold all there is of a kind.
+            # In a small campaign, a fold can contain all operations of a kind.
             "uncovered": float(np.isnan(self.predicted_time_s).sum()),
             **scores("time", self.time_s, self.predicted_time_s),
             **scores("power", self.power_w, self.predicted_power_w),
@@ -100,7 +100,7 @@ class OperationErrors:
         for name, values in labels.items():
             time = errors_by(values, self.time_s, self.predicted_time_s)
             power = errors_by(values, self.power_w, self.predicted_power_w)
-            # Sizes in their order, the others by how many there are.
+            # Sizes are listed in ascending order, all other groups by their number of measurements.
             by_count = sorted(time.items(), key=lambda item: -item[1]["count"])
             order = _DECADES if name == "roofline time" else [key for key, _ in by_count]
             found[name] = {key: (time[key], power.get(key, {})) for key in order if key in time}
@@ -115,16 +115,16 @@ def _decade(seconds: float) -> str:
 
 
 def cross_validate(dataset: Dataset, mode: str, recipe: Recipe, campaign: str | None = None) -> OperationErrors:
-    """Predict every operation by predictors that have seen other operations only.
+    """Predict every operation by a predictor that was fitted without it (cross-validation).
 
     Args:
         dataset: Measurements of one GPU.
         mode: inference or training.
         recipe: Settings; `folds` and `seed` decide the split.
-        campaign: Whose measurements to use, and no others; None for all.
+        campaign: Name of the only campaign whose measurements are used; None for all campaigns.
 
     Raises:
-        DatasetError: Too few operations.
+        DatasetError: There are too few operations.
     """
     title = campaign or "all campaigns"
     return OperationErrors.joined(title, [errors for _, errors in cross_validated(dataset, mode, recipe, campaign)])
@@ -171,10 +171,10 @@ def errors_on(
     """The errors of a predictor on measurements of operations that it was fitted without.
 
     Args:
-        dataset: The measurements that they are compared with.
-        predictor: Fitted on the other measurements of the dataset.
-        held: What it was fitted without.
-        title: What to call the errors.
+        dataset: The measurements that predictions are compared with.
+        predictor: A predictor that was fitted to the other measurements of the dataset.
+        held: The operations that it was fitted without.
+        title: Name of the errors in reports.
     """
     rows = [m for m in dataset.usable(predictor.mode) if m.operation in held]
     seen = {m.operation for m in dataset.usable(predictor.mode) if m.operation not in held}
@@ -207,8 +207,8 @@ def errors_on_repeats(dataset: Dataset, predictor: OperationPredictor) -> Operat
     measurement, and the prediction is shifted from the median of all repeats to the median of the others.
 
     Args:
-        dataset: What the predictor was fitted on.
-        predictor: Fitted on all of it.
+        dataset: The measurements that the predictor was fitted to.
+        predictor: The predictor.
     """
     repeats: dict[Operation, list[Measurement]] = defaultdict(list)
     for m in dataset.usable(predictor.mode):

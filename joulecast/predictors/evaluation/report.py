@@ -156,7 +156,7 @@ def _intervals_section(validation: Validation) -> list[str]:
 
 
 def _shares_within(found: Sequence[Coverage]) -> str:
-    """A sentence on how many of the shares within intervals are as they should be."""
+    """A sentence that says how many of the shares within intervals agree with their level."""
     shares = [(row.within[q], row.unique[q]) for row in found for q in row.within if row.unique[q]]
     exact = sum(0.88 <= share <= 0.92 for share, _ in shares)
     allowed = [(share, chance_range(count, LEVEL)) for share, count in shares]
@@ -175,10 +175,10 @@ def write_report(
 
     Args:
         validations: One per GPU and mode.
-        recipe: What was evaluated.
-        folder: The folder to write into; made if it is not there.
+        recipe: The recipe that was evaluated.
+        folder: The folder to write into, which is created if it does not exist.
         command: The command that makes the report again.
-        remarks: Markdown to put behind the head, such as what limits the errors.
+        remarks: Markdown that is inserted after the introduction, such as what limits the errors.
 
     Raises:
         MissingDependencyError: matplotlib is not installed.

@@ -18,7 +18,7 @@ from ..any_gpu.boosting import fit_any_gpu
 from ..any_gpu.ensemble import Ensemble
 from ..any_gpu.network_fits import learn_from_networks
 from ..any_gpu.predictor import AnyGpuPredictor
-from ..any_gpu.roofline import Roofline
+from ..any_gpu.roofline import NoResidual
 from ..contract import Files, Networks, ResidualModel
 from ..measured.device_rows import DeviceRow, device_rows
 from ..recipes.boosting import BoostingRecipe
@@ -118,11 +118,11 @@ def _energies(learned: BoostedResidual, rows: Rows, recipe: BoostingRecipe) -> L
     return lambda networks: learn_from_networks(learned, rows, networks)
 
 
-def _nothing(datasets: Sequence[Dataset], rows: Rows, recipe: RooflineRecipe) -> Roofline:
-    return Roofline()
+def _nothing(datasets: Sequence[Dataset], rows: Rows, recipe: RooflineRecipe) -> NoResidual:
+    return NoResidual()
 
 
-def _nothing_more(correction: Roofline, rows: Rows, recipe: RooflineRecipe) -> LearnNetworks:
+def _nothing_more(correction: NoResidual, rows: Rows, recipe: RooflineRecipe) -> LearnNetworks:
     return lambda networks: correction
 
 
@@ -161,7 +161,7 @@ def _read_members(facts: Mapping[str, Any], files: Files) -> Ensemble:
 
 
 ANY_GPU_FORMS: Mapping[str, AnyGpuForm] = {
-    "roofline": AnyGpuForm(RooflineRecipe, Roofline.from_files, _nothing, _nothing_more),
+    "roofline": AnyGpuForm(RooflineRecipe, NoResidual.from_files, _nothing, _nothing_more),
     "boosting": AnyGpuForm(BoostingRecipe, BoostedResidual.from_files, _trees, _energies),
     "transformer": AnyGpuForm(TransformerRecipe, Attentive.from_files, _transformer, read_networks, _fewer_passes),
     "ensemble": AnyGpuForm(EnsembleRecipe, _read_members, _members, _members_learn, _members_quicker),

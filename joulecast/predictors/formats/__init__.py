@@ -1,5 +1,5 @@
-"""How what was learned is written and read: safetensors, numbers in JSON, Protocol Buffers, messages of ONNX.
+"""Formats in which trained predictors are stored: safetensors, numbers in JSON, Protocol Buffers, messages of ONNX.
 
-What files may hold, and what is refused, changes here. Nothing here knows what the numbers mean, and no other room is
-imported.
+This package decides what files may contain. It does not depend on the meaning of the numbers, and imports no other
+package of `predictors`.
 """

@@ -39,14 +39,14 @@ def fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
     """Number, wire type and value of each field of a message; bytes are not copied.
 
     Raises:
-        ValueError: The bytes are no message.
+        ValueError: The bytes are not a message.
     """
     at = 0
     while at < len(data):
         tag, at = read_varint(data, at)
         number, wire_type = tag >> 3, tag & 7
         if number == 0:
-            raise ValueError("a field without a number")
+            raise ValueError("a field has no number")
         if wire_type == VARINT:
             value, at = read_varint(data, at)
             yield number, wire_type, value
@@ -56,9 +56,9 @@ def fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
         elif wire_type in (FIXED32, FIXED64):
             size = 4 if wire_type == FIXED32 else 8
         else:
-            raise ValueError(f"wire type {wire_type}")
+            raise ValueError(f"wire type {wire_type} does not exist")
         if size > len(data) - at:
-            raise ValueError("a field that goes beyond the end")
+            raise ValueError("a field is longer than the message")
         yield number, wire_type, data[at : at + size]
         at += size
 
@@ -71,20 +71,20 @@ def signed(value: int) -> int:
 def repeated_integers(data: memoryview) -> NDArray[np.int64]:
     """Numbers of one repeated int64 field with a tag of one byte: tag, number, tag, number.
 
-    Of every byte that ends a tag or a number, and only of those, the highest bit is clear; so they alternate, and all
-    numbers are found at once.
+    The highest bit is clear in the last byte of every tag and of every number, and set in all other bytes. So all ends
+    are found at once, those of tags and numbers in turn.
 
     Raises:
-        ValueError: There is something else among them.
+        ValueError: The bytes are incomplete, or contain another field.
     """
     array = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(array < 0x80)
     tags, last = ends[0::2], ends[1::2]
     lengths = last - tags
     if len(tags) != len(last) or len(ends) == 0 or last[-1] != len(array) - 1 or tags[0] != 0:
-        raise ValueError("a repeated field that is cut off")
+        raise ValueError("a repeated field is incomplete")
     if np.any(array[tags] != array[0]) or np.any(tags[1:] != last[:-1] + 1) or lengths.max() > _MOST_VARINT_BYTES:
-        raise ValueError("a repeated field with something else in between")
+        raise ValueError("another field lies between the values of a repeated field")
     values = np.zeros(len(tags), np.uint64)
     for i in range(int(lengths.max())):
         there = lengths > i
@@ -96,14 +96,14 @@ def repeated_floats(data: memoryview) -> NDArray[np.float32]:
     """Numbers of one repeated float field with a tag of one byte.
 
     Raises:
-        ValueError: There is something else among them.
+        ValueError: The bytes are incomplete, or contain another field.
     """
     array = np.frombuffer(data, np.uint8)
     if len(array) == 0 or len(array) % 5:
-        raise ValueError("a repeated field that is cut off")
+        raise ValueError("a repeated field is incomplete")
     rows = array.reshape(-1, 5)
     if np.any(rows[:, 0] != rows[0, 0]):
-        raise ValueError("a repeated field with something else in between")
+        raise ValueError("another field lies between the values of a repeated field")
     return np.ascontiguousarray(rows[:, 1:]).view("<f4").reshape(-1).astype(np.float32)
 
 

@@ -10,10 +10,10 @@ _SWITCH = "ORT_DISABLE_TELEMETRY"
 
 
 def import_onnxruntime() -> ModuleType:
-    """Import ONNX Runtime so that it tells nobody.
+    """Import ONNX Runtime without its telemetry.
 
-    Importing it writes the id of a device into the home folder and looks up a host of Microsoft's, unless a variable of
-    the environment says otherwise at that moment.
+    Unless an environment variable turns that off at the moment of the import, importing it writes a device id into the
+    home folder, and looks up a host of Microsoft.
     """
     if "onnxruntime" in sys.modules:
         return sys.modules["onnxruntime"]

@@ -187,7 +187,7 @@ class Calibration:
         measured: NDArray[np.bool_],
         distances: FloatArray,
     ) -> Iterator[tuple[str, int]]:
-        """The name of each operation's group, and which of its bins."""
+        """Name of the group of each operation, and index of its bin in this group."""
         edges = {name: [group.farthest for group in bins] for name, bins in self.groups.items()}
         columns = (host_bound.tolist(), measured.tolist(), distances.tolist())
         for operation, host, seen, distance in zip(operations, *columns, strict=True):
@@ -209,7 +209,8 @@ class Calibration:
     def far_outside(self, operations: Sequence[Operation], distances: FloatArray) -> NDArray[np.bool_]:
         """Operations farther from the training data than nearly all (99 %) that errors were found on.
 
-        A kind that another one stands in for is not far outside by that alone; its errors are known.
+        An operation is not far outside only because another kind stands in for its kind; errors for that case are
+        known.
         """
         far = [self._far_from(operation.row.family) for operation in operations]
         outside: NDArray[np.bool_] = np.isfinite(distances) & (distances > np.array(far))
@@ -247,7 +248,7 @@ class Calibration:
 
 
 def _complete(groups: Mapping[str, tuple[ErrorGroup, ...]]) -> Mapping[str, tuple[ErrorGroup, ...]]:
-    """Read groups from a file, and refuse them where the group for all others is missing or one is empty.
+    """Check groups from a file: the group for all others must exist, and no group may be empty.
 
     Raises:
         ValueError: The group for all others is missing, or a group is empty.

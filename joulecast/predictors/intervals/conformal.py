@@ -14,7 +14,7 @@ from ...errors import InputError
 
 
 def conformal_rank(level: float, count: int) -> int:
-    """Which of `count` sorted errors covers a share `level` of new cases; above `count` if none does.
+    """Rank of the error, of `count` sorted ones, that covers a share `level` of new cases; above `count` if none does.
 
     Raises:
         InputError: The level is not between 0 and 1.

@@ -47,7 +47,7 @@ class Parts:
 
         Args:
             counts: Calls of each operation.
-            predictions: What was predicted of its operations.
+            predictions: Predictions of its operations.
             measured: Whether the predictor was trained on each operation, shape (operations,).
             distances: How far each operation is from what was measured, see `Calibration.log_errors`.
         """

@@ -32,7 +32,7 @@ class NetworkSpread:
         composition: How the prediction was composed.
         operations: Errors of its operations; None where the networks' errors are counted without difficulty.
         counts: Calls of each operation.
-        predictions: What was predicted of its operations.
+        predictions: Predictions of its operations.
         missing_share: Share of the network's FLOPs, or bytes if that is more, that is in no total.
         measured_mhz: The clock that was measured, if that is another than was asked for.
     """
@@ -135,7 +135,7 @@ class SentNetworkSpread:
         units: The difficulty by quantity.
         missing_share: Share of the network's FLOPs or bytes that is in no total, see `NetworkSpread`.
         far_outside: Whether the network is far outside the training data.
-        basis: What the errors come from, in words.
+        basis: Origin of the errors, in words.
         measured_mhz: The clock that was measured, if another was asked for; None otherwise.
     """
 

@@ -155,7 +155,7 @@ class LookedUp:
 
     @cached_property
     def never_measured(self) -> NDArray[np.bool_]:
-        """Mask of the operations of which neither a dataset nor the predictor's own training data say anything."""
+        """Mask of the operations for whose kinds no dataset and no training data has a measurement."""
         return never_measured(self.operations, self.calibration.closeness.rows) & ~self.measured
 
     def widened(self, quantity: str, half: FloatArray, level: float) -> FloatArray:

@@ -2,9 +2,9 @@
 
 A kernel like FlashAttention (Dao, arXiv 2307.08691) gives each multiprocessor tiles of 128 queries. A tile passes over
 the keys that its queries may see in blocks of 128. For each pair of a query and a key it computes two products and one
-exponential. Exponentials have units of their own, which compute 16 per clock and multiprocessor on all NVIDIA GPUs
-since Volta. That is why small heads reach little of the peak: a B200 multiplies a head of 64 elements in half the time
-of its exponentials.
+exponential. Exponentials have units of their own, which compute 16 per clock and multiprocessor on NVIDIA GPUs since
+Volta (32 on a B300). That is why small heads reach little of the peak: a B200 multiplies a head of 64 elements in half
+the time of its exponentials.
 
 A single query per sequence (a step of decoding) has very little to compute. Its time is that of reading the cache of
 keys and values. Where there are fewer heads than multiprocessors, kernels split the keys of a head over several
@@ -30,7 +30,6 @@ from .products import Machine
 TILE = 128.0
 """Number of queries in a tile, and of keys in a block."""
 
-_EXPONENTIALS = 16.0  # Per clock and multiprocessor (CUDA C++ Programming Guide, throughput of native instructions).
 _DECODING_ROWS = 64.0  # Rows of a tile in decoding; the queries that share keys and values are the rows of one product.
 _SPLIT_SPARE = 1.1  # FlashAttention-3 plans with a tenth more work, so that the last wave is nearly full.
 
@@ -72,7 +71,7 @@ def context_s(sizes: AttentionSizes, machine: Machine, constants: FloatArray) ->
     """
     call_s, products, exposed, tile_cycles, bandwidth, l2_bytes = constants
     pair_cycles = 2 * products * (sizes.key_size + sizes.value_size) / machine.flops_per_cycle
-    pair_cycles = pair_cycles + exposed / _EXPONENTIALS
+    pair_cycles = pair_cycles + exposed / machine.exponentials
     packed, apart = (_tile_cycles(sizes, machine.sms, pair_cycles, tile_cycles, each) for each in (True, False))
     compute_s = np.minimum(packed, apart) / machine.clock_hz
     moved_s = moving_s(sizes, machine, bandwidth, l2_bytes)
@@ -119,9 +118,9 @@ def _tile_cycles(
     causal = (growing * (least + longest) / 2 + (in_head - growing) * longest) / in_head
     mean = np.where(sizes.causal > 0, causal, longest)
     waves = sizes.sequences * heads * in_head / sms
-    usual, most = (tile_rows * keys * pair_cycles + tile_cycles for keys in (mean, longest))
+    average, most = (tile_rows * keys * pair_cycles + tile_cycles for keys in (mean, longest))
     # At least the longest tile. Otherwise the mean of two cases: work that is spread evenly, and whole waves of tiles.
-    cycles: FloatArray = np.maximum(np.maximum(waves * usual, most), (waves + np.ceil(waves)) / 2 * usual)
+    cycles: FloatArray = np.maximum(np.maximum(waves * average, most), (waves + np.ceil(waves)) / 2 * average)
     return cycles
 
 

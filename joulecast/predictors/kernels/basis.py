@@ -10,9 +10,19 @@ from ...hardware import GPU
 from ...operations.precisions import HALF_PRECISIONS
 
 Basis = Literal["measured", "same generation", "other generations"]
-"""Measurements of this GPU, of GPUs of its compute capability, or only of other GPUs."""
+"""Measurements of this GPU, of GPUs of its generation (see `generation_of`), or only of other GPUs."""
 
 BASES: tuple[Basis, ...] = get_args(Basis)
+
+
+_SAME_KERNELS = {"10.3": "10.0", "12.1": "12.0"}
+"""Compute capabilities whose GPUs run the kernels of another one: they are of one family in CUDA (compute_100f and
+compute_120f), so libraries compile one kernel for both."""
+
+
+def generation_of(gpu: GPU) -> str:
+    """The compute capability that a GPU's kernels were made for."""
+    return _SAME_KERNELS.get(gpu.compute_capability, gpu.compute_capability)
 
 
 def basis_of(gpu: GPU, gpus: Collection[str], generations: Collection[str]) -> Basis:
@@ -21,11 +31,11 @@ def basis_of(gpu: GPU, gpus: Collection[str], generations: Collection[str]) -> B
     Args:
         gpu: The GPU to predict for.
         gpus: Names of the measured GPUs.
-        generations: Compute capabilities of the measured GPUs.
+        generations: Generations of the measured GPUs.
     """
     if gpu.name in gpus:
         return "measured"
-    return "same generation" if gpu.compute_capability in generations else "other generations"
+    return "same generation" if generation_of(gpu) in generations else "other generations"
 
 
 def known_basis(basis: Basis, errors: Mapping[str, Sized]) -> Basis | None:

@@ -18,6 +18,7 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..recipes.kernels import KernelRecipe, KernelTrees
 from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
+from .basis import generation_of
 from .families import FAMILIES
 from .family import Family, Names
 from .learned import ALL, Kernels, Variant, variant_parts
@@ -103,7 +104,7 @@ def fit_variant(family: Family, tables: Sequence[Measured], recipe: KernelRecipe
     thinned = [_thinned(table, recipe.most_rows, recipe.seed) for table in tables]
     generations: dict[str, list[Measured]] = defaultdict(list)
     for table in thinned:
-        generations[table.gpu.compute_capability].append(table)
+        generations[generation_of(table.gpu)].append(table)
     constants = {name: fit_constants(family, some, recipe.seed) for name, some in sorted(generations.items())}
     examples = {name: [_examples(family, table, constants[name]) for table in generations[name]] for name in constants}
     together = [each for some in examples.values() for each in some]

@@ -15,6 +15,7 @@ from ...operations.operation_list import OperationList
 from ..measured.device_rows import DeviceRow
 from ..recipes.kernels import KernelRecipe, KernelTrees
 from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
+from .basis import generation_of
 from .families import FAMILIES
 from .family import Family, Names
 from .learned import Kernels, Variant, variant_parts
@@ -124,7 +125,7 @@ def fit_power(tables: Sequence[Readings], recipe: KernelRecipe) -> PowerDemand:
     """
     generations: dict[str, list[Readings]] = defaultdict(list)
     for table in tables:
-        generations[table.gpu.compute_capability].append(_thinned(table, recipe))
+        generations[generation_of(table.gpu)].append(_thinned(table, recipe))
     everything = [table for some in generations.values() for table in some]
     return PowerDemand(
         gpus=frozenset(table.gpu.name for table in tables),

@@ -18,7 +18,7 @@ from ..batches import asked_together
 from ..contract import Regressor
 from ..intervals.calibration import Calibration
 from ..physics.cached import ON_EACH_GPU, cached
-from .basis import Basis, basis_of, is_like_measured, known_basis
+from .basis import Basis, basis_of, generation_of, is_like_measured, known_basis
 from .families import FAMILIES
 from .family import Family
 from .power import Burst, PowerDemand, as_pytorch, demand_of_same_die_w, power_inputs
@@ -39,9 +39,9 @@ class Variant:
 
     Args:
         gpus: Names of the GPUs that it was measured on.
-        constants: Compute capability, or ALL -> values of the family's constants, shape (constants,).
-        generations: Compute capability -> regressor of the log ratio of device time to physics.
-        other_generations: Regressor of the same ratio for all other compute capabilities.
+        constants: Generation, or ALL -> values of the family's constants, shape (constants,).
+        generations: Generation -> regressor of the log ratio of device time to physics.
+        other_generations: Regressor of the same ratio for all other generations.
         errors: Basis -> sorted absolute log errors on operations, or generations, that were left out.
         power: Model of its power demand; None where power was not measured.
     """
@@ -63,8 +63,8 @@ class Variant:
             case "measured":
                 return f"measured on {gpu.name}"
             case "same generation":
-                generation = gpu.compute_capability
-                same = [name for name in sorted(self.gpus) if find_gpu(name).compute_capability == generation]
+                generation = generation_of(gpu)
+                same = [name for name in sorted(self.gpus) if generation_of(find_gpu(name)) == generation]
                 return f"not measured on {gpu.name}, predicted from {', '.join(same)}, which are of its generation"
             case _:
                 return f"not measured on {gpu.name} nor its generation, predicted from {', '.join(sorted(self.gpus))}"
@@ -91,7 +91,7 @@ class Variant:
 
     def physics_s(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device seconds by physics, with the constants of the GPU's generation; shape (operations,)."""
-        return family.physics_s(operations, gpu, self.constants.get(gpu.compute_capability, self.constants[ALL]))
+        return family.physics_s(operations, gpu, self.constants.get(generation_of(gpu), self.constants[ALL]))
 
     def device_s(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device seconds of operations of this variant at the default clock, shape (operations,)."""
@@ -106,7 +106,7 @@ class Variant:
         """See `burst`; on several GPUs, with one answer for each GPU."""
         physics_s = [self.physics_s(family, operations, gpu) for gpu in gpus]
         rows = [family.features(operations, gpu, seconds) for gpu, seconds in zip(gpus, physics_s, strict=True)]
-        generations = [gpu.compute_capability for gpu in gpus]
+        generations = [generation_of(gpu) for gpu in gpus]
         log_ratios = asked_together([self.generations.get(name, self.other_generations) for name in generations], rows)
         trusted = [1.0 if name in self.generations else family.shrinkage for name in generations]
         return [

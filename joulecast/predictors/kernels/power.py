@@ -25,7 +25,7 @@ from ...operations.operation_list import OperationList
 from ..batches import asked_together
 from ..contract import Regressor
 from ..physics.energy import relative_voltage, static_power_w
-from .basis import Basis, basis_of
+from .basis import Basis, basis_of, generation_of
 
 _PYTORCH = "pytorch"
 _LEAST_W, _MOST_OVER_CAP = 1.0, 2.0
@@ -43,8 +43,8 @@ class PowerDemand:
 
     Args:
         gpus: Names of the GPUs whose power was measured.
-        generations: Compute capability -> regressor of the log ratio of demand to the board's cap.
-        other_generations: Regressor of the same ratio for all other compute capabilities.
+        generations: Generation -> regressor of the log ratio of demand to the board's cap.
+        other_generations: Regressor of the same ratio for all other generations.
         errors: Basis -> "power" and "energy" -> sorted absolute log errors on measurements that were left out.
     """
 
@@ -59,7 +59,7 @@ class PowerDemand:
 
     def covers(self, gpu: GPU) -> bool:
         """Whether this can predict the power of a GPU."""
-        return gpu.compute_capability in self.generations or gpu.compute_capability.startswith(_NEAR)
+        return generation_of(gpu) in self.generations or gpu.compute_capability.startswith(_NEAR)
 
     def measured_like(self, gpu: GPU) -> GPU:
         """A measured GPU with the die of a GPU, whose power is predicted instead; the GPU itself if there is none."""
@@ -78,7 +78,7 @@ class PowerDemand:
 
     def demands_w(self, inputs: Sequence[NDArray[np.float32]], gpus: Sequence[GPU]) -> list[FloatArray]:
         """See `demand_w`; for several GPUs, with the inputs and an answer for each."""
-        regressors = [self.generations.get(gpu.compute_capability, self.other_generations) for gpu in gpus]
+        regressors = [self.generations.get(generation_of(gpu), self.other_generations) for gpu in gpus]
         logs = asked_together(regressors, inputs)
         return [_bounded_w(np.exp(log_ratio), gpu) for log_ratio, gpu in zip(logs, gpus, strict=True)]
 

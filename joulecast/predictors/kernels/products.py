@@ -18,6 +18,7 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU
+from ..physics.norms import p_norm
 from .family import Constant
 
 _TILES = np.array(
@@ -34,6 +35,11 @@ _PARTIAL_BYTES = 8.0  # A partial sum in fp32 is written once and read once.
 _CACHE_STEEPNESS = 4  # How sharply the share of hits falls where the working set outgrows the L2.
 # Tiles whose padding in the last wave is a feature of trees; smaller tiles add little information.
 _LARGE = _TILES[:8]
+
+# CUDA C++ Programming Guide, throughput of native instructions: the same on all GPUs since Volta. Only Blackwell Ultra
+# has twice as many units (NVIDIA, "Making Softmax More Efficient with NVIDIA Blackwell Ultra").
+_EXPONENTIALS = 16.0
+_MORE_EXPONENTIALS = {"10.3": 32.0}
 
 CONSTANTS: tuple[Constant, ...] = (
     Constant("launch_cycles", 3000.0, 500.0, 8000.0),
@@ -96,6 +102,7 @@ class Machine:
         flops_per_cycle: FLOPs per clock cycle of one multiprocessor, by the data sheet.
         bandwidth: Bytes per second of the memory, by the data sheet.
         l2_bytes: Size of the L2 cache in bytes.
+        exponentials: Exponentials per clock cycle of one multiprocessor.
     """
 
     sms: int
@@ -103,13 +110,15 @@ class Machine:
     flops_per_cycle: float
     bandwidth: float
     l2_bytes: float
+    exponentials: float = _EXPONENTIALS
 
     @classmethod
     def of(cls, gpu: GPU, precision: str) -> Machine:
         """The figures of a GPU that multiplies in a precision that it supports."""
         clock_hz = (gpu.tensor_clock_mhz or gpu.boost_clock_mhz) * 1e6
         rate = gpu.peak_flops[precision] / gpu.sms / clock_hz
-        return cls(gpu.sms, clock_hz, rate, gpu.memory_bandwidth, gpu.l2_bytes)
+        exponentials = _MORE_EXPONENTIALS.get(gpu.compute_capability, _EXPONENTIALS)
+        return cls(gpu.sms, clock_hz, rate, gpu.memory_bandwidth, gpu.l2_bytes, exponentials)
 
 
 def product_s(products: Products, machine: Machine, constants: FloatArray) -> FloatArray:
@@ -139,7 +148,7 @@ def product_s(products: Products, machine: Machine, constants: FloatArray) -> Fl
     cached = 1 / (1 + (moved * sets / machine.l2_bytes) ** _CACHE_STEEPNESS)
     from_memory = moved * (1 - cached) / (machine.bandwidth * bandwidth) * machine.clock_hz
     from_cache = moved * cached / (l2_bytes * machine.sms)
-    together = (least**exponent + (from_memory + from_cache) ** exponent) ** (1 / exponent)
+    together = p_norm(least, from_memory + from_cache, exponent)
     seconds: FloatArray = (together + launch) / machine.clock_hz
     return seconds
 

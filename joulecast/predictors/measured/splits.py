@@ -56,6 +56,6 @@ def fold_of(operations: Collection[Operation], folds: int, seed: int) -> dict[Op
 
 def only_in(mine: Sequence[Collection[Operation]], others: Sequence[Collection[Operation]]) -> frozenset[Operation]:
     """All variants of the operations that only these networks have; they are left out together with the networks."""
-    elsewhere = {alike(operation) for network in others for operation in network}
-    only = {alike(operation) for network in mine for operation in network} - elsewhere
+    shared = {alike(operation) for network in others for operation in network}
+    only = {alike(operation) for network in mine for operation in network} - shared
     return variants(only)

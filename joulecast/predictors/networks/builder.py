@@ -157,7 +157,7 @@ def notes_of(
     if not knowledge.host.learned:
         yield "no network was measured on this GPU: host cost taken from the A30"
     if coverage.share is None:
-        yield "no interval: nobody knows how much work is not covered; extract the network again"
+        yield "no interval: it is not known how much work is not covered; extract the network again"
     elif spread is None:
         eager = knowledge.host.execution == EAGER
         yield "no interval: " + (
@@ -265,7 +265,7 @@ def _costs(
 
 
 def _bounds(knowledge: NetworkKnowledge, predictions: OperationPredictions, clock_mhz: float) -> Iterator[Bound]:
-    """What decides the time of each operation; see `OperationCost.bound_by`."""
+    """The limit on the time of each operation; see `OperationCost.bound_by`."""
     known = [source != "missing" for source in predictions.source]
     some = predictions.operations if all(known) else [*compress(predictions.operations, known)]
     by_line = iter(roofline(some, knowledge.operations.gpu, clock_mhz).bounds)

@@ -27,10 +27,10 @@ def energy_rows(
     Args:
         entry: The operation, and how often each module calls it.
         device_time_s: Seconds of all calls; None if the operation is not covered.
-        energy_j: Component -> joules, such as those that the board would draw in that time in any case (static) and
-            those that the operation causes (dynamic); None if the operation is not covered.
+        energy_j: Component -> joules: "static" for those that the board draws whether anything runs or not, "dynamic"
+            for those that the operation causes; None if the operation is not covered.
         source: How time and energy are known: measured, modelled or missing.
-        by_memory: Whether bytes decide its time rather than arithmetic.
+        by_memory: Whether memory traffic limits the operation, not arithmetic.
     """
     whole = Share(
         {DEVICE: Figure.of(device_time_s, source)},
@@ -59,7 +59,7 @@ def forward_fraction(operation: Operation, by_memory: bool) -> float:
 
     Args:
         operation: An operation in training mode.
-        by_memory: Whether bytes decide its time rather than arithmetic.
+        by_memory: Whether memory traffic limits the operation, not arithmetic.
     """
     forward = operation.replace(mode="inference")
     if by_memory or not operation.flops:

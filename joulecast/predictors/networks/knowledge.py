@@ -24,7 +24,7 @@ class NetworkKnowledge:
     Args:
         name: Name of the zoo entry that it comes from, such as "a30/forest-inference".
         operations: Predicts single operations.
-        host: What the host needs for a call inside a network.
+        host: Model of the host seconds of a call inside a network.
         composition: The composition that was better on networks that were left out; the default.
         network_errors: Errors on networks that were left out; None where no network was measured.
         half_errors: Errors on left-out networks that spend most of their time in half precision; None if
@@ -54,7 +54,7 @@ class NetworkKnowledge:
 
         Args:
             counts: Calls of each operation, shape (operations,).
-            predictions: What was predicted of the operations.
+            predictions: Predictions of these operations.
         """
         if self.operations.by_fallback(predictions.operations):
             # A GPU's own errors come from networks whose operations were all measured there.

@@ -156,8 +156,8 @@ def _totals(
 ) -> tuple[FloatArray, list[str]]:
     """Totals of the networks, shape (6, networks), and why a network has none.
 
-    Networks of which something is not covered are predicted one after the other, and so are all networks where an
-    operation costs more or less by what else is in its network.
+    Networks that are not fully covered are predicted one after the other, and so are all networks if the cost of an
+    operation depends on the rest of its network.
     """
     found = predictor.operations.predict_for_network(calls.operations, cap_w)
     problems = [""] * len(calls.names)

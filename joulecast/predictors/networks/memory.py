@@ -30,7 +30,7 @@ class MemoryNeed:
     Args:
         weights_bytes: Parameters, and in training also their gradients and the state of the optimizer.
         activations_bytes: Inputs and outputs that exist at the same time, including caches of attention.
-        context_bytes: What CUDA and PyTorch need for themselves.
+        context_bytes: Bytes that CUDA and PyTorch need for themselves.
     """
 
     weights_bytes: int

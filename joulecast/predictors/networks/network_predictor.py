@@ -47,7 +47,7 @@ class NetworkPredictor(NetworkKnowledge):
         return self.prepared(network, power_limit_w).at(clock_mhz, composition=composition, strict=strict)
 
     def prepared(self, network: Network, power_limit_w: float | None = None) -> PreparedNetwork:
-        """Compute everything that no clock changes: what to ask for when several clocks are wanted.
+        """Compute everything that does not depend on the clock, for predictions at several clocks.
 
         Args:
             network: Operations of this predictor's mode.

@@ -60,7 +60,7 @@ def interval_around(
     """The interval around predicted totals; None where no errors are known.
 
     Args:
-        spread: What is known of errors on such networks.
+        spread: Errors on similar networks; None if there are none.
         level: Share of such networks that should lie within, above 0 and below 1.
         time_s: Predicted seconds per iteration.
         energy_j: Predicted joules per iteration.
@@ -89,9 +89,9 @@ class Prediction(Tabular, Plain, Drawn):
         input_shape: Shape of the input of an iteration; None for a list of operations.
         mode: inference or training.
         gpu: Full name of the GPU.
-        clock_mhz: Graphics clock that was asked for.
-        power_limit_w: Power cap that was asked for.
-        predictor: Name of the zoo entry that answered.
+        clock_mhz: Requested graphics clock in MHz.
+        power_limit_w: Requested power cap in watts.
+        predictor: Name of the zoo entry of the predictor.
         composition: "overlap" of host and device, or plain "sum".
         time_s: Seconds per iteration.
         energy_j: Joules per iteration.
@@ -99,9 +99,9 @@ class Prediction(Tabular, Plain, Drawn):
         held_clock_mhz: Graphics clock that the GPU settles at: clock_mhz, or less where it would draw more than its
             cap; where some operations throttle and others do not, the mean over device time.
         operations: Cost of each operation, in the order of the network.
-        spread: What is known of errors on networks like this; None where nothing is.
+        spread: Errors on similar networks that were left out of training; None if there are none.
         notes: Warnings about this prediction.
-        coverage: What of the network is in no total, and how much that is.
+        coverage: The operations and operators that the totals lack, and their share of the work.
         idle_power_w: Watts that the board draws without any work; 0 where that is not known.
         execution: How the network is run: "eager", "graph" or "compiled".
         host: Name of the host that launches it.
@@ -155,7 +155,7 @@ class Prediction(Tabular, Plain, Drawn):
 
     @property
     def batch_size(self) -> int | None:
-        """Samples of an iteration: the first dimension of the first input; None where there is none."""
+        """Samples of an iteration: the first dimension of the first input; None if there is no input shape."""
         return batch_size_of(self.input_shape)
 
     @property
@@ -170,7 +170,7 @@ class Prediction(Tabular, Plain, Drawn):
 
     @property
     def uncovered(self) -> tuple[Uncovered, ...]:
-        """Operations that the predictor cannot cost, and work that is no operation; they are not in the totals."""
+        """Operations that the predictor does not cover, and operators that were dropped; the totals lack them."""
         return self.coverage.uncovered
 
     @property
@@ -196,7 +196,7 @@ class Prediction(Tabular, Plain, Drawn):
         """Where the joules go below the operation: static, shared memory, L1, L2, DRAM, compute and the rest.
 
         Args:
-            gpu: The GPU that was predicted, where it was described by a file; None for one of the catalogue.
+            gpu: The GPU of the prediction, if a file describes it; None for a GPU of the catalogue.
 
         Raises:
             UnknownNameError: The catalogue has no such GPU.
@@ -237,7 +237,7 @@ class Prediction(Tabular, Plain, Drawn):
 
     @property
     def interval_basis(self) -> str:
-        """Which errors the interval rests on; empty where there is none."""
+        """The errors that the interval rests on, as a sentence; empty if there is no interval."""
         return "" if self.spread is None else self.spread.basis
 
     @property
@@ -299,7 +299,7 @@ class Prediction(Tabular, Plain, Drawn):
         return as_picture(self)
 
     def _table(self) -> Table:
-        """The operations, most energy first, then the work that is no operation."""
+        """The operations, most energy first, and then the operators that were dropped."""
         header = (*IDENTITY, "count", *_COST_COLUMNS, "module_paths")
         rows = [
             (

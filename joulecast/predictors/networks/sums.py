@@ -22,7 +22,7 @@ def can_be_summed(knowledge: NetworkKnowledge, calls: Calls, predictions: Operat
     Args:
         knowledge: The predictor, and what it knows about networks.
         calls: The networks.
-        predictions: What is predicted of their operations.
+        predictions: Predictions of their operations.
     """
     alike = knowledge.operations.same_in_all_networks and knowledge.host.execution.name != "compiled"
     if not alike or predictions.work is None:
@@ -84,7 +84,7 @@ def _held_mhz(
 ) -> FloatArray:
     """The clock that each network holds under the power cap, shape (networks,).
 
-    See `Work.held_together_mhz`, which finds it for one network. Here each network has clocks of its own to try, and
+    This is `Work.held_together_mhz` for many networks at once. The clocks to try differ between networks, and
     the largest that fits is found by bisection.
     """
 

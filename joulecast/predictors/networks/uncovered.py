@@ -1,4 +1,4 @@
-"""Work that the totals of a network lack: operations that are not covered, and operators that are no operation."""
+"""Work that is not in the totals of a network: operations that are not covered, and operators that were dropped."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Coverage:
 
     @property
     def share(self) -> float | None:
-        """The larger of both shares; None where one is not known."""
+        """The larger of both shares; None if one of them is not known."""
         if self.flops_share is None or self.bytes_share is None:
             return None
         return max(self.flops_share, self.bytes_share)
@@ -117,7 +117,7 @@ class Coverage:
         return f"{INCOMPLETE}: {self.share_text} are in no total, because nothing covers {self._shown}"
 
     def refuse_too_much(self, name: str) -> None:
-        """Refuse a network of which more than `MOST_UNCOVERED_SHARE` is uncovered.
+        """Refuse a network if more than `MOST_UNCOVERED_SHARE` of its work is not covered.
 
         Args:
             name: Name of the network, for the message.

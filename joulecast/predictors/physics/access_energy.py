@@ -27,7 +27,7 @@ class AccessEnergies:
     Args:
         joules: Memory level -> joules of an access to 32 bytes.
         spread: Memory level -> standard deviation, as a factor.
-        source: Where the figures come from, as a sentence for people.
+        source: Source of the figures, as a sentence.
         measured: Whether they were measured on a GPU of this name.
     """
 

@@ -57,7 +57,7 @@ _FUSED_SQUARES, _FUSED_CHANNELS, _FUSED_MULTIPLICATIONS = (4, 8), 32, 16
 _SEPARATE_MULTIPLICATIONS, _SEPARATE_IMAGES, _SEPARATE_SIDE = 36, 16, 4
 _FOURIER_SIZES = (16, 32)
 _COMPLEX = 4.0  # Real multiplications in one complex multiplication; the same factor for FLOPs.
-_START_UP = 8  # Starting a block takes as long as this many steps of its reduction.
+_CONVOLUTION_START_STEPS = 8  # Starting a block takes as long as this many steps of its reduction.
 _LEAST_WAVES = 2  # A block that is alone on a multiprocessor waits for memory as long as a second block would compute.
 _TRANSPOSED = 3  # Passes over transposed images: they are read, written, and read again.
 _LOADED = 4  # Channels that tensor cores load at once.
@@ -66,7 +66,7 @@ _MOST_LOG = 2.0  # Log ratios are clipped to this; beyond it, an algorithm is no
 _ALIGNMENTS = (2, 4, 8)
 
 
-class Work(NamedTuple):
+class ConvolutionWork(NamedTuple):
     """Work of convolutions, as arrays of shape (convolutions,).
 
     Args:
@@ -141,7 +141,7 @@ def _blocks(n: Any, p: _Pass) -> Blocks:
     frequencies = size * (size // 2 + 1)
     fourier = frequencies * tile_count(n.first_size, p.channels_out, _FOURIER_TILE)
     fits = (n.transforms > 0) & (needed <= _FOURIER_SIZES[1])
-    steps, channels = p.reduction + _START_UP, p.channels_in + _START_UP
+    steps, channels = p.reduction + _CONVOLUTION_START_STEPS, p.channels_in + _CONVOLUTION_START_STEPS
     wide_tiles = tile_count(p.rows, p.channels_out, _WIDE)
     return Blocks(
         np.array(
@@ -248,16 +248,16 @@ class Convolutions(NamedTuple):
         taken: NDArray[np.int_] = np.where(tensor, _TENSOR, np.argmin(times_s[:_TENSOR], axis=0))
         return taken
 
-    def least(self, gpu: GPU) -> Work:
+    def least(self, gpu: GPU) -> ConvolutionWork:
         """The work of the quickest algorithm on fp32 pipes, in all passes of the mode."""
         peak_flops = gpu.peak_flops["fp32"]
         taken = np.argmin(self.forward.times_s(gpu, peak_flops)[:_TENSOR], axis=0)
         each = np.arange(len(taken))
         flops = self.forward.flops_on(gpu.sms)[taken, each] * self.passes
-        return Work(flops, self.forward.bytes[taken, each] * self.passes, _IN_TURN[taken, 0])
+        return ConvolutionWork(flops, self.forward.bytes[taken, each] * self.passes, _IN_TURN[taken, 0])
 
     def features(self, gpu: GPU, peak_flops: FloatArray, on_tensor_cores: NDArray[np.bool_]) -> FloatArray:
-        """Features from the times of the algorithms; 0 for operations that are no dense convolutions.
+        """Features from the times of the algorithms; 0 for operations other than dense convolutions.
 
         Args:
             gpu: The GPU that they run on.

@@ -87,7 +87,7 @@ def convolution_features(operations: OperationList, gpu: GPU) -> dict[str, Float
     """Features of the algorithms that can compute convolutions; they do not depend on the clock.
 
     Args:
-        operations: The operations; features of operations that are no dense convolutions are 0.
+        operations: The operations; features of operations other than dense convolutions are 0.
         gpu: The GPU that they run on.
 
     Returns:

@@ -44,7 +44,8 @@ _TILES = {
     _NEWEST_KERNELS: (Tile(128, 128),),
 }
 _OUTPUTS = 128 * 128  # Outputs that a multiprocessor computes at a time.
-_START_UP = 20.0  # Steps of the reduction; A100: 16 to 22 of them, for reductions from 32 to 256.
+# Starting a block takes as long as this many steps of its reduction: 16 to 22 on the A100, for reductions of 32 to 256.
+_FP32_START_STEPS = 20.0
 # Where a multiprocessor holds several tiles, a last wave with few of them is quicker: with a share s of the tiles it
 # takes 1 - (1 - s)^3 of the time of a full one. (V100, tiles of 64 x 64: 0.58 at a quarter, 0.9 at a half.)
 _LAST_WAVE = 3
@@ -84,7 +85,7 @@ def tile_ratio(n: Any, gpu: GPU) -> FloatArray:
         whole = np.floor(each / at_once)
         last = each / at_once - whole
         ratios.append((whole + 1 - (1 - last) ** _LAST_WAVE) * _OUTPUTS / outputs)
-    least: FloatArray = np.min(ratios, axis=0) * (1 + _START_UP / np.maximum(n.reduction, 1.0))
+    least: FloatArray = np.min(ratios, axis=0) * (1 + _FP32_START_STEPS / np.maximum(n.reduction, 1.0))
     return least
 
 
@@ -111,7 +112,7 @@ def expected_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = Tru
         capped: Whether the board's power cap slows them down; False computes the ratio for a board without a cap.
 
     Returns:
-        Shape (operations,); 1 for operations that are no fp32 products.
+        Shape (operations,); 1 for operations other than products in fp32.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.

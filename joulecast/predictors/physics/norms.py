@@ -14,6 +14,17 @@ import numpy as np
 _HOST_AND_DEVICE = 4.0  # 3 to 6 make little difference to the A30's networks.
 
 
+def p_norm(a: Any, b: Any, p: Any) -> Any:
+    """(a^p + b^p)^(1/p).
+
+    Args:
+        a: Seconds of one part, a number or an array.
+        b: Seconds of the other part, a number or an array.
+        p: Exponent, 1 or more.
+    """
+    return (a**p + b**p) ** (1 / p)
+
+
 def smooth_max(a: Any, b: Any) -> Any:
     """The time that the host and the device take together: the p-norm of both, p = 4.
 
@@ -21,7 +32,7 @@ def smooth_max(a: Any, b: Any) -> Any:
         a: Seconds of one, a number or an array.
         b: Seconds of the other, a number or an array.
     """
-    return (a**_HOST_AND_DEVICE + b**_HOST_AND_DEVICE) ** (1 / _HOST_AND_DEVICE)
+    return p_norm(a, b, _HOST_AND_DEVICE)
 
 
 def cubed(values: Any) -> Any:

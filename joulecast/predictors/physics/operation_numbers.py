@@ -28,9 +28,9 @@ KIND_PLACES = {kind: place for place, kind in enumerate(KINDS)}
 # In fp32, cuBLAS computes batched products in blocks of 128 x 128 even if the matrices are smaller: on the A100 all but
 # 0.4 % of the bmm kernels that NeuSight (Lee et al., ASPLOS 2025) recorded are named ampere_sgemm_128x128. Starting a
 # block takes as long as 30 to 90 steps of the reduction there. 32 was chosen because it fits swin_t, swin_b and
-# swin_v2_t on the A30, so the measurements of these networks are no independent test of it.
+# swin_v2_t on the A30, so the measurements of these networks do not test it independently.
 _BATCHED_TILE = 128
-_BATCHED_START_UP = 32
+_BATCHED_START_STEPS = 32
 WINOGRAD = 9 / 4
 """Multiplications of a 3 x 3 convolution over those of Winograd's F(2 x 2, 3 x 3): 36 over 16 for 2 x 2 outputs (Lavin
 and Gray, CVPR 2016)."""
@@ -203,7 +203,7 @@ def _computed_flops(operation: Operation) -> float:
     if operation.kind == "attention":
         columns = operation.input_shapes[1][-2]
     needed = rows * columns * reduction
-    computed = padded(rows, _BATCHED_TILE) * padded(columns, _BATCHED_TILE) * (reduction + _BATCHED_START_UP)
+    computed = padded(rows, _BATCHED_TILE) * padded(columns, _BATCHED_TILE) * (reduction + _BATCHED_START_STEPS)
     return float(operation.flops * computed / needed)
 
 

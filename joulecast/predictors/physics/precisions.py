@@ -20,8 +20,8 @@ class InFp32(NamedTuple):
 
     Args:
         places: True for each operation of the list that may run in TF32, shape (operations of the list,).
-        always: True for those of them that run in fp32 in any case, because their kind has no kernels for tensor
-            cores; same shape.
+        always: True for those of them that always run in fp32, because their kind has no kernels for tensor
+            cores, shape (operations of the list,).
         operations: The operations at `places`, in fp32.
     """
 

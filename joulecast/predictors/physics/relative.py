@@ -90,7 +90,7 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     """Features of operations on a GPU at its default clock, at which operations are measured.
 
     A ratio of measured to least time that is learned at the default clock is taken to hold at other clocks, where only
-    the least time changes. The clock is no feature, because time and energy would jump at the split points of trees.
+    the least time changes. The clock is not a feature, because predictions would jump at the split points of trees.
 
     Args:
         operations: The operations.

@@ -32,7 +32,7 @@ TILE_NAMES: tuple[str, ...] = (
 many times fewer multiplications Winograd's algorithm needs."""
 
 _LARGE, _NARROW, _SMALL = Tile(128, 128), Tile(128, 64), Tile(64, 64)
-_START_UP = 32  # Starting a block takes as long as this many steps of its reduction.
+_PRODUCT_START_STEPS = 32  # Starting a block takes as long as this many steps of its reduction.
 _FEW_WAVES = 2  # Below this many waves, cuBLAS splits the reduction.
 _FEW_ROWS = 32  # Products with fewer rows run on other kernels, which read the weights once; none was measured.
 
@@ -50,7 +50,7 @@ def wave_flops(rows: Any, columns: Any, reduction: Any, tile: Tile, sms: int, *,
     """
     waves = tile_count(rows, columns, tile) / sms
     whole = np.where(splits & (waves < _FEW_WAVES), waves, np.ceil(waves))
-    flops: FloatArray = whole * sms * tile.flops_per_step * (reduction + _START_UP)
+    flops: FloatArray = whole * sms * tile.flops_per_step * (reduction + _PRODUCT_START_STEPS)
     return flops
 
 
@@ -103,7 +103,7 @@ def computed_flops(n: Any, gpu: GPU, on_tensor_cores: Any) -> FloatArray:
 
 
 def tile_features(n: Any, gpu: GPU, on_tensor_cores: Any) -> list[FloatArray]:
-    """Features of operations for several sizes of blocks; 0 for operations that are no single product.
+    """Features of operations for several sizes of blocks; 0 for operations other than single products.
 
     Args:
         n: Numbers of operations (`numbers_of`).

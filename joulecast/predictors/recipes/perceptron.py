@@ -22,7 +22,7 @@ _RANGES: Mapping[str, Range] = {
 
 @dataclass(frozen=True)
 class PerceptronRecipe:
-    """Settings of a perceptron (regressors/perceptron.py) whose mean with boosted trees is predicted.
+    """Settings of a perceptron (regressors/perceptron.py). Its prediction is averaged with that of boosted trees.
 
     Args:
         share: Weight of the perceptron in the mean.

@@ -75,7 +75,7 @@ class BlendRegressor:
 
     @property
     def parts(self) -> dict[str, object]:
-        """What has learning curves of its own; see `curves_of`."""
+        """The parts that have learning curves; see `curves_of`."""
         return {"process": self.process}
 
 

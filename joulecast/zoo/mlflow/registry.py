@@ -288,8 +288,8 @@ def _fetched(mlflow: Any, client: Any, name: str, version: str, uri: str | None)
             allowed=f"versions with the tag {ENTRY_SHA256}",
             hint="`joulecast zoo push ENTRY models:/` registers one",
         )
-    kept = object_folder(digest)
-    files = _files_in(kept) if (kept / MANIFEST).is_file() else _downloaded(mlflow, where)
+    folder = object_folder(digest)
+    files = _files_in(folder) if (folder / MANIFEST).is_file() else _downloaded(mlflow, where)
     if MANIFEST not in files or sha256_of(files[MANIFEST]) != digest:
         raise ZooError(
             "the files of this version were changed after it was registered",

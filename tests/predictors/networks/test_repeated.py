@@ -9,7 +9,7 @@ SHAPE = (2, 3, 99, 99)
 
 
 def test_regressors_are_asked_once_for_a_network(monkeypatch):
-    joulecast.predict("resnet18", (1, 3, 64, 64), "A30")  # loads the predictor, which is tried out then
+    joulecast.predict("resnet18", (1, 3, 64, 64), "A30")  # loads the predictor, which makes its golden prediction
     joulecast.predict("resnet18", (1, 3, 64, 64), "A30", predictor="forest")
     asked, learn = [], OperationPredictor._learned_loops
 

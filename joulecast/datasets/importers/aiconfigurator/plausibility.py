@@ -3,7 +3,7 @@
 Rows that differ in one size alone are neighbours. Their times need not rise with it (libraries choose kernels by size),
 but a row that is far from all four of its nearest neighbours was disturbed: of SGLang's bf16 products, B200 and GB200
 have 580 and 468 such rows, and only 45 of them in common. Kernels that alternate between two speeds from size to size
-(DeepGEMM, where a size is no multiple of 16) are not far from the neighbours after the next, and stay.
+(DeepGEMM, where a size is not a multiple of 16) are close to their second-nearest neighbours, and stay.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def spikes(time_us: Values, group: Values, along: Values) -> Flags:
         along: The size by which the rows of a group are sorted.
     """
     near = _neighbours(time_us, np.lexsort((along, group)), group, _NEIGHBOURS)
-    # Rows at the ends have fewer than four neighbours; the comparison with NaN is false, so they are no spikes.
+    # Rows at the ends have fewer than four neighbours. They never count as spikes, because comparisons with NaN are
+    # false.
     slow: Flags = time_us > SPIKE * near.max(axis=0)
     quick: Flags = SPIKE * time_us < near.min(axis=0)
     return slow | quick
@@ -88,18 +89,18 @@ def weak_power(power_w: Values, group: Values, along: Values) -> Flags:
     """Find rows whose power is far below the median of their neighbours, because the sensor missed part of the run."""
     near = _neighbours(power_w, np.lexsort((along, group)), group, _POWER_NEIGHBOURS)
     known = ~np.isnan(near).all(axis=0)
-    usual = np.full(len(power_w), np.nan)
-    usual[known] = np.nanmedian(near[:, known], axis=0)
-    weak: Flags = power_w < WEAK_POWER * usual
+    typical_w = np.full(len(power_w), np.nan)
+    typical_w[known] = np.nanmedian(near[:, known], axis=0)
+    weak: Flags = power_w < WEAK_POWER * typical_w
     return weak
 
 
 def least_time_s(operation: Operation, gpu: GPU) -> float:
     """Least seconds by the data sheet: arithmetic at the boost clock, and the memory traffic that exceeds the L2 cache.
 
-    Replays find in L2 what the last one left there, and causal attention may skip half of the scores. For experts the
-    source states neither which of them got tokens, nor whether they have a gate. Without a gate they are two products
-    instead of three.
+    Measurements are repeated, so data of the previous run may still be in the L2 cache, and causal attention may skip
+    half of the scores. For layers of experts, the source states neither which experts got tokens, nor whether they have
+    a gate. Without a gate they need two products instead of three.
     """
     if "gpus" in operation.attributes:
         return _least_link_s(operation, gpu) / _TOLERANCE
