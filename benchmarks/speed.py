@@ -167,7 +167,12 @@ def main() -> None:
             "< 3 s",
         ),
         ("the same as a table", f"{many_table:.2f} s", f"{5000 / many_table:,.0f} networks/s", "< 3 s"),
-        ("peak memory of a process that asks for the best of all GPUs", f"{float(best_peak) / 1024:.0f} MB", "", "< 300 MB"),
+        (
+            "peak memory of a process that asks for the best of all GPUs",
+            f"{float(best_peak) / 1024:.0f} MB",
+            "",
+            "< 300 MB",
+        ),
         ("warm answer of ResNet-50's template at a new shape", f"{1e3 * template:.1f} ms", "", "< 5 ms"),
         (f"templates of all {len(store.names())} models in the package", f"{size_bytes / 1e6:.2f} MB", "", "< 3 MB"),
         ("warm extraction of ResNet-50, built and traced", f"{1e3 * extract:.0f} ms", "", "< 150 ms"),
