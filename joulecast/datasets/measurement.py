@@ -30,7 +30,9 @@ class Measurement:
         power_w: Mean board power over the loop; None where no sensor was read.
         energy_j: Joules per iteration; None without power.
         device_time_s: Seconds that the GPU works, where that was measured without the host (CUDA graph replay).
-        time_std_s, power_std_w, energy_std_j: Standard deviations of time, power and energy, where known.
+        time_std_s, power_std_w, energy_std_j: Standard deviations of time, power and energy, where known. Campaigns of
+            `joulecast collect` state the standard error of the time, the spread of the power readings, and both
+            propagated to the energy.
         iterations: Length of the loop.
         duration_s: Seconds for which the loop was measured.
         clock_mhz: Mean graphics clock that was held, where known.

@@ -17,6 +17,7 @@ from ..operations.operation import MODES, Operation, real_precision
 from ..operations.rules import Shape
 from ..regular_files import MOST_BYTES, read_regular
 from ..resources import named_file
+from .proportionality import LEAST_LENGTHS, length_of_all
 
 # Extra time of a measurement: warm-up, making instances, and checking that time is proportional to iterations.
 _OVERHEAD_S = 1.0
@@ -51,6 +52,10 @@ class Campaign:
         whole_networks: Whether to measure each named network as a whole, too. Predictions are compared with these, and
             the host cost inside a network is learned from them.
         three_sigma: Drop power readings more than three standard deviations from their mean, as Nicolai (2025) does.
+        loop_lengths: Number of lengths of the loop, up to `seconds`, by which Nicolai's check decides whether time is
+            proportional to iterations (proportionality.py); 0 for one short loop instead.
+        floor_s: Seconds that the measured loop must take at least; his floor is 0.1.
+        second_log: Whether nvidia-smi logs the power as well during the whole campaign, as a check on the sensor.
     """
 
     subjects: tuple[Subject, ...]
@@ -63,6 +68,9 @@ class Campaign:
     clocks: tuple[int | None, ...] = (None,)
     whole_networks: bool = False
     three_sigma: bool = False
+    loop_lengths: int = 0
+    floor_s: float = 0.0
+    second_log: bool = False
 
     def __post_init__(self) -> None:
         if not self.subjects:
@@ -74,7 +82,7 @@ class Campaign:
                 raise unknown_name("mode", mode, MODES)
         for precision in self.precisions:
             real_precision("conv2d", precision)
-        for flag in ("whole_networks", "three_sigma"):
+        for flag in ("whole_networks", "three_sigma", "second_log"):
             if not isinstance(getattr(self, flag), bool):
                 raise InputError(f"{flag} of a campaign is true or false", given=repr(getattr(self, flag)))
         if not self.modes or not self.precisions or not self.clocks:
@@ -92,6 +100,19 @@ class Campaign:
         if isinstance(self.seconds, bool) or not isinstance(self.seconds, int | float) or not 0 < self.seconds <= 600:
             raise InputError(
                 "seconds of a campaign are out of range", given=repr(self.seconds), allowed="above 0, at most 600"
+            )
+        floor_s = self.floor_s
+        if isinstance(floor_s, bool) or not isinstance(floor_s, int | float) or not 0 <= floor_s <= self.seconds:
+            raise InputError(
+                "floor_s of a campaign is out of range",
+                given=repr(floor_s),
+                allowed=f"0 to seconds, which is {self.seconds:g}",
+            )
+        if self.loop_lengths and not _is_integer(self.loop_lengths, LEAST_LENGTHS):
+            raise InputError(
+                "loop_lengths of a campaign is out of range",
+                given=repr(self.loop_lengths),
+                allowed=f"0, or an integer from {LEAST_LENGTHS}",
             )
         for name, least in (("repeats", 1), ("seed", 0)):
             value = getattr(self, name)
@@ -258,4 +279,4 @@ def _network_tasks(campaign: Campaign, repeat: int, clock: int | None) -> Iterat
 
 def duration_s(campaign: Campaign, tasks: int) -> float:
     """Estimate how many seconds the measurements take."""
-    return tasks * (campaign.seconds + _OVERHEAD_S)
+    return tasks * (campaign.seconds + length_of_all(campaign.loop_lengths, campaign.seconds) + _OVERHEAD_S)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any
 
 import torch
 
 from ..metering import Sensor, estimate
+from ..metering.estimate import DISAGREEMENT
 from .campaign import Campaign, NetworkTask, Task
 from .devices import clocks_of, limits_of, refuse_broken
 from .journal import Journal
@@ -23,7 +24,7 @@ _NETWORK_INPUTS = 2  # A network is larger than any cache. With two inputs it ne
 Progress = Callable[[int, Mapping[str, Any]], None]
 
 
-def _time_network(task: NetworkTask, device: torch.device, *, seconds: float, seed: int) -> Timing:
+def _time_network(task: NetworkTask, device: torch.device, *, seed: int, **loop: Any) -> Timing:
     from ..extraction.models.named_models import build_to_run
 
     generator = torch.Generator(device).manual_seed(seed)
@@ -31,12 +32,27 @@ def _time_network(task: NetworkTask, device: torch.device, *, seconds: float, se
     model = build_to_run(task.model).to(device=device, dtype=dtype)
     with running(task.mode, task.precision):
         block = [WholeNetwork(model, task.input_shape, task.mode, generator) for _ in range(_NETWORK_INPUTS)]
-        return time_block(block, device, seconds=seconds)
+        return time_block(block, device, **loop)
 
 
-def measure(task: Task | NetworkTask, campaign: Campaign, device: torch.device, sensor: Sensor) -> dict[str, Any]:
-    """Make one measurement. Where the operation cannot run or does not fit into memory, the record says why."""
-    seconds, seed = campaign.seconds, campaign.seed + task.repeat
+def measure(
+    task: Task | NetworkTask, campaign: Campaign, device: torch.device, sensor: Sensor, second: Sensor | None = None
+) -> dict[str, Any]:
+    """Make one measurement. Where the operation cannot run or does not fit into memory, the record says why.
+
+    Args:
+        task: What to measure.
+        campaign: How to measure.
+        device: The device to measure on.
+        sensor: The power sensor, already entered.
+        second: Another sensor of the same device that checks the first, already entered; None for no check.
+    """
+    seed = campaign.seed + task.repeat
+    loop: dict[str, Any] = {
+        "seconds": campaign.seconds,
+        "loop_lengths": campaign.loop_lengths,
+        "floor_s": campaign.floor_s,
+    }
     subject = {"operation": task.operation.to_dict()} if isinstance(task, Task) else {"network": asdict(task)}
     record: dict[str, Any] = {
         "key": task.key,
@@ -49,15 +65,20 @@ def measure(task: Task | NetworkTask, campaign: Campaign, device: torch.device, 
         torch.cuda.empty_cache()  # Memory that the last measurement left in PyTorch's pool would count as used.
     try:
         if isinstance(task, Task):
-            timing = time_operation(task.operation, device, seconds=seconds, seed=seed, **limits_of(device))
+            timing = time_operation(task.operation, device, seed=seed, **loop, **limits_of(device))
         else:
-            timing = _time_network(task, device, seconds=seconds, seed=seed)
+            timing = _time_network(task, device, seed=seed, **loop)
     except (RuntimeError, NotImplementedError, ValueError) as error:
         reason = f"{type(error).__name__}: {(str(error).splitlines() or ['no message'])[0]}"
         refuse_broken(device, reason)
         return {**record, "status": "failed", "reason": reason}
     samples = sensor.window(timing.start_s, timing.end_s)
     power = estimate(samples, timing.start_s, timing.end_s, three_sigma=campaign.three_sigma)
+    if second is not None:
+        logged = second.window(timing.start_s, timing.end_s)
+        checked = estimate(logged, timing.start_s, timing.end_s, three_sigma=campaign.three_sigma)
+        power = replace(power, warnings=(*power.warnings, *_differs(power.power_w, checked.power_w)))
+        record |= {"second_log": {"power_w": checked.power_w, "trace": logged.trace(timing.start_s)}}
     return {
         **record,
         "status": "ok",
@@ -67,6 +88,13 @@ def measure(task: Task | NetworkTask, campaign: Campaign, device: torch.device, 
     }
 
 
+def _differs(power_w: float | None, second_w: float | None) -> tuple[str, ...]:
+    if power_w is None or second_w is None:
+        return ("the second log has no power",) if second_w is None else ()
+    difference = second_w / power_w - 1
+    return (f"the second log differs by {100 * difference:+.1f} %",) if abs(difference) > DISAGREEMENT else ()
+
+
 def collect(
     tasks: Sequence[Task | NetworkTask],
     campaign: Campaign,
@@ -74,6 +102,7 @@ def collect(
     journal: Journal,
     sensor: Sensor,
     progress: Progress = lambda done, record: None,
+    second: Sensor | None = None,
 ) -> None:
     """Make all measurements that the journal does not have yet. A clock stays locked until the plan changes it.
 
@@ -84,6 +113,7 @@ def collect(
         journal: Journal into which each record is written before the next measurement starts.
         sensor: The power sensor, already entered as a context manager.
         progress: Function that is called after each measurement with the number done and the record.
+        second: Another sensor of the same device that checks the first, already entered; None for no check.
 
     Raises:
         ClockError: A clock cannot be locked.
@@ -95,7 +125,7 @@ def collect(
     for clock_mhz, group in groupby(left, key=lambda task: task.clock_mhz):
         with _held(clock_mhz, device):
             for task in group:
-                record = measure(task, campaign, device, sensor)
+                record = measure(task, campaign, device, sensor, second)
                 journal.append(record)
                 done += 1
                 progress(done, record)

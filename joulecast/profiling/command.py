@@ -41,6 +41,9 @@ def _options(a: argparse.Namespace) -> dict[str, Any]:
         "seed": a.seed,
         "whole_networks": a.whole_networks or None,
         "three_sigma": a.three_sigma or None,
+        "loop_lengths": a.loop_lengths,
+        "floor_s": a.floor,
+        "second_log": a.second_log or None,
     }
     if a.network:
         values["network"] = [
@@ -74,6 +77,9 @@ def _parser(program: str) -> argparse.ArgumentParser:
     add("--seed", type=int, help="seed for the order and the inputs")
     add("--whole-networks", action="store_true", help="also measure each network as a whole")
     add("--three-sigma", action="store_true", help="drop power readings beyond three standard deviations")
+    add("--loop-lengths", type=int, metavar="N", help="check by a fit to N lengths that time is proportional")
+    add("--floor", type=float, metavar="SECONDS", help="least duration of a loop to be trusted")
+    add("--second-log", action="store_true", help="also log the power by nvidia-smi all the time, as a check")
     return parser
 
 

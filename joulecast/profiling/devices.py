@@ -16,6 +16,7 @@ from ..metering.powercap import ZONES
 from ..metering.sampler import PERIOD_S
 from ..metering.sensor import nvidia_smi_sensor, nvml_sensor, powercap_sensor
 from .clocks import Clocks
+from .timing import synchronize
 
 _CPU_CACHE_BYTES = 32 * 2**20
 _CPU_MEMORY_BYTES = 2**30
@@ -121,12 +122,6 @@ def load(device: torch.device, seconds: float) -> None:
         for _ in range(4):
             torch.mm(a, a)
         synchronize(device)
-
-
-def synchronize(device: torch.device) -> None:
-    """Wait until the device has finished all queued work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def refuse_broken(device: torch.device, reason: str) -> None:

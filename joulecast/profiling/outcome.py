@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import hypot
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -112,13 +113,16 @@ def _measurement(record: Record, line: int, campaign: str) -> Measurement:
     timing, power = record["timing"], record["power"]
     operation = Operation.from_dict(record["operation"])
     power_w = power["power_w"]
+    time_std_s, power_std_w = timing.get("time_std_s"), power["power_std_w"]  # Older journals have no error of time.
     return Measurement(
         operation=operation,
         time_s=timing["time_s"],
         power_w=power_w,
         energy_j=None if power_w is None else power_w * timing["time_s"],
         device_time_s=timing["device_time_s"],
-        power_std_w=power["power_std_w"],
+        time_std_s=time_std_s,
+        power_std_w=power_std_w,
+        energy_std_j=_energy_std_j(timing["time_s"], time_std_s, power_w, power_std_w),
         iterations=timing["iterations"],
         duration_s=timing["end_s"] - timing["start_s"],
         clock_mhz=power["clock_mhz"],
@@ -129,6 +133,18 @@ def _measurement(record: Record, line: int, campaign: str) -> Measurement:
         line=line,
         remark="; ".join((*timing["warnings"], *power["warnings"])),
     )
+
+
+def _energy_std_j(
+    time_s: float, time_std_s: float | None, power_w: float | None, power_std_w: float | None
+) -> float | None:
+    """Error of an energy by propagation of those of time and power, as Nicolai (2025) computes it; None if unknown.
+
+    That of power is the spread of its readings, so that the result is an upper bound of the error of the mean.
+    """
+    if time_std_s is None or power_w is None or power_std_w is None:
+        return None
+    return hypot(power_w * time_std_s, time_s * power_std_w)
 
 
 def write_datasets(journal: Journal, folder: Path) -> list[Path]:

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -74,6 +74,7 @@ def run(
     _ready_clocks(campaign, found)
     tasks = plan(campaign, limit)
     sensor = devices.sensor_of(found) if power else NoSensor("not asked for")
+    second = _second_log(found) if campaign.second_log else None
     name = devices.name_of(found)
     # The device is part of the journal's identity, because times of two GPUs must not be mixed.
     belongs_to = {**campaign.to_dict(), "device": name}
@@ -88,8 +89,8 @@ def run(
             _say("the journal's last line was incomplete; it is measured again\n")
         _say(f"{len(tasks)} measurements on {name}, power: {sensor.facts()['sensor']}\n")
         try:
-            with _termination_as_interrupt(), sensor, _session(journal, found, sensor):
-                collection.collect(tasks, campaign, found, journal, sensor, _Progress(tasks))
+            with _termination_as_interrupt(), sensor, second or nullcontext(), _session(journal, found, sensor):
+                collection.collect(tasks, campaign, found, journal, sensor, _Progress(tasks), second)
         except KeyboardInterrupt:
             _say("\nstopped; go on with --resume")
         _say("\n")
@@ -121,6 +122,21 @@ def _ready_clocks(campaign: Campaign, device: torch.device) -> None:
         _say("a campaign that crashed had left this GPU's clock locked; it was reset\n")
     for clock in wanted:
         clocks.check(clock)
+
+
+def _second_log(device: torch.device) -> Sensor:
+    """nvidia-smi as a second sensor."""
+    from . import devices
+
+    second = devices.second_sensor_of(device)
+    if second is None:
+        raise SensorError(
+            "there is no second log of this device's power",
+            given=str(device),
+            allowed="a GPU that nvidia-smi shows",
+            hint="omit second_log",
+        )
+    return second
 
 
 @contextmanager

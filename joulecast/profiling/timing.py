@@ -1,7 +1,8 @@
 """Timing an operation in a loop over distinct instances, with `torch.utils.benchmark`.
 
 The instances together are larger than the cache, so that none finds its weights there from the last round. The loop is
-long enough for a power sensor. Its time must be proportional to the number of iterations, which is checked.
+long enough for a power sensor. Its time must be proportional to the number of iterations, which is checked. It is timed
+in parts, from whose spread the standard error of the time follows.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch.utils.benchmark import Timer
 
 from ..operations.operation import Operation
 from ..operations.precisions import ELEMENT_BYTES
 from ..operations.rules import size
+from .proportionality import lengths, proportionality
 from .runners import Instance
 
 _MOST_INSTANCES = 64
@@ -25,6 +28,7 @@ _SHORT_SHARE = 0.1  # Durations of the loops that check proportionality, relativ
 PROPORTIONAL = 0.1
 """Least relative difference between the times per iteration of a short and the long loop that gives a warning."""
 _REPLAYS = 20
+_PART_S, _MOST_PARTS = 0.05, 10  # The device must not wait often for the next part.
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Timing:
             waits for the host; None where the device is the CPU.
         iterations: Number of iterations of the loop.
         start_s, end_s: Start and end of the loop on `time.monotonic`, for the power sensor.
+        time_std_s: Standard error of `time_s`, from the parts of the loop; None where it has only one iteration.
         loops: Iterations and seconds of every loop that was timed, including those that check proportionality.
         warnings: Reasons to doubt the times.
     """
@@ -49,6 +54,7 @@ class Timing:
     iterations: int
     start_s: float
     end_s: float
+    time_std_s: float | None = None
     loops: tuple[tuple[int, float], ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -84,6 +90,8 @@ def time_operation(
     *,
     seconds: float,
     seed: int = 0,
+    loop_lengths: int = 0,
+    floor_s: float = 0.0,
     cache_bytes: int = 64 * 2**20,
     memory_bytes: int = 2**30,
 ) -> Timing:
@@ -94,6 +102,8 @@ def time_operation(
         device: The device that it runs on.
         seconds: Duration of the loop.
         seed: Seed for inputs and output gradients.
+        loop_lengths: Number of loop lengths that check proportionality by a linear fit; 0 for one short loop.
+        floor_s: Least seconds that the loop must take.
         cache_bytes: Size of the device's last-level cache.
         memory_bytes: Free memory of the device.
 
@@ -104,7 +114,7 @@ def time_operation(
     length = block_length(operation, cache_bytes, memory_bytes)
     with running(operation.mode, operation.precision):
         block = [Instance(operation, device, generator) for _ in range(length)]
-        return time_block(block, device, seconds=seconds)
+        return time_block(block, device, seconds=seconds, loop_lengths=loop_lengths, floor_s=floor_s)
 
 
 @contextmanager
@@ -114,8 +124,23 @@ def running(mode: str, precision: str) -> Iterator[None]:
         yield
 
 
-def time_block(block: Sequence[Callable[[], None]], device: torch.device, *, seconds: float) -> Timing:
-    """Time a block of distinct instances that run one after the other. Times are per instance."""
+def time_block(
+    block: Sequence[Callable[[], None]],
+    device: torch.device,
+    *,
+    seconds: float,
+    loop_lengths: int = 0,
+    floor_s: float = 0.0,
+) -> Timing:
+    """Time a block of distinct instances that run one after the other. Times are per instance.
+
+    Args:
+        block: The instances.
+        device: The device that they run on.
+        seconds: Duration of the loop.
+        loop_lengths: Number of loop lengths that check proportionality by a linear fit; 0 for one short loop.
+        floor_s: Least seconds that the loop must take.
+    """
 
     def run() -> None:
         for instance in block:
@@ -131,13 +156,21 @@ def time_block(block: Sequence[Callable[[], None]], device: torch.device, *, sec
     number = max(1, round(seconds / short_s))
     start_s = time.monotonic()
     with _events(device) as events_s:
-        measured_s = timer.timeit(number).mean
+        parts = [(count, timed(run, count, device)) for count in _parts(number, seconds)]
     end_s = time.monotonic()
+    measured_s = sum(part_s for _, part_s in parts) / number
     device_time_s, warnings = _device_time_s(run, len(block), device)
-    difference = abs(short_s / measured_s - 1)
-    if difference > PROPORTIONAL:
+    loops = [(rounds, warm.mean), (few, short_s), (number, measured_s)]
+    if loop_lengths:
+        counts = [max(1, round(length_s / measured_s)) for length_s in lengths(loop_lengths, seconds)]
+        fitted = [(count, timed(run, count, device)) for count in dict.fromkeys(counts)]
+        loops = [*((count, total_s / count) for count, total_s in fitted), loops[-1]]
+        if len(fitted) > 2:
+            warnings = (*warnings, *proportionality(fitted).doubts(floor_s))
+    elif (difference := abs(short_s / measured_s - 1)) > PROPORTIONAL:
         warnings = (*warnings, f"time is not proportional to iterations: {100 * difference:.0f} %")
-    loops = ((rounds, warm.mean), (few, short_s), (number, measured_s))
+    if measured_s * number < floor_s:
+        warnings = (*warnings, f"the loop took {measured_s * number:.3g} s, less than the floor of {floor_s:g} s")
     return Timing(
         time_s=measured_s / len(block),
         device_time_s=device_time_s,
@@ -145,9 +178,37 @@ def time_block(block: Sequence[Callable[[], None]], device: torch.device, *, sec
         iterations=number * len(block),
         start_s=start_s,
         end_s=end_s,
+        time_std_s=_standard_error([part_s / count / len(block) for count, part_s in parts]),
         loops=tuple((count * len(block), count * mean_s) for count, mean_s in loops),
         warnings=warnings,
     )
+
+
+def timed(run: Callable[[], None], count: int, device: torch.device) -> float:
+    """Seconds that a number of calls takes, until the device has finished them."""
+    synchronize(device)
+    start_s = time.perf_counter()
+    for _ in range(count):
+        run()
+    synchronize(device)
+    return time.perf_counter() - start_s
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has finished all queued work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _parts(number: int, seconds: float) -> list[int]:
+    """Rounds of each part of a loop that takes so many seconds: at least two parts where there are two rounds."""
+    parts = min(number, max(2, min(_MOST_PARTS, int(seconds / _PART_S))))
+    return [number // parts + (part < number % parts) for part in range(parts)]
+
+
+def _standard_error(values: Sequence[float]) -> float | None:
+    """The standard error of the mean of a loop's parts; None where there is only one."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
 
 
 @contextmanager
