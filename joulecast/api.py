@@ -78,7 +78,7 @@ def extract(
         ExtractionError: The forward raises on this input, or depends on values of the input.
         MissingDependencyError: The model needs a library that is not installed.
 
-    Example:
+    Examples:
         >>> network = extract("resnet50", (32, 3, 224, 224))
         >>> f"{len(network)} operations, {network.flops / 1e9:.0f} GFLOP"
         '54 operations, 264 GFLOP'
@@ -147,7 +147,7 @@ def predict(
         UncoveredError: Too large a part of the model is not covered; with `strict`, any operation is not.
         ExtractionError, MissingDependencyError: See `extract`.
 
-    Example:
+    Examples:
         >>> prediction = predict("resnet50", (32, 3, 224, 224), "A30")
         >>> print(f"{prediction.energy_j:.1f} J, {1e3 * prediction.time_s:.0f} ms, {prediction.power_w:.0f} W")
         3.6 J, 22 ms, 163 W
@@ -214,7 +214,7 @@ def predict_many(
     Raises:
         UnknownNameError, InputError, ZooError, ExtractionError, MissingDependencyError: See `predict`.
 
-    Example:
+    Examples:
         >>> found = predict_many(["resnet18", "resnet50", "alexnet"], "A30", input_shape=(32, 3, 224, 224))
         >>> found.names[found.energy_j.argmin()]
         'alexnet'

@@ -66,7 +66,7 @@ def predict_generation(
             clock or the power cap.
         ZooError, ExtractionError, UncoveredError, MissingDependencyError: See `joulecast.predict`.
 
-    Example:
+    Examples:
         >>> chat = predict_generation("llama3_8b", "H100 SXM", batch=64, prompt_tokens=512, output_tokens=512)
         >>> chat.memory.fits
         True

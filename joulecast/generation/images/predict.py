@@ -140,7 +140,7 @@ def predict_image(
         InputError: Sizes that cannot be; or the GPU lacks the memory, the precision, the clock or the cap.
         ZooError, UncoveredError: See `joulecast.predict`.
 
-    Example:
+    Examples:
         >>> image = predict_image("sd3_5_medium", "H100 SXM")
         >>> image.steps
         28
