@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .choosing import best, sweep
 from .extraction import WHITELIST, network_of
-from .hardware import GPU, find_gpu, usual_board_notes
+from .hardware import GPU, find_gpu, gpu_name_notes
 from .hardware.host import Host, find_host
 from .operations.calls import Calls
 from .operations.columns import Columns, is_table, networks_of
@@ -182,7 +182,7 @@ def predict(
     prediction = prepare(network, found, power_limit_w, predictor, run).at(
         clock, composition=composition, strict=strict
     )
-    return replace(prediction, notes=(*usual_board_notes(gpu), *prediction.notes))
+    return replace(prediction, notes=(*gpu_name_notes(gpu), *prediction.notes))
 
 
 def predict_many(

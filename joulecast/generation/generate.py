@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..hardware import GPU, usual_board_notes
+from ..hardware import GPU, gpu_name_notes
 from ..units import si
 from .deployment import Deployment, checked_batching, checked_precisions
 from .engines import Engine, find_engine
@@ -127,7 +127,7 @@ def predict_generation(
 
 
 def _board_notes(gpu: object) -> tuple[str, ...]:
-    return usual_board_notes(split_count(gpu)[1] if isinstance(gpu, str) else gpu)
+    return gpu_name_notes(split_count(gpu)[1] if isinstance(gpu, str) else gpu)
 
 
 def _notes(engine: Engine) -> tuple[str, ...]:
