@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-FILE = Path(__file__).parents[2] / "benchmarks" / "published.py"
+FILE = Path(__file__).parents[3] / "benchmarks" / "published.py"
 
 
 @pytest.fixture(scope="module")
