@@ -45,6 +45,7 @@ from .questions import (
 )
 from .settings import Settings
 from .subjects import OnHost
+from .uploads import FileQuery
 from .validation import (
     checked_gpu,
     checked_host,
@@ -84,6 +85,10 @@ class Answers(GenerationAnswers):
     def extract(self, question: ExtractQuestion) -> Network:
         """See `joulecast.extract`."""
         return self.networks.of(question, question.precision, question.optimizer)
+
+    def extract_file(self, query: FileQuery, content: bytes) -> Network:
+        """See `joulecast.extract`, for the path of a file."""
+        return self.networks.of_file(query, content)
 
     def predict(self, question: PredictQuestion) -> Prediction:
         """See `joulecast.predict`."""
