@@ -199,7 +199,7 @@ def test_no_modules_import_each_other_in_a_circle():
     assert not imported
 
 
-def test_predicting_tells_nobody(tmp_path):
+def test_predicting_opens_no_connection(tmp_path):
     """ONNX Runtime would write the id of this device into the home folder, and look up a host."""
     code = (
         "import joulecast as j\n"
