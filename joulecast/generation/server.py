@@ -19,7 +19,7 @@ from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.over_clocks import over_clocks
 from ..predictors.networks.prediction import Prediction
 from ..predictors.physics.energy import static_power_w
-from ..single_operations import refuse_precisions
+from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_predictor
 from .deployment import Deployment
 from .intervals import KERNEL_LEVEL, step_sigmas
