@@ -23,7 +23,7 @@ def generate(
     batch: Annotated[int, typer.Option(help="Sequences at a time, on all GPUs together.")] = 1,
     prompt: Annotated[int, typer.Option(help="Tokens of each prompt.")] = 512,
     output: Annotated[int, typer.Option(help="Tokens that are written for each prompt.")] = 512,
-    precision: Annotated[str, typer.Option(help="Of the weights: bf16, fp16, fp8 or nvfp4.")] = "bf16",
+    precision: Annotated[str, typer.Option(help="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4.")] = "bf16",
     cache_precision: Annotated[str | None, typer.Option(help="fp8 for keys and values. Default: 16 bits.")] = None,
     engine: Annotated[str, typer.Option(help="vllm, vllm_async, sglang, tensorrt_llm or transformers.")] = "vllm",
     batching: Annotated[str | None, typer.Option(help="continuous or static. Default: what the engine does.")] = None,

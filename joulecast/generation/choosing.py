@@ -21,7 +21,6 @@ from .engines import Engine, find_engine
 from .figures import Figures, figures_of
 from .models import find_decoder
 from .parallel import Parallel, find_gpus, find_parallel
-from .served import StepNetworks
 from .server import Server
 from .serving import Load
 
@@ -185,7 +184,7 @@ class _Query:
             try:
                 parallel = find_parallel(count, gpu, count, 1)
                 whole = Deployment.of(self.decoder, gpu, self.engine, precisions, parallel, batching, self.loads[0])
-                gpu.running_precision(precision)
+                gpu.running_precision(precisions.products)
                 each = [replace(whole, asked=load) for load in self.loads]
                 fitting = [deployment for deployment in each if deployment.memory.fits]
                 if not fitting:
@@ -207,7 +206,7 @@ class _Query:
         asked = dict.fromkeys(
             one.padded(tokens) for _, fitting in servers for served in fitting for tokens in served.steps
         )
-        steps = StepNetworks({tokens: one.network(tokens) for tokens in asked})
+        steps = one.networks(asked)
         if self.engine.fused:
             prefetch([server.predictor for server, _ in servers], steps.together)
         for server, fitting in servers:

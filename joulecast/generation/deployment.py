@@ -8,7 +8,6 @@ from functools import cached_property
 
 from ..errors import InputError, unknown_name
 from ..hardware import GPU
-from ..operations.precisions import QUANTIZED
 from ..units import si
 from .decoder import Decoder
 from .engines import Engine
@@ -17,7 +16,7 @@ from .parallel import Parallel, share
 from .serving import BATCHINGS, Batching, Cycle, Load, cycle_of
 from .steps import Precisions, StepTokens
 
-WEIGHTS = ("bf16", "fp16", "fp8", "nvfp4")
+WEIGHTS = ("bf16", "fp16", "fp8", "nvfp4", "mxfp4")
 """Precisions in which weights can be served."""
 
 _CACHES = (None, "fp8")
@@ -67,6 +66,13 @@ class Deployment:
                 given=f"compute capability {gpu.compute_capability}",
                 allowed="NVIDIA's GPUs from Volta on",
                 hint="choose another engine, such as vllm",
+            )
+        if precisions.weights == "mxfp4" and not decoder.experts:
+            raise InputError(
+                "weights in mxfp4 are predicted for experts only",
+                given=f"{decoder.name}, which has no experts",
+                allowed="models with experts, such as gpt_oss_20b",
+                hint="use nvfp4 or fp8, which are predicted for all layers",
             )
         if parallel.tensor > 1 and not engine.fused:
             raise InputError(
@@ -164,7 +170,7 @@ def checked_precisions(weights: str, cache: str | None, engine: Engine) -> Preci
         raise unknown_name("precision of weights", weights, WEIGHTS)
     if cache not in _CACHES:
         raise unknown_name("precision of a cache", str(cache), ["fp8"], hint="leave it out for a cache in 16 bits")
-    if not engine.fused and (weights in QUANTIZED or cache is not None):
+    if not engine.fused and (weights not in ("bf16", "fp16") or cache is not None):
         raise InputError(
             f"{engine.name} computes in 16 bits",
             given=f"weights in {weights}, cache in {cache or '16 bits'}",

@@ -45,7 +45,8 @@ def predict_generation(
         batch: Number of sequences that run at a time on all GPUs together.
         prompt_tokens: Tokens of each prompt.
         output_tokens: Tokens that the model generates for each prompt.
-        precision: Precision of the weights: bf16, fp16, fp8 or nvfp4. Norms, logits and attention stay in 16 bits.
+        precision: Precision of the weights: bf16, fp16, fp8, nvfp4, or mxfp4, in which only experts have four bits, as
+            in GPT-OSS. Norms, logits and attention stay in 16 bits.
         engine: vllm (scheduling as in version 0.11), vllm_async (asynchronous scheduling, the default of later
             versions), sglang or tensorrt_llm, with fused kernels in CUDA graphs; or transformers, which is eager.
         tensor_parallel: Number of GPUs that share each layer. Further GPUs are replicas, which share the batch.

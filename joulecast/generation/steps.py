@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ..operations.network import Entry, Network
 from ..operations.operation import Operation
+from ..operations.precisions import ELEMENT_BYTES
 from .decoder import (
     Activation,
     Attention,
@@ -26,9 +27,10 @@ from .decoder import (
     Projection,
 )
 from .engines import Engine
+from .four_bit_experts import MXFP4_BYTES
 from .parallel import ALONE, Parallel
 
-_QUANTIZED = ("fp8", "nvfp4", "int8")
+_QUANTIZED = ("fp8", "nvfp4")
 # Operations of random sampling at a temperature on logits in fp32 (vLLM, v1/sample/sampler.py).
 _SAMPLING = ("copy", "div", "softmax", "random", "div", "argmax")
 
@@ -38,7 +40,7 @@ class Precisions:
     """Precisions of a served model.
 
     Args:
-        weights: Precision of the weights: bf16, fp16, or for quantized layers fp8 or nvfp4.
+        weights: Precision of the weights: bf16, fp16, for quantized layers fp8 or nvfp4, or for experts mxfp4.
         cache: Precision of keys and values; None for 16 bits.
     """
 
@@ -48,7 +50,18 @@ class Precisions:
     @property
     def activations(self) -> str:
         """Precision of the operations without quantized weights."""
-        return "bf16" if self.weights in _QUANTIZED else self.weights
+        return "bf16" if self.weights in (*_QUANTIZED, "mxfp4") else self.weights
+
+    @property
+    def products(self) -> str:
+        """Precision in which products with quantized weights are computed; bf16 with weights in mxfp4."""
+        return "bf16" if self.weights == "mxfp4" else self.weights
+
+    def element_bytes(self, part: Part) -> float:
+        """Bytes of a weight of a part, scales included."""
+        if self.weights == "mxfp4" and isinstance(part, Experts):
+            return MXFP4_BYTES
+        return ELEMENT_BYTES[self.products if part.quantized else self.activations]
 
 
 @dataclass(frozen=True)
@@ -118,7 +131,7 @@ class _Step:
                 yield self._plain("embedding", (count,), num_embeddings=part.rows, embedding_dim=part.size)
                 yield from self._collective("all_reduce", count, part.size)
             case Projection():
-                precision = self.precisions.weights if part.quantized else self.precisions.activations
+                precision = self.precisions.products if part.quantized else self.precisions.activations
                 yield self._linear(count, part.inputs, part.outputs, part.bias, precision)
                 if part.division == "rows":
                     yield from self._collective("all_reduce", count, part.outputs)
@@ -174,10 +187,10 @@ class _Step:
             # Trained routers prefer some experts.
             "distribution": "power_law_1.01",
             # Models with experts are published with scales for blocks, and were measured so.
-            "block_scaled": self.precisions.weights == "fp8",
+            "block_scaled": self.precisions.products == "fp8",
         }
         shape = (self.computed, part.hidden)
-        return Operation("experts", [shape], attributes, precision=self.precisions.weights)
+        return Operation("experts", [shape], attributes, precision=self.precisions.products)
 
     def _attention(self, part: Attention) -> Iterator[Operation]:
         count = self.computed

@@ -119,7 +119,7 @@ def test_training_is_drawn_by_phase(page):
         assert any(f"{share_text(tree, phase)}, {si(phase.total.energy_j, 'J')} (" in label for label in told)
 
 
-def test_operations_are_pasted_and_faults_are_told(page):
+def test_operations_are_pasted_and_faults_are_shown(page):
     page.open()
     page.js("document.querySelector('[name=subject][value=operations]').click()")
     page.wait()
@@ -143,7 +143,7 @@ def test_operations_are_pasted_and_faults_are_told(page):
         ("#cache", "many", "this is no number of tokens"),
     ],
 )
-def test_what_cannot_be_asked_is_told_without_asking(page, field, typed, title):
+def test_invalid_questions_are_reported_without_a_request(page, field, typed, title):
     page.open("#model=bert_base&shape=8+x+128&gpus=A30")
     page.choose(field, typed)
     assert page.text("#problem").startswith(title)
@@ -155,7 +155,7 @@ def test_what_cannot_be_asked_is_told_without_asking(page, field, typed, title):
 
 
 @pytest.mark.parametrize("pasted", ["", "[", "null", "{}", "[]"])
-def test_what_is_no_list_of_operations_is_told(page, pasted):
+def test_invalid_lists_of_operations_are_reported(page, pasted):
     page.open()
     page.js("document.querySelector('[name=subject][value=operations]').click()")
     page.wait()
@@ -219,7 +219,7 @@ def test_asks_for_a_token(page, narrow):
     other.complaints()
 
 
-def test_asks_nobody_else(page, service):
+def test_the_page_requests_only_its_own_service(page, service):
     page.open()
     loaded = page.js("return performance.getEntriesByType('resource').map(e => e.name)")
     assert loaded

@@ -78,7 +78,7 @@ def waiting(running, count):
         assert time.monotonic() < deadline_s
 
 
-def test_a_damaged_list_of_predictors_is_told_and_stops_nothing(tmp_path, stopped):
+def test_a_damaged_list_of_predictors_is_reported_and_does_not_stop_the_service(tmp_path, stopped):
     names = tmp_path / "cache" / "zoo" / "names.json"
     names.parent.mkdir(parents=True)
     names.write_text("{")
@@ -92,7 +92,7 @@ def test_a_damaged_list_of_predictors_is_told_and_stops_nothing(tmp_path, stoppe
     assert running.ask("/v1/ready").status == 200
 
 
-def test_damage_that_comes_later_is_told(tmp_path, stopped):
+def test_later_damage_is_reported(tmp_path, stopped):
     running = stopped(start(tmp_path, "--no-extraction"))
     assert running.ask("/v1/ready").status == 200
     (tmp_path / "cache" / "zoo").mkdir(parents=True)
