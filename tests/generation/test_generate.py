@@ -229,8 +229,8 @@ def _seconds(step, kind):
     return sum(cost.device_time_s for cost in step.operations if cost.operation.kind == kind)
 
 
-@pytest.mark.parametrize("gpu", ["H100 SXM", "B200", "A100 SXM4 80GB"])
-@pytest.mark.parametrize("model", ["llama3_2_3b", "qwen3_14b", "qwen3_30b_a3b"])
+@pytest.mark.parametrize("gpu", ["H100 SXM", "B200"])
+@pytest.mark.parametrize("model", ["llama3_2_3b", "qwen3_14b", "gpt_oss_20b"])
 def test_laws_hold_over_models_and_gpus(model, gpu):
     def joules(batch=64, prompt=300, **options):
         options = {"prompt_tokens": prompt, "output_tokens": 200, "engine": "tensorrt_llm", **options}
