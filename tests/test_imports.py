@@ -41,6 +41,7 @@ ROOMS = [
     "deadlines",
     "fetching",
     "memory_limit",
+    "progress",
     "regular_files",
     "whole_files",
     "units",

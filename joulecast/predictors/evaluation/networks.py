@@ -13,6 +13,7 @@ from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import find_gpu
 from ...operations.network import Network
 from ...operations.operation import Operation
+from ...progress import tracked
 from ..fitting.one_gpu import fit_own
 from ..intervals.closeness import Closeness
 from ..intervals.network_calibration import Parts
@@ -139,7 +140,7 @@ def leave_networks_out(
     known = {m.operation for m in dataset.usable(mode)}
     errors: list[NetworkError] = []
     operations: list[OperationErrors] = []
-    for name in dict.fromkeys(group(m.network) for m, _ in measured):
+    for name in tracked(dict.fromkeys(group(m.network) for m, _ in measured), "networks left out"):
         mine = [(m, network) for m, network in measured if group(m.network) == name]
         others = [(m, network) for m, network in measured if group(m.network) != name]
         only_here: frozenset[Operation] = frozenset()
