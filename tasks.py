@@ -43,7 +43,7 @@ def run(*command: str) -> None:
     """Run a program of `.venv`; stop with its exit code where it fails."""
     print("$", *command, flush=True)
     # Two threads that wait for each other are slower than one.
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_MKDOCS_2_WARNING": "1"}
     code = subprocess.run([str(BIN / command[0]), *command[1:]], cwd=ROOT, env=environment, check=False).returncode
     if code:
         sys.exit(code)
@@ -61,8 +61,15 @@ def check() -> None:
     run("ruff", "format", "--check", ".")
     run("ruff", "check", ".")
     run("mypy")
+    run("mkdocs", "build", "--quiet")  # strict: a link that leads nowhere fails
     # Three processes for two cores, because tests wait for servers and sensors. Each of them needs about 1.5 GB.
     run("python", "-m", "pytest", *(["-n", "3", "--dist", "loadgroup"] if (os.cpu_count() or 1) > 1 else []))
+
+
+def docs() -> None:
+    """Install what developing needs and write the documentation as a site into `build/site`."""
+    install("dev")
+    run("mkdocs", "build", "--quiet")
 
 
 def templates() -> None:
@@ -87,6 +94,7 @@ def mutate() -> None:
     run("mutmut", "results")
 
 
+<<<<<<< HEAD
 def published() -> None:
     """Install what developing needs and make the page of published tables anew, as far as it is outdated; an hour.
 
@@ -112,6 +120,9 @@ TASKS = {
     "published": published,
 }
 WITH_ARGUMENTS = ("mutate", "published")
+=======
+TASKS = {"demo": demo, "check": check, "docs": docs, "templates": templates, "golden": golden, "mutate": mutate}
+>>>>>>> main
 
 
 def main() -> None:

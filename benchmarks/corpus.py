@@ -33,7 +33,7 @@ LIBRARIES = ("torchvision", "timm", "transformers")
 MODES = ("inference", "training")
 IMAGE, VIDEO, TOKENS, SOUND = (2, 3, 224, 224), (1, 3, 16, 224, 224), (2, 64), (2, 16000)
 LONG_TEXT = (2, 1024)
-# torchvision's models that take something else than images of 224 pixels, by the beginning of their names.
+# Inputs of torchvision's models that do not take images of 224 pixels, by the prefix of their names.
 SHAPES: dict[str, Any] = {
     **dict.fromkeys(("r3d", "mc3", "r2plus1d", "mvit", "s3d", "swin3d"), VIDEO),
     **dict.fromkeys(("inception", "quantized_inception"), (2, 3, 299, 299)),
@@ -63,12 +63,12 @@ qwen2_moe qwen3 qwen3_moe regnet rembert resnet roberta roformer rwkv segformer 
 switch_transformers t5 vit vit_mae wav2vec2 xglm xlnet yolos
 """.split()  # noqa: SIM905
 EXPERTS = ("glm4_moe", "gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "deepseek_v3")
-"""Mixtures of experts whose products PyTorch has in bf16 only."""
+"""Mixtures of experts for whose products PyTorch has only kernels in bf16."""
 ASSUMED = {
     "switch_transformers": {"experts": "uniform"},
     **{name: {"boxes": 100, "box_side": 100} for name in DETECTORS},
 }
-"""What is assumed of models that decide by values."""
+"""Assumptions about models that make decisions by values."""
 LAYERS = ("num_hidden_layers", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
 
 
@@ -77,8 +77,8 @@ class Case:
     """One model of the corpus in one mode.
 
     Args:
-        library: Who has it.
-        name: Its name there.
+        library: Library of the model.
+        name: Name of the model in this library.
         mode: inference or training.
     """
 
@@ -99,25 +99,28 @@ class Case:
             if isinstance(getattr(config, layers, None), int) and not hasattr(config, "depths"):
                 setattr(config, layers, 2)
         if hasattr(config, "layerdrop"):
-            config.layerdrop = 0.0  # training would skip layers by chance
+            config.layerdrop = 0.0  # otherwise, training skips layers at random
         model = transformers_models.from_config(config)
         if model.main_input_name == "pixel_values":
             size = getattr(config, "image_size", 224)
             return model, (2, 3, *(size if isinstance(size, list | tuple) else (size, size)))
         if model.main_input_name == "input_values":
             return model, SOUND
-        return model, LONG_TEXT if self.name == "big_bird" else TOKENS  # shorter ones do not need its sparse attention
+        return (
+            model,
+            LONG_TEXT if self.name == "big_bird" else TOKENS,
+        )  # for shorter sequences it does not use sparse attention
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a case.
+    """The result of a case.
 
     Args:
-        case: The model.
-        network: Its operations; None where extraction refuses.
-        error: What it says then.
-        counted_flops: FLOPs of its products in a forward, by PyTorch's own counter; None where that does not run.
+        case: The model and mode.
+        network: Its operations; None if extraction refuses it.
+        error: The error of the extraction.
+        counted_flops: FLOPs of its products in a forward, by PyTorch's own counter; None if the counter does not run.
     """
 
     case: Case
@@ -127,7 +130,7 @@ class Result:
 
     @property
     def coverage(self) -> Coverage:
-        """What of the network is not covered."""
+        """Coverage of the network."""
         return Coverage() if self.network is None else Coverage.of(self.network)
 
     @property
@@ -158,7 +161,7 @@ def result_of(case: Case) -> Result:
 
 
 def _counted_flops(model: torch.nn.Module, shape: Any) -> int | None:
-    """FLOPs of a forward by PyTorch's counter, on the meta device and without any of our code."""
+    """FLOPs of a forward by PyTorch's counter, on the meta device and without code of joulecast."""
     tokens = getattr(model, "main_input_name", "") == "input_ids"
     shapes = shape if isinstance(shape, list) else [shape]
     dtype = torch.int64 if tokens else torch.float32

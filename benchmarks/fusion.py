@@ -33,17 +33,17 @@ _STAGES = ("var_mean", "amax", "sum", "mean")
 
 @dataclass
 class _Schedule:
-    """Kernels that Inductor writes, each by the names of the operators in it."""
+    """The kernels of Inductor, each as the names of its operators."""
 
     kernels: list[set[str]] = field(default_factory=list)
 
 
 class _Enough(Exception):  # noqa: N818 (nothing is wrong)
-    """The schedule is known."""
+    """Raised when the schedule is known, to stop the compiler."""
 
 
 def inductor_kernels(model: torch.nn.Module, inputs: torch.Tensor, **options: Any) -> int:
-    """How many kernels Inductor writes for a model, counted as a GPU would have them."""
+    """Number of kernels that Inductor generates for a model, counted as on a GPU."""
     schedule = _Schedule()
 
     def read(self: Any, nodes: Any = None) -> None:
@@ -75,7 +75,7 @@ def inductor_kernels(model: torch.nn.Module, inputs: torch.Tensor, **options: An
 
 
 def _begins(names: set[str], before: set[str] | None) -> bool:
-    """Whether a kernel is more than a further stage of the one before it."""
+    """Whether a kernel is not just a further stage of the kernel before it."""
     if before is None:
         return True
     shared = {name for name in names & before if "." not in name and name.startswith(_STAGES)}
@@ -84,7 +84,7 @@ def _begins(names: set[str], before: set[str] | None) -> bool:
 
 
 def models() -> Iterator[tuple[str, Callable[[], torch.nn.Module], tuple[int, ...], dict[str, Any]]]:
-    """Name, constructor, shape of the input and options of the forward."""
+    """Name, constructor, input shape, and options of the forward of each model."""
     import_torchvision()
     import torchvision
     import transformers as hf

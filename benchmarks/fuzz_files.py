@@ -31,7 +31,7 @@ from fuzz_log import Log, fuzz
 ROOT = Path(__file__).resolve().parents[1]
 
 
-# The files that are damaged, each made in a folder of its own; what reads them is below.
+# Functions that make the files to be damaged, each in its own folder.
 
 
 def make_onnx(folder: Path) -> Path:
@@ -161,7 +161,7 @@ def make_host(folder: Path) -> Path:
     return folder / "host.json"
 
 
-# What reads them.
+# Functions that read them.
 
 
 def read_model(path: Path) -> None:
@@ -237,21 +237,21 @@ KINDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], None]]] = {
     "host": (make_host, read_host),
     **{source: (make, partial(read_source, source)) for source, make in fuzz_sources.SOURCES.items()},
 }
-"""Kind of file -> what makes a good one, and what reads it."""
+"""Kind of file -> function that makes a valid file, and function that reads it."""
 
 
 Made = Mapping[str, Path]
-"""Kind -> a good file of it, in a folder of its own."""
+"""Kind -> a valid file of this kind, each in its own folder."""
 
 
 def read(case: tuple[str, Path]) -> None:
-    """Read a file of a kind, as the command line does."""
+    """Read a file of a kind in the way of the command line."""
     kind, path = case
     KINDS[kind][1](path)
 
 
 def made(kinds: Iterable[str], folder: Path) -> Made:
-    """A good file of each kind, each in a folder below this one."""
+    """Make a valid file of each kind, each in a folder below this one."""
     found = {}
     for kind in kinds:
         mine = folder / kind

@@ -45,7 +45,7 @@ MANIFEST = "manifest.json"
 
 Files = dict[str, bytes]
 
-# Values that somebody would try.
+# Hostile values.
 NASTY: tuple[Any, ...] = (
     *(None, True, -1, 0, 1, 2**31, 2**63, 2**64, 10**30, -(10**18), 1e308, -1e308, 1e-320, 0.5),
     *("", "x" * 10_000, "../../x", "/etc/passwd", "nan", "0" * 64, "a30/forest-inference"),
@@ -55,7 +55,7 @@ NASTY: tuple[Any, ...] = (
 
 @dataclass(frozen=True)
 class Mutation:
-    """The files that came out; `consistent` where the manifest fits them."""
+    """The damaged files; `consistent` if the manifest matches them."""
 
     files: Files
     consistent: bool
@@ -63,7 +63,7 @@ class Mutation:
 
 
 def fixed_up(files: Files) -> Files:
-    """The manifest made to fit the files."""
+    """Correct the manifest, so that it matches the files."""
     try:
         manifest = json.loads(files[MANIFEST])
         for name, data in files.items():
@@ -82,7 +82,7 @@ def flipped(data: bytes, rng: random.Random) -> bytes:
 
 
 def edited(value: Any, rng: random.Random) -> Any:
-    """A JSON value with one hostile change somewhere in it."""
+    """A copy of a JSON value with one hostile change in it."""
     value = copy.deepcopy(value)
     node = value
     while True:
@@ -111,7 +111,7 @@ def some_file(files: Files, rng: random.Random, suffix: str = "") -> str:
     return rng.choice(names or [MANIFEST])
 
 
-# One function per kind of mutation: the files, those of another entry, and a source of chance.
+# One function per kind of mutation. Its arguments are the files, those of another entry, and a random number generator.
 
 
 def flip(files: Files, other: Files, rng: random.Random) -> Mutation:
@@ -153,7 +153,7 @@ def flip_unpacked(files: Files, other: Files, rng: random.Random) -> Mutation:
 
 
 def flip_head(files: Files, other: Files, rng: random.Random) -> Mutation:
-    """Where headers, names and shapes are."""
+    """The part of a file that contains headers, names and shapes."""
     name = some_file(files, rng, ".z")
     if name == MANIFEST:
         return flip_consistently(files, other, rng)
@@ -242,7 +242,7 @@ def written(mutation: Mutation, folder: Path) -> None:
 
 
 def probed(folder: Path) -> str:
-    """What an entry predicts, as one digest."""
+    """The predictions of an entry, as one digest."""
     from joulecast import Network, Operation
     from joulecast.hardware import find_gpu
     from joulecast.operations.operation_list import OperationList
@@ -285,7 +285,7 @@ def probed(folder: Path) -> str:
 
 
 def read(folder: Path) -> str:
-    """What an entry predicts; what it refuses of what it is asked, as any predictor may, is an answer as well."""
+    """The predictions of an entry. A refused request, which any predictor may refuse, counts as an answer."""
     try:
         return probed(folder)
     except ZooError:

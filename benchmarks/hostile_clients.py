@@ -25,7 +25,7 @@ def _post(path: str, question: object) -> bytes:
 
 
 async def memory(port: int, address: str) -> None:
-    """Questions of 3 MB, each with other paths in what was dropped."""
+    """Send requests of 3 MB, each with other module paths in its dropped work."""
     for number in itertools.count():
         paths = [f"{number}.{i}.{'p' * 900}" for i in range(300)]
         dropped = [{"name": f"d{j}", "count": 1, "module_paths": paths, "reason": "r"} for j in range(10)]
@@ -37,7 +37,7 @@ async def memory(port: int, address: str) -> None:
 
 
 async def unknown(port: int, address: str) -> None:
-    """Three models a second that no template lists; the connection is closed before the answer."""
+    """Request three models per second that no template covers, and close the connection before the answer."""
     rng = random.Random(address)
     while True:
         _, writer = await _connection(port, address)
@@ -48,7 +48,7 @@ async def unknown(port: int, address: str) -> None:
 
 
 async def slow(port: int, address: str) -> None:
-    """Two hundred connections: half of a head after a good request, or the largest answer, which is never read."""
+    """Open 200 connections, which send half a header after a valid request, or do not read a very large answer."""
 
     async def one(number: int) -> None:
         while True:
@@ -69,7 +69,7 @@ async def slow(port: int, address: str) -> None:
 
 
 async def methods(port: int, address: str) -> None:
-    """A new method with every request."""
+    """Send a new method with every request."""
     reader, writer = await _connection(port, address)
     for number in itertools.count():
         writer.write(f"M{number} /v1/predict HTTP/1.1\r\nHost: x\r\n\r\n".encode())
@@ -83,7 +83,7 @@ ATTACKS: tuple[Callable[[int, str], Awaitable[None]], ...] = (memory, unknown, s
 
 
 async def attack(port: int) -> None:
-    """Two clients of each kind, until they are cancelled; one that is thrown out comes back."""
+    """Run two clients of each kind until they are cancelled. A client whose connection is closed connects again."""
 
     async def persistent(client: Callable[[int, str], Awaitable[None]], address: str) -> None:
         while True:

@@ -62,13 +62,13 @@ class Published:
 
     @property
     def group(self) -> str:
-        """What was measured alike."""
+        """Cases with the same conditions."""
         layout = "channels last" if self.channels_last else "channels first"
         return f"{self.gpu}, {self.mode}, {layout}, torch {self.torch}"
 
     @property
     def fused_attention(self) -> bool:
-        """Whether attention was one operation."""
+        """Whether attention was a single operation."""
         return int(self.torch.split(".")[0]) >= _FUSED_ATTENTION_SINCE
 
     @property
@@ -78,7 +78,7 @@ class Published:
 
     @property
     def file_name(self) -> str:
-        """Of the extracted network."""
+        """Name of the extracted network."""
         how = ("" if self.fused_attention else "-unfused") + ("-fast" if self.fast_norm else "")
         return f"{self.network}-{self.mode}-{self.batch}x{self.image}{how}.json"
 
@@ -106,14 +106,14 @@ def published() -> list[Published]:
 
 
 def extracted(case: Published, folder: Path) -> Network:
-    """A network under autocast in fp16, weights and all casts in it; kept in a folder."""
+    """A network under autocast in fp16, with weights and all casts; cached in a folder."""
     path = folder / case.file_name
     if path.is_file():
         return Network.load(path)
     layers = timm_models.import_timm().layers
     layers.set_fused_attn(case.fused_attention)
     layers.set_fast_norm(case.fast_norm)
-    # It asks torch whether tensors without memory are under autocast; here all of them are.
+    # timm asks torch whether tensors on the meta device are under autocast. Here, all of them are.
     layers.fast_norm.is_autocast_enabled = lambda device: True
     layers.fast_norm.get_autocast_dtype = lambda device: torch.float16
     import torch
@@ -139,13 +139,13 @@ def extracted(case: Published, folder: Path) -> Network:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A published time and what predictors say, in milliseconds."""
+    """A published time and its predictions, in milliseconds."""
 
     case: Published
     predicted_ms: Mapping[str, float]
 
     def log_ratio(self, predictor: str) -> float:
-        """Of predicted over published."""
+        """Ratio of predicted to published time."""
         return float(np.log(self.predicted_ms[predictor] / self.case.step_ms))
 
 
@@ -197,7 +197,7 @@ def _section(title: str, found: Sequence[Outcome], predictors: Sequence[str]) ->
 
 
 def report(found: Sequence[Outcome], predictors: Sequence[str]) -> str:
-    """The page."""
+    """The report as Markdown."""
     remarks = (HERE / "notes.md").read_text(encoding="utf-8").strip()
     names = {o.case.network for o in found}
     lines = [

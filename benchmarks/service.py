@@ -33,19 +33,19 @@ def predict(model: str, gpu: str, **more: object) -> tuple[str, dict[str, object
 
 
 def repeated(rng: random.Random) -> Iterator[tuple[str, dict[str, object]]]:
-    """Questions that were asked before: models and GPUs, each answered once before it counts."""
+    """Repeated requests: models and GPUs, each of which was answered once before the measurement."""
     while True:
         yield predict(rng.choice(MODELS), rng.choice(GPUS))
 
 
 def clocks(rng: random.Random) -> Iterator[tuple[str, dict[str, object]]]:
-    """Known networks at clocks that nobody asked for before."""
+    """Requests for known networks at clocks that were not requested before."""
     while True:
         yield predict(rng.choice(MODELS), rng.choice(GPUS), clock_mhz=round(rng.uniform(600, 1400), 6))
 
 
 def mixed(rng: random.Random) -> Iterator[tuple[str, dict[str, object]]]:
-    """Of everything: repeated and new questions, sweeps, choices, batches, networks, faults."""
+    """A mix of all requests: repeated and new ones, sweeps, choices, batches, networks, and invalid ones."""
     old, new = repeated(rng), clocks(rng)
     job = {"model": "resnet18", "gpus": ["A30", "T4"]}
     for number in itertools.count():
@@ -79,7 +79,7 @@ LOADS: dict[str, Callable[[random.Random], Iterator[tuple[str, dict[str, object]
 async def connection(
     port: int, questions: Iterator[tuple[str, dict[str, object]]], until_s: float, rate: float, address: str
 ) -> list:
-    """Ask one after the other over one connection; with a rate, at most so many a second."""
+    """Send one request after the other over one connection; with a rate, at most this number per second."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
     seen = []
     due_s = time.perf_counter()
@@ -101,7 +101,7 @@ async def connection(
         answer = await reader.readuntil(b"\r\n\r\n")
         length = int(re.search(rb"content-length: (\d+)", answer).group(1))
         await reader.readexactly(length)
-        # Where questions come at their own times, the time that one waits for its turn is part of its answer's.
+        # With a rate, the time that a request waits for its turn is part of the time of its answer.
         since_s = min(due_s, started_s) if rate else started_s
         seen.append((time.perf_counter() - since_s, int(answer[9:12])))
     writer.close()
@@ -111,7 +111,7 @@ async def connection(
 async def load(
     port: int, name: str, seconds: float, connections: int, rate: float, clients: int = 1
 ) -> dict[str, object]:
-    """Ask over several connections, which come from so many addresses: the service shares itself among these."""
+    """Send requests over connections from several addresses, because the service shares its time among these."""
     questions = LOADS[name](random.Random(0))
     until_s = time.perf_counter() + seconds
     addresses = [f"127.0.2.{1 + number % clients}" for number in range(connections)]
@@ -129,7 +129,7 @@ async def load(
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time that a process has used: what other work on the machine does not change much."""
+    """CPU time of a process, which depends little on other programs on the machine."""
     user, system = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
@@ -194,7 +194,7 @@ def main() -> None:
         if port and is_ready:
             break
     print(f"ready after {time.perf_counter() - started_s:.2f} s")
-    # Its log is read, or it would wait for somebody who does.
+    # The log has to be read, because the service would otherwise wait when the pipe is full.
     threading.Thread(target=lambda: [None for _ in process.stderr], daemon=True).start()
     try:
         asyncio.run(measure(arguments, process, int(port)))

@@ -37,7 +37,7 @@ OUT = Path(__file__).with_name("SPEED.md")
 PREDICT = [sys.executable, "-m", "joulecast.cli", "predict", "resnet50", "32,3,224,224", "--gpu", "A30"]
 IMPORT_TORCH = [sys.executable, "-c", "import torch"]
 
-# What a process with ResNet-50, BERT and Llama has ever had in memory, in kB, libraries included.
+# Peak memory of a process that extracts ResNet-50, BERT and Llama, in kB, including libraries.
 PEAK = """
 import resource, joulecast
 joulecast.extract("resnet50", (32, 3, 224, 224), whitelist=frozenset(joulecast.operations.kinds.KINDS))
@@ -47,7 +47,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
-# Not ru_maxrss, which starts at what the parent had.
+# Not ru_maxrss, which starts with the value of the parent process.
 BEST_PEAK = r"""
 import re, pathlib, joulecast
 joulecast.best("resnet50", (32, 3, 224, 224), precision=["default", "fp16"])
@@ -56,7 +56,7 @@ print(re.search(r"VmHWM:\s+(\d+)", pathlib.Path("/proc/self/status").read_text()
 
 
 def unique_operations(count: int) -> list[Operation]:
-    """Convolutions, linear layers, products, relus and batch norms of random sizes, no two alike."""
+    """Convolutions, linear layers, products, relus and batch norms of random sizes, all of them different."""
     draw, found = random.Random(0), {}
     while len(found) < count:
         batch, channels, side = draw.choice([1, 2, 4, 8, 16, 32, 64]), draw.randint(3, 1024), draw.randint(4, 112)
@@ -75,7 +75,7 @@ def unique_operations(count: int) -> list[Operation]:
 
 
 def batch_per_s(count: int = 20_000) -> tuple[float, float]:
-    """Operations a second, time and power of each: of wall time, and of one core's."""
+    """Predicted operations (time and power) per second of wall time, and per second of one core."""
     operations, predictor = unique_operations(count), find_predictor("A30", "inference").operations
     predictor.predict(operations)
     took = []
@@ -123,7 +123,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, JOULECAST_CACHE=folder):
         remember(network, "resnet50", ["benchmark"], ["aten.linear"])
         again = warm_s(lambda: recall("resnet50", ["benchmark"]))
-    # A whitelist of one's own goes past templates and cache.
+    # With another whitelist, neither templates nor the cache are used.
     kept = frozenset(KINDS)
     bert = warm_s(lambda: joulecast.extract("bert_base", (8, 128), whitelist=kept), 5)
     llama = warm_s(lambda: joulecast.extract("llama2_7b", (1, 2048), whitelist=kept), 5)

@@ -36,7 +36,7 @@ from joulecast.predictors.recipes.transformer import TransformerRecipe
 
 OUT = Path(__file__).with_name("transformer") / "REPORT.md"
 SHIPPED = Path(__file__).parent.parent / "predictors" / "any-gpu.toml"
-# Settings were chosen by what they gave on the first fold, so that the second is what counts.
+# Settings were chosen by their errors on the first fold, so the second fold is the test.
 CHOSEN_ON, JUDGED_ON = 0, 1
 ABLATION = {"epochs": 8, "most_rows": 40_000}
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -51,7 +51,7 @@ Rows = Sequence[DeviceRow]
 
 
 class Data:
-    """All datasets below a folder, and what is fitted to them."""
+    """All datasets below a folder, and the rows to which recipes are fitted."""
 
     def __init__(self, folder: Path, epochs: int) -> None:
         both = load_recipe(SHIPPED)
@@ -75,14 +75,16 @@ class Data:
         ]
 
     def fold(self, held: int) -> tuple[Rows, Rows]:
-        """Rows outside and inside of a fold; an operation lies in one fold in both modes, all precisions, all GPUs."""
+        """Rows outside and inside of a fold. An operation is in the same fold in both modes, all precisions, and on all
+        GPUs.
+        """
         fold = fold_of({row.operation for row in self.rows}, 10, 0)
         outside, inside = ([r for r in self.rows if (fold[r.operation] == held) is mine] for mine in (False, True))
         return outside, inside
 
 
 def compared(data: Data, train: Rows, test: Rows) -> tuple[dict[str, Any], dict[str, ResidualModel]]:
-    """Fit all recipes on the same rows; their log ratios of predicted to measured device time on the others."""
+    """Fit all recipes on the same rows; return the log ratios of predicted to measured device time on the others."""
     result: dict[str, Any] = {
         "train": len(train),
         "epochs": data.recipes["transformer"].to_dict()["epochs"],
@@ -101,12 +103,12 @@ def compared(data: Data, train: Rows, test: Rows) -> tuple[dict[str, Any], dict[
 
 
 def fold(data: Data) -> dict[str, Any]:
-    """Operations that were not seen."""
+    """Errors on operations that were left out of training."""
     return compared(data, *data.fold(JUDGED_ON))[0]
 
 
 def chips(data: Data) -> dict[str, Any]:
-    """Chips whose networks were measured, left out with all that was measured on them."""
+    """Errors on chips whose networks were measured, each left out with all of its measurements."""
     result: dict[str, Any] = {"networks": []}
     for chip in dict.fromkeys(gpu.chip for gpu, _, _ in data.networks):
         train, test = ([r for r in data.rows if (r.gpu.chip == chip) is same] for same in (False, True))
@@ -127,7 +129,7 @@ def networks_left_out(
     others: Networks,
     known: Known,
 ) -> list[dict[str, Any]]:
-    """Relative errors of time, energy and power, by name left out: read as a whole, its parts, and a plain sum."""
+    """Relative errors of time, energy and power, by name left out: as a whole, from the parts, and as a sum."""
     found = []
     for network_name in dict.fromkeys(m.network for _, m, _ in mine):
         of_other_names = [n for n in others if n[1].network != network_name]
@@ -151,7 +153,7 @@ def networks_left_out(
 
 
 def ablation(data: Data) -> dict[str, Any]:
-    """Every variant on fewer rows and passes, on one fold."""
+    """Errors of every variant with fewer rows and passes, on one fold."""
     train, test = data.fold(CHOSEN_ON)
     result: dict[str, Any] = {"settings": ABLATION, "rows": [[r.gpu.name, r.operation.kind] for r in test]}
     variants = {}

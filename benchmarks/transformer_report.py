@@ -1,4 +1,4 @@
-"""Tables of benchmarks/transformer.py, from what its stages wrote."""
+"""Makes the tables of benchmarks/transformer.py from the results of its stages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = {"transformer": "transformer", "both": "trees and perceptron", "trees": 
 
 
 def markdown(work: Path) -> str:
-    """The report."""
+    """The report as Markdown."""
     stages = {path.stem: json.loads(path.read_text()) for path in sorted(work.glob("*.json"))}
     parts = [HEAD]
     if "fold" in stages:
@@ -54,7 +54,7 @@ def _both(log_ratios: Any) -> str:
 def _operations(stage: Mapping[str, Any], column: int, what: str) -> str:
     rows = np.array(stage["rows"])
     columns = [np.array(stage["log_ratios"][recipe]) for recipe in NAMES]
-    columns.append((columns[0] + columns[1]) / 2)  # What an ensemble of the first two says.
+    columns.append((columns[0] + columns[1]) / 2)  # The prediction of an ensemble of the first two.
     groups = [("all", np.ones(len(rows), dtype=bool))]
     groups += [(name, rows[:, column] == name) for name in sorted(set(rows[:, column]))]
     return _table(

@@ -25,7 +25,7 @@ UNLOCKED = ("torch", "torchvision")
 
 
 def chosen(requirements: Sequence[str], python: str, machine: str, options: Sequence[str]) -> dict[str, str]:
-    """What pip would install: "name==version" -> sha256 of the file."""
+    """The files that pip would install: "name==version" -> sha256."""
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.json"
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
@@ -55,7 +55,7 @@ def write(path: Path, purpose: str, requirements: Sequence[str], python: str, op
 
 
 def main() -> None:
-    """Write all of them."""
+    """Write all lock files."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     service = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["service"]]
     service += project["build-system"]["requires"]

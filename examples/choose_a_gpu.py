@@ -11,7 +11,7 @@ GPUS = ["A30", "A10", "T4", "L4"]
 
 
 def main() -> None:
-    """Print the best clock of each GPU for 32 images through ResNet-50, and who is left out."""
+    """Print the best clock of each GPU for 32 images through ResNet-50, and the GPUs that are left out."""
     choices = joulecast.best("resnet50", (32, 3, 224, 224), gpus=GPUS, objective="energy", max_time_s=0.05)
     for choice in choices:
         print(

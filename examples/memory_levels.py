@@ -31,7 +31,7 @@ def training_step(precision: str) -> MemoryLevels:
 
 
 def line(name: str, levels: MemoryLevels) -> str:
-    """A row of the table: what of the total and of the dynamic energy the parts are."""
+    """A row of the table: shares of parts in the total and in the dynamic energy."""
     total_j, joules = levels.predicted_j, levels.energy_j
     shares = [joules["static"] / total_j, levels.movement_j / levels.dynamic_j, levels.movement_j / total_j]
     shares += [joules[level] / levels.movement_j for level in ("shared", "l2", "dram")]
@@ -39,7 +39,7 @@ def line(name: str, levels: MemoryLevels) -> str:
 
 
 def main(folder: Path | None = None) -> None:
-    """Print the shares, and draw the bars where a folder is given."""
+    """Print the shares, and draw the bars if a folder is given."""
     found = {f"product {size}": product(size) for size in SIZES}
     found |= {f"ResNet-50 {name}": training_step(precision) for name, precision in PRECISIONS.items()}
     heads = ["static", "moved/dyn.", "moved", "shared", "L2", "DRAM"]

@@ -23,7 +23,7 @@ def small_network() -> nn.Sequential:
 
 
 def main() -> None:
-    """Account for training iterations here, and set a prediction for a GPU beside them."""
+    """Account for training iterations on this machine, and compare them with a prediction for a GPU."""
     model = small_network()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     accounted = joulecast.account(model, (16, 3, 32, 32), mode="training", device=device, loop_s=0.5)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .choosing import best, sweep
 from .extraction import WHITELIST, network_of
-from .hardware import GPU, find_gpu, usual_board_notes
+from .hardware import GPU, find_gpu, gpu_name_notes
 from .hardware.host import Host, find_host
 from .operations.calls import Calls
 from .operations.columns import Columns, is_table, networks_of
@@ -92,7 +92,7 @@ def extract(
         ExtractionError: The forward raises on this input, or depends on values of the input.
         MissingDependencyError: The model needs a library that is not installed.
 
-    Example:
+    Examples:
         >>> network = extract("resnet50", (32, 3, 224, 224))
         >>> f"{len(network)} operations, {network.flops / 1e9:.0f} GFLOP"
         '54 operations, 264 GFLOP'
@@ -161,7 +161,7 @@ def predict(
         UncoveredError: Too large a part of the model is not covered; with `strict`, any operation is not.
         ExtractionError, MissingDependencyError: See `extract`.
 
-    Example:
+    Examples:
         >>> prediction = predict("resnet50", (32, 3, 224, 224), "A30")
         >>> print(f"{prediction.energy_j:.1f} J, {1e3 * prediction.time_s:.0f} ms, {prediction.power_w:.0f} W")
         3.6 J, 22 ms, 163 W
@@ -182,7 +182,7 @@ def predict(
     prediction = prepare(network, found, power_limit_w, predictor, run).at(
         clock, composition=composition, strict=strict
     )
-    return replace(prediction, notes=(*usual_board_notes(gpu), *prediction.notes))
+    return replace(prediction, notes=(*gpu_name_notes(gpu), *prediction.notes))
 
 
 def predict_many(
@@ -228,7 +228,7 @@ def predict_many(
     Raises:
         UnknownNameError, InputError, ZooError, ExtractionError, MissingDependencyError: See `predict`.
 
-    Example:
+    Examples:
         >>> found = predict_many(["resnet18", "resnet50", "alexnet"], "A30", input_shape=(32, 3, 224, 224))
         >>> found.names[found.energy_j.argmin()]
         'alexnet'

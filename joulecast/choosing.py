@@ -77,7 +77,7 @@ def best(
             the nearest choice).
         ZooError, ExtractionError, MissingDependencyError: See `predict`.
 
-    Example:
+    Examples:
         >>> best("resnet50", (32, 3, 224, 224), gpus=["A30", "T4"])[0].gpu
         'NVIDIA A30'
     """
@@ -146,7 +146,7 @@ def sweep(
     Raises:
         UnknownNameError, InputError, ZooError, ExtractionError, MissingDependencyError: See `best`.
 
-    Example:
+    Examples:
         >>> sweep("resnet50", (32, 3, 224, 224), gpus="A30").best().clock_mhz
         990.0
     """

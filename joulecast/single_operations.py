@@ -72,7 +72,7 @@ def explain(
         UnknownNameError, InputError, ZooError: See `predict`.
         MissingDependencyError: The predictor is boosted trees, and xgboost is not installed.
 
-    Example:
+    Examples:
         >>> explain(Operation("relu", [(32, 64, 56, 56)]), "A30").bound_by
         'memory'
     """

@@ -24,7 +24,7 @@ _SQLITE = "sqlite:///"
 
 
 def save_database(uri: str, target: Path) -> None:
-    """Save a database as it is at one moment."""
+    """Save a consistent copy of a database."""
     if uri.startswith(_SQLITE):
         with sqlite3.connect(uri.removeprefix(_SQLITE)) as source, sqlite3.connect(target) as copy:
             source.backup(copy)
@@ -33,7 +33,7 @@ def save_database(uri: str, target: Path) -> None:
 
 
 def restore_database(saved: Path, uri: str) -> None:
-    """Put a saved database into an empty one; all of it, or nothing."""
+    """Restore a saved database into an empty one, completely or not at all."""
     if uri.startswith(_SQLITE):
         path = Path(uri.removeprefix(_SQLITE))
         if path.exists():

@@ -26,19 +26,19 @@ _MADE_BY_MLFLOW = {"alembic_version"}
 
 
 def tables(engine: sqlalchemy.Engine) -> list[sqlalchemy.Table]:
-    """All tables, those that others refer to first."""
+    """All tables, in an order in which each comes after the tables that it refers to."""
     metadata = sqlalchemy.MetaData()
     metadata.reflect(engine)
     return [table for table in metadata.sorted_tables if table.name not in _MADE_BY_MLFLOW]
 
 
 def count(connection: sqlalchemy.Connection, table: sqlalchemy.Table) -> int:
-    """Rows of a table."""
+    """All rows of a table."""
     return int(connection.execute(sqlalchemy.select(sqlalchemy.func.count()).select_from(table)).scalar_one())
 
 
 def moved(row: dict[str, Any], before: str | None) -> dict[str, Any]:
-    """A row whose places of files are the new ones."""
+    """A copy of a row with the new locations of its files."""
     if before is None:
         return row
     return {
@@ -48,7 +48,7 @@ def moved(row: dict[str, Any], before: str | None) -> dict[str, Any]:
 
 
 def empty(connection: sqlalchemy.Connection, found: list[sqlalchemy.Table]) -> bool:
-    """Whether nothing but what MLflow puts there itself is in a store."""
+    """Whether a store contains only the rows that MLflow creates itself."""
     names = {table.name: count(connection, table) for table in found}
     return not names.get("runs") and not names.get("registered_models") and names.get("experiments", 0) <= 1
 
@@ -75,7 +75,7 @@ def copy_rows(source: sqlalchemy.Engine, target: sqlalchemy.Engine, before: str 
 
 
 def _go_on_counting(connection: sqlalchemy.Connection, table: sqlalchemy.Table) -> None:
-    """Let PostgreSQL number new rows after those that were copied."""
+    """Set the sequences of PostgreSQL, so that new rows get numbers after those of the copied rows."""
     if connection.dialect.name != "postgresql":
         return
     for column in table.primary_key:
@@ -94,7 +94,7 @@ def _go_on_counting(connection: sqlalchemy.Connection, table: sqlalchemy.Table) 
 
 
 def main() -> None:
-    """Read the command line and move."""
+    """Read the command line, and move the store."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", help="where the runs are: sqlite:////...")
     parser.add_argument("target", help="where they go: postgresql+psycopg2://...")
@@ -104,12 +104,12 @@ def main() -> None:
     for uri in (given.source, given.target):
         if sqlalchemy.make_url(uri).password is not None:
             sys.exit("the address of a database holds a password: set $PGPASSWORD, and leave it out")
-        # Both get the tables of this MLflow, made or brought up to date.
+        # Creates or updates the tables of both stores to the version of this MLflow.
         subprocess.run([sys.executable, "-m", "mlflow", "db", "upgrade", uri], check=True)
     source, target = (sqlalchemy.create_engine(uri) for uri in (given.source, given.target))
     before = given.artifacts.resolve().as_uri() if given.artifacts else None
     if given.artifacts and given.to:
-        # Files first: a row that says where a file is should not be there before it.
+        # Files are copied first, so that no row refers to a file that does not exist yet.
         shutil.copytree(given.artifacts, given.to / "imported", dirs_exist_ok=True)
     copied = copy_rows(source, target, before)
     for name, rows in copied.items():

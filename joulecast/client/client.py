@@ -44,7 +44,7 @@ class Client(GenerationClient):
     Raises:
         InputError: The text is not the URL of a service.
 
-    Example:
+    Examples:
         >>> client = Client("http://127.0.0.1:8000")
         >>> round(client.predict("resnet50", (32, 3, 224, 224), "A30").energy_j, 1)
         3.6

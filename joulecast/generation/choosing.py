@@ -112,7 +112,7 @@ def best_generation(
         UnknownNameError: No such model, GPU, engine, precision, objective or country.
         InputError: A number that cannot be, or no GPU serves the model within the limits.
 
-    Example:
+    Examples:
         >>> ways = best_generation("llama3_8b", prompt_tokens=300, output_tokens=300, gpus=["H100 SXM", "L40S"])
         >>> [way.gpu for way in ways]
         ['NVIDIA H100 80GB HBM3', 'NVIDIA L40S']

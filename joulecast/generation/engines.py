@@ -27,6 +27,7 @@ class Engine:
         small_step_tokens: The same limit on boards with less than 70 GiB and on A100s; None where it does not differ.
         memory_share: The share of the board's memory that the engine uses for weights, activations and cache.
         captured: Batch sizes that were recorded as CUDA graphs. A smaller batch is padded to the next one.
+        pads_prompts: Whether steps that read prompts run in these CUDA graphs, too, padded like all others.
         fused: True if the engine runs fused kernels in CUDA graphs, False if it runs the model as `transformers` does.
         capabilities: Prefixes of the compute capabilities that the engine supports; empty if it supports all GPUs.
     """
@@ -40,6 +41,7 @@ class Engine:
     small_step_tokens: int | None = None
     memory_share: float = 0.9
     captured: tuple[int, ...] = _CAPTURED
+    pads_prompts: bool = False
     fused: bool = True
     capabilities: tuple[str, ...] = ()
 
@@ -54,9 +56,9 @@ class Engine:
         """Seconds of a step with so many sequences in which the GPU waits for the engine."""
         return self.step_s + self.sequence_s * sequences
 
-    def padded(self, sequences: int) -> int:
-        """The number of sequences that a decoding step computes: the next size that was recorded as a CUDA graph."""
-        return next((size for size in self.captured if size >= sequences), sequences)
+    def padded(self, tokens: int) -> int:
+        """The number of tokens that a step computes: the next size recorded as a CUDA graph, or else no more."""
+        return next((size for size in self.captured if size >= tokens), tokens)
 
 
 _LARGE_BYTES = 70 * 2**30
@@ -70,10 +72,11 @@ ENGINES: Mapping[str, Engine] = {
         # running sequences (A100, mean inter-token latency 41.95 and 36.85 ms), and 6.1 ms longer at 352 (H100, 44.98
         # and 38.92 ms; gpustack's performance lab, November 2025). With what asynchronous scheduling leaves, that is
         # 0.9 ms and 24 and 17 us for each sequence. The H100's host is the newer one, and 15 us are taken. The limit of
-        # 2048 tokens on A100s and boards of less than 70 GiB is in vllm/engine/arg_utils.py.
-        Engine("vllm", "vllm", "vllm", step_s=0.9e-3, sequence_s=15e-6, small_step_tokens=2048),
+        # 2048 tokens on A100s and boards of less than 70 GiB is in vllm/engine/arg_utils.py. Steps with prompts run in
+        # CUDA graphs, too, all but attention ("piecewise"; vllm/config/compilation.py).
+        Engine("vllm", "vllm", "vllm", step_s=0.9e-3, sequence_s=15e-6, small_step_tokens=2048, pads_prompts=True),
         # The next step is prepared while the GPU computes this one: vLLM with --async-scheduling, its default later on.
-        Engine("vllm_async", "vllm", "vllm", step_s=0.3e-3, sequence_s=1e-6, small_step_tokens=2048),
+        Engine("vllm_async", "vllm", "vllm", step_s=0.3e-3, sequence_s=1e-6, small_step_tokens=2048, pads_prompts=True),
         # The same ("zero-overhead scheduler", SGLang's blog, December 2024).
         Engine("sglang", "pytorch", "sglang", step_s=0.3e-3, sequence_s=1e-6),
         # The loop is written in C++, and overlapped as well. With these 0.3 ms and 1 us, published runs of dense models

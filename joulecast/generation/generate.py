@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..hardware import GPU, usual_board_notes
+from ..hardware import GPU, gpu_name_notes
 from ..units import si
 from .deployment import Deployment, checked_batching, checked_precisions
 from .engines import Engine, find_engine
@@ -66,7 +66,7 @@ def predict_generation(
             clock or the power cap.
         ZooError, ExtractionError, UncoveredError, MissingDependencyError: See `joulecast.predict`.
 
-    Example:
+    Examples:
         >>> chat = predict_generation("llama3_8b", "H100 SXM", batch=64, prompt_tokens=512, output_tokens=512)
         >>> chat.memory.fits
         True
@@ -127,7 +127,7 @@ def predict_generation(
 
 
 def _board_notes(gpu: object) -> tuple[str, ...]:
-    return usual_board_notes(split_count(gpu)[1] if isinstance(gpu, str) else gpu)
+    return gpu_name_notes(split_count(gpu)[1] if isinstance(gpu, str) else gpu)
 
 
 def _notes(engine: Engine) -> tuple[str, ...]:

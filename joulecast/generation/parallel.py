@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..errors import InputError
 from ..hardware import GPU, find_gpu
+from ..hardware.clouds import find_machine
 from .decoder import (
     Activation,
     Attention,
@@ -79,9 +80,14 @@ def find_gpus(name: str | Path | GPU | None) -> tuple[int, GPU]:
 def split_count(name: str) -> tuple[int, str]:
     """Split "2x H100 SXM" into the number and the name; the number is 1 if there is none.
 
+    A cloud's machine, such as "p5.48xlarge", is as many boards as it has.
+
     Raises:
         InputError: The number is zero.
     """
+    machine = find_machine(name)
+    if machine is not None:
+        return machine.boards, machine.gpu
     counted = _COUNTED.fullmatch(name)
     if counted is None:
         return 1, name

@@ -10,7 +10,8 @@ sequences:
   step for each further token.
 - Prompts arrive evenly, so each step reads k or k + 1 pieces, where k is the integer part of the mean.
 - Running sequences attend on average to their prompt and half of their output.
-- If the pieces of all requests do not fit into these steps, the cycle has more steps, in which fewer sequences decode.
+- If the tokens of all requests do not fit into these steps, the cycle has as many full steps as they need, in which
+  fewer sequences decode.
 
 Static batching reads all prompts first, and then decodes all sequences to their end, while their caches grow.
 """
@@ -29,6 +30,7 @@ from .steps import StepTokens
 Batching = Literal["continuous", "static"]
 BATCHINGS: tuple[Batching, ...] = ("continuous", "static")
 
+_NONE = 1e-9  # Fewer steps than this are none.
 # Position in the output and weight of Simpson's rule. The time of a step is nearly linear in the length of the cache.
 _SIMPSON = ((0.0, 1 / 6), (0.5, 4 / 6), (1.0, 1 / 6))
 
@@ -113,6 +115,18 @@ class _Pieces:
         size = math.ceil(load.prompt_tokens / each)
         return cls(size, each, max(1, room // size))
 
+    @classmethod
+    def filling(cls, load: Load, read: float) -> _Pieces:
+        """Pieces that fill the room for prompts in a step.
+
+        Args:
+            load: The requests.
+            read: Tokens of prompts that each step reads.
+        """
+        most = max(1, math.floor(read / load.prompt_tokens))
+        size = max(1, math.floor(read / most))
+        return cls(size, max(1, round(load.prompt_tokens / size)), most)
+
     def tokens(self, count: int, decoding: int, cached: int) -> StepTokens:
         """A step that reads `count` pieces while `decoding` sequences with `cached` tokens decode."""
         return StepTokens(
@@ -144,17 +158,19 @@ def cycle_of(load: Load, engine: Engine, batching: Batching) -> Cycle:
 def _continuous(load: Load, engine: Engine) -> Cycle:
     batch = load.batch
     pieces = _Pieces.of(load, engine.step_tokens - batch)
-    steps = max(load.output_tokens - 1 + pieces.each, batch * pieces.each / pieces.most)
-    mean = batch * pieces.each / steps
-    decoding = batch * (load.output_tokens - 1) / steps
+    tokens = batch * (load.prompt_tokens + load.output_tokens - 1)
+    steps = max(load.output_tokens - 1 + pieces.each, tokens / engine.step_tokens)
+    decoding = math.ceil(batch * (load.output_tokens - 1) / steps)
     cached = load.cached_tokens("continuous")
+    mean = batch * pieces.each / steps
+    if mean > pieces.most:
+        # Every step is full. Prompts are cut wherever a step ends, so their pieces fill the room in the steps.
+        pieces = _Pieces.filling(load, batch * load.prompt_tokens / steps)
+        mean = pieces.most
     fewer = min(math.floor(mean), pieces.most - 1)
-
-    def of(count: int) -> StepTokens:
-        return pieces.tokens(count, math.ceil(decoding), cached)
-
-    without, with_one_more = Steps(of(fewer), steps * (fewer + 1 - mean)), Steps(of(fewer + 1), steps * (mean - fewer))
-    all_steps = tuple(each for each in (without, with_one_more) if each.count > 1e-9)
+    without = Steps(pieces.tokens(fewer, decoding, cached), steps * (fewer + 1 - mean))
+    with_one_more = Steps(pieces.tokens(fewer + 1, decoding, cached), steps * (mean - fewer))
+    all_steps = tuple(each for each in (without, with_one_more) if each.count > _NONE)
     waiting = tuple(Steps(each.tokens, 0.5 * each.count / steps) for each in all_steps)
     return Cycle(
         steps=all_steps,

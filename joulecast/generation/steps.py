@@ -105,8 +105,14 @@ class _Step:
     precisions: Precisions
     parallel: Parallel
 
+    @property
+    def computed(self) -> int:
+        """Tokens that layers compute, those that only pad the step to a CUDA graph included."""
+        tokens = self.tokens.tokens
+        return self.engine.padded(tokens) if self.engine.pads_prompts else tokens
+
     def operations(self, part: Part) -> Iterator[Operation]:
-        count, sampled = self.tokens.tokens, self.tokens.sampled
+        count, sampled = self.computed, self.tokens.sampled
         match part:
             case Embedding():
                 yield self._plain("embedding", (count,), num_embeddings=part.rows, embedding_dim=part.size)
@@ -170,11 +176,11 @@ class _Step:
             # Models with experts are published with scales for blocks, and were measured so.
             "block_scaled": self.precisions.weights == "fp8",
         }
-        shape = (self.tokens.tokens, part.hidden)
+        shape = (self.computed, part.hidden)
         return Operation("experts", [shape], attributes, precision=self.precisions.weights)
 
     def _attention(self, part: Attention) -> Iterator[Operation]:
-        count = self.tokens.tokens
+        count = self.computed
         if part.rotary:
             turned = (part.heads + part.cached_heads) * part.key_size
             yield self._plain("mul", (count, turned), (count, turned))
@@ -183,8 +189,8 @@ class _Step:
 
     def _latent(self, part: LatentAttention) -> Iterator[Operation]:
         tokens, plain = self.tokens, part.key_size - part.turned
-        yield self._plain("mul", *[(tokens.tokens, (part.heads + 1) * part.turned)] * 2)
-        yield self._plain("copy", (tokens.tokens, part.cached_elements))
+        yield self._plain("mul", *[(self.computed, (part.heads + 1) * part.turned)] * 2)
+        yield self._plain("copy", (self.computed, part.cached_elements))
         if tokens.decoding:
             rows = (part.heads, tokens.decoding)
             yield self._plain("matmul", (*rows, plain), (part.heads, plain, part.latent))

@@ -143,7 +143,7 @@ def predict_parallel_training(
         InputError: The batch, the heads or the features cannot be divided so, or the number of GPUs does not fit.
         ZooError, ExtractionError, UncoveredError, MissingDependencyError: See `joulecast.predict`.
 
-    Example:
+    Examples:
         >>> four = predict_parallel_training("gpt2", (16, 512), "4x H100 SXM", data_parallel=4)
         >>> four.gpus
         4

@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from ..errors import InputError, UnknownNameError, unknown_name
+from .clouds import find_machine
 from .description import described_gpu, read_gpu
 from .gpu import GPU
 
@@ -61,8 +62,8 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
 
     Args:
         name: A name or alias from the catalogue, or words of it that only one GPU has; case, spaces and hyphens do not
-            matter. A name of `USUAL_BOARDS` means the usual board of a family. Or the path of a TOML file that
-            describes a GPU (docs/gpus.md).
+            matter. A name of `USUAL_BOARDS` means the usual board of a family, and that of a cloud's machine such as
+            "p5.48xlarge" one of its boards. Or the path of a TOML file that describes a GPU (docs/gpus.md).
 
     Raises:
         UnknownNameError: No GPU has that name, or several have.
@@ -76,7 +77,8 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
         raise InputError("this is not the name of a GPU", given=repr(name)[:100], allowed='such as "A30"', hint=_LISTED)
     if str(name).lower().endswith(".toml"):
         return read_gpu(name)
-    found = _by_folded_name().get(_folded(str(name)))
+    machine = find_machine(name)
+    found = _by_folded_name().get(_folded(str(name) if machine is None else machine.gpu))
     if found is not None:
         return found
     versions = _versions(str(name)) if _folded(str(name)) else []
@@ -96,8 +98,8 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
     )
 
 
-def usual_board_notes(name: object) -> tuple[str, ...]:
-    """A warning for an answer whose GPU was named by its family: which board it is for, and what the others are called.
+def gpu_name_notes(name: object) -> tuple[str, ...]:
+    """A warning for an answer whose GPU was named by its family or by a cloud's machine: which board it is for.
 
     Args:
         name: The GPU as the user named it.
@@ -105,6 +107,10 @@ def usual_board_notes(name: object) -> tuple[str, ...]:
     Returns:
         One sentence, or nothing where the name means a single board.
     """
+    machine = find_machine(name)
+    if machine is not None:
+        each = f", one of the {machine.boards} boards of" if machine.boards > 1 else ", the board of"
+        return (f"this is for one {machine.gpu}{each} {machine.cloud}'s {machine.name}",)
     for family, board in USUAL_BOARDS.items():
         if isinstance(name, str) and _folded(name) == _folded(family):
             others = [gpu.aliases[0] for gpu in _versions(family) if gpu.aliases[0] != board]

@@ -250,7 +250,7 @@ def measure(
     Raises:
         InputError, UnknownNameError, MissingDependencyError: See `Meter`.
 
-    Example:
+    Examples:
         >>> with measure() as meter:  # doctest: +SKIP
         ...     with meter.window("training"):
         ...         train()

@@ -64,7 +64,7 @@ class Operation:
         UnknownNameError: kind, precision or mode does not exist.
         InputError: A shape or an attribute does not fit the kind.
 
-    Example:
+    Examples:
         >>> op = Operation("linear", [(32, 128)], {"out_features": 64})
         >>> op.output_shape, op.flops
         ((32, 64), 524288)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from ..api import explain, predict_operations, prepare
 from ..errors import JoulecastError
 from ..extraction.isolation import IsolatedExtraction
-from ..hardware import GPU, gpus, usual_board_notes
+from ..hardware import GPU, gpu_name_notes, gpus
 from ..operations.inputs import shape_from_json
 from ..operations.network import Network
 from ..predictors.explanation import Explanation
@@ -101,7 +101,7 @@ class Answers(GenerationAnswers):
     def _of_known(self, known: PreparedNetwork, question: PredictQuestion) -> Prediction:
         clock = plain_clock(question.clock_mhz)
         prediction = known.at(clock, composition=question.composition, strict=question.strict)
-        warnings = usual_board_notes(question.gpu)
+        warnings = gpu_name_notes(question.gpu)
         return replace(prediction, notes=(*warnings, *prediction.notes)) if warnings else prediction
 
     def _key(self, question: PredictQuestion) -> bytes:

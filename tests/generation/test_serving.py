@@ -50,11 +50,21 @@ def test_long_prompts_are_read_in_pieces():
 
 def test_where_prompts_do_not_fit_into_the_steps_fewer_sequences_decode():
     cycle = cycle_of(Load(512, 2000, 10), VLLM, "continuous")
-    # 7680 tokens have room: three prompts a step, so 170.7 steps instead of 10; 512 x 9 tokens are decoded in them.
+    # 512 x 2009 tokens fill 125.6 steps of 8192, instead of 10 steps; 512 x 9 of them are decoded, 36.7 in a step. The
+    # other 8155 are four prompts and the beginning of a fifth.
     (steps,) = cycle.steps
-    assert steps.count == pytest.approx(512 / 3)
-    assert steps.tokens.prompts == 3
-    assert steps.tokens.decoding == 27
+    assert steps.count == pytest.approx(512 * 2009 / 8192)
+    assert steps.tokens.prompts == 4
+    assert steps.tokens.prompt_tokens == 8155 // 4
+    assert steps.tokens.decoding == 37
+    assert steps.tokens.tokens <= 8192
+
+
+def test_a_batch_nearly_as_large_as_a_step_leaves_room_for_prompts():
+    # 2000 x (300 + 299) tokens in steps of 2048: 585 steps. In each, 1022 sequences decode and 1026 tokens are read.
+    (steps,) = cycle_of(Load(2000, 300, 300), VLLM.on(find_gpu("A30")), "continuous").steps
+    assert steps.count == pytest.approx(2000 * 599 / 2048)
+    assert (steps.tokens.decoding, steps.tokens.prompts, steps.tokens.prompt_tokens) == (1023, 3, 1025 // 3)
 
 
 def test_small_boards_take_fewer_tokens_a_step():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from joulecast.errors import InputError, UnknownNameError
-from joulecast.hardware import find_gpu, gpus, usual_board_notes
+from joulecast.hardware import find_gpu, gpu_name_notes, gpus
 from joulecast.hardware.multiprocessors import multiprocessors
 
 EACH = pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.slug)
@@ -250,9 +250,9 @@ def test_a_name_of_several_lists_them(name, versions):
 
 def test_a_family_with_a_usual_board_means_that_board():
     assert find_gpu("h100") is find_gpu("NVIDIA H100 80GB HBM3")
-    (note,) = usual_board_notes(" H100")
+    (note,) = gpu_name_notes(" H100")
     assert note == "H100 was taken for H100 SXM, the usual board; the others are called H100 PCIe and H100 NVL"
-    assert usual_board_notes("H100 SXM") == usual_board_notes(None) == usual_board_notes(find_gpu("H100")) == ()
+    assert gpu_name_notes("H100 SXM") == gpu_name_notes(None) == gpu_name_notes(find_gpu("H100")) == ()
 
 
 def test_words_that_only_one_has_are_enough():

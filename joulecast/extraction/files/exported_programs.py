@@ -24,14 +24,14 @@ from ...operations.inputs import Input, Inputs, shape_text
 from ...regular_files import open_regular
 from .exported_values import DTYPES, bind, size_of, value_of
 
-_SCHEMA = 8  # SCHEMA_VERSION in torch/_export/serde/schema.py; another first number means another format.
+_SCHEMA = 8  # SCHEMA_VERSION in torch/_export/serde/schema.py; another major version is another format.
 _MOST_PROGRAM_BYTES = 64 << 20  # of its JSON; the largest language models need a tenth
 _MOST_BITS = 64
 _OPERATORS = "eq ne le ge lt gt neg pos add sub mul floordiv truediv mod and_ or_"
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    """A power that fits a size; of integers without bound it could take any time."""
+    """A power whose result is a size. With unbounded integers, a power could take any time."""
     if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * abs(exponent) > 2 * _MOST_BITS:
         raise ExtractionError("a size of this program is impossible", given=f"{base} ** {exponent}"[:100])
     return base**exponent
@@ -48,17 +48,17 @@ _ARITHMETIC: Mapping[str, Callable[..., Any]] = {
     "torch.sym_sqrt": math.sqrt,
     "torch.sym_not": operator.not_,
 }
-# Checks that the exported model carries along; they run nothing.
+# Checks in an exported model, which launch no kernel.
 _CHECKS = ("_assert", "sym_constrain_range")
-# All that may make a tensor out of nothing: no operator that reads a file is among them.
+# The only operators without a tensor as input that may run. None of them reads a file.
 _MAKERS = frozenset({"arange", "empty", "eye", "full", "linspace", "ones", "rand", "randn", "scalar_tensor", "zeros"})
 
 
 class _Part(torch.nn.Module):
-    """A module of the exported model: what it runs, it runs here, so that it has its path."""
+    """A module of the exported model. Its operators run inside its call, so that they have its path."""
 
     def forward(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Run one node."""
+        """Run one node of the graph."""
         return function(*args, **kwargs)
 
 
@@ -77,7 +77,7 @@ class ExportedProgram(torch.nn.Module):
         self._given: dict[str, str] = {}
         self._sizes: dict[str, list[int | None]] = {}
         self._exported: dict[str, Input] = {}
-        """Inputs as the model was exported with them; of their sizes, None stands for one that may be another."""
+        """Inputs with which the model was exported; None stands for a size that may vary."""
         for spec in program["graph_module"]["signature"]["input_specs"]:
             ((sort, content),) = spec.items()
             argument = content["arg"]
@@ -134,7 +134,7 @@ class ExportedProgram(torch.nn.Module):
         return Inputs(named=tuple((n, Input(named[n].shape, named[n].dtype or exported[n].dtype)) for n in exported))
 
     def forward(self, **inputs: torch.Tensor) -> Any:
-        """Run the graph; inputs go by their names in it."""
+        """Run the graph with inputs by name."""
         values: dict[str, Any] = {name: getattr(self, own) for name, own in self._given.items()}
         return self._run(self._graph, {**values, **inputs})
 
@@ -188,7 +188,7 @@ def _nodes(graph: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _path(node: Mapping[str, Any]) -> str:
-    """Path of the module that a node comes from: key, path, type; of every module around it."""
+    """Path of the module that a node belongs to, from key, path and type of every module around it."""
     stack = node.get("metadata", {}).get("nn_module_stack", "")
     path = stack.rpartition(";")[2].split(",")
     inner = path[1] if len(path) > 2 else ""
@@ -222,10 +222,10 @@ def _listed(inputs: Mapping[str, Input]) -> str:
 
 
 def load(path: Path) -> ExportedProgram:
-    """Read the graph of a .pt2 file; nothing of the file is unpickled, evaluated or run.
+    """Read the graph of a .pt2 file. Nothing in the file is unpickled, evaluated or run.
 
     Raises:
-        InputError: The file cannot be read, is damaged, or of another version of the format.
+        InputError: The file cannot be read, is damaged, or has another version of the format.
     """
     with refusing_damage("this exported program cannot be read", path), open_regular(path) as file:
         program = _program(zipfile.ZipFile(file), path)
@@ -247,12 +247,12 @@ def load(path: Path) -> ExportedProgram:
 
 
 def _program(archive: zipfile.ZipFile, path: Path) -> Any:
-    """The JSON of the one model in an archive; None where there is another number of them."""
+    """The JSON of the model in an archive; None if the archive does not have exactly one model."""
     names = [name for name in archive.namelist() if "/models/" in name and name.endswith(".json")]
     if len(names) != 1:
         return None
     with archive.open(names[0]) as member:
-        # What the archive says of the size may be wrong, so no more is inflated than may be there.
+        # The size in the archive may be wrong, so at most the allowed size is decompressed.
         data = member.read(_MOST_PROGRAM_BYTES + 1)
     if len(data) > _MOST_PROGRAM_BYTES:
         raise InputError(

@@ -1,6 +1,6 @@
-"""How a program of `torch.export` writes values down in its JSON, and what they are here.
+"""Converts values in the JSON of a program of `torch.export` to Python values.
 
-Each is an object with one key, its sort: torch/_export/serde/schema.py of PyTorch 2.13.
+Each value is an object with one key, its type: torch/_export/serde/schema.py of PyTorch 2.13.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def size_of(size: Mapping[str, Any]) -> int:
 
 
 def bind(output: Mapping[str, Any], result: Any, values: dict[str, Any]) -> None:
-    """Keep what a node made under the names that the graph gives it."""
+    """Store the results of a node under their names in the graph."""
     ((sort, content),) = output.items()
     if sort == "as_tensors":
         for item, one in zip(content, result, strict=True):
@@ -57,11 +57,11 @@ def value_of(argument: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
     """An argument as a Python value.
 
     Args:
-        argument: As the program writes it.
-        values: What the graph has made so far, by name.
+        argument: The argument as the program writes it.
+        values: Name -> result of the nodes that have run.
 
     Raises:
-        NeedsValuesError: It is of a sort that only loading the program makes.
+        NeedsValuesError: The type of the argument exists only after the program is loaded by torch.
     """
     ((sort, content),) = argument.items()
     match sort:
@@ -90,7 +90,7 @@ def value_of(argument: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
         case "as_complex":
             return complex(content["real"], content["imag"])
         case "as_float":
-            return float(content)  # JSON has no infinity; it is a text
+            return float(content)  # JSON has no infinity, so it is a text
         case "as_floats":
             return list(map(float, content))
         case "as_int" | "as_ints" | "as_bool" | "as_bools" | "as_string" | "as_strings":

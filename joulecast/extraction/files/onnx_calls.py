@@ -1,4 +1,4 @@
-"""Nodes of ONNX graphs, as conversions to kinds of operations see them."""
+"""Nodes of ONNX graphs, in the form in which they are converted to operations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from ...operations.rules import Shape
 
 Converted = tuple[str, list[Shape], dict[str, Any]] | None
-"""Kind, input shapes and attributes; None where nothing is done."""
+"""Kind, input shapes and attributes of an operation; None if the node does no work."""
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,11 @@ class Call:
     """A node of a graph.
 
     Args:
-        inputs: Shapes; () for an input that is left out.
-        outputs: Shapes.
-        attributes: By name, as Python values.
-        weights: Which inputs are parameters of the model.
-        numbers: Values of small constant inputs, by position.
+        inputs: Shapes of the inputs; () for an input that is left out.
+        outputs: Shapes of the outputs.
+        attributes: Name -> value, as Python values.
+        weights: Whether each input is a parameter of the model.
+        numbers: Position -> values of small constant inputs.
     """
 
     inputs: tuple[Shape, ...]

@@ -1,4 +1,4 @@
-"""ONNX files as networks: the graph is read, its shapes are inferred, nothing is run. Needs onnx and no torch."""
+"""Reads ONNX files as networks: infers all shapes of the graph, without running it. Needs onnx, but not torch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .onnx_shapes import Shapes
 # TensorProto.DataType of onnx.proto.
 _NAMED = {10: "fp16", 11: "fp64", 16: "bf16"}
 _MOST_BYTES = 2 << 30  # of any protobuf message
-_MOST_NODES, _MOST_DEPTH = 500_000, 100  # with the bodies of functions in the place of their calls
+_MOST_NODES, _MOST_DEPTH = 500_000, 100  # with calls of functions replaced by their bodies
 _DOMAINS = ("", "ai.onnx")
 
 
@@ -63,7 +63,7 @@ def load(path: Path, input_shape: Any, *, mode: str, precision: str, whitelist: 
 def _read(path: Path) -> Any:
     onnx = importlib.import_module("onnx")
     with refusing_damage("this ONNX file cannot be read", path):
-        # (a string of bytes has no folder, so no file beside it is read)
+        # Bytes have no folder, so onnx cannot read other files.
         model = onnx.load_model_from_string(read_regular(path, _MOST_BYTES))
         if not model.graph.node:
             raise InputError("this file holds no ONNX graph", given=str(path))
@@ -72,7 +72,10 @@ def _read(path: Path) -> Any:
 
 
 def _refuse_explosion(model: Any) -> None:
-    """Refuse functions that call functions that call functions: a short file can say any number of nodes so."""
+    """Refuse nested functions beyond a limit.
+
+    With nested functions, a short file can stand for any number of nodes.
+    """
     bodies = {(function.domain, function.name): function.node for function in model.functions}
     known: dict[tuple[str, str], int] = {}
 
@@ -125,7 +128,7 @@ def _shapes(model: Any, path: Path) -> Shapes:
 
 
 class _Reader:
-    """Turns the nodes of a graph with shapes into operations."""
+    """Converts the nodes of a graph with shapes to operations."""
 
     def __init__(self, model: Any, shapes: Shapes, precision: str, whitelist: Collection[str]) -> None:
         self._helper = importlib.import_module("onnx.helper")
@@ -137,7 +140,7 @@ class _Reader:
         self._dropped = DroppedTally()
 
     def network(self, name: str, inputs: Inputs) -> Network | None:
-        """All nodes as a network; None where no operator is known."""
+        """The network of all nodes; None if it has no operation."""
         for node, added in self._with_biases():
             self._read(node, added)
         if not self.operations:
@@ -150,7 +153,7 @@ class _Reader:
         )
 
     def _with_biases(self) -> Iterator[tuple[Any, str | None]]:
-        """Nodes; a product with a weight takes along the vector that is added to it, as a linear layer does."""
+        """The nodes. A product with a weight includes the addition of its bias, as a linear layer does."""
         shapes = self._shapes
         adds = {
             source: (place, other)
@@ -175,7 +178,7 @@ class _Reader:
         domain = node.domain if node.domain not in _DOMAINS else ""
         name = f"{domain}.{node.op_type}" if domain else node.op_type
         if all(name in self._shapes.constants for name in node.output):
-            return  # known before anything runs
+            return  # constants
         if not domain and node.op_type in FREE:
             return
         path = _path(node.name)
@@ -206,7 +209,7 @@ class _Reader:
         self.operations.setdefault(operation, []).append(path)
 
     def _work(self, node: Any) -> DroppedWork | None:
-        """How large a node without a kind is; None where a shape or a type is not known. Nobody has its FLOPs."""
+        """Amount of work of a node without a kind; None if a shape or a type is not known. Its FLOPs are not known."""
         sizes: dict[str, int] = {}
         for name in filter(None, (*node.input, *node.output)):
             shape, element = self._shapes.shape(name), self._shapes.element(name)

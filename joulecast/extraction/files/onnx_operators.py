@@ -1,7 +1,7 @@
-"""Which ONNX operator is which kind of operation: one row each.
+"""The table of ONNX operators: which operator is converted to which kind of operation.
 
-Shapes are all that is looked at. ONNX has no views: what PyTorch would do by strides (Transpose, Slice, Split) makes a
-new tensor here. Definitions: https://onnx.ai/onnx/operators/
+The conversion looks only at shapes. ONNX has no views, so operators that PyTorch performs by strides (Transpose, Slice,
+Split) create a new tensor here. Definitions: https://onnx.ai/onnx/operators/
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .onnx_calls import Call, Converted
 
 
 def _window(call: Call, dimensions: int) -> tuple[Shape, dict[str, Any]]:
-    """Input shape, stride, padding and dilation; where padding differs between the sides, it is put on the input."""
+    """Input shape, stride, padding and dilation. Padding that differs between the sides is added to the input shape."""
     x = call.inputs[0]
     attributes = call.attributes
     stride = tuple(attributes.get("strides", (1,) * dimensions))
@@ -98,7 +98,7 @@ def _unary(kind: str) -> Callable[[Call], Converted]:
 
 def _binary(kind: str) -> Callable[[Call], Converted]:
     def convert(call: Call) -> Converted:
-        # A tensor of one element works as a scalar does.
+        # A tensor of one element works as a scalar.
         large = [shape for shape in call.inputs[:2] if size(shape) > 1]
         return kind, large or [(1,)], {}
 
@@ -160,7 +160,7 @@ def _split(call: Call) -> Converted:
     return "copy", [call.inputs[0]], {}  # all parts together
 
 
-# Kind -> operators that cost about what it costs.
+# Kind -> operators that cost about as much as this kind.
 _ALIKE: Mapping[str, tuple[str, ...]] = {
     "neg": ("Floor", "Ceil", "Round", "Sign"),
     "hardtanh": ("Shrink", "ThresholdedRelu"),
@@ -237,4 +237,4 @@ OPERATORS: Mapping[str, Callable[[Call], Converted]] = {
 FREE: frozenset[str] = frozenset(
     {"Constant", "Dropout", "Flatten", "Identity", "Reshape", "Shape", "Size", "Squeeze", "Unsqueeze"}
 )
-"""Operators that move nothing: other names for the same memory, and what is known without running."""
+"""Operators that launch no kernel: views, and values that are known before the model runs."""

@@ -1,7 +1,7 @@
-"""Shapes of every tensor of an ONNX graph, for inputs of fixed shape.
+"""Shapes of all tensors of an ONNX graph, for inputs of fixed shape.
 
-`onnx.shape_inference.infer_shapes` gives up where a shape is computed by the graph itself (Shape, Gather, Concat, then
-Reshape), as exporters write it for a batch of any size. So the few numbers that such arithmetic is about are computed.
+`onnx.shape_inference.infer_shapes` stops where a graph computes a shape itself (Shape, Gather, Concat, then Reshape),
+as exporters do for a variable batch size. Therefore, the small tensors of such shape arithmetic are computed here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from ...operations.rules import Shape, size
 
 _SMALL = 64
-# What shape arithmetic consists of; everything else is left alone.
+# The operators of shape arithmetic. All others are not computed.
 _ARITHMETIC = frozenset(
     """
     Add And Cast Concat Constant ConstantOfShape Div Equal Expand Floor Gather Greater Identity Less Max Min Mod Mul Neg
@@ -23,13 +23,13 @@ _ARITHMETIC = frozenset(
 
 
 class Shapes:
-    """What is known of the tensors of a graph before it runs.
+    """What is known about the tensors of a graph before it runs.
 
     Args:
         model: A ModelProto whose inputs have fixed shapes.
 
     Raises:
-        ValueError, RuntimeError: A node does not fit its inputs; onnx says how.
+        ValueError, RuntimeError: A node does not fit its inputs. The message is that of onnx.
     """
 
     def __init__(self, model: Any) -> None:
@@ -41,16 +41,16 @@ class Shapes:
         self._ir_version = model.ir_version
         self.types: dict[str, Any] = {value.name: value.type for value in model.graph.input}
         self.values: dict[str, Any] = {}
-        """Arrays that no input changes, where they are small: settings and shape arithmetic."""
+        """Values of small tensors that do not depend on the inputs: settings and shape arithmetic."""
         self.constants: set[str] = set()
-        """Tensors that no value of an input changes, large ones, too."""
+        """Names of tensors of any size that do not depend on the values of the inputs."""
         for tensor in model.graph.initializer:
             self._constant(tensor.name, tensor)
         for node in model.graph.node:
             self._visit(node)
 
     def shape(self, name: str) -> Shape | None:
-        """Shape of a tensor; None where it is not known."""
+        """Shape of a tensor; None if it is not known."""
         kind = self.types.get(name)
         if kind is None or not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
             return None
@@ -58,7 +58,7 @@ class Shapes:
         return tuple(d.dim_value for d in dims) if all(d.HasField("dim_value") for d in dims) else None
 
     def element(self, name: str) -> int:
-        """Type of the elements of a tensor, a TensorProto.DataType; 0 where it is not known."""
+        """Type of the elements of a tensor, as a TensorProto.DataType; 0 if it is not known."""
         kind = self.types.get(name)
         return 0 if kind is None else int(kind.tensor_type.elem_type)
 
@@ -111,7 +111,7 @@ class Shapes:
 
 
 def _elements(node: Any, feeds: dict[str, Any]) -> float:
-    """Elements of the result of an operator that makes many of few; 0 for all others."""
+    """Elements of the result, for an operator whose result may be much larger than its inputs; 0 for all others."""
     if node.op_type == "Range":
         start, limit, delta = (float(feeds[name].reshape(())) for name in node.input)
         return math.inf if delta == 0 else max(0.0, (limit - start) / delta)

@@ -1,4 +1,4 @@
-"""ONNX operators that index, order, resize or transform tensors, and recurrent layers: which kind each of them is."""
+"""Conversion of ONNX operators that index, order, resize or transform tensors, and of recurrent layers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping
 from ...operations.rules import Shape, size
 from .onnx_calls import Call, Converted
 
-_GRID_MODES = {"bilinear": "linear", "bicubic": "cubic"}  # Until opset 19; "linear" and "cubic" since.
+_GRID_MODES = {
+    "bilinear": "linear",
+    "bicubic": "cubic",
+}  # Names until opset 19. Since then they are "linear" and "cubic".
 
 
 def _large(shapes: tuple[Shape, ...]) -> list[Shape]:
-    # A tensor of one element works as a scalar does.
+    # A tensor of one element works as a scalar.
     return [shape for shape in shapes if size(shape) > 1] or [(1,)]
 
 
@@ -28,7 +31,7 @@ def _gather_elements(call: Call) -> Converted:
 
 
 def index_select(call: Call) -> Converted:
-    """Slices along an axis."""
+    """Slices of a tensor along an axis."""
     return "index_select", [call.inputs[0], call.inputs[1] or (1,)], {"dim": call.attributes.get("axis", 0)}
 
 

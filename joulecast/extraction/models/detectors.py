@@ -1,4 +1,4 @@
-"""torchvision's detectors in training: lists of boxes to compare with, which no shape stands for."""
+"""Training of torchvision's detectors, which also needs the boxes of each image as an input."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _LIBRARY = "torchvision.models.detection"
 
 
 def is_detector(module: torch.nn.Module) -> bool:
-    """Whether a module is one of torchvision's detectors, or made from one."""
+    """Whether a module is one of torchvision's detectors, or of a class derived from one."""
     return any(cls.__module__.startswith(_LIBRARY) for cls in type(module).__mro__) and hasattr(module, "transform")
 
 
 def prepare_training(forward: Forward, boxes: int | None) -> None:
-    """Give each image of a batch boxes to train on: of a quarter of its sides, along its diagonal.
+    """Give each image of a batch boxes to train on. Each has a quarter of the image's sides, and lies on its diagonal.
 
     Args:
         forward: The forward of a detector on one batch of images, shape (images, channels, height, width).
-        boxes: How many boxes each image has; None for none to be given.
+        boxes: Number of boxes of each image; None for no boxes.
     """
     if boxes is not None and forward.args:
         forward.kwargs["targets"] = [_target(forward.module, forward.args[0], boxes) for _ in forward.args[0]]
 
 
 def _target(module: torch.nn.Module, images: torch.Tensor, boxes: int) -> dict[str, torch.Tensor]:
-    """What one image is compared with."""
+    """The targets of one image."""
     height, width = images.shape[-2:]
     sides = torch.tensor([width, height, width, height])
     first = torch.linspace(0.0, 0.75, boxes)[:, None]

@@ -1,8 +1,8 @@
-"""Transformers with attention as product, softmax and product: what `attn_implementation="eager"` runs.
+"""Transformers that compute attention as product, softmax and product (`attn_implementation="eager"`).
 
-They are bare models without a head or a cache of keys and values, as EnergAIzer (arXiv 2604.20105) measured them. Its
-BERT added a mask to the scores in each layer, as releases 4 of transformers do and release 5 does not where nothing is
-masked, so that one is given a mask.
+They are models without a head and without a cache of keys and values, as EnergAIzer (arXiv 2604.20105) measured them.
+Its BERT added a mask to the scores in every layer, as release 4 of transformers does. Release 5 does so only if
+something is masked, so BERT gets a mask here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ EAGER_TRANSFORMERS: Mapping[str, Architecture] = {
 
 
 def build(name: str, **options: Any) -> torch.nn.Module:
-    """Build one of these models on the meta device; options are further settings of its configuration.
+    """Build one of these models on the meta device.
+
+    Args:
+        name: Name of the model.
+        options: Further settings of its configuration.
 
     Raises:
         UnknownNameError: There is no such name.

@@ -1,4 +1,4 @@
-"""Whose model a name is: torchvision's, that of the table of transformers, or timm's."""
+"""Models by name, which may belong to torchvision, to the table of transformers, or to timm."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from .eager_transformers import EAGER_TRANSFORMERS
 from .plain_transformers import PLAIN_TRANSFORMERS
 from .transformers_configs import ARCHITECTURES
 
-_WEIGHTS = ("weights", "pretrained", "checkpoint")  # Beginnings of names of options that would load some.
+_WEIGHTS = ("weights", "pretrained", "checkpoint")  # Prefixes of the names of options that would load weights.
 
 
 @exclusive
 def build(name: str, options: Mapping[str, Any] | None = None) -> torch.nn.Module:
     """Build a model by name, without weights.
 
-    Where torchvision and timm share a name, it is torchvision's; "timm/" before it asks for timm's.
+    If torchvision and timm have the same name, it means torchvision's model; "timm/" before the name selects timm's.
 
     Args:
         name: Name of the model, as users write it.
         options: Arguments of the function that builds it, or sizes of a transformer's configuration, by name.
 
     Raises:
-        UnknownNameError: Nobody has such a model.
-        InputError: The model takes no such option, or not this value.
-        MissingDependencyError: The library that has it is not installed.
+        UnknownNameError: No library has such a model.
+        InputError: The model does not accept an option, or its value.
     """
     given = dict(options or {})
     if weights := [option for option in given if option.startswith(_WEIGHTS)]:
@@ -72,15 +71,15 @@ def _built(name: str, options: Mapping[str, Any]) -> torch.nn.Module:
 
 @exclusive
 def build_to_run(name: str, options: Mapping[str, Any] | None = None) -> torch.nn.Module:
-    """Build a model by name with random weights on the CPU, to be run as a whole.
+    """Build a model by name with random weights on the CPU, so that it can be run.
 
     Args:
         name: A model of torchvision, of the table of transformers, or a plain transformer.
         options: Arguments of the function that builds it, or sizes of a transformer's configuration, by name.
 
     Raises:
-        UnknownNameError: None of them is called so.
-        MissingDependencyError: The library that has it is not installed.
+        UnknownNameError: There is no model of this name.
+        MissingDependencyError: The library of the model is not installed.
     """
     given = dict(options or {})
     if name in PLAIN_TRANSFORMERS:

@@ -1,7 +1,7 @@
-"""Two transformers in plain PyTorch, so that their operations can be collected where only torch is installed.
+"""Two transformers in plain PyTorch, whose operations can be measured on machines that have only torch.
 
-They have the sizes and operators of their models, not their names for parameters, and no published weights fit them.
-For predicting, `bert_base` and the others of transformers_configs.py are the models themselves.
+They have the sizes and operators of the original models but other names of parameters, so published weights do not fit.
+To predict the original models, use `bert_base` and the others of transformers_configs.py.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(_EncoderLayer(width, heads, inner, dropout) for _ in range(layers))
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """Every token sees every other."""
+        """Run the model; every token sees all others."""
         places = torch.arange(ids.shape[1], device=ids.device).unsqueeze(0)
         x = self.tokens(ids) + self.types(torch.zeros_like(ids)) + self.positions(places)
         x = self.dropout(self.norm(x))
@@ -115,7 +115,7 @@ class Decoder(nn.Module):
         self.norm, self.head = nn.RMSNorm(width), nn.Linear(width, vocabulary, bias=False)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """Every token sees those before it."""
+        """Run the model; every token sees the tokens before it."""
         x = self.tokens(ids)
         rotary = self._rotary(ids.shape[1], x)
         for layer in self.layers:
@@ -135,4 +135,4 @@ PLAIN_TRANSFORMERS: Mapping[str, Callable[[], Encoder | Decoder]] = {
     # TinyLlama/TinyLlama-1.1B: grouped queries, and small enough to train on a card of 24 GB.
     "plain_llama_1b": lambda: Decoder(vocabulary=32000, width=2048, layers=22, heads=32, key_heads=4, inner=5632),
 }
-"""Name -> how to build it, on whatever device is the default."""
+"""Name -> function that builds the model on the default device."""

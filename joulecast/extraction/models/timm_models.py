@@ -21,10 +21,10 @@ def installed() -> bool:
 
 
 def import_timm() -> ModuleType:
-    """Import timm, also where torchvision's native operators do not load.
+    """Import timm, even if torchvision's native operators cannot be loaded.
 
     Raises:
-        MissingDependencyError: It is not installed.
+        MissingDependencyError: timm is not installed.
     """
     if not installed():
         raise MissingDependencyError("this model needs timm", hint="pip install 'joulecast[timm]'")
@@ -33,7 +33,7 @@ def import_timm() -> ModuleType:
 
 
 def is_known(name: str) -> bool:
-    """Whether timm has an architecture of this name, with or without the tag of its weights behind a dot."""
+    """Whether timm has an architecture of this name, with or without the tag of its weights after a dot."""
     return bool(import_timm().is_model(name))
 
 
@@ -41,7 +41,7 @@ def build(name: str, **options: Any) -> torch.nn.Module:
     """Build a model by name on the meta device.
 
     Args:
-        name: As `timm.list_models` lists it, with or without "timm/" before it.
+        name: Name from `timm.list_models`, with or without "timm/" before it.
         options: Arguments of `timm.create_model`.
 
     Raises:
@@ -54,6 +54,6 @@ def build(name: str, **options: Any) -> torch.nn.Module:
     try:
         with WithoutMemory(), torch.random.fork_rng(devices=[]):
             model: torch.nn.Module = import_timm().create_model(bare, pretrained=False, **options)
-    except RuntimeError as error:  # the tag behind the dot names none of its weights
+    except RuntimeError as error:  # the tag after the dot is not one of its weights
         raise unknown_name("model of timm", bare, import_timm().list_models(pretrained=True)) from error
     return model

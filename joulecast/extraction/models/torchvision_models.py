@@ -29,10 +29,11 @@ _declared: list[torch.library.Library] = []
 
 @exclusive
 def import_torchvision() -> ModuleType:
-    """Import torchvision, also where its native operators do not load.
+    """Import torchvision, even if its native operators cannot be loaded.
 
-    Its Linux wheels are CUDA builds: beside a CPU-only torch their library does not load, and the import then
-    fails on operators that nobody declared. Only architectures are needed here, so the schemas are enough.
+    Its wheels for Linux are built for CUDA. With a torch for CPUs their library does not load, and the import then
+    fails, because its operators are not declared. Only the architectures are needed here, so declaring the operators is
+    enough.
 
     Raises:
         MissingDependencyError: torchvision is not installed.
@@ -45,9 +46,9 @@ def import_torchvision() -> ModuleType:
         for schema in _SCHEMAS:
             library.define(schema)  # type: ignore[no-untyped-call]
         torch.library.register_fake("torchvision::roi_align", _pooled_rois, lib=library)
-        _declared.append(library)  # a library that is collected takes its operators along
+        _declared.append(library)  # if this object is deleted, its operators are deleted as well
         torchvision = importlib.import_module("torchvision")
-        # It asks this before it calls an operator, and would run in Python what a GPU runs as one kernel.
+        # torchvision checks this before it calls an operator. Otherwise it would run it in Python, not as one kernel.
         for name in ("torchvision.extension", "torchvision.ops.roi_align"):
             importlib.import_module(name)._has_ops = lambda: True  # type: ignore[attr-defined]
         return torchvision
@@ -72,10 +73,10 @@ _FACTORIES = {torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torc
 
 
 class WithoutMemory(TorchFunctionMode):
-    """Make parameters on the meta device.
+    """Create parameters on the meta device.
 
-    Not a plain `torch.device("meta")`: some models compute settings from `linspace` and `arange` while they are
-    built and need the values.
+    A plain `torch.device("meta")` does not work, because some models compute settings by `linspace` and `arange` while
+    they are built, and need the values.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -114,10 +115,10 @@ def build(name: str, *, weights: bool = False, **options: Any) -> torch.nn.Modul
     names = all_names()
     if name not in names:
         raise unknown_name("model", name, names, hint="or give a torch.nn.Module, or a network saved as JSON")
-    # These two draw their weights with scipy on the CPU, and warn, unless told not to.
+    # Without this option, these two draw their weights with scipy on the CPU, and warn.
     settings: dict[str, Any] = {"init_weights": False} if name in _DRAWN_BY_SCIPY else {}
     if "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters:
-        settings["weights_backbone"] = None  # or it is downloaded
+        settings["weights_backbone"] = None  # otherwise it would be downloaded
     with nullcontext() if weights else WithoutMemory(), torch.random.fork_rng(devices=[]):
         model: torch.nn.Module = models.get_model(name, weights=None, **{**settings, **options})
     return model

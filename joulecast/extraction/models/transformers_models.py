@@ -1,4 +1,4 @@
-"""Models of the `transformers` library: built from a configuration without weights, and what they are fed."""
+"""Models of the `transformers` library, built from a configuration without weights, and their inputs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _MOST_LAYERS = 1000  # ten times those of the deepest language models; each take
 
 @exclusive
 def import_transformers() -> ModuleType:
-    """Import transformers, also where torchvision's native operators do not load.
+    """Import transformers, even if torchvision's native operators cannot be loaded.
 
     Raises:
-        MissingDependencyError: It is not installed.
+        MissingDependencyError: transformers is not installed.
     """
     if importlib.util.find_spec("transformers") is None:
         raise MissingDependencyError("this model needs transformers", hint="pip install 'joulecast[transformers]'")
@@ -41,7 +41,7 @@ def import_transformers() -> ModuleType:
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """Ask nobody while a configuration or model is made: it may name another model of the hub, as its backbone."""
+    """Prevent downloads while a configuration or model is created, which may name a backbone from the hub."""
     hub: Any = importlib.import_module("huggingface_hub.constants")
     before, hub.HF_HUB_OFFLINE = hub.HF_HUB_OFFLINE, True
     try:
@@ -84,14 +84,14 @@ def build_to_run(name: str, **options: Any) -> torch.nn.Module:
 
 
 def without_weights(row: Architecture, **settings: Any) -> torch.nn.Module:
-    """Build what a row of the table says on the meta device.
+    """Build the model of a row of the table on the meta device.
 
     Args:
         row: Class and sizes.
         settings: Further settings of the configuration.
 
     Raises:
-        ExtractionError: They do not make a model.
+        ExtractionError: The settings do not make a model.
         MissingDependencyError: transformers is not installed.
     """
     model_class = _class(row.class_name)
@@ -171,15 +171,15 @@ def _first_line(error: Exception) -> str:
 
 
 def is_transformer(module: Any) -> bool:
-    """Whether a module comes from the transformers library, which it can only do where that is imported."""
+    """Whether a module is a model of transformers. This is only possible if transformers is imported."""
     return hasattr(module, "main_input_name") and hasattr(module, "config") and hasattr(module, "dummy_inputs")
 
 
 def named_inputs(module: Any, inputs: Inputs) -> Inputs:
-    """Inputs by the names that a transformer gives them, token ids and masks as integers.
+    """Give inputs the names of a transformer's arguments, and make token ids and masks integers.
 
-    A shape alone is that of the main input (input_ids, pixel_values, input_features). A model with an encoder and a
-    decoder gets decoder_input_ids of the same shape where none are given, as in training.
+    A single shape is that of the main input (input_ids, pixel_values, input_features). For a model with encoder and
+    decoder, decoder_input_ids get the same shape as the main input if they are not given, as in training.
     """
     named = dict(inputs.named)
     positional = inputs.positional
@@ -198,15 +198,15 @@ def _in_integers(name: str, item: Input) -> Input:
 
 
 def prepare(forward: Forward, mode: str, cache_length: int | None) -> None:
-    """What a transformer needs beside its inputs: nothing is padding, and keys and values that it has seen.
+    """Add further arguments to the forward of a transformer: a mask without padding, and cached keys and values.
 
     Raises:
-        InputError: More tokens than the model has positions; or a cache is asked for, and the model has none.
+        InputError: There are more tokens than the model has positions; or a cache is requested, and the model has none.
     """
     module: Any = forward.module
     for name, tensor in forward.kwargs.items():
         if name.endswith("_mask"):
-            # (one element in memory, however large the mask)
+            # One element in memory, whatever the size of the mask.
             know(tensor, torch.ones((), dtype=tensor.dtype).expand(tensor.shape))
         if name.endswith("input_ids"):
             know(tensor, torch.tensor(_no_padding(module), dtype=tensor.dtype).expand(tensor.shape), is_assumed=True)
@@ -224,20 +224,20 @@ def prepare(forward: Forward, mode: str, cache_length: int | None) -> None:
 
 
 def _no_padding(module: Any) -> int:
-    """Some token that is not padding: models warn, or decide, by those that are."""
+    """A token that is not padding. Models warn or make decisions if they see padding."""
     return 1 if getattr(module.config, "pad_token_id", None) != 1 else 2
 
 
 def _refuse_long(module: Any, length: int) -> None:
     most = getattr(module.config, "max_position_embeddings", None)
-    # On the meta device an index that is too large goes unseen. Rotary positions have no table and no end.
+    # The meta device does not check indices. Rotary positions have no table, and therefore no limit.
     tables = {part.num_embeddings for part in module.modules() if isinstance(part, torch.nn.Embedding)}
     if most in tables and length > most:
         raise InputError("more tokens than the model has positions", given=length, allowed=f"up to {most}")
 
 
 def _cache(forward: Forward, length: int) -> Any:
-    """What a prefill of so many tokens leaves."""
+    """The cache of keys and values after a prefill with this number of tokens."""
     module: Any = forward.module
     ids = forward.kwargs.get("input_ids")
     result = None

@@ -13,7 +13,7 @@ from .making import Maker
 
 
 def main() -> None:
-    """Make and write them, and say what they do not hold for."""
+    """Make and write templates, and print the sizes that they do not cover."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="models; all that have a plan where none is given")
     for name in parser.parse_args().names or [*model_names(), *ARCHITECTURES]:

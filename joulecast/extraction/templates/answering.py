@@ -1,4 +1,4 @@
-"""What templates answer: a Network equal to an extraction's, or nothing, and then what they could have answered."""
+"""Answers requests from templates: a Network that equals the result of extraction, or None if no template covers it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .store import ModelTemplates, load, names
 
 OPTIMIZER_PATH = "(optimizer)"
 ANY_OPTIMIZER = "sgd"
-"""Templates of training end in its step, which is taken off, or becomes that of another."""
+"""Templates of training end with the step of this optimizer, which is removed or replaced by that of another one."""
 
 _CACHED_NETWORKS = 16
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of the templates of a named model.
+    """A request for a network of a named model.
 
     Args:
-        inputs: One shape; templates know no further inputs.
+        inputs: A single shape; templates have no further inputs.
         mode: inference or training.
-        precision: Any that can be asked for.
-        cache_length: Tokens whose keys and values are cached.
-        optimizer: Whose step a training iteration ends in; the caller has checked it.
+        precision: Any precision that can be requested.
+        cache_length: Number of tokens whose keys and values are cached; None for no cache.
+        optimizer: Optimizer whose step ends a training iteration; None for no step. The caller has checked the name.
     """
 
     inputs: Inputs
@@ -40,7 +40,7 @@ class Request:
 
 
 def answer(name: str, request: Request) -> Network | None:
-    """The network of a named model as extraction would list it, or None where no template is known to hold."""
+    """The network of a named model as extraction would list it; None if no template covers the request."""
     try:
         return _network(name, request)
     except InputError:
@@ -48,7 +48,7 @@ def answer(name: str, request: Request) -> Network | None:
 
 
 def refusal(name: str, request: Request) -> JoulecastError:
-    """The error where no template answers and torch is not there: what templates hold for."""
+    """The error if no template covers a request and torch is not installed. It says what templates cover."""
     model = load(name)
     if model is None:
         close = difflib.get_close_matches(name, names(), n=3, cutoff=0.7)
@@ -78,12 +78,12 @@ def refusal(name: str, request: Request) -> JoulecastError:
 
 
 def _network(name: str, request: Request) -> Network | None:
-    """The answer, or InputError where a template holds and the model does not run."""
+    """The network. Raises InputError if a template covers the request and the model does not run at this size."""
     model = load(name)
     return None if model is None or model.outdated else _templated(name, request)
 
 
-# The same object for the same question, because results about a network are cached with its list of operations.
+# Equal requests get the same object, because results are cached with a network's list of operations.
 @lru_cache(maxsize=_CACHED_NETWORKS)
 def _templated(name: str, request: Request) -> Network | None:
     """The answer, whether or not the templates are up to date; see `_network`."""
@@ -115,7 +115,7 @@ def _shape(shape: tuple[int | str, ...], size_names: tuple[str, ...], sizes: tup
 
 
 def _sizes(model: ModelTemplates, inputs: Inputs) -> tuple[int, ...] | None:
-    """Sizes of the input, or None where it is none that a template knows: another rank, a mask, a type of its own."""
+    """Sizes of the input; None if templates do not cover it: it has another rank, a mask, or a type of its own."""
     main, shape = next(iter(model.inputs.items()))
     if len(inputs.all) != 1 or (inputs.named and inputs.named[0][0] != main):
         return None
@@ -138,7 +138,7 @@ def _with_step(calls: list[tuple[Operation, str]], optimizer: str | None) -> Ite
 
 
 def _coverage(model: ModelTemplates, request: Request) -> Iterator[str]:
-    """What its templates hold for."""
+    """The sizes that the templates of a model cover, as a text."""
     setting = model.setting(request.mode, request.precision, cached=request.cache_length is not None)
     if setting is None:
         yield ", ".join(model.settings)

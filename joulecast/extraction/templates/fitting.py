@@ -1,8 +1,8 @@
-"""From traces of a model at several sizes to its Template: every dimension as a symbol that holds at all of them.
+"""Makes a Template from traces of a model at several sizes: finds a symbol for every dimension that fits all traces.
 
-No torch in here. The simplest that holds exactly at every sample is taken. Strides, windows and padding are in the
-shape rules of the operations, so products and sums are all that is left. Whether a template holds elsewhere is for the
-maker to check, at sizes that were not fitted.
+This module does not use torch. It takes the simplest symbol that is exact in every sample. Strides, windows and padding
+are in the shape rules of the operations, so products and sums are sufficient. Whether a template holds at other sizes
+is checked in making.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...operations.operation import Operation
 from .template import Dimension, Output, Product, Step, Sum, Symbol, Template, symbol
 
 Values = tuple[int, ...]
-"""What a dimension is in each of the samples."""
+"""The value of a dimension in each of the samples."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Sample:
 
     Args:
         sizes: Sizes of the input, one per symbol.
-        calls: Operation and module path of each.
-        dropped: What the trace left out.
-        half: Which calls run in the half type, where a model is asked to be in one.
+        calls: Operation and module path of each call.
+        dropped: Work that the trace dropped.
+        half: Whether each call runs in half precision if the model is requested in half precision.
     """
 
     sizes: tuple[int, ...]
@@ -37,7 +37,7 @@ class Sample:
     half: tuple[bool, ...]
 
     def structure(self) -> object:
-        """Everything but the dimensions; traces of one template share it."""
+        """Everything except the dimensions. It is the same for all traces of a template."""
         calls = tuple(
             (op.kind, tuple(map(len, op.input_shapes)), tuple(sorted(op.attributes.items())), op.precision, path)
             for op, path in self.calls
@@ -45,15 +45,15 @@ class Sample:
         return calls, self.half, self.dropped
 
     def but_for_precision(self) -> object:
-        """The calls, whatever they run in."""
+        """The calls without their precisions."""
         return [(op.kind, op.input_shapes, op.attributes, path) for op, path in self.calls], self.dropped
 
 
 def fit(samples: Sequence[Sample]) -> Template:
-    """The template that gives back every sample.
+    """The template that reproduces every sample.
 
     Raises:
-        ExtractionError: The samples differ in more than dimensions, or a dimension is none of the symbols.
+        ExtractionError: The samples differ in more than dimensions, or no symbol fits a dimension.
     """
     first = samples[0]
     if any(sample.structure() != first.structure() for sample in samples):
@@ -94,7 +94,7 @@ def _at(samples: Sequence[Sample]) -> str:
 
 
 class _Search:
-    """Dimensions that are known, and what can be made of them."""
+    """The known dimensions, and the symbols that can be built from them."""
 
     def __init__(self, sizes: Sequence[Values]) -> None:
         self.symbols: list[Symbol] = []
@@ -104,7 +104,7 @@ class _Search:
             self._known.setdefault(values, symbol(i))
 
     def add_outputs(self, position: int, output: Sequence[Values]) -> None:
-        """What an operation puts out can go into later ones."""
+        """Add the output of an operation, whose dimensions can be inputs of later operations."""
         for axis, values in enumerate(output):
             if len(set(values)) > 1:
                 self._known.setdefault(values, Output(position, axis))
@@ -131,7 +131,7 @@ class _Search:
         return symbol(self._sizes + len(self.symbols) - 1)
 
     def _products_and_sums(self, values: Values) -> Iterator[Product | Sum]:
-        """Everything with these values, from simple to involved."""
+        """All symbols with these values, from simple to complex."""
         known = list(self._known)
         for x in known:
             if factor := _factor(x, values):
@@ -146,6 +146,6 @@ class _Search:
 
 
 def _factor(x: Values, values: Values) -> int | None:
-    """The integer that values are of x, in all samples."""
+    """The integer by which x is multiplied in all samples; None if there is none."""
     factor = values[0] // x[0]
     return factor if all(factor * a == v for a, v in zip(x, values, strict=True)) else None

@@ -1,6 +1,6 @@
-"""Makes the templates of a model: traces it in every regime, fits, and checks at sizes that were not fitted.
+"""Makes the templates of a model: traces it in every regime, fits templates, and checks them at other sizes.
 
-What does not hold at every single one of them is left out, and torch answers there.
+A regime in which a template differs from a trace at any checked size is left out. For such sizes, torch is used.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .store import ModelTemplates, Regime, Setting
 from .template import Template
 
 _FITTED, _CHECKED = 4, 2
-"""Traces per regime."""
+"""Number of traces per regime."""
 
 
 @dataclass
 class _Cell:
-    """A regime and what was traced there; where torch refuses the sizes, there is no sample."""
+    """A regime and its traces. If torch refuses the sizes, it has no samples."""
 
     ranges: Ranges
     fitted: list[Sample] = field(default_factory=list)
@@ -47,16 +47,16 @@ class Maker:
     def __init__(self, name: str) -> None:
         self.name, self.plan = name, plan_of(name)
         self.left_out: list[str] = []
-        """Regimes that no template holds for, with the reason."""
+        """Regimes without a template, with the reason."""
         self._module: torch.nn.Module = build(name)
         self._templates: list[Template] = []
         self._operators: set[str] = set()
 
     def make(self) -> ModelTemplates:
-        """Templates of all modes and precisions.
+        """Make the templates of all modes and precisions.
 
         Raises:
-            ExtractionError: Not a single one holds.
+            ExtractionError: No regime has a template.
         """
         settings: dict[str, Setting] = {}
         for mode, cached in self._modes():
@@ -127,20 +127,20 @@ class Maker:
         seed = f"{self.name} {key} {ranges}"
         for i, sizes in enumerate(sizes_in(ranges, _FITTED + _CHECKED, seed, self.plan.limits)):
             sample = self._sample(sizes, mode, precision, cached)
-            # One that does not run can't be fitted, but has to be refused.
+            # A size at which the model does not run cannot be fitted, but the template has to refuse it.
             if i < _FITTED and sample is not None:
                 cell.fitted.append(sample)
             else:
                 cell.checked.append((sizes, sample))
         if precision == "default" and cell.fitted:
-            # The half model often runs the same calls, and only some of them in its type.
+            # In half precision, the model often runs the same calls, but only some of them in the half type.
             half = self._sample(cell.fitted[0].sizes, mode, "bf16", cached)
             if half is not None and half.but_for_precision() == cell.fitted[0].but_for_precision():
                 cell.fitted = [replace(sample, half=half.half) for sample in cell.fitted]
         return cell
 
     def _holds_in_half(self, regime: Regime, mode: str, precision: str, cached: bool) -> bool:
-        # Not the least sizes: there it was traced in one half precision to see which calls that concerns.
+        # Not at the least sizes, at which it was traced in half precision already, to find these calls.
         sizes = sizes_in(regime.ranges, 3, f"{self.name} half", self.plan.limits)[-1]
         sample = self._sample(sizes, mode, precision, cached)
         return _holds(self._templates[regime.template], sizes, sample, mode, precision)
@@ -163,7 +163,7 @@ class Maker:
             return None
         (recorder,) = recorders
         self._operators |= recorder.operators_run
-        # How large dropped work is depends on the sizes, and no template says it.
+        # The amount of dropped work depends on the sizes, so templates do not contain it.
         dropped = tuple(replace(each, work=None) for each in network.dropped)
         half = tuple(operation.precision in HALF_PRECISIONS for operation, _ in recorder.calls)
         return Sample(sizes, tuple(recorder.calls), dropped, half)
@@ -173,7 +173,7 @@ class Maker:
 
 
 def _holds(template: Template, sizes: tuple[int, ...], sample: Sample | None, mode: str, precision: str) -> bool:
-    """Whether a template gives what was traced, and refuses what torch refused."""
+    """Whether a template equals a trace, and refuses a size that torch refuses."""
     try:
         calls = template.operations(sizes, mode, precision)
     except InputError:

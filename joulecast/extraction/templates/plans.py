@@ -1,7 +1,7 @@
-"""Which models get templates, and the regimes of their sizes: data for the maker.
+"""The models that get templates, and the regimes of their sizes.
 
-Within a regime a model runs the same calls, whatever the sizes; the maker traces in every one, and leaves out those
-where that is not so.
+Within a regime, a model runs the same calls at all sizes. The maker traces every regime, and leaves out those in which
+this is not true.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from .store import Limits, Range
 Ranges = tuple[Range, ...]
 
 _BATCH: Ranges = ((1, 1), (2, 65536))
-"""What is copied for several samples may be a view for one."""
+"""The ranges of the batch size. A single sample is a range of its own, because some copies are views then."""
 
-_LARGEST = 2**20  # as profiling/known_values.py has it
-_LONGEST = 131072  # where rotary positions have no table to end
+_LARGEST = 2**20  # as in extraction/known_values.py
+_LONGEST = 131072  # for rotary positions, which have no table
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Plan:
     """How the templates of a model are made.
 
     Args:
-        inputs: Shape of each input by name; the sizes in it are names.
-        ranges: Regimes of each size are all combinations of these.
-        libraries: That the model comes from.
-        cached: Ranges of the length of a cache, for models that decode with one.
-        limits: To sizes together.
+        inputs: Name of each input -> its shape, in which sizes have names.
+        ranges: Ranges of each size. The regimes are all combinations of them.
+        libraries: Libraries that the model comes from.
+        cached: Ranges of the length of a cache, for models that decode with one; None for others.
+        limits: Limits to combinations of sizes.
     """
 
     inputs: Mapping[str, tuple[int | str, ...]]
@@ -42,12 +42,12 @@ class Plan:
     limits: Limits = Limits()
 
     def cells(self, *, cached: bool) -> Iterator[Ranges]:
-        """Every regime."""
+        """All regimes."""
         ranges = [*self.ranges.values(), *([self.cached] if cached and self.cached else [])]
         yield from itertools.product(*ranges)
 
 
-# Names that begin so -> regimes of height and width.
+# Prefix of a name -> regimes of height and width.
 _SIDES: Mapping[str, Ranges] = {
     # The last feature map is one pixel below 64.
     "convnext": ((32, 63), (64, 4096)),
@@ -55,7 +55,7 @@ _SIDES: Mapping[str, Ranges] = {
     # not shifted: other operations at nearly every size. So only the one that the published weights are for.
     "swin_v2": ((256, 256),),
     "swin": ((224, 224),),
-    # These refuse every other size.
+    # These models refuse all other sizes.
     "maxvit": ((224, 224),),
     "vit": ((224, 224),),
     "inception": ((75, 4096),),
@@ -74,7 +74,7 @@ def vision(name: str) -> Plan:
     )
 
 
-# Positions in a table; more tokens than that are refused.
+# Number of positions in the table of a model, which refuses more tokens.
 _POSITIONS: Mapping[str, int] = {
     "bert_base": 512,
     "bert_large": 512,
@@ -87,7 +87,7 @@ _DECODERS = ("gpt2", "llama", "qwen2")
 
 
 def transformer(name: str) -> Plan:
-    """The plan of a transformer of the table."""
+    """The plan of a transformer of the table of architectures."""
     libraries = ("torch", "transformers")
     if name.startswith("vit"):
         return Plan({"pixel_values": ("batch", 3, 224, 224)}, {"batch": _BATCH}, libraries)
@@ -111,9 +111,9 @@ def plan_of(name: str) -> Plan:
 
 
 def sizes_in(ranges: Ranges, count: int, seed: str, limits: Limits) -> list[tuple[int, ...]]:
-    """Sizes of one regime: its corners of all least and all most, then any, the small ones as often as the large.
+    """Sizes in one regime: first all least and all largest sizes, then random ones, uniform in the logarithm.
 
-    The same arguments give the same sizes everywhere.
+    The same arguments always give the same sizes.
     """
     dice = random.Random(seed)  # noqa: S311 (samples, not secrets)
     corners = [tuple(low for low, _ in ranges), tuple(high for _, high in ranges)]

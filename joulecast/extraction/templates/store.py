@@ -1,4 +1,4 @@
-"""The templates of a model as a file: gzipped JSON beside this module, with a stamp of what they were made from."""
+"""The templates of a model as a file: gzipped JSON, with the digest and the versions that it was made from."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ FORMAT_VERSION = 2
 FOLDER = Path(__file__).with_name("data")
 
 Range = tuple[int, int]
-"""Least and most, both included."""
+"""Smallest and largest value, both included."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What sizes (batch, tokens, length of a cache) may not exceed together.
+    """Limits to combinations of sizes (batch, tokens, length of a cache).
 
     Args:
-        tokens: Of input and cache, where positions have a table.
-        elements: Of an input. Extraction keeps the values of what a model makes itself, such as positions, only up to
-            so many of them, so beyond it cannot be compared with what it decides by them.
+        tokens: Most tokens of input and cache together, if positions have a table; None for no limit.
+        elements: Most elements of an input. Extraction stores values that a model creates itself, such as positions,
+            only up to this number of elements. Larger inputs cannot be compared with extraction.
     """
 
     tokens: int | None = None
     elements: int | None = None
 
     def allow(self, sizes: tuple[int, ...]) -> bool:
-        """Whether sizes are within them."""
+        """Whether sizes are within these limits."""
         return (self.tokens is None or sum(sizes[1:]) <= self.tokens) and (
             self.elements is None or sizes[0] * sizes[1] <= self.elements
         )
@@ -44,28 +44,28 @@ class Limits:
 
 @dataclass(frozen=True)
 class Regime:
-    """Sizes of the input that one template holds for.
+    """Sizes of the input that one template covers.
 
     Args:
-        ranges: Of every size, in order.
-        template: Which of the model's.
+        ranges: Range of each size, in order.
+        template: Index of the template in the model's templates.
     """
 
     ranges: tuple[Range, ...]
     template: int
 
     def holds(self, sizes: tuple[int, ...]) -> bool:
-        """Whether the sizes are in it."""
+        """Whether it contains these sizes."""
         return all(low <= n <= high for (low, high), n in zip(self.ranges, sizes, strict=True))
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A mode, with or without a cache; and one of a half precision where that runs other calls.
+    """A mode with or without a cache; or one of these in half precision, if that runs other calls.
 
     Args:
-        regimes: Where templates are known to hold; the first that fits is taken.
-        halves: Half precisions that they hold for.
+        regimes: Regimes in which templates were checked. The first that contains the sizes is used.
+        halves: Half precisions for which they hold.
     """
 
     regimes: tuple[Regime, ...]
@@ -96,12 +96,12 @@ class ModelTemplates:
 
     @property
     def size_names(self) -> tuple[str, ...]:
-        """Names of the sizes of the input, in order; that of a cache is not among them."""
+        """Names of the sizes of the input, in order, without that of a cache."""
         names = (n for shape in self.inputs.values() for n in shape if isinstance(n, str))
         return tuple(dict.fromkeys(names))
 
     def setting(self, mode: str, precision: str, *, cached: bool) -> Setting | None:
-        """What holds for a mode and precision, or None."""
+        """The setting of a mode and precision; None if there is none."""
         key = f"{mode} cached" if cached else mode
         if precision not in HALF_PRECISIONS:
             return self.settings.get(key)
@@ -110,7 +110,7 @@ class ModelTemplates:
 
     @property
     def outdated(self) -> str | None:
-        """What is another version here than where the templates were made, or None. What is not installed is not."""
+        """The first library whose installed version differs from that of the templates; None if there is none."""
         if self.digest != digest(self.operators):
             return "an extraction that took its operators for something else"
         for name, made_with in self.libraries.items():
@@ -119,7 +119,7 @@ class ModelTemplates:
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and dictionaries."""
+        """The templates as plain lists and dictionaries."""
         return {
             "format": FORMAT_VERSION,
             "operators": list(self.operators),
@@ -159,13 +159,13 @@ class ModelTemplates:
 
 
 def names() -> list[str]:
-    """Models that have templates here."""
+    """Names of all models that have templates."""
     return sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.json.gz"))
 
 
 @functools.lru_cache(maxsize=32)
 def load(name: str) -> ModelTemplates | None:
-    """The templates of a model, or None: it has none, or they are of a format that this is too old or new for."""
+    """The templates of a model; None if it has none, or if their format has another version."""
     path = FOLDER / f"{name}.json.gz"
     if not name.isidentifier() or not path.is_file():
         return None
@@ -174,7 +174,7 @@ def load(name: str) -> ModelTemplates | None:
 
 
 def save(name: str, model: ModelTemplates) -> None:
-    """Write the templates of a model; the same ones give the same bytes."""
+    """Write the templates of a model. Equal templates give equal bytes."""
     FOLDER.mkdir(exist_ok=True)
     text = json.dumps(model.to_dict(), separators=(",", ":"))
     (FOLDER / f"{name}.json.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))

@@ -18,21 +18,21 @@ from ...operations.precisions import HALF_PRECISIONS
 from ...operations.rules import size
 
 Dimension = int
-"""A constant where it is positive; else -1 - i, for symbol i."""
+"""A dimension: a positive number is a constant, and -1 - i stands for symbol i."""
 
 
 def symbol(index: int) -> Dimension:
-    """How symbol i is written among constants."""
+    """The number that stands for symbol i."""
     return -1 - index
 
 
 @dataclass(frozen=True)
 class Output:
-    """A dimension of an earlier operation's output.
+    """A dimension of the output of an earlier operation.
 
     Args:
-        position: Place of the operation in the template's list.
-        axis: Axis of that operation's output.
+        position: Index of the operation in the template's list.
+        axis: Axis of the output.
     """
 
     position: int
@@ -41,7 +41,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Product:
-    """A constant times dimensions: heads x batch, batch x tokens."""
+    """A product of a constant and dimensions, such as heads x batch, or batch x tokens."""
 
     factor: int
     dimensions: tuple[Dimension, ...]
@@ -53,7 +53,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Sum:
-    """Dimensions added up: tokens in a cache and new ones."""
+    """A sum of dimensions, such as cached and new tokens."""
 
     dimensions: tuple[Dimension, ...]
 
@@ -67,12 +67,12 @@ Symbol = Output | Product | Sum
 
 @dataclass(frozen=True)
 class Step:
-    """An operation whose shapes are not known yet.
+    """An operation whose shapes depend on the sizes of the input.
 
     Args:
-        kind, attributes: As an Operation has them.
-        shapes: Of its inputs, in dimensions.
-        is_half: Whether it runs in the half type that a model is asked to be in.
+        kind, attributes: Kind and attributes of the operation.
+        shapes: Shapes of its inputs, in dimensions.
+        is_half: Whether it runs in half precision if the model is requested in half precision.
     """
 
     kind: str
@@ -83,14 +83,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Template:
-    """What a model runs for all sizes of one regime.
+    """The calls of a model at all sizes of one regime.
 
     Args:
-        sizes: How many symbols are sizes of the input; they come first.
-        symbols: All further ones.
-        steps: Unique operations, in order of first use.
-        calls: Step and module path of every single call.
-        dropped: As a Network lists it.
+        sizes: Number of symbols that are sizes of the input; they come first.
+        symbols: All further symbols.
+        steps: The distinct operations, in order of first use.
+        calls: Step and module path of every call.
+        dropped: Dropped work, as in a Network.
     """
 
     sizes: int
@@ -103,9 +103,9 @@ class Template:
         """Every call with its module path, in order.
 
         Args:
-            sizes: Of the input, in the order of the template.
-            mode: The one it was made in.
-            precision: One that it is made for.
+            sizes: Sizes of the input, in the order of the template.
+            mode: The mode for which the template was made.
+            precision: One of the precisions for which the template was made.
 
         Raises:
             InputError: The model does not run at these sizes.
@@ -124,7 +124,7 @@ class Template:
                     values[dimension] = found.of([value(inner) for inner in found.dimensions])
             return values[dimension]
 
-        # The rest of a half model stays in the default: so does what it computes in fp32 itself.
+        # All other operations of a model in half precision stay in the default precision, such as those in fp32.
         full = "default" if precision in HALF_PRECISIONS else precision
         for step in self.steps:
             real = precision if precision in HALF_PRECISIONS and step.is_half else real_precision(step.kind, full)
@@ -134,7 +134,7 @@ class Template:
         return [(done[position], path) for position, path in self.calls]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists, short: a template is read each time that a process asks for a model."""
+        """The template as short plain lists, because it is parsed when a process first needs the model."""
         return {
             "sizes": self.sizes,
             "symbols": list(map(_symbol_to_json, self.symbols)),
@@ -185,6 +185,6 @@ def _symbol_from_json(value: Sequence[Any]) -> Symbol:
 
 
 def _refuse_one_value(kind: str, shape: tuple[int, ...], mode: str) -> None:
-    # No shape rule knows it: PyTorch refuses to take the variance of one value.
+    # PyTorch refuses the variance of a single value, which no shape rule checks.
     if kind == "batch_norm" and mode == "training" and size(shape) == shape[1]:
         raise InputError("batch norm needs more than one value per channel in training", given=shape)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError, unknown_name
-from ...hardware import GPU, find_gpu, usual_board_notes
+from ...hardware import GPU, find_gpu, gpu_name_notes
 from ...hardware.host import Host, find_host
 from ...operations.network import Network
 from ...operations.precisions import ELEMENT_BYTES
@@ -140,7 +140,7 @@ def predict_image(
         InputError: Sizes that cannot be; or the GPU lacks the memory, the precision, the clock or the cap.
         ZooError, UncoveredError: See `joulecast.predict`.
 
-    Example:
+    Examples:
         >>> image = predict_image("sd3_5_medium", "H100 SXM")
         >>> image.steps
         28
@@ -184,7 +184,7 @@ def predict_image(
         denoise=denoise,
         decode=decode,
         notes=(
-            *usual_board_notes(gpu),
+            *gpu_name_notes(gpu),
             "from the pipeline's configuration: what diffusers runs between its modules is left out",
             *denoise.notes,
         ),

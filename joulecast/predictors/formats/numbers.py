@@ -1,4 +1,4 @@
-"""Numbers out of JSON that may come from anywhere: numbers, or an error now instead of when somebody predicts."""
+"""Checks numbers in JSON from any source, so that a wrong one causes an error on loading and not later."""
 
 from __future__ import annotations
 

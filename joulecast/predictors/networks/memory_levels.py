@@ -290,7 +290,7 @@ def closed(parts: Mapping[str, float], total_j: float) -> dict[str, float]:
     If rounding errors would make the rest negative, they are subtracted from the largest part instead.
 
     Args:
-        parts: Component -> joules; the value of "rest" is computed anew.
+        parts: Component -> joules; the value of "rest" is not used.
         total_j: Joules that the parts shall add up to.
     """
     found = {**parts, REST: 0.0}

@@ -11,7 +11,7 @@ from joulecast.errors import InputError, UnknownNameError
 from joulecast.predictors.fitting.recipes import load_recipe, predictor_of
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 
-RECIPES = Path(__file__).resolve().parents[2] / "predictors"
+RECIPES = Path(__file__).resolve().parents[3] / "predictors"
 KERNELS = "kernels.toml"  # A recipe of another form: see test_kernels.py.
 SHIPPED = sorted(path for path in RECIPES.glob("*.toml") if path.name != KERNELS)
 

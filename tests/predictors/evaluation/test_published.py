@@ -11,7 +11,7 @@ import pytest
 
 from joulecast.operations.network import Network
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
 @pytest.fixture(scope="module", autouse=True)
