@@ -3,17 +3,15 @@
 import importlib as _importlib
 import typing as _typing
 
-from .api import best, explain, extract, predict, predict_many, predict_operations, sweep
+from .api import extract, predict, predict_many
 from .errors import JoulecastError
-from .metering.meter import measure
 from .operations.network import Network
 from .operations.operation import Operation
-from .predictors.explanation import Explanation
 from .predictors.networks.prediction import Prediction
-from .queries import Choice, Sweep
 
 if _typing.TYPE_CHECKING:
     from .accounting.account import account
+    from .choosing import best, sweep
     from .client import Client
     from .generation.choices import GenerationChoices
     from .generation.choosing import best_generation
@@ -21,6 +19,10 @@ if _typing.TYPE_CHECKING:
     from .generation.images.predict import ImagePrediction, predict_image
     from .generation.prediction import GenerationPrediction
     from .generation.training import predict_parallel_training
+    from .metering.meter import measure
+    from .predictors.explanation import Explanation
+    from .queries import Choice, Sweep
+    from .single_operations import explain, predict_operations
 
 __version__ = "0.1.0"
 
@@ -52,15 +54,23 @@ __all__ = [
 ]
 
 _LOADED_ON_USE = {
+    "Choice": "queries",
     "Client": "client",
+    "Explanation": "predictors.explanation",
     "GenerationChoices": "generation.choices",
     "GenerationPrediction": "generation.prediction",
     "ImagePrediction": "generation.images.predict",
+    "Sweep": "queries",
     "account": "accounting.account",
+    "best": "choosing",
     "best_generation": "generation.choosing",
+    "explain": "single_operations",
+    "measure": "metering.meter",
     "predict_generation": "generation.generate",
     "predict_image": "generation.images.predict",
+    "predict_operations": "single_operations",
     "predict_parallel_training": "generation.training",
+    "sweep": "choosing",
 }
 """Name -> module that defines it, for what `joulecast predict` starts quicker without."""
 

@@ -1,4 +1,4 @@
-"""The public functions: extract, predict, predict_many, and those that other modules define."""
+"""Public functions for networks: extract, predict and predict_many."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .choosing import best, sweep
 from .extraction import WHITELIST, network_of
 from .hardware import GPU, find_gpu, gpu_name_notes
 from .hardware.host import Host, find_host
 from .operations.calls import Calls
 from .operations.columns import Columns, is_table, networks_of
 from .operations.network import Network
-from .predictors import operation_html
 from .predictors.networks import prediction_html
 from .predictors.networks.execution import EAGER, Execution
 from .predictors.networks.many import NetworkPredictions, in_pieces, predict_networks
 from .predictors.networks.memory import memory_need, shortage
 from .predictors.networks.prediction import Prediction
 from .predictors.networks.prepared import PreparedNetwork
-from .queries import choice_html, sweep_plots
-from .single_operations import explain, predict_operations, refuse_precisions
+from .predictors.physics.precisions import refuse_precisions
 from .zoo import find_predictor
 
 if TYPE_CHECKING:
@@ -30,19 +27,8 @@ if TYPE_CHECKING:
     from .extraction.recorder import CustomOperators
     from .extraction.sources import InputShape, Model
 
-__all__ = [
-    "best",
-    "explain",
-    "extract",
-    "predict",
-    "predict_many",
-    "predict_operations",
-    "prepare",
-    "sweep",
-]
-
-SHOWN_BY = (operation_html, prediction_html, choice_html, sweep_plots)
-"""Modules that render results in Jupyter. Importing a module registers the classes that it can render."""
+SHOWN_BY = prediction_html
+"""Renders results in Jupyter. Importing the module registers the classes that it can render."""
 
 
 def extract(

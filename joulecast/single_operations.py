@@ -9,9 +9,14 @@ from .errors import InputError
 from .hardware import GPU, find_gpu
 from .operations.columns import Columns, is_table, operations_of
 from .operations.operation import Operation, checked_operations
+from .predictors import operation_html
 from .predictors.explanation import Explanation, explain_operation
 from .predictors.operation_predictions import OperationPredictions
+from .predictors.physics.precisions import refuse_precisions
 from .zoo import find_background, find_predictor
+
+SHOWN_BY = operation_html
+"""Renders results in Jupyter. Importing the module registers the classes that it can render."""
 
 
 def predict_operations(
@@ -89,13 +94,3 @@ def explain(
         background.operations,
         background.native,
     )
-
-
-def refuse_precisions(gpu: GPU, operations: Iterable[Operation]) -> None:
-    """Refuse operations in a precision that a GPU does not have.
-
-    Raises:
-        InputError: The GPU does not support the precision of an operation.
-    """
-    for precision in {operation.precision for operation in operations}:
-        gpu.running_precision(precision)

@@ -341,6 +341,15 @@ def narrow(tmp_path_factory):
     running.stop()
 
 
+@pytest.fixture(scope="session")
+def page(service, tmp_path_factory):
+    """The page of the service in a browser."""
+    from browser import browsing
+
+    with browsing(service.url, tmp_path_factory.mktemp("chromium")) as opened:
+        yield opened
+
+
 def rewrite(entry, name, value):
     """Change a file of an entry, and correct its digest in the manifest."""
     data = json.dumps(value).encode() if not isinstance(value, bytes) else value

@@ -164,7 +164,7 @@ def test_a_gpu_without_predictor_is_said(monkeypatch, tmp_path):
         joulecast.predict([(CONV, 1)], None, "A30")
 
 
-def test_what_bounds_an_operation_is_told():
+def test_the_bound_of_an_operation_is_stated():
     """On the A30 (10 TFLOP/s fp32, 933 GB/s): 2 x 4096^3 FLOPs take 13 ms, 2 x 64 MiB 0.14 ms, a call some 10 us."""
     product = joulecast.Operation("linear", [(4096, 4096)], {"out_features": 4096})
     copy, tiny = joulecast.Operation("relu", [(4096, 4096)]), joulecast.Operation("relu", [(8, 8)])
@@ -215,7 +215,7 @@ def test_what_is_printed_is_short():
 
 
 @pytest.mark.parametrize(("gpu", "batch", "fits"), [("H200", 32, True), ("T4", 512, False), ("H200", 512, True)])
-def test_a_job_that_would_not_fit_is_told_so(gpu, batch, fits):
+def test_a_job_that_does_not_fit_into_memory_is_noted(gpu, batch, fits):
     job = ("resnet50", (batch, 3, 224, 224), gpu)
     (note,) = [n for n in joulecast.predict(*job, mode="training").notes if "fit" in n] or [""]
     assert (not note) == fits
@@ -246,7 +246,7 @@ def test_a_predictor_may_be_a_path():
     ("arguments", "says"),
     [({"predictor": 3}, "not the name of a predictor"), ({"gpu": ["A30"]}, "not the name of a GPU")],
 )
-def test_what_is_no_name_is_told(arguments, says):
+def test_values_other_than_names_are_refused(arguments, says):
     with pytest.raises(InputError, match=says):
         joulecast.predict("resnet18", (8, 3, 64, 64), **{"gpu": "A30", **arguments})
 
@@ -262,7 +262,7 @@ def test_a_model_in_double_needs_a_gpu_whose_rate_is_known():
         joulecast.predict(model, (4096, 4096), "A10")
 
 
-def test_a_cap_that_the_lowest_clock_does_not_keep_is_told():
+def test_a_cap_that_the_lowest_clock_exceeds_is_noted():
     low, high = (joulecast.predict("resnet50", (64, 3, 224, 224), "P4", power_limit_w=watts) for watts in (20, 60))
     assert low.held_clock_mhz == pytest.approx(455, rel=0.01)
     assert [any("lowest clock" in note for note in each.notes) for each in (low, high)] == [True, False]

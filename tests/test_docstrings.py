@@ -93,8 +93,9 @@ PROGRAMS = sorted((PACKAGE.parent / "examples").glob("*.py"))
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.name)
 def test_example_programs_run(program, capsys):
-    if "torch" in program.read_text():
-        pytest.importorskip("torch")
+    for library in ("torch", "optuna"):
+        if library in program.read_text():
+            pytest.importorskip(library)
     runpy.run_path(str(program), run_name="__main__")
     printed = capsys.readouterr().out
     assert any(unit in printed for unit in (" J", " mJ"))

@@ -148,7 +148,7 @@ def test_other_schemes_are_not_followed(served, where):
 @pytest.mark.parametrize(
     "body", [b"", b"3", b"[" * 100_000, b'{"type": 1}', b'{"Prediction": {"operations": 1}}', b"9" * 5000, b"\xff"]
 )
-def test_answers_that_are_none(served, body):
+def test_incomplete_answers_are_refused(served, body):
     service = served(whole(OK, body))
     # The connection of a server that sends more than was asked for may break before all of it is read.
     with pytest.raises(ServiceError, match=r"not an answer of a joulecast service|does not answer"):

@@ -121,7 +121,7 @@ def test_masks_and_positions_are_exempt_and_work_on_activations_is_not():
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
-def test_a_little_is_told_and_widens(mode):
+def test_a_small_uncovered_share_is_noted_and_widens_the_interval(mode):
     model, known = mostly_known(), nn.Sequential(*mostly_known()[:-1])
     network, covered = (joulecast.extract(m, SHAPE, mode=mode) for m in (model, known))
     prediction, whole = (joulecast.predict(n, None, "A30") for n in (network, covered))

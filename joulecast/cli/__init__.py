@@ -5,63 +5,69 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, NoReturn
 
 import typer
 
 from .. import __version__
 from ..errors import JoulecastError
-from . import (
-    account,
-    best,
-    best_generation,
-    calibrate,
-    catalogue,
-    collect,
-    datasets,
-    explain,
-    extract,
-    generate,
-    host,
-    image,
-    kernels,
-    measure,
-    predict,
-    serve,
-    sweep,
-    train,
-    zoo,
-)
 from .option_words import in_option_words
 
-app = typer.Typer(
-    name="joulecast",
-    help="Predict time, power and energy of PyTorch models on GPUs, before anything runs.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-app.command("predict")(predict.predict)
-app.command("best")(best.best)
-app.command("generate")(generate.generate)
-app.command("best-generation")(best_generation.best_generation)
-app.command("image")(image.image)
-app.command("sweep")(sweep.sweep)
-app.command("explain")(explain.explain)
-app.command("extract")(extract.extract)
-app.command("collect", context_settings=collect.PASSED_ON)(collect.collect)
-app.command("train")(train.train)
-app.command("evaluate")(train.evaluate)
-app.command("train-kernels")(kernels.train_kernels)
-app.command("gpus")(catalogue.list_gpus)
-app.command("host")(host.host)
-app.command("calibrate")(calibrate.calibrate)
-app.command("serve")(serve.serve)
-app.add_typer(datasets.app, name="datasets")
-app.add_typer(zoo.app, name="zoo")
-app.add_typer(measure.app, name="measure")
-app.add_typer(account.app, name="account")
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "predict": ("predict", "predict"),
+    "best": ("best", "best"),
+    "generate": ("generate", "generate"),
+    "best-generation": ("best_generation", "best_generation"),
+    "image": ("image", "image"),
+    "sweep": ("sweep", "sweep"),
+    "explain": ("explain", "explain"),
+    "extract": ("extract", "extract"),
+    "collect": ("collect", "collect"),
+    "train": ("train", "train"),
+    "evaluate": ("train", "evaluate"),
+    "train-kernels": ("kernels", "train_kernels"),
+    "gpus": ("catalogue", "list_gpus"),
+    "host": ("host", "host"),
+    "calibrate": ("calibrate", "calibrate"),
+    "serve": ("serve", "serve"),
+}
+"""Command -> module here, and its function."""
+
+GROUPS = ("datasets", "zoo", "measure", "account")
+"""Groups of commands; each is the `app` of the module of that name."""
+
+_OF_COLLECT = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+def application(only: str | None = None) -> typer.Typer:
+    """The command line.
+
+    Args:
+        only: The one command or group that is needed, which alone is imported then; None for all.
+    """
+    app = typer.Typer(
+        name="joulecast",
+        help="Predict time, power and energy of PyTorch models on GPUs, before anything runs.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_root)
+    for name, (module, function) in COMMANDS.items():
+        if only in (None, name):
+            # The arguments of collect are read in profiling/command.py, so that it works where typer is not installed.
+            settings = _OF_COLLECT if name == "collect" else None
+            app.command(name, context_settings=settings)(getattr(_module(module), function))
+    for name in GROUPS:
+        if only in (None, name):
+            app.add_typer(_module(name).app, name=name)
+    return app
+
+
+def _module(name: str) -> Any:
+    return import_module(f".{name}", __name__)
 
 
 def _print_version(wanted: bool) -> None:
@@ -70,7 +76,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
 ) -> None:
@@ -85,7 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     try:
         try:
-            app(args=None if arguments is None else list(arguments))
+            words = sys.argv[1:] if arguments is None else list(arguments)
+            named = words[0] if words and words[0] in (*COMMANDS, *GROUPS) else None
+            application(named)(args=words)
         finally:
             sys.stdout.flush()  # here, where a full disk can still be told
     except JoulecastError as error:

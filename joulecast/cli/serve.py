@@ -120,7 +120,7 @@ def serve(
             "the service needs fastapi, orjson and uvicorn", hint="pip install 'joulecast[service]'"
         )
     from ..service import Settings
-    from ..service.server import make_server
+    from ..service.server import serve as run
 
     settings = Settings(
         host=host,
@@ -148,7 +148,7 @@ def serve(
         drain_seconds=drain_seconds,
         log_level=log_level,
     )
-    make_server(settings).run()
+    run(settings, lambda url: typer.echo(f"joulecast serves {url} (Ctrl-C stops it)"))
 
 
 def _tokens(file: Path | None) -> tuple[str, ...]:

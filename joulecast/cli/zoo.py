@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError, JoulecastError, ZooError
+from ..progress import tracked
 from .arguments import AsJson, table
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def pull_entries(
 
         typer.echo(f"{pull_model(source, replace=replace)} from {source}")
         return
-    for name in names or sorted(index_of(open_source(source))):
+    for name in tracked(names or sorted(index_of(open_source(source))), "entries"):
         if not names and not replace and ships(name) and name not in pulled():
             typer.echo(f"{name}: ships with joulecast; use --replace to pull it all the same")
             continue
@@ -157,7 +158,7 @@ def verify_entries(
     from ..zoo.store import pulled, pulled_folder
 
     failed = 0
-    for name in names or sorted({*entries(), *pulled()}):
+    for name in tracked(names or sorted({*entries(), *pulled()}), "entries"):
         try:
             # What is on this machine is checked, even if its registry cannot be reached.
             load_any(pulled_folder(name) or _folder(name))

@@ -14,6 +14,7 @@ from ..operations.columns import Columns, is_table, networks_of, operations_of
 from ..operations.inputs import Inputs, InputShape, shape_to_json
 from ..operations.network import Network
 from ..operations.operation import Operation, checked_operations
+from ..predictors import operation_html
 from ..predictors.explanation import Explanation
 from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.prediction import Prediction
@@ -26,6 +27,9 @@ from .pieces import joined, pieces
 ServiceModel = str | Network | Sequence[tuple[Operation, int]]
 """Models that a service accepts: a name, a Network, or operations with their counts."""
 
+
+SHOWN_BY = operation_html
+"""Renders results in Jupyter. Importing the module registers the classes that it can render."""
 
 Assume = Mapping[str, str | int]
 """Assumptions about unknown values of the input: {"experts": "uniform"}, {"boxes": 100, "box_side": 200}."""

@@ -19,7 +19,7 @@ from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.over_clocks import over_clocks
 from ..predictors.networks.prediction import Prediction
 from ..predictors.physics.energy import static_power_w
-from ..single_operations import refuse_precisions
+from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_predictor
 from .deployment import Deployment
 from .intervals import KERNEL_LEVEL, step_sigmas
@@ -99,7 +99,12 @@ class Server:
         """
         asked = [tokens for tokens in dict.fromkeys(map(self.padded, steps)) if tokens not in self._known]
         if asked:
-            self.take(StepNetworks({tokens: self.network(tokens) for tokens in asked}))
+            self.take(self.networks(asked))
+
+    def networks(self, steps: Iterable[StepTokens]) -> StepNetworks:
+        """The operations of steps, with the form of their weights."""
+        four_bit = self.deployment.precisions.weights == "mxfp4"
+        return StepNetworks({tokens: self.network(tokens) for tokens in steps}, four_bit_experts=four_bit)
 
     def take(self, steps: StepNetworks) -> None:
         """Predict steps whose operations are known, all of them together.

@@ -32,8 +32,8 @@ from ..operations.rules import size
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.prediction import Prediction
 from ..predictors.physics.energy import static_power_w
+from ..predictors.physics.precisions import refuse_precisions
 from ..rendering.answers import Plain
-from ..single_operations import refuse_precisions
 from ..units import si
 from ..zoo import find_predictor
 from .collectives import NCCL, collective_j, collective_s

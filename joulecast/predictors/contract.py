@@ -8,13 +8,12 @@ transformer and an average of these differ only in their residual model.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import FloatArray
-from ..datasets import Dataset, NetworkMeasurement
 from ..errors import InputError
 from ..hardware import GPU
 from ..operations.network import Network
@@ -25,7 +24,10 @@ from .operation_predictions import OperationPredictions
 from .physics.energy import EnergyConstants
 from .physics.operation_numbers import numbers_of
 
-Networks = Sequence[tuple[GPU, NetworkMeasurement, Network]]
+if TYPE_CHECKING:
+    from ..datasets import Dataset, NetworkMeasurement
+
+Networks: TypeAlias = "Sequence[tuple[GPU, NetworkMeasurement, Network]]"
 """Measured networks: the GPU, the measurement, and the network's operations."""
 
 
@@ -217,7 +219,7 @@ class Fitted(Protocol):
         ...
 
 
-Fit = Callable[[Sequence[Dataset], Networks, Any], Fitted]
+Fit: TypeAlias = "Callable[[Sequence[Dataset], Networks, Any], Fitted]"
 """Fits a recipe to datasets and measured networks."""
 
 

@@ -113,9 +113,9 @@ def one_dimension_at_a_time(function: Callable[..., torch.Tensor]) -> Callable[.
         if isinstance(dim, int):
             return function(x, dim, keepdim)
         order = [i for i in range(x.ndim) if i not in {d % x.ndim for d in dim}]
-        kept = [x.shape[i] for i in order]
-        shape = [1 if i not in order else n for i, n in enumerate(x.shape)] if keepdim else kept
-        return function(x.permute(*order, *dim).reshape(*kept, -1), -1, False).reshape(shape)
+        sizes = [x.shape[i] for i in order]
+        shape = [1 if i not in order else n for i, n in enumerate(x.shape)] if keepdim else sizes
+        return function(x.permute(*order, *dim).reshape(*sizes, -1), -1, False).reshape(shape)
 
     return run
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..api import explain, predict_operations, prepare
+from ..api import prepare
 from ..errors import JoulecastError
 from ..extraction.isolation import IsolatedExtraction
 from ..hardware import GPU, gpu_name_notes, gpus
@@ -20,13 +20,14 @@ from ..predictors.networks.many import NetworkPredictions, in_pieces, predict_ne
 from ..predictors.networks.prediction import Prediction
 from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions
+from ..predictors.physics.precisions import refuse_precisions
 from ..queries import Choices, Question, Sweep
 from ..queries import best as best_of
 from ..queries import sweep as sweep_of
 from ..queries.clocks import MOST_CLOCKS
 from ..queries.constraints import Constraints
 from ..queries.objectives import Tariff
-from ..single_operations import refuse_precisions
+from ..single_operations import explain, predict_operations
 from ..zoo import find_predictor
 from .batches import BatchItem
 from .caches import BoundedCache, network_bytes
@@ -45,6 +46,7 @@ from .questions import (
 )
 from .settings import Settings
 from .subjects import OnHost
+from .uploads import FileQuery
 from .validation import (
     checked_gpu,
     checked_host,
@@ -84,6 +86,10 @@ class Answers(GenerationAnswers):
     def extract(self, question: ExtractQuestion) -> Network:
         """See `joulecast.extract`."""
         return self.networks.of(question, question.precision, question.optimizer)
+
+    def extract_file(self, query: FileQuery, content: bytes) -> Network:
+        """See `joulecast.extract`, for the path of a file."""
+        return self.networks.of_file(query, content)
 
     def predict(self, question: PredictQuestion) -> Prediction:
         """See `joulecast.predict`."""

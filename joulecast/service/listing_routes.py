@@ -33,8 +33,8 @@ async def gpus(request: Request) -> Response:
 
 @listed.get("/execution", **answering(schemas.ExecutionAnswer), tags=["catalogue"])
 async def execution(request: Request) -> Response:
-    """List how a network can be run, and the hosts that are known by name."""
-    return Response(json_bytes(listings.executions_and_hosts()), media_type="application/json")
+    """List how a network can be run, the hosts and engines that are known by name, and grids by country."""
+    return Response(json_bytes(listings.ways_to_run()), media_type="application/json")
 
 
 @listed.get("/models", **answering(schemas.ModelsAnswer), tags=["models"])

@@ -35,11 +35,21 @@ class HostAnswer(Open):
     source: str
 
 
+class GridAnswer(Open):
+    """The electricity of a country, averaged over a year."""
+
+    code: str = Field(examples=["DE"])
+    name: str
+    carbon_g_per_kwh: float
+
+
 class ExecutionAnswer(Open):
-    """How a network can be run, and on which hosts."""
+    """How a network can be run, on which hosts, by which engines, and on which grids."""
 
     executions: list[str] = Field(examples=[["eager", "graph"]])
     hosts: list[HostAnswer]
+    engines: list[str] = Field(description="Engines that serve language models.")
+    grids: list[GridAnswer]
 
 
 class GpusAnswer(Open):
@@ -67,6 +77,8 @@ class ModelsAnswer(Open):
     """Models that need no torch. Other models of torchvision, timm and transformers need it."""
 
     models: list[ModelAnswer]
+    language_models: list[str] = Field(description="Models that /v1/predict_generation knows.")
+    pipelines: list[str] = Field(description="Pipelines that /v1/predict_image knows.")
     others: bool = Field(description="Whether this service can extract models without a template.")
 
 

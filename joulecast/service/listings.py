@@ -9,9 +9,13 @@ from typing import Any
 
 from ..errors import unknown_name
 from ..extraction.templates import store
+from ..generation.engines import ENGINES
+from ..generation.images.pipelines import PIPELINES
+from ..generation.known import KNOWN
 from ..hardware import GPU, gpus
 from ..hardware.host import USUAL, hosts
 from ..predictors.networks.execution import EXECUTIONS
+from ..queries.carbon import grids
 from ..resources import shipped
 from ..zoo import entries
 from ..zoo.entries.entry import load_card
@@ -53,10 +57,18 @@ def one_gpu(gpu: GPU) -> dict[str, Any]:
     return {**asdict(gpu), **gpu_summary(gpu), "sources": list(gpu.sources)}
 
 
-def executions_and_hosts() -> dict[str, Any]:
-    """How a network can be run, and the hosts that are known by name."""
+def ways_to_run() -> dict[str, Any]:
+    """How a network can be run, the hosts and engines that are known by name, and grids with their carbon intensity."""
     known = [{"name": host.name, "factor": host.factor, "source": host.source} for host in (USUAL, *hosts().values())]
-    return {"executions": list(EXECUTIONS), "hosts": known}
+    return {
+        "executions": list(EXECUTIONS),
+        "hosts": known,
+        "engines": [engine.name for engine in ENGINES.values() if engine.fused],
+        "grids": [
+            {"code": grid.code, "name": grid.name, "carbon_g_per_kwh": grid.carbon_g_per_kwh}
+            for grid in grids().values()
+        ],
+    }
 
 
 @cache
@@ -88,11 +100,16 @@ def _model(name: str) -> dict[str, Any] | None:
 
 
 def all_models(search: str = "", *, others: bool = False) -> dict[str, Any]:
-    """Models with templates whose name contains a text."""
+    """Models with templates, language models and image pipelines whose names contain a text."""
     wanted = search.lower()
     found = [row for row in _models() if wanted in row["name"]]
     # Names that begin with it come first.
-    return {"models": sorted(found, key=lambda row: not row["name"].startswith(wanted)), "others": others}
+    return {
+        "models": sorted(found, key=lambda row: not row["name"].startswith(wanted)),
+        "language_models": [name for name in KNOWN if wanted in name],
+        "pipelines": [name for name in PIPELINES if wanted in name],
+        "others": others,
+    }
 
 
 def zoo_card(name: str) -> dict[str, Any]:

@@ -11,12 +11,13 @@ import uuid
 from collections.abc import Callable
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import RefusalError
 from .bodies import LARGE_BYTES, BodiesInMemory
 from .logs import LOGGER, log
-from .problems import problem_response
+from .problems import client_left, problem_response
 from .settings import Settings
 
 OPEN_PATHS = frozenset({"/v1/health", "/v1/ready", "/v1/openapi.json"})
@@ -68,6 +69,8 @@ class Gate:
             await self._app(scope, body.receive, answer.send)
         except RefusalError as error:
             await answer.respond(error, scope, receive)
+        except ClientDisconnect:  # While its body was read.
+            await answer.respond(client_left(), scope, receive)
         except Exception:  # noqa: BLE001  # No other place would catch and log it.
             LOGGER.exception("error", extra={"fields": {"request_id": request_id, "path": scope["path"]}})
             await answer.respond(_OUR_FAULT, scope, receive)
@@ -207,4 +210,4 @@ def _path(scope: Scope) -> str:
 
 
 def _is_page(path: str) -> bool:
-    return path == "/" or path.startswith("/static/")
+    return path in ("/", "/docs") or path.startswith("/static/")

@@ -18,6 +18,7 @@ from .caches import BoundedCache, network_bytes
 from .problems import too_large
 from .settings import Settings
 from .subjects import OperationItem, Subject
+from .uploads import FileQuery, network_of_upload
 from .validation import checked_model, with_next_step
 
 Found = TypeVar("Found", Network, Entry)
@@ -104,6 +105,26 @@ class Networks:
             if error.what != "unknown model":
                 raise
             raise with_next_step(error, _MODELS) from error
+
+    def of_file(self, query: FileQuery, content: bytes) -> Network:
+        """The network of a model in a file.
+
+        Args:
+            query: What the file is called, and how its model is looked at.
+            content: Bytes of the file.
+
+        Raises:
+            JoulecastError: See `network_of_upload`.
+            TracingNeededError: This is not the process for files.
+        """
+        if not self._settings.extraction:
+            raise MissingDependencyError("this service reads no files", hint="send operations instead of the file")
+        if self._tracer is None:
+            raise TracingNeededError
+        tracer, seconds = self._tracer, self._settings.max_seconds
+        network = _refusing_overflow(lambda: network_of_upload(query, content, tracer, seconds))
+        self.refuse_many(len(network))
+        return network
 
     def listed(self, subject: Subject, items: list[OperationItem], precision: str) -> Network:
         """The network of a list of operations.

@@ -40,6 +40,12 @@ async def index(request: Request) -> Response:
     return _file(request, "index.html")
 
 
+@router.get("/docs")
+async def docs(request: Request) -> Response:
+    """The API as a page, made of the OpenAPI document."""
+    return _file(request, "docs.html")
+
+
 @router.get("/static/{name}")
 async def static(request: Request, name: str) -> Response:
     """Serve a file of the page."""

@@ -47,6 +47,11 @@ def too_large(what: str, given: int, allowed: int) -> RefusalError:
     return RefusalError(413, "too-large", what, given=given, allowed=f"up to {allowed}", hint="split it")
 
 
+def client_left() -> RefusalError:
+    """The error for a client that disconnected. Nobody receives it; the log and the metrics show its status."""
+    return RefusalError(499, "left", "the client disconnected before its answer was ready")
+
+
 def too_long(most_seconds: float) -> RefusalError:
     """The error for an answer that takes too long to compute."""
     return RefusalError(

@@ -32,6 +32,7 @@ from .questions import (
     SweepQuestion,
 )
 from .rendering import media_type_of, rendered
+from .uploads import FileQuery
 
 
 class _PredictRoute(CachedRoute):
@@ -54,6 +55,8 @@ class _PredictRoute(CachedRoute):
         content = rendered(found, media_type, to_dict, Prediction.to_csv)
         return Response(content, media_type=media_type)
 
+
+_BYTES = {"type": "string", "format": "binary"}
 
 predictions = APIRouter(prefix="/v1", route_class=_PredictRoute)
 questions = APIRouter(prefix="/v1", route_class=CachedRoute)
@@ -135,6 +138,18 @@ async def extract_by_name(request: Request, query: Annotated[ExtractQuery, Query
     """List the operations of a model, given by name."""
     question = query.question(ExtractQuestion)
     return await ask(request, query.format, lambda a: a.extract(question), Network.to_dict, Network.to_csv)
+
+
+@questions.post(
+    "/extract/file",
+    **answering(schemas.NetworkAnswer),
+    tags=["models"],
+    openapi_extra={"requestBody": {"required": True, "content": {"application/octet-stream": {"schema": _BYTES}}}},
+)
+async def extract_file(request: Request, query: Annotated[FileQuery, Query()]) -> Response:
+    """List the operations of a model in a file: .onnx, .pt2, or the config.json of a transformer, which is the body."""
+    content = await request.body()
+    return await ask(request, None, lambda a: a.extract_file(query, content), Network.to_dict)
 
 
 @questions.post("/extract", **answering(schemas.NetworkAnswer, as_csv=True), tags=["models"])

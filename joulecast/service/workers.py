@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..errors import RefusalError
-from .problems import too_long
+from .problems import client_left, too_long
 
 Result = TypeVar("Result")
 
@@ -102,7 +102,7 @@ class Workers:
             if job.answer in done:
                 result: Result = job.answer.result()
                 return result
-            raise _left() if done else too_long(seconds)
+            raise client_left() if done else too_long(seconds)
         finally:
             if leaving is not None:
                 leaving.cancel()
@@ -193,7 +193,3 @@ class Workers:
     def close(self) -> None:
         """Drop all waiting questions, and do not wait for those that are being computed."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _left() -> RefusalError:
-    return RefusalError(499, "left", "the client disconnected before its answer was ready")

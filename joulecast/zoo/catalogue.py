@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import InputError, ZooError, unknown_name
 from ..hardware import GPU, find_gpu, gpus
 from ..predictors.fallback import FallbackPredictor
-from ..predictors.fitting.any_gpu import ANY_GPU_FORMS
-from ..predictors.kernels.learned import Kernels
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.regressors.forms import ONE_GPU_FORMS
 from ..resources import shipped
-from .entries.any_gpu_entry import AnyGpuEntry, load_any_gpu
 from .entries.entry import Background, load_background, load_entry
 from .entries.files import MANIFEST, predictor_of, read_manifest, read_plain
-from .entries.kernels_entry import PREDICTOR as KERNELS
-from .entries.kernels_entry import KernelsEntry, checked_kernels, load_kernels
 from .store import NAME, pulled, pulled_folder
 
-LOADERS: Mapping[str, Callable[[Path], NetworkPredictor | AnyGpuEntry | KernelsEntry]] = {
-    **dict.fromkeys(ONE_GPU_FORMS, load_entry),
-    **dict.fromkeys(ANY_GPU_FORMS, load_any_gpu),
-    KERNELS: checked_kernels,
-}
-"""Predictor named in a manifest -> function that reads such an entry."""
+if TYPE_CHECKING:
+    from ..predictors.kernels.learned import Kernels
+    from .entries.any_gpu_entry import AnyGpuEntry
+    from .entries.kernels_entry import KernelsEntry
 
 DEFAULT_PREDICTOR = "blend"
 """The predictor of a GPU that has its own, unless the caller names another. Where a GPU has no such entry, "forest"."""
@@ -121,6 +115,11 @@ def load_any(folder: Path) -> NetworkPredictor | AnyGpuEntry | KernelsEntry:
         ZooError: Missing, damaged, changed, of another format, or of a predictor that this joulecast does not know.
     """
     predictor = predictor_of(read_manifest(read_plain(folder / MANIFEST), str(folder)))
+    if predictor in ONE_GPU_FORMS:
+        return load_entry(folder)
+    # Imported here, because half of the package would have to be imported for a GPU with a predictor of its own.
+    from .entries.loaders import LOADERS
+
     if predictor not in LOADERS:
         raise ZooError(
             "this version of joulecast does not know the predictor of this zoo entry",
@@ -150,14 +149,8 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
     gpu = find_gpu(gpu)
     folder = _folder(gpu, mode, predictor)
     found = _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
-    if isinstance(found, KernelsEntry):
-        raise InputError(
-            f"{found.name} predicts device times of kernels only, not networks",
-            given=str(predictor),
-            allowed=f"a predictor of networks, such as {ANY_GPU}, which uses these device times",
-        )
-    if isinstance(found, AnyGpuEntry):
-        return _on_gpu(found, find_kernels(), gpu, mode)
+    if not isinstance(found, NetworkPredictor):
+        return _shared(found, gpu, mode, predictor)
     if (found.operations.gpu, found.operations.mode) != (gpu, mode):
         raise InputError(
             f"{found.name} is a predictor for another GPU or mode",
@@ -165,6 +158,23 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
             allowed=f"{found.operations.gpu.name}, {found.operations.mode}",
         )
     return found if predictor is not None else _with_fallback(found)
+
+
+def _shared(found: AnyGpuEntry | KernelsEntry, gpu: GPU, mode: str, predictor: str | Path | None) -> NetworkPredictor:
+    """The predictor of a GPU and mode from an entry that several GPUs share.
+
+    Raises:
+        InputError: The entry predicts no networks.
+    """
+    from .entries.any_gpu_entry import AnyGpuEntry
+
+    if isinstance(found, AnyGpuEntry):
+        return _on_gpu(found, find_kernels(), gpu, mode)
+    raise InputError(
+        f"{found.name} predicts device times of kernels only, not networks",
+        given=str(predictor),
+        allowed=f"a predictor of networks, such as {ANY_GPU}, which uses these device times",
+    )
 
 
 # The same object each time: what was predicted of a network is cached by predictor (networks/prepared.py).
@@ -188,6 +198,8 @@ def find_kernels() -> Kernels | None:
 
 @lru_cache(maxsize=2)
 def _loaded_kernels(folder: Path, stamp: int) -> Kernels:
+    from .entries.kernels_entry import load_kernels
+
     return load_kernels(folder).kernels
 
 

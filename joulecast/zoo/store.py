@@ -25,7 +25,6 @@ from ..errors import InputError, ZooError
 from ..extraction.cache import cache_folder
 from ..hardware import find_gpu
 from ..operations.operation import MODES
-from ..predictors.fitting.recipes import RECIPES
 from ..resources import shipped
 from ..whole_files import whole_file
 from .entries.common_files import read_facts
@@ -167,6 +166,9 @@ def _refuse_other_name(name: str, manifest: Mapping[str, Any], files: Mapping[st
     named_mode = next((each for each in MODES if rest.endswith(f"-{each}")), None)
     kind = rest if named_mode is None else rest.removesuffix(f"-{named_mode}")
     # A GPU's own predictors may take each other's names, so that the best one can become the default.
+    # Imported here, because few names are incomplete, and recipes import everything that is fitted.
+    from ..predictors.fitting.recipes import RECIPES
+
     other_kind = gpu is None and kind in RECIPES and kind != predictor
     if room_named != room or other_kind or (gpu is not None and named_mode not in (None, mode)):
         said = f"{room}/{predictor}" + (f"-{mode}" if gpu is not None else "")

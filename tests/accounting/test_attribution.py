@@ -116,14 +116,14 @@ def test_a_kernel_that_no_operator_launches_belongs_to_the_module_around_its_lau
     assert list(seconds(attributed(Trace(trace)))) == [("a", "forward", "triton_kernel")]
 
 
-def test_a_fused_kernel_is_told():
+def test_a_fused_kernel_is_noted():
     trace = (event("module", "", 0, 10), event("operator", "Torch-Compiled Region: 0/0", 1, 9))
     events = attributed(Trace(trace, names_modules="ranges"))
     assert seconds(events) == {("", "forward", "Torch-Compiled Region: 0/0"): 8}
     assert any("fused kernels of torch.compile" in note for note in events.notes)
 
 
-def test_a_trace_without_modules_is_told():
+def test_a_trace_without_modules_is_noted():
     events = attributed(Trace((event("operator", "aten::relu", 0, 1),)))
     assert module_share(events) == 0
     assert any("does not say which module runs" in note for note in events.notes)
@@ -134,7 +134,7 @@ def iteration(start_s, *names):
     return [event("iteration", ITERATION, start_s, start_s + 5), event("module", "", start_s, start_s + 5), *inside]
 
 
-def test_a_model_that_changes_from_iteration_to_iteration_is_told():
+def test_a_model_that_changes_from_iteration_to_iteration_is_noted():
     same = [*iteration(0, "aten::a", "aten::b"), *iteration(10, "aten::a", "aten::b")]
     other = [*iteration(0, "aten::a", "aten::b"), *iteration(10, "aten::a")]
     assert not any("changes" in note for note in attributed(Trace(tuple(same))).notes)

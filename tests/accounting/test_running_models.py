@@ -186,7 +186,7 @@ def test_an_optimizer_has_a_phase_of_its_own():
     assert {"forward", "backward", "optimizer"} == set(found.stages())
 
 
-def test_a_model_that_changes_is_told():
+def test_a_model_that_changes_is_noted():
     class Growing(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -202,7 +202,7 @@ def test_a_model_that_changes_is_told():
     assert any("changes from iteration to iteration" in note for note in found.notes)
 
 
-def test_parts_of_a_compiled_model_are_told_to_be_one():
+def test_a_compiled_model_is_noted_to_be_one_module():
     class Compiled(nn.Module):
         """What torch.compile gives, without a compiler: a wrapper whose parts are not called by themselves."""
 
@@ -345,7 +345,7 @@ def test_python_frames_of_the_profiler_name_modules_too(tmp_path, step):
         "[" * 100_000,
     ],
 )
-def test_what_is_no_trace_is_refused(tmp_path, content):
+def test_other_files_are_refused_as_traces(tmp_path, content):
     (tmp_path / "trace.json").write_text(content)
     with pytest.raises(InputError, match="not a trace of torch"):
         account_trace(tmp_path / "trace.json")

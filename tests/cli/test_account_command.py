@@ -81,7 +81,7 @@ def test_the_evaluation_stands_beside_what_was_published(call, net, tmp_path):
         (("account", "resnet18", "1,3,32,32", "--device", "cuda:99"), "is not available|no such GPU"),
     ],
 )
-def test_what_cannot_be_is_told(call, arguments, words):
+def test_contradicting_arguments_are_refused(call, arguments, words):
     code, _, error = call(*arguments)
     assert code == 2
     assert re.search(words, error)

@@ -76,7 +76,7 @@ def test_memory_is_limited_for_a_while():
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_output_that_nobody_takes(joulecast):
+def test_output_that_cannot_be_written(joulecast):
     with Path("/dev/full").open("w") as full:
         refused(joulecast(*PREDICT, output=full), 1, "cannot be read or written", "No space left")
 

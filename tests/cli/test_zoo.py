@@ -81,7 +81,7 @@ def test_what_ships_is_as_it_was_made(call):
     assert len(out.splitlines()) == len(entries())
 
 
-def test_names_that_are_none(call):
+def test_unknown_names_are_refused(call):
     code, _, err = call("zoo", "show", "a30/forst-inference")
     assert code == 2
     assert "did you mean a30/forest-inference" in err

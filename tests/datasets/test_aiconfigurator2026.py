@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from joulecast import Operation
-from joulecast.cli import app
+from joulecast.cli import application
 from joulecast.datasets import import_aiconfigurator2026, load, save
 from joulecast.datasets.importers.aiconfigurator import plausibility
 from joulecast.datasets.importers.thinning import thinned
@@ -255,7 +255,7 @@ def test_the_command_line_takes_rows(tmp_path):
     )
     out = tmp_path / "out"
     arguments = ["datasets", "import", "aiconfigurator2026", str(tmp_path), "--out", str(out), "--rows", "5"]
-    assert "5 measurements" in CliRunner().invoke(app, arguments).output
+    assert "5 measurements" in CliRunner().invoke(application(), arguments).output
     assert len(load(out / "h100-sxm").measurements) == 5
 
 

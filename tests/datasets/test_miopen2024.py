@@ -76,7 +76,7 @@ def test_a_direction_is_no_training_operation():
         Operation("conv2d", [(4, 16, 56, 56)], attributes, mode="training")
 
 
-def test_what_cannot_be_is_left_out_and_counted(tmp_path):
+def test_impossible_rows_are_left_out_and_counted(tmp_path):
     # 2 x 4 x 32 x 28 x 28 x 144 = 28.9 MFLOP at 181 TFLOP/s: 0.16 us, and 0.07 with Winograd's fewer multiplications.
     rows = [row(), row(time_us=0.0), row(out_h=27), row(time_us=0.06), row(time_us=0.1)]
     (dataset,) = imported(tmp_path, rows)

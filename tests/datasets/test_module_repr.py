@@ -62,6 +62,6 @@ def test_precision_and_mode():
         ("AdaptiveAvgPool2d()", IMAGE, InputError),
     ],
 )
-def test_what_is_no_such_module_is_refused(text, shape, error):
+def test_representations_of_other_modules_are_refused(text, shape, error):
     with pytest.raises(error):
         operation_from_repr(text, shape)

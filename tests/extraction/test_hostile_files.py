@@ -230,7 +230,7 @@ def test_archives_of_other_kinds(tmp_path, damage):
         joulecast.extract(path)
 
 
-def test_a_configuration_asks_nobody(tmp_path):
+def test_a_configuration_opens_no_connection(tmp_path):
     """If a configuration names a backbone, it is not downloaded from the hub."""
     pytest.importorskip("transformers")
     path = tmp_path / "config.json"

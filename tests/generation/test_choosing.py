@@ -52,7 +52,7 @@ def test_the_front_has_nothing_better_beside_it():
         )
 
 
-def test_limits_are_kept():
+def test_choices_satisfy_the_limits():
     found = best(max_time_per_output_token_s=0.01, min_tokens_per_s=1000)
     assert all(row.time_per_output_token_s <= 0.01 and row.tokens_per_s >= 1000 for row in found.rows)
     assert set(found.left_out) == {"NVIDIA L40S"}  # its memory is too slow

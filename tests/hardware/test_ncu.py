@@ -60,12 +60,12 @@ def test_kernels_by_hand():
     ],
     ids=["empty", "table", "columns", "no kernel", "other metrics", "unit", "none", "permission"],
 )
-def test_what_is_no_file_of_counters_is_refused(lines, says):
+def test_files_without_counters_are_refused(lines, says):
     with pytest.raises(InputError, match=says):
         counters_of(lines, "counters.csv")
 
 
-def test_the_setting_that_allows_counters_is_told(tmp_path):
+def test_an_error_names_the_setting_that_allows_counters(tmp_path):
     path = tmp_path / "counters.csv"
     path.write_text("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n")
     with pytest.raises(InputError) as caught:

@@ -253,7 +253,7 @@ def test_a_lost_device_and_an_unreadable_domain_are_reported(tmp_path):
     assert not found.complete
 
 
-def test_a_wall_clock_that_jumps_is_told_and_changes_no_joule(tmp_path, monkeypatch):
+def test_a_wall_clock_that_jumps_is_reported_and_changes_no_joules(tmp_path, monkeypatch):
     machine = Machine("constant", 10.0)
     wall_s = time.time() - time.monotonic()
     jump_s = machine.start_s + 4.0

@@ -53,7 +53,7 @@ def test_a_counter_that_starts_again_is_bridged_by_power_readings():
     assert (joules, known) == (pytest.approx(90.0), False)  # one tenth of a second is unknown, and said to be
 
 
-def test_time_that_nobody_saw_is_unknown():
+def test_time_without_readings_is_unknown():
     slept = Samples.of(np.array([0.0, 1.0, 61.0, 62.0]), power_w=np.full(4, 10.0))
     joules, known = EnergyCurve.of(slept).between(0.0, 62.0)
     assert (joules, known) == (20.0, False)

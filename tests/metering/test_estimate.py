@@ -66,7 +66,7 @@ def test_three_sigma_drops_a_spike():
     assert estimate(samples, 0, 10).power_w > 104
 
 
-def test_the_instant_reading_is_kept_beside():
+def test_the_instant_reading_is_estimated_separately():
     found = estimate(steady(power_w=300.0, instant_w=310.0), 0.0, 4.0)
     assert (found.power_w, found.instant_w) == (pytest.approx(300.0), pytest.approx(310.0))
 
@@ -79,19 +79,19 @@ def test_the_instant_reading_is_kept_beside():
         ({"processes": 3.0}, "2 other processes on the device"),
     ],
 )
-def test_disturbances_are_told(readings, warning):
+def test_disturbances_give_warnings(readings, warning):
     found = estimate(steady(power_w=300.0, clock_mhz=1400.0, temperature_c=61.0, **readings), 0.0, 4.0)
     assert (found.clock_mhz, found.temperature_c) == (1400.0, 61.0)
     assert warning in found.warnings
 
 
-def test_what_does_not_disturb_is_not_told():
+def test_a_steady_loop_gives_no_warning():
     # Reason 1 is "idle", and one process is our own.
     found = estimate(steady(power_w=300.0, energy_j=0.0, throttle_reasons=1.0, processes=1.0), 0.0, 4.0)
     assert found.warnings == ("no energy counter",)
 
 
-def test_drifts_are_told():
+def test_drifts_give_warnings():
     n = 100
     samples = Samples.of(
         np.linspace(0, 4, n), power_w=np.full(n, 300.0), temperature_c=np.linspace(40, 60, n),

@@ -224,7 +224,7 @@ def test_signals_reach_the_command_and_the_exit_code_says_which(counters, tmp_pa
     assert found.exit_code == 128 + signal.SIGTERM
 
 
-def test_joules_so_far_are_served_and_told_in_a_line(counters):
+def test_joules_so_far_are_served_and_shown_in_a_line(counters):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

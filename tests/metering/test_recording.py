@@ -104,7 +104,7 @@ def test_seals_hold_for_any_record(values):
     ],
     ids=["empty", "text", "no header", "version", "bare", "devices", "middle", "lengths"],
 )
-def test_what_is_no_recording_is_refused(tmp_path, content, says):
+def test_other_files_are_refused_as_recordings(tmp_path, content, says):
     path = tmp_path / "recording.jsonl"
     path.write_text(content)
     with pytest.raises(InputError, match=says):

@@ -65,7 +65,7 @@ def test_a_slow_reading_is_flagged_against_the_counter(on_driver, tmp_path):
     assert any("differ by" in warning for warning in found["warnings"])
 
 
-def test_throttling_and_other_processes_are_told(on_driver):
+def test_throttling_and_other_processes_are_reported(on_driver):
     found = look(on_driver, FAKE_NVML_REASONS=4, FAKE_NVML_PROCESSES=2)
     assert found["clock_mhz"] == 1200
     assert found["warnings"] == [

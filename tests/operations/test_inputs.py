@@ -44,6 +44,6 @@ def test_example_tensors_give_shape_and_type():
 @pytest.mark.parametrize(
     "value", [None, 3, "32,3", {}, {1: (2,)}, (2, 0), (2, 1.5), [(2, 3), "x"], {"x": "y"}, [(1, 2), 3]]
 )
-def test_what_is_no_input(value):
+def test_invalid_inputs_are_refused(value):
     with pytest.raises(InputError):
         Inputs.of(value)

@@ -34,7 +34,7 @@ def test_it_is_the_tuple_of_its_operations():
     assert OperationList.of(OPERATIONS) == listed
 
 
-def test_what_was_derived_is_kept_and_does_not_travel():
+def test_derived_results_are_cached_and_not_pickled():
     calls = []
 
     def count(operations):

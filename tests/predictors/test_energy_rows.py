@@ -51,7 +51,7 @@ def test_training_has_phases():
     assert 1.3 * forward < backward < 2.5 * forward
 
 
-def test_what_nobody_can_cost_stays_unknown():
+def test_uncovered_costs_stay_unknown():
     entry = Entry(Operation("relu", [(64, 512)]), 2, ("a", "b"))
     (first, second) = energy_rows(entry, None, {"static": None, "dynamic": None}, "missing", by_memory=True)
     assert (first.path, second.path) == ("a", "b")

@@ -79,7 +79,7 @@ def test_threads_are_raised_to_the_plateau_and_no_further():
         assert each.accesses_per_s == pytest.approx(MOST_PER_S[each.level], rel=0.01)
 
 
-def test_what_disturbs_is_told():
+def test_disturbed_runs_are_noted_or_refused():
     noisy = calibrate(SimulatedGPU(noise=0.06, seed=3))
     assert noisy.notes
     swapped = calibrate(SimulatedGPU(known={**KNOWN, "l1": 500e-12}))

@@ -57,7 +57,7 @@ def test_two_campaigns_refuse_each_other(tmp_path):
     ("text", "says"),
     [('{"journal_version": 7}\n', "another version"), ("nonsense\n", "damaged"), ("[]\n", "not a record")],
 )
-def test_what_is_no_journal_is_refused_and_left_alone(tmp_path, text, says):
+def test_other_files_are_refused_as_journals_and_left_unchanged(tmp_path, text, says):
     path = tmp_path / "j"
     path.write_text(text)
     with pytest.raises(JournalError, match=says):

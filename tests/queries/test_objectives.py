@@ -163,7 +163,7 @@ def test_gpus_from_files_stand_beside_those_of_the_catalogue(tmp_path):
     assert not next(choice for choice in choices if choice.alias == "RTX A5000").measured
 
 
-def test_two_limits_that_can_be_kept_only_one_by_one_bind_together():
+def test_two_limits_that_exclude_each_other_bind_together():
     quickest, thriftiest = best(objective="time")[0], min(joulecast.sweep(*JOB, **TWO), key=lambda row: row.power_w)
     with pytest.raises(InputError, match="deadline and the power budget together"):
         best(max_time_s=1.01 * quickest.time_s, max_power_w=1.01 * thriftiest.power_w)

@@ -69,18 +69,19 @@ def start(folder: Path, *options: str, **environment: str) -> Service:
     with log.open("w") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "joulecast.cli", "serve", "--port", "0", *options],
+            stdout=subprocess.PIPE,
             stderr=file,
             text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1", "JOULECAST_CACHE": str(folder / "cache"), **environment},
         )
+    assert process.stdout is not None
+    with process.stdout as printed:
+        said = printed.readline()  # joulecast serves http://127.0.0.1:PORT/
     deadline_s = time.monotonic() + 300
-    port = None
     while time.monotonic() < deadline_s and process.poll() is None:
         events = [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        port = port or next((e["event"].split(":")[-1].split()[0] for e in events if "running on" in e["event"]), None)
-        # (the predictors may be loaded before the port is open)
-        if port and any(event["event"] == "ready" for event in events):
-            return Service(process, int(port), log)
+        if any(event["event"] == "ready" for event in events):
+            return Service(process, int(said.split("/")[2].split(":")[1]), log)
         time.sleep(0.02)
     process.kill()
     raise AssertionError(f"the service did not start: {log.read_text()}")

@@ -127,7 +127,7 @@ def test_needs_the_token(narrow):
     assert joulecast.Client(narrow.url, token=token).gpus()
 
 
-def test_says_when_nobody_answers():
+def test_a_service_that_does_not_answer_is_an_error():
     with pytest.raises(ServiceError, match="does not answer"):
         joulecast.Client("http://127.0.0.1:9").gpus()
     for url in ("127.0.0.1:8000", "file:///etc/passwd", "http://", "http://host?x=1"):

@@ -36,7 +36,7 @@ def test_a_tensor_without_dimensions_has_one_element(service):
     assert scalar.json["operations"][0]["energy_j"] == one.json["operations"][0]["energy_j"]
 
 
-def test_a_body_without_its_type_is_told_so(service):
+def test_a_body_without_a_content_type_is_refused(service):
     answer = service.ask("/v1/predict", {"operations": [RELU], "gpu": "A30"}, Content_Type="")
     assert answer.status == 415
     assert "Content-Type" in answer.json["hint"]

@@ -2,86 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
-from pathlib import Path
 
 import pytest
+from browser import AXE, Page
 
 import joulecast
 from joulecast.predictors.networks.execution import EXECUTIONS
 from joulecast.units import si
 from service_process import TOKEN
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-CHROMEDRIVER = shutil.which("chromedriver")
-AXE = Path(os.environ.get("JOULECAST_AXE", "build/axe.min.js"))
-pytestmark = pytest.mark.skipif(not CHROMIUM or not CHROMEDRIVER, reason="needs chromium and chromedriver")
-FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-FLAGS += ["--disable-component-update", "--disable-sync", "--window-size=1360,1000", "--lang=en"]
-
-
-class Page:
-    def __init__(self, driver, url):
-        self.driver, self.url = driver, url
-
-    def open(self, fragment=""):
-        self.driver.get("about:blank")
-        self.driver.get(f"{self.url}/{fragment}")
-        return self.wait()
-
-    def wait(self):
-        """Until everything that was asked for is shown."""
-        deadline_s = time.monotonic() + 120
-        while time.monotonic() < deadline_s:
-            time.sleep(0.05)
-            if self.js("return document.getElementById('results').getAttribute('aria-busy')") == "false":
-                return self
-        raise AssertionError(self.text("body"))
-
-    def js(self, script, *arguments):
-        return self.driver.execute_script(script, *arguments)
-
-    def find(self, selector):
-        return self.driver.find_element("css selector", selector)
-
-    def text(self, selector):
-        return self.find(selector).text
-
-    def texts(self, selector):
-        return [element.text for element in self.driver.find_elements("css selector", selector)]
-
-    def choose(self, selector, value):
-        """As a person would: the value, and the event of a change."""
-        self.js(
-            "const e = document.querySelector(arguments[0]); e.value = arguments[1];"
-            "e.dispatchEvent(new Event('change', {bubbles: true}))",
-            selector,
-            value,
-        )
-        time.sleep(0.05)
-        return self.wait()
-
-    def complaints(self):
-        return [entry["message"] for entry in self.driver.get_log("browser")]
-
-
-@pytest.fixture(scope="module")
-def page(service, tmp_path_factory):
-    pytest.importorskip("selenium", reason="needs selenium")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(CHROMEDRIVER))
-    driver.set_page_load_timeout(180)
-    yield Page(driver, service.url)
-    driver.quit()
 
 
 def test_shows_what_the_library_says(page):
@@ -190,7 +119,7 @@ def test_training_is_drawn_by_phase(page):
         assert any(f"{share_text(tree, phase)}, {si(phase.total.energy_j, 'J')} (" in label for label in told)
 
 
-def test_operations_are_pasted_and_faults_are_told(page):
+def test_operations_are_pasted_and_faults_are_shown(page):
     page.open()
     page.js("document.querySelector('[name=subject][value=operations]').click()")
     page.wait()
@@ -214,7 +143,7 @@ def test_operations_are_pasted_and_faults_are_told(page):
         ("#cache", "many", "this is no number of tokens"),
     ],
 )
-def test_what_cannot_be_asked_is_told_without_asking(page, field, typed, title):
+def test_invalid_questions_are_reported_without_a_request(page, field, typed, title):
     page.open("#model=bert_base&shape=8+x+128&gpus=A30")
     page.choose(field, typed)
     assert page.text("#problem").startswith(title)
@@ -226,7 +155,7 @@ def test_what_cannot_be_asked_is_told_without_asking(page, field, typed, title):
 
 
 @pytest.mark.parametrize("pasted", ["", "[", "null", "{}", "[]"])
-def test_what_is_no_list_of_operations_is_told(page, pasted):
+def test_invalid_lists_of_operations_are_reported(page, pasted):
     page.open()
     page.js("document.querySelector('[name=subject][value=operations]').click()")
     page.wait()
@@ -290,36 +219,41 @@ def test_asks_for_a_token(page, narrow):
     other.complaints()
 
 
-def test_asks_nobody_else(page, service):
+def test_the_page_requests_only_its_own_service(page, service):
     page.open()
     loaded = page.js("return performance.getEntriesByType('resource').map(e => e.name)")
     assert loaded
     assert all(url.startswith(service.url) for url in loaded)
 
 
-def test_fits_a_phone(page):
-    size = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
-    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+VIEWS = {
+    "model": "#model=resnet18&shape=8+x+3+x+224+x+224&gpus=A30,L4&cap=60",
+    "generation": "#view=generation&llm=llama3_2_1b&gpus=A30,H100+SXM&prompt=100&output=100&batch=8",
+    "operations": "#view=operations&gpus=A30",
+    "docs": "docs",
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_fits_every_width(page, view):
+    page.open(VIEWS[view])
     try:
-        page.open()
-        assert page.js("return document.documentElement.scrollWidth") <= 360
+        for width in (360, 768, 1366, 1920):
+            page.resize(width)
+            page.until(lambda width=width: page.js("return document.documentElement.scrollWidth") <= width)
     finally:
-        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        page.resize(None)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_is_accessible(page, scheme):
+@pytest.mark.parametrize("view", VIEWS)
+def test_is_accessible(page, view):
     if not AXE.is_file():
         pytest.skip("needs axe-core: npm pack axe-core, and its axe.min.js at build/axe.min.js")
-    features = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", features)
-    page.open()
-    # (through the debugger: the page's own policy lets no script in from outside)
-    page.driver.execute_cdp_cmd("Runtime.evaluate", {"expression": AXE.read_text()})
-    found = page.driver.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
-    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-    assert [
-        (fault["id"], [node["html"][:120] for node in fault["nodes"]][:3])
-        for fault in found["violations"]
-        if fault["impact"] in ("serious", "critical")
-    ] == []
+    page.open(VIEWS[view])
+    page.js("document.querySelectorAll('details').forEach((each, i) => { each.open = i < 9; })")
+    try:
+        for width, scheme in ((1366, "light"), (360, "dark")):
+            page.resize(width, scheme=scheme)
+            assert page.faults() == []
+    finally:
+        page.resize(None)

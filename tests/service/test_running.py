@@ -23,6 +23,7 @@ from service_process import start
 pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
 from joulecast.service import Settings
 from joulecast.service.caches import BoundedCache
+from joulecast.service.server import listen, url_of
 
 RELU = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]]}
 QUESTION = {"model": "resnet18", "input_shape": [8, 3, 224, 224], "gpu": "A30"}
@@ -77,7 +78,7 @@ def waiting(running, count):
         assert time.monotonic() < deadline_s
 
 
-def test_a_damaged_list_of_predictors_is_told_and_stops_nothing(tmp_path, stopped):
+def test_a_damaged_list_of_predictors_is_reported_and_does_not_stop_the_service(tmp_path, stopped):
     names = tmp_path / "cache" / "zoo" / "names.json"
     names.parent.mkdir(parents=True)
     names.write_text("{")
@@ -91,7 +92,7 @@ def test_a_damaged_list_of_predictors_is_told_and_stops_nothing(tmp_path, stoppe
     assert running.ask("/v1/ready").status == 200
 
 
-def test_damage_that_comes_later_is_told(tmp_path, stopped):
+def test_later_damage_is_reported(tmp_path, stopped):
     running = stopped(start(tmp_path, "--no-extraction"))
     assert running.ask("/v1/ready").status == 200
     (tmp_path / "cache" / "zoo").mkdir(parents=True)
@@ -118,6 +119,44 @@ def test_what_takes_too_long_is_refused_and_stopped(tmp_path, stopped):
     # It was stopped, so there is room again.
     waiting(running, 0)
     assert running.ask("/v1/predict", {"operations": [RELU], "gpu": "A30"}).status == 200
+
+
+def test_who_leaves_is_no_fault_of_the_service(tmp_path, stopped):
+    running = stopped(start(tmp_path, "--no-extraction"))
+    head = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", running.port)) as raw:
+        raw.sendall(head + b'{"model"')
+    counted = 'joulecast_requests_total{route="/v1/predict",method="POST",status="499"} 1'
+    deadline_s = time.monotonic() + 60
+    while counted not in running.ask("/v1/metrics").text:
+        assert time.monotonic() < deadline_s, running.log.read_text()
+    assert not [line for line in running.lines() if line["level"] == "error"]
+
+
+def test_a_port_that_is_taken_is_told(call):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        code, _, errors = call("serve", "--port", port)
+    assert code == InputError.exit_code
+    assert errors.startswith("error: another program listens on this port already")
+    assert f"127.0.0.1:{port}" in errors
+    assert "--port" in errors
+
+
+def test_an_address_of_another_machine_is_told(call):
+    code, _, errors = call("serve", "--host", "203.0.113.7", "--port", "0")  # of a range for documentation
+    assert code == InputError.exit_code
+    assert "the service cannot listen there" in errors
+
+
+@pytest.mark.parametrize(("host", "url"), [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "[::1]")])  # noqa: S104
+def test_the_url_opens_the_page_on_this_machine(host, url):
+    try:
+        listening = listen(Settings(host=host, port=0))
+    except InputError:
+        pytest.skip(f"this machine has no {host}")
+    with listening:
+        assert url_of(Settings(host=host), listening) == f"http://{url}:{listening.getsockname()[1]}/"
 
 
 def test_a_body_without_a_length_is_limited_too(narrow):

@@ -257,7 +257,7 @@ def test_a_zip_bomb_is_read_no_further_than_it_may(folder, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x05\x06", b"no zip at all"])
-def test_what_is_no_zip_is_refused(tmp_path, content):
+def test_damaged_zip_files_are_refused(tmp_path, content):
     (tmp_path / "z.zip").write_bytes(content)
     with pytest.raises(ZooError, match="zip file cannot be read"):
         open_source(str(tmp_path / "z.zip"))
@@ -291,7 +291,7 @@ def test_hostile_indexes_are_refused(folder, index, says):
 # Bad input
 
 
-def test_places_that_are_none():
+def test_invalid_places_are_refused():
     for where in ("ftp://x/y", "models:/x/1", "gs://x"):
         with pytest.raises(InputError, match="not the address of a zoo"):
             open_source(where)

@@ -15,8 +15,8 @@ from ...operations.precisions import ELEMENT_BYTES
 from ...predictors.networks.execution import Execution
 from ...predictors.networks.memory import MemoryNeed, memory_need, shortage
 from ...predictors.networks.prediction import Prediction
+from ...predictors.physics.precisions import refuse_precisions
 from ...rendering.answers import Plain
-from ...single_operations import refuse_precisions
 from ...units import si
 from ...zoo import find_predictor
 from .layers import parameters_of

@@ -192,7 +192,10 @@ def cross_validate(
     """
     fold = fold_of({row.operation for row in rows}, recipe.folds, recipe.seed)
     found = in_parallel(
-        _fold, [(rows, recipe, fold, held) for held in range(folds or recipe.folds)], worthwhile=len(rows) >= _MANY_ROWS
+        _fold,
+        [(rows, recipe, fold, held) for held in range(folds or recipe.folds)],
+        worthwhile=len(rows) >= _MANY_ROWS,
+        what="folds",
     )
     tested = [row for rows_of_one, _, _ in found for row in rows_of_one]
     log_ratio = [value for _, values, _ in found for value in values]
@@ -228,7 +231,10 @@ def validate_any_gpu(
     rows = [row for dataset in datasets for row in device_rows(dataset)]
     chips = dict.fromkeys([row.gpu.chip for row in rows if not quick] + [gpu.chip for gpu, _, _ in networks])
     found = in_parallel(
-        _chip, [(datasets, rows, networks, recipe, chip) for chip in chips], worthwhile=len(rows) >= _MANY_ROWS
+        _chip,
+        [(datasets, rows, networks, recipe, chip) for chip in chips],
+        worthwhile=len(rows) >= _MANY_ROWS,
+        what="chips left out",
     )
     in_folds, curves = cross_validate(rows, recipe, 1 if quick else None)
     tested = [row for chip in found for row in chip.tested]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...datasets import Dataset, Measurement
 from ...operations.operation import Operation
+from ...progress import tracked
 from ..fitting.one_gpu import LEAST_OPERATIONS, fit_own
 from ..intervals.closeness import Closeness
 from ..measured.splits import fold_of, variants
@@ -159,7 +160,7 @@ def leave_kinds_out(dataset: Dataset, mode: str, recipe: Recipe) -> OperationErr
 def _held_out(
     dataset: Dataset, mode: str, recipe: Recipe, fold: Mapping[Operation, int], title: str
 ) -> Iterator[tuple[OperationPredictor, OperationErrors]]:
-    for held in sorted(set(fold.values())):
+    for held in tracked(sorted(set(fold.values())), title):
         operations = variants([operation for operation, mine in fold.items() if mine == held])
         predictor = fit_own(dataset, mode, recipe, without=operations)
         yield predictor, errors_on(dataset, predictor, operations, title)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...datasets import Dataset
+from ...progress import tracked
 from ..recipes.xgboost import XGBoostRecipe
 from .curves import Curves, curves_of
 from .operations import OperationErrors, cross_validated
@@ -53,7 +54,7 @@ def search(dataset: Dataset, mode: str, recipe: XGBoostRecipe, trials: int) -> I
     rng = np.random.default_rng(recipe.seed)
     names = sorted(recipe.search)
     tried = set()
-    for number in range(trials):
+    for number in tracked(range(trials), "settings"):
         if number == 0:
             settings = {name: getattr(recipe, name) for name in names}
         else:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from ...energy import EnergyTree, Row
 from ...errors import InputError
 from ...hardware import GPU, find_gpu
 from ...operations.inputs import InputShape, batch_size_of, shape_to_json, titled
@@ -17,10 +16,12 @@ from ...rendering.tables import Table, Tabular
 from ...units import si
 from ..intervals.network_spread import NetworkSpread
 from ..intervals.power_range import within_range
-from .energy_rows import DYNAMIC, STATIC, energy_rows
-from .memory_levels import MemoryLevels, memory_levels
 from .operation_cost import OperationCost
 from .uncovered import Coverage, Uncovered
+
+if TYPE_CHECKING:
+    from ...energy import EnergyTree, Row
+    from .memory_levels import MemoryLevels
 
 Composition = Literal["overlap", "sum"]
 COMPOSITIONS: tuple[Composition, ...] = ("overlap", "sum")
@@ -179,6 +180,10 @@ class Prediction(Tabular, Plain, Drawn):
 
     def tree(self) -> EnergyTree:
         """Seconds and joules by module and operation, forward and backward apart, static and dynamic energy apart."""
+        # Imported here, because most programs ask for totals alone.
+        from ...energy import EnergyTree
+        from .energy_rows import DYNAMIC, STATIC, energy_rows
+
         rows: list[Row] = []
         for cost in self.operations:
             static_j = None if cost.energy_j is None else max(0.0, cost.energy_j - (cost.dynamic_energy_j or 0.0))
@@ -197,6 +202,9 @@ class Prediction(Tabular, Plain, Drawn):
             UnknownNameError: The catalogue has no such GPU.
             InputError: It is another GPU than the one that was predicted.
         """
+        # Imported here, because most programs ask for totals alone.
+        from .memory_levels import memory_levels
+
         found = find_gpu(self.gpu if gpu is None else gpu)
         if found.name != self.gpu:
             raise InputError("this prediction is for another GPU", given=found.name, allowed=self.gpu)

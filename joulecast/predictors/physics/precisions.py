@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from .cached import cached_by_operation
@@ -58,3 +60,13 @@ def tf32_in_fp32(operations: OperationList) -> InFp32:
 @cached_by_operation(most_bytes=75_000_000)
 def _in_fp32(operation: Operation) -> Operation:
     return replace(operation, precision="fp32")
+
+
+def refuse_precisions(gpu: GPU, operations: Iterable[Operation]) -> None:
+    """Refuse operations in a precision that a GPU does not have.
+
+    Raises:
+        InputError: The GPU does not support the precision of an operation.
+    """
+    for precision in {operation.precision for operation in operations}:
+        gpu.running_precision(precision)

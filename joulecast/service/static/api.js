@@ -13,16 +13,14 @@ export function setToken(token) {
   sessionStorage.setItem(TOKEN, token);
 }
 
-async function send(path, question, accept, signal) {
+async function send(path, body, type, accept, signal) {
   const headers = { Accept: accept };
   const token = sessionStorage.getItem(TOKEN);
   if (token) headers.Authorization = `Bearer ${token}`;
-  if (question) headers["Content-Type"] = "application/json";
+  if (body) headers["Content-Type"] = type;
   let response;
   try {
-    response = await fetch(`v1/${path}`, {
-      method: question ? "POST" : "GET", headers, signal, body: question ? JSON.stringify(question) : undefined,
-    });
+    response = await fetch(`v1/${path}`, { method: body ? "POST" : "GET", headers, signal, body });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refusal({ title: "the service does not answer", hint: "is it still running?" });
@@ -32,13 +30,21 @@ async function send(path, question, accept, signal) {
   throw new Refusal({ ...problem, status: response.status });
 }
 
+const post = (path, question, accept, signal) => send(path, question && JSON.stringify(question), "application/json", accept, signal);
+
 export async function ask(path, question, signal) {
-  return (await send(path, question, "application/json", signal)).json();
+  return (await post(path, question, "application/json", signal)).json();
+}
+
+/** The operations of a model in a file. */
+export async function upload(file, options) {
+  const query = new URLSearchParams([["name", file.name], ...options]);
+  return (await send(`extract/file?${query}`, file, "application/octet-stream", "application/json")).json();
 }
 
 /** Save an answer as a CSV file. */
 export async function download(path, question, name) {
-  const blob = await (await send(path, question, "text/csv")).blob();
+  const blob = await (await post(path, question, "text/csv")).blob();
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
   link.download = name;

@@ -8,45 +8,81 @@ function tuple(shape) {
   return `(${shape.join(", ")}${shape.length === 1 ? "," : ""})`;
 }
 
-function words(shape) {
+/** A shape as texts, one for each input, as the command line and query strings take them. */
+export function words(shape) {
   if (!shape) return [];
   if (!Array.isArray(shape)) return Object.entries(shape).map(([name, item]) => `${name}=${item.join(",")}`);
   return Array.isArray(shape[0]) ? shape.map((item) => item.join(",")) : [shape.join(",")];
 }
 
-const quoted = (text) => (/^[\w./=,-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
-const text = (value) => JSON.stringify(value);
+const quoted = (value) => (/^[\w./=,-]+$/.test(value) ? value : `'${value.replaceAll("'", `'\\''`)}'`);
+const python = (value) => (value === Object(value) && !Array.isArray(value)
+  ? `{${Object.entries(value).map(([name, item]) => `${python(name)}: ${python(item)}`).join(", ")}}`
+  : JSON.stringify(value).replaceAll(",", ", "));
+const keywords = (values) => Object.entries(values).map(([name, value]) => `, ${name}=${python(value)}`).join("");
 
-/** Both calls: the prediction of the first GPU, and the choice among all. */
-export function snippets(question, gpus, clock, objective) {
-  const { subject, options, tariff } = question;
-  const listed = !subject.model;
-  const model = listed ? 'joulecast.Network.load("network.json")' : text(subject.model);
-  const shape = listed ? "None" : tuple(subject.input_shape);
-  const cached = subject.cache_length ? { cache_length: subject.cache_length } : {};
-  const named = Object.entries({ ...options, ...cached }).filter(([name, value]) => value !== null && value !== USUAL[name]);
-  const keywords = named.map(([name, value]) => `, ${name}=${text(value)}`).join("");
-  const prices = Object.entries(tariff).map(([name, value]) => `, ${name}=${text(value)}`).join("");
-  const flags = named.map(([name, value]) => (name === "mode" ? "--training" : `--${name.replace("_", "-")} ${value}`));
-  const start = ["joulecast", "MODE", listed ? "network.json" : quoted(subject.model), ...(listed ? [] : words(subject.input_shape).map(quoted))];
-  const cli = (mode, ...rest) => [...start.map((w) => (w === "MODE" ? mode : w)), ...rest, ...flags].join(" ");
-  const priced = Object.entries(tariff).flatMap(([name, value]) => [`--${name.replaceAll("_", "-")}`, quoted(String(value))]);
+/** Names of options that differ from those of arguments. */
+const FLAGS = {
+  power_limit_w: "--power-limit", max_time_s: "--max-time", max_power_w: "--max-power", prompt_tokens: "--prompt", output_tokens: "--output",
+  max_time_per_output_token_s: "--max-time-per-token", max_time_to_first_token_s: "--max-first-token", precisions: "--precision",
+};
+
+function flags(values) {
+  return Object.entries(values).flatMap(([name, value]) => {
+    if (name === "mode") return ["--training"];
+    const text = Array.isArray(value) ? value.join(",") : value === Object(value) ? Object.entries(value).map((pair) => pair.join("=")).join(",") : String(value);
+    return [FLAGS[name] ?? `--${name.replaceAll("_", "-")}`, quoted(text)];
+  });
+}
+
+const USUAL = { mode: "inference", precision: "default", execution: "eager", host: "usual" };
+const unusual = (values, usual) => Object.fromEntries(Object.entries(values).filter(([name, value]) => value !== null && value !== usual[name]));
+
+/** The prediction of the first GPU, and the choice among all, in Python and on the command line. */
+export function snippets(question, gpus, clock) {
+  const { subject, options, objective, tariff, cap, limits, batches } = question;
+  const model = subject.model ? python(subject.model) : 'joulecast.Network.load("network.json")';
+  const shape = subject.model ? tuple(subject.input_shape) : "None";
+  const run = { ...unusual(options, USUAL), ...(subject.cache_length ? { cache_length: subject.cache_length } : {}), ...cap };
+  const choice = { objective, ...run, ...tariff, ...limits, ...batches };
+  const named = [subject.model ? quoted(subject.model) : "network.json", ...(subject.model ? words(subject.input_shape).map(quoted) : [])];
   return {
     Python: [
       "import joulecast", "",
-      `prediction = joulecast.predict(${model}, ${shape}, ${text(gpus[0])}${clock ? `, ${clock}` : ""}${keywords})`,
-      `choices = joulecast.best(${model}, ${shape}, gpus=${text(gpus).replaceAll(",", ", ")}, objective=${text(objective)}${keywords}${prices})`,
+      `prediction = joulecast.predict(${model}, ${shape}, ${python(gpus[0])}${clock ? `, ${clock}` : ""}${keywords(run)})`,
+      `choices = joulecast.best(${model}, ${shape}, gpus=${python(gpus)}${keywords(choice)})`,
     ].join("\n"),
     "Command line": [
-      cli("predict", "--gpu", quoted(gpus[0]), ...(clock ? ["--clock", clock] : [])),
-      cli("best", "--gpu", quoted(gpus.join(",")), "--objective", objective, ...priced),
+      ["joulecast predict", ...named, "--gpu", quoted(gpus[0]), ...(clock ? ["--clock", clock] : []), ...flags(run)].join(" "),
+      ["joulecast best", ...named, "--gpu", quoted(gpus.join(",")), ...flags(choice)].join(" "),
     ].join("\n"),
   };
 }
-const USUAL = { mode: "inference", precision: "default", execution: "eager", host: "usual" };
 
-export function showCalls(found) {
-  byId("calls").replaceChildren(...Object.entries(found).map(([title, code]) => h("div", { class: "call" },
+/** The same for text that a language model generates. */
+export function servingSnippets(question, gpus) {
+  const { load, batch, precision, share, objective, tariff, cap, limits } = question;
+  const { model, engine, ...tokens } = load;
+  const boards = share > 1 ? `${share}x ${gpus[0]}` : gpus[0];
+  const usual = { precision: "bf16", engine: "vllm", tensor_parallel: 1, objective: "energy" };
+  const one = { batch, ...tokens, ...unusual({ precision, engine, tensor_parallel: share }, usual), ...cap };
+  const counted = { ...(precision === "bf16" ? {} : { precisions: [precision] }), ...(share > 1 ? { counts: [share] } : {}) };
+  const all = { ...tokens, ...counted, ...unusual({ engine, objective }, usual), ...tariff, ...cap, ...limits };
+  return {
+    Python: [
+      "import joulecast", "",
+      `prediction = joulecast.predict_generation(${python(model)}, ${python(boards)}${keywords(one)})`,
+      `ways = joulecast.best_generation(${python(model)}${keywords({ ...all, gpus })})`, "ways.pareto()",
+    ].join("\n"),
+    "Command line": [
+      ["joulecast generate", quoted(model), "--gpu", quoted(boards), ...flags(one)].join(" "),
+      ["joulecast best-generation", quoted(model), "--gpu", quoted(gpus.join(",")), ...flags(all)].join(" "),
+    ].join("\n"),
+  };
+}
+
+export function showCalls(id, found) {
+  byId(id).replaceChildren(...Object.entries(found).map(([title, code]) => h("div", { class: "call" },
     h("h3", {}, title),
     h("button", { type: "button", "aria-label": `Copy ${title}`, onclick: (event) => copy(event.currentTarget, code) }, "Copy"),
     h("pre", { tabindex: 0, role: "region", "aria-label": title }, h("code", {}, code)))));

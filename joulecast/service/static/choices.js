@@ -1,9 +1,13 @@
 // Choices side by side: a card for each GPU, how they compare, and the best of all.
-import { byId, h, mhz, series, si, times } from "./format.js";
+import { byId, h, mhz, series, si } from "./format.js";
+import { chooseByName } from "./gpus.js";
 
 const QUANTITIES = [
   ["time", "time_s", "s"], ["power", "power_w", "W"], ["energy", "energy_j", "J"], ["energy × time", "edp_js", "Js"],
 ];
+const SHOWN = 8;
+const READ = 3; // Notes that are read without a click.
+const UNMEASURED = "Never measured: no time or power of this GPU was among the data, so all figures follow from its data sheet and from other GPUs. Before much depends on them, measure one network on it";
 
 /** A card for each GPU. */
 export function cards(box, gpus, predictions, tools) {
@@ -14,14 +18,31 @@ export function cards(box, gpus, predictions, tools) {
 function card(gpu, place, prediction, most, tools) {
   const rows = tools.rowsOf(gpu);
   const held = prediction.held_clock_mhz;
-  const notes = [...prediction.notes.map((note) => `${note[0].toUpperCase()}${note.slice(1)}.`)];
-  if (held < 0.995 * prediction.clock_mhz) notes.unshift(`Its power cap of ${si(prediction.power_limit_w, "W")} holds it at ${Math.round(held)} MHz.`);
+  const notes = [...prediction.notes];
+  if (!gpu.measured) notes.unshift(UNMEASURED);
+  if (held < 0.995 * prediction.clock_mhz) notes.unshift(`its power cap of ${si(prediction.power_limit_w, "W")} holds it at ${Math.round(held)} MHz`);
+  const { samples_per_s: rate, memory_bytes: memory } = prediction;
   return h("article", { class: "card", "--series": series(place) },
     h("h3", {}, gpu.short_name),
     h("span", { class: gpu.measured ? "badge known" : "badge" }, gpu.measured ? `measured: ${gpu.measured}` : "never measured"),
     clockChoice(gpu, rows, tools),
-    h("dl", {}, QUANTITIES.map(([title, name, unit]) => quantity(title, prediction, name, unit, most[name]))),
-    h("div", { class: "notes" }, notes.map((note) => h("p", {}, note))));
+    h("dl", {}, gauges(QUANTITIES, prediction, most)),
+    h("dl", { class: "facts" },
+      rate ? h("div", {}, h("dt", {}, "samples a second"), h("dd", {}, Number(rate.toPrecision(3)).toLocaleString("en"))) : null,
+      memory ? h("div", {}, h("dt", {}, "memory"), h("dd", {}, `${si(memory, "B")} of ${si(gpu.memory_bytes, "B")}`)) : null),
+    remarks(notes));
+}
+
+/** What is to be known about a prediction; where it is much, all but the first lines are folded away. */
+export function remarks(notes) {
+  const told = notes.map((note) => h("p", {}, `${note[0].toUpperCase()}${note.slice(1)}.`));
+  if (told.length <= READ) return h("div", { class: "notes" }, told);
+  return h("div", { class: "notes" }, told.slice(0, READ - 1), h("details", {}, h("summary", {}, `What else it rests on (${told.length - READ + 1})`), told.slice(READ - 1)));
+}
+
+/** Quantities of a prediction as bars with their intervals. quantities: [[title, name, unit]]; most: {name: end of the bars}. */
+export function gauges(quantities, prediction, most) {
+  return quantities.map(([title, name, unit]) => quantity(title, prediction, name, unit, most[name]));
 }
 
 function quantity(title, prediction, name, unit, most) {
@@ -43,35 +64,58 @@ function clockChoice(gpu, rows, { optimum, clocks, choose, objective }) {
     ...rows.map((row) => option(row.clock_mhz, mhz(row.clock_mhz))));
 }
 
-/** How the others compare with the first, in a sentence. */
-export function comparison(gpus, predictions) {
+/** How the others compare with the first, in a sentence: "H100 SXM is 3 times faster than A30 and takes 9.6 % less energy." */
+export function comparison(gpus, predictions, time, energy) {
   const [first, ...others] = predictions;
-  if (!others.length) return "";
-  const told = others.map((p, i) =>
-    `${gpus[i + 1].short_name} takes ${times(p.time_s / first.time_s)} the time and ${times(p.energy_j / first.energy_j)} the energy`);
-  return `Beside ${gpus[0].short_name}, ${told.join("; ")}.`;
+  return others.map((p, i) => {
+    const pace = faster(p[time] / first[time], gpus[0].short_name);
+    return `${gpus[i + 1].short_name} ${pace} and ${thriftier(p[energy] / first[energy])}.`;
+  }).join(" ");
 }
 
-/** The best clock of each GPU, best first. */
+const figure = (value) => Number(value.toPrecision(2));
+const percent = (ratio) => Number((100 * Math.abs(ratio - 1)).toPrecision(2));
+const SAME = 0.005;
+
+function faster(ratio, than) {
+  if (Math.abs(ratio - 1) < SAME) return `is as fast as ${than}`;
+  if (ratio < 0.5) return `is ${figure(1 / ratio)} times faster than ${than}`;
+  if (ratio > 2) return `is ${figure(ratio)} times slower than ${than}`;
+  return `takes ${percent(ratio)}\u00a0% ${ratio < 1 ? "less" : "more"} time than ${than}`;
+}
+
+function thriftier(ratio) {
+  if (Math.abs(ratio - 1) < SAME) return "takes the same energy";
+  return ratio > 2 ? `takes ${figure(ratio)} times the energy` : `takes ${percent(ratio)}\u00a0% ${ratio < 1 ? "less" : "more"} energy`;
+}
+
+/** The best clock of each GPU, best first. A row compares its GPU. */
 export function bestTable(choices, mine, question, all) {
-  const shown = all ? choices : choices.filter((choice, i) => i < 8 || choice.gpu in mine);
+  const shown = all ? choices : choices.filter((choice, i) => i < SHOWN || choice.gpu in mine);
   const number = (text) => h("td", { class: "number" }, text);
   const unit = { energy: "J", time: "s", edp: "Js", ed2p: "Js2", carbon: "g" }[question.objective];
   const valued = !["energy", "time"].includes(question.objective);
   const cost = question.objective === "cost";
   const value = (choice) => (cost ? `${Number((1e6 * choice.value).toPrecision(3))}` : si(choice.value, unit));
+  // Iterations of several batch sizes are compared by what a sample costs.
+  const batched = "batch_sizes" in question.batches;
+  const [energy, time] = batched ? ["energy_per_sample_j", "time_per_sample_s"] : ["energy_j", "time_s"];
+  const each = batched ? " of a sample" : "";
   // What is asked for most stands first: a phone shows the first columns.
-  const head = ["", "GPU", ...(valued ? [cost ? "cost of a million" : question.objectiveName] : []), "energy", "time", "power", "clock", "memory", ""];
+  const head = ["", "GPU", ...(valued ? [cost ? "cost of a million" : question.objectiveName] : []), `energy${each}`, `time${each}`, ...(batched ? ["batch"] : []), "power", "clock", "memory", ""];
   byId("best").replaceChildren(
     h("caption", { class: "unseen" }, `The best clock of each GPU by least ${question.objectiveName}`),
     h("thead", {}, h("tr", {}, head.map((title, i) => (title
       ? h("th", { scope: "col", class: i > 1 ? "number" : null }, title) : h("td", {}))))),
-    h("tbody", {}, shown.map((choice) => h("tr", { class: choice.gpu in mine ? "mine" : null, "--series": choice.gpu in mine ? series(mine[choice.gpu]) : null },
+    h("tbody", {}, shown.map((choice) => h("tr", { class: choice.gpu in mine ? "mine" : null, "--series": choice.gpu in mine ? series(mine[choice.gpu]) : null, onclick: () => chooseByName(choice.gpu) },
       h("td", { class: "number" }, `${choices.indexOf(choice) + 1}`),
-      h("th", { scope: "row" }, choice.alias), valued ? number(value(choice)) : null, number(si(choice.energy_j, "J")),
-      number(si(choice.time_s, "s")), number(si(choice.power_w, "W")), number(mhz(choice.clock_mhz)), number(si(choice.memory_bytes, "B")),
+      h("th", { scope: "row" }, h("button", { type: "button", class: "link", "aria-label": `${choice.alias}: compare` }, choice.alias)),
+      valued ? number(value(choice)) : null, number(si(choice[energy], "J")),
+      number(si(choice[time], "s")), batched ? number(`${choice.batch_size}`) : null, number(si(choice.power_w, "W")), number(mhz(choice.clock_mhz)), number(si(choice.memory_bytes, "B")),
       h("td", {}, choice.tied ? h("span", { class: "badge known", title: "its value lies within the interval of the best" }, "tied") : null, " ",
         choice.measured ? null : h("span", { class: "pill" }, "never measured"), " ",
         choice.uncovered.length ? h("span", { class: "pill", title: choice.uncovered.join("; ") }, "incomplete") : null)))));
-  byId("best-more").textContent = shown.length < choices.length ? `Show all ${choices.length} GPUs` : "";
+  byId("best-more").textContent = shown.length < choices.length ? `Show all ${choices.length}${batched ? "" : " GPUs"}` : "";
+  byId("unmeasured").textContent = shown.some((choice) => !choice.measured)
+    ? "Never measured: predicted from the data sheet and from other GPUs. Such figures may be further off, so a small lead of such a GPU says little; “tied” marks those whose lead lies within the interval of the best." : "";
 }

@@ -1,22 +1,27 @@
-// The form: what can be chosen, and what was; kept in the address, so that a view can be shared.
+// The form: what can be asked, and what was asked.
+import { read as readAddress, written } from "./address.js";
 import { ask, Refusal, setToken } from "./api.js";
-import { byId, h, parseJson, parseShape, series, shapeText } from "./format.js";
+import { given, grid, milliseconds, positive, prices, typed, whole, wholes } from "./fields.js";
+import { byId, h, parseJson, parseShape, shapeText } from "./format.js";
+import { chosen, listenToGpus, recallGpus, rememberedGpus, setUpGpus, showGpus } from "./gpus.js";
+import { listenToFiles } from "./upload.js";
 
-const MOST = 4;
 const PRICED = { cost: ["price_per_hour", "Price of a GPU hour", "1.00"], carbon: ["carbon", "Grid: country, or g CO2 per kWh", "DE"] };
 const EXAMPLE = JSON.stringify([{ kind: "linear", input_shapes: [[32, 1024]], attributes: { out_features: 4096 }, count: 3 }, { kind: "gelu", input_shapes: [[32, 4096]], count: 3 }], null, 1);
 const RUNS = { eager: "eager", graph: "as a CUDA graph", compiled: "torch.compile" };
+/** Objectives that only iterations have. */
+const OF_ITERATIONS = ["edp", "ed2p"];
+/** Fields that ask nothing by themselves. */
+const QUIET = new Set(["gpu", "token", "file", "file-shape"]);
 const form = byId("question");
-const chosen = [];
-/** The clock chosen for a GPU, by its full name: "default", "optimum", or MHz. */
-export const clocks = {};
 let models = [];
-let gpus = [];
+let listed = false;
+let address = "";
 let ready = () => {};
 
 /** Fill the form, and call `answer` with the question now and whenever it changes. Gives the catalogue of GPUs. */
 export async function setUp(answer, refuse) {
-  const submit = () => {
+  ready = () => {
     try {
       const question = read();
       remember();
@@ -25,73 +30,61 @@ export async function setUp(answer, refuse) {
       refuse(error);
     }
   };
-  form.addEventListener("submit", (event) => { event.preventDefault(); if (byId("token").value) return enter(answer, refuse); submit(); return undefined; });
-  form.addEventListener("change", (event) => { if (event.target.id !== "gpu" && event.target.id !== "token") changed(event.target, submit); });
-  byId("add-gpu").addEventListener("click", () => add(submit));
-  byId("gpu").addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); add(submit); } });
-  byId("gpu").addEventListener("input", (event) => { if (event.inputType === "insertReplacementText" || !event.inputType) add(submit, true); });
+  form.addEventListener("submit", (event) => { event.preventDefault(); return byId("token").value ? enter(refuse) : ready(); });
+  form.addEventListener("change", ({ target }) => { if (!QUIET.has(target.id)) changed(target); });
+  listenToGpus();
+  listenToFiles(ready, refuse);
   // An address that is pasted into an open page asks its own question.
-  addEventListener("hashchange", () => { if (gpus.length) { recall(); show(); submit(); } });
-  ready = submit;
+  addEventListener("hashchange", async () => { if (listed && location.hash !== address) { await recall(); ready(); } });
   byId("operations").value = EXAMPLE;
-  return fill(submit);
+  return fill();
 }
 
-async function enter(answer, refuse) {
+async function enter(refuse) {
   setToken(byId("token").value);
   byId("token").value = "";
   byId("token-field").hidden = true;
-  await fill(ready).catch(refuse);
+  await fill().catch(refuse);
 }
 
-async function fill(submit) {
-  const [listed, catalogue, runs, version] = await Promise.all([ask("models"), ask("gpus"), ask("execution"), ask("version")]);
-  models = listed.models;
-  gpus = catalogue.gpus;
-  byId("models").replaceChildren(...models.map((model) => h("option", { value: model.name })));
-  byId("gpus").replaceChildren(...gpus.map((gpu) => h("option", { value: gpu.short_name }, gpu.measured ? "measured" : "never measured")));
-  byId("execution").replaceChildren(...runs.executions.map((name) => h("option", { value: name }, RUNS[name] ?? name)));
-  byId("host").replaceChildren(...runs.hosts.map(({ name, factor }) => h("option", { value: name }, factor === 1 ? name : `${name} (${factor} ×)`)));
+async function fill() {
+  const [found, catalogue, runs, version] = await Promise.all([ask("models"), ask("gpus"), ask("execution"), ask("version")]);
+  models = found.models;
+  const options = (id, rows) => byId(id).replaceChildren(...rows.map(([value, text]) => h("option", { value }, text ?? value)));
+  options("models", models.map(({ name }) => [name]));
+  options("llms", found.language_models.map((name) => [name]));
+  options("execution", runs.executions.map((name) => [name, RUNS[name]]));
+  options("host", runs.hosts.map(({ name, factor }) => [name, factor === 1 ? name : `${name} (${factor} ×)`]));
+  options("engine", runs.engines.map((name) => [name]));
+  options("grids", runs.grids.map(({ code, name, carbon_g_per_kwh: grams }) => [code, `${name}, ${grams} g`]));
   byId("version").textContent = `joulecast ${version.joulecast}`;
-  recall();
-  show();
-  submit();
-  return gpus;
+  setUpGpus(catalogue.gpus, () => ready());
+  listed = true;
+  await recall();
+  ready();
+  return catalogue.gpus;
 }
 
-const find = (name) => {
-  const folded = (text) => text.toLowerCase().replaceAll(/[^a-z0-9]/g, "");
-  return gpus.find((gpu) => [gpu.name, gpu.short_name, ...gpu.aliases].some((each) => folded(each) === folded(name)));
-};
-
-function add(submit, quietly = false) {
-  const field = byId("gpu");
-  const gpu = find(field.value);
-  if (!gpu) {
-    if (!quietly && field.value) { field.setCustomValidity("No GPU of the catalogue has this name"); field.reportValidity(); field.setCustomValidity(""); }
-    return;
-  }
-  field.value = "";
-  if (!chosen.includes(gpu) && chosen.length < MOST) { chosen.push(gpu); show(); submit(); }
-}
+const subject = () => form.elements.subject.value;
 
 function show() {
-  byId("chosen").replaceChildren(...chosen.map((gpu, i) => h("li", { "--series": series(i) },
-    h("span", {}, gpu.short_name),
-    h("button", { type: "button", "aria-label": `Remove ${gpu.short_name}`, onclick: () => { if (chosen.length > 1) { chosen.splice(i, 1); show(); ready(); byId("gpu").focus(); } } }, "×"))));
-  byId("gpu").disabled = chosen.length >= MOST;
-  const listed = form.elements.subject.value === "operations";
-  byId("by-model").hidden = listed;
-  byId("by-operations").hidden = !listed;
+  showGpus();
+  const about = subject();
+  for (const part of form.querySelectorAll("[data-for]")) part.hidden = !part.dataset.for.split(" ").includes(about);
+  for (const option of byId("objective").options) option.hidden = option.disabled = about === "generation" && OF_ITERATIONS.includes(option.value);
+  if (byId("objective").selectedOptions[0]?.disabled) byId("objective").value = "energy";
   const model = models.find((each) => each.name === byId("model").value);
   byId("cache-field").hidden = model?.family !== "tokens";
   byId("shape-help").textContent = model ? { image: "batch x channels x height x width", tokens: "batch x tokens", features: "batch first" }[model.family] : "";
   const priced = PRICED[byId("objective").value];
   byId("price-field").hidden = !priced;
   if (priced) byId("price-label").textContent = priced[1];
+  byId("price").toggleAttribute("list", false);
+  if (priced?.[0] === "carbon") byId("price").setAttribute("list", "grids");
+  byId("price-help").textContent = priced?.[0] === "price_per_hour" ? "Or one for each GPU: A30 = 0.5, H100 SXM = 2.5" : "";
 }
 
-function changed(target, submit) {
+function changed(target) {
   if (target.id === "model") {
     const model = models.find((each) => each.name === target.value);
     if (model) byId("shape").value = shapeText(model.input_shape);
@@ -99,86 +92,75 @@ function changed(target, submit) {
   }
   if (target.id === "objective" && PRICED[target.value]) byId("price").value = PRICED[target.value][2];
   show();
-  submit();
+  ready();
 }
 
 function read() {
   const objective = byId("objective");
   const priced = PRICED[objective.value];
-  const subject = form.elements.subject.value === "operations"
-    ? operations()
-    : { model: model(), input_shape: parseShape(byId("shape").value), ...cache() };
+  const about = subject();
+  const asked = {
+    about, gpus: [...chosen], objective: objective.value, objectiveName: objective.selectedOptions[0].textContent,
+    tariff: priced ? { [priced[0]]: (objective.value === "carbon" ? grid : prices)("price") } : {},
+    cap: given({ power_limit_w: positive("cap", "this is no power cap", "300") }),
+  };
+  if (about === "generation") return { ...asked, ...generation() };
   return {
-    subject,
+    ...asked,
+    subject: about === "operations" ? operations() : { model: name("model", "resnet50"), input_shape: parseShape(typed("shape")), ...cache() },
     options: {
       mode: form.elements.mode.value, precision: byId("precision").value,
       execution: byId("execution").value, host: byId("host").value,
     },
-    gpus: [...chosen],
-    objective: objective.value,
-    objectiveName: objective.selectedOptions[0].textContent,
-    tariff: priced ? { [priced[0]]: price(objective.value) } : {},
+    limits: given({ max_time_s: milliseconds("deadline", "this is no deadline"), max_power_w: positive("budget", "this is no power budget", "250") }),
+    batches: given({ batch_sizes: wholes("batches", "these are no batch sizes") }),
+  };
+}
+
+function generation() {
+  return {
+    load: {
+      model: name("llm", "llama3_1_8b"), prompt_tokens: whole("prompt", "this is no number of tokens"),
+      output_tokens: whole("output", "this is no number of tokens"), engine: byId("engine").value,
+    },
+    batch: whole("batch", "this is no number of requests"), precision: byId("weights").value, share: Number(byId("share").value),
+    limits: given({
+      max_time_per_output_token_s: milliseconds("pace", "this is no time per token"),
+      max_time_to_first_token_s: milliseconds("wait", "this is no time to the first token"),
+    }),
   };
 }
 
 function cache() {
-  const text = byId("cache").value.trim();
-  if (!text || byId("cache-field").hidden) return {};
-  if (/^[1-9]\d*$/.test(text)) return { cache_length: Number(text) };
-  throw new Refusal({ title: "this is no number of tokens", given: text, allowed: "1, 2, 3, ...; nothing for a pass without a cache" });
+  const text = typed("cache");
+  return text ? { cache_length: whole("cache", "this is no number of tokens") } : {};
 }
 
-function model() {
-  const name = byId("model").value.trim();
-  if (name) return name;
-  throw new Refusal({ title: "no model is named", allowed: "a name from the list, such as resnet50", hint: "or paste operations: choose Operations above" });
-}
-
-function price(objective) {
-  const text = byId("price").value.trim();
-  if (text && Number.isFinite(Number(text))) return Number(text);
-  if (text && objective === "carbon") return text;
-  throw new Refusal(objective === "carbon"
-    ? { title: "the grid is missing", allowed: "a country such as DE, or grams of CO2 per kWh" }
-    : { title: "this is no price", given: text || null, allowed: "a number, in any currency, such as 1.20" });
+function name(id, example) {
+  const text = typed(id);
+  if (text) return text;
+  throw new Refusal({ title: "no model is named", allowed: `a name from the list, such as ${example}`, hint: "or choose Operations above, and open a file" });
 }
 
 function operations() {
   const form = "a list of operations, or an object that has one under operations: what joulecast extract MODEL SHAPE --json prints";
   const content = parseJson(byId("operations").value, "the operations are no JSON", form);
-  const listed = Array.isArray(content) ? content : content?.operations;
-  if (!Array.isArray(listed) || !listed.length) throw new Refusal({ title: "there are no operations", allowed: form });
-  return { operations: listed, ...(content.name ? { name: content.name } : {}) };
+  const found = Array.isArray(content) ? content : content?.operations;
+  if (!Array.isArray(found) || !found.length) throw new Refusal({ title: "there are no operations", allowed: form });
+  const { name: title, input_shape: shape, dropped, assumptions } = content;
+  return { operations: found, ...(title ? { name: title } : {}), ...(shape ? { input_shape: shape } : {}), ...(dropped?.length ? { dropped } : {}), ...(assumptions?.length ? { assumptions } : {}) };
 }
 
-/** Put the question into the address. */
-export function remember() {
-  if (form.elements.subject.value === "operations") return;
-  const kept = new URLSearchParams({
-    model: byId("model").value, shape: byId("shape").value, mode: form.elements.mode.value, precision: byId("precision").value,
-    gpus: chosen.map((gpu) => gpu.short_name).join(","), objective: byId("objective").value,
-    ...Object.fromEntries(["execution", "host"].filter((id) => byId(id).selectedIndex).map((id) => [id, byId(id).value])),
-    ...(byId("cache").value ? { cache: byId("cache").value } : {}),
-    ...(PRICED[byId("objective").value] ? { price: byId("price").value } : {}),
-    ...(chosen.some((gpu) => clocks[gpu.name]) ? { clocks: chosen.map((gpu) => clocks[gpu.name] ?? "default").join(",") } : {}),
-  });
-  history.replaceState(null, "", `#${kept}`);
+/** Put the question into the address. A list that is too long for a link leaves the address as it is without one. */
+export async function remember() {
+  address = (await written(subject(), rememberedGpus())) ?? "#view=operations";
+  history.replaceState(null, "", address);
 }
 
-function recall() {
-  const kept = new URLSearchParams(location.hash.slice(1));
-  byId("model").value = kept.get("model") ?? "resnet50";
-  byId("shape").value = kept.get("shape") ?? "32 x 3 x 224 x 224";
-  byId("cache").value = kept.get("cache") ?? "";
-  for (const [id, usual] of [["precision", "default"], ["objective", "energy"], ["execution", "eager"], ["host", "usual"]]) {
-    byId(id).value = [...byId(id).options].some((o) => o.value === kept.get(id)) ? kept.get(id) : usual;
-  }
-  byId("price").value = kept.get("price") ?? PRICED[byId("objective").value]?.[2] ?? "";
-  form.elements.mode.value = kept.get("mode") === "training" ? "training" : "inference";
-  form.elements.subject.value = "model";
-  chosen.splice(0, chosen.length, ...(kept.get("gpus") ?? "A30,H100 SXM").split(",").map(find).filter(Boolean).slice(0, MOST));
-  if (!chosen.length) chosen.push(gpus[0]);
-  const wanted = (kept.get("clocks") ?? "").split(",");
-  Object.keys(clocks).forEach((name) => delete clocks[name]);
-  chosen.forEach((gpu, i) => { if (wanted[i] === "optimum" || Number(wanted[i]) > 0) clocks[gpu.name] = wanted[i]; });
+async function recall() {
+  const kept = await readAddress(location.hash);
+  if (!byId("price").value) byId("price").value = PRICED[byId("objective").value]?.[2] ?? "";
+  recallGpus(kept);
+  byId("more").open ||= ["execution", "host", "deadline", "budget", "pace", "wait", "cap", "batches"].some((id) => kept.has(id));
+  show();
 }

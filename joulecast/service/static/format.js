@@ -23,7 +23,6 @@ export function si(value, unit) {
 }
 
 export const mhz = (value) => `${Number(value.toPrecision(6))} MHz`;
-export const times = (ratio) => `${Number(ratio.toPrecision(3))} ×`;
 
 /** An element with attributes, properties that begin with "on", variables that begin with "--", and children. */
 export function h(tag, attributes = {}, ...children) {

@@ -110,7 +110,7 @@ def write_files(
         folder: Folder to write, such as zoo/a30/forest-inference.
         files: Contents by name. Files that compress well are stored deflated.
         golden: A small prediction, to be made again when the entry is loaded.
-        predictor: Name of its predictor, by which a loader is chosen, see `catalogue.LOADERS`.
+        predictor: Name of its predictor, by which a loader is chosen, see `loaders.LOADERS`.
         libraries: Versions of the libraries that it was made with; None for the installed ones.
     """
     stored = {}
@@ -276,7 +276,7 @@ def checked_files(folder: Path, needed: Collection[str]) -> tuple[dict[str, Any]
 
 
 def predictor_of(manifest: Mapping[str, Any]) -> str:
-    """Name of an entry's predictor, by which `catalogue.LOADERS` chooses what reads the entry."""
+    """Name of an entry's predictor, by which `loaders.LOADERS` chooses what reads the entry."""
     return str(manifest.get("predictor"))[:80]
 
 

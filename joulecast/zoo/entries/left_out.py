@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import ZooError
-from ...predictors.evaluation.one_gpu import Validation
 from .common_files import read_card
 from .files import checked_files, parsed_json
+
+if TYPE_CHECKING:
+    from ...predictors.evaluation.one_gpu import Validation
 
 LEFT_OUT = "left_out.json"
 

@@ -282,7 +282,7 @@ def test_intervals_of_operations(predictor):
     assert not found.far_outside[:2].any()
 
 
-def test_kinds_that_nobody_measured_have_wide_intervals(predictor):
+def test_unmeasured_kinds_have_wide_intervals(predictor):
     size = (32, 48, 40, 40)
     operations = [Operation("where", [size] * 3), Operation("add", [size] * 2), Operation("relu", [size])]
     found = predictor.operations.predict(operations)

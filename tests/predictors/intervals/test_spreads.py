@@ -114,7 +114,7 @@ def test_networks_by_errors_without_difficulty():
     assert spread(RELU).basis == "networks of a test"
 
 
-def test_kinds_that_nobody_measured_widen_by_their_share_of_the_device_time():
+def test_unmeasured_kinds_widen_intervals_by_their_share_of_the_device_time():
     """Nine of ten such kinds lie within a factor of two. At three quarters of the time: 0.75 x log 2 / 0.09."""
     half = spread(RELU, SORT, counts=np.array([1.0, 3.0]))
     assert half.never_measured_kinds == ("sort",)

@@ -187,7 +187,7 @@ def test_the_shipped_recipe_says_what_the_defaults_are():
         ("quantile =", InputError),
     ],
 )
-def test_a_recipe_that_is_none(tmp_path, text, error):
+def test_invalid_recipes_are_refused(tmp_path, text, error):
     path = tmp_path / "recipe.toml"
     path.write_text(text)
     with pytest.raises(error):

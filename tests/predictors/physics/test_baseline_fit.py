@@ -76,7 +76,7 @@ def test_a_kind_without_work_has_the_slowdown_of_the_others_or_one():
     assert fitted([*idle, *large]).groups["dropout fp32"].slowdown == pytest.approx(5.0)
 
 
-def test_what_nothing_stands_in_for_is_told():
+def test_kinds_without_a_stand_in_are_reported():
     """Collectives are known only where they were measured: no other kind of their family stands in for them."""
     constants = GroupConstants({"loop": 1e-5}, 1.0, 1.0, 100.0)
     gather = Operation("all_gather", [(1000,)], {"gpus": 2})

@@ -20,7 +20,7 @@ def relus(count):
 
 
 @pytest.mark.parametrize(("length", "made"), [(3, 2), (_LONGEST + 1, 4)], ids=["network", "long list"])
-def test_networks_are_kept_by_what_they_are_and_long_lists_are_not(length, made):
+def test_equal_networks_share_a_cached_result_and_long_lists_are_not_cached(length, made):
     calls = []
 
     @cached(2)
@@ -33,7 +33,7 @@ def test_networks_are_kept_by_what_they_are_and_long_lists_are_not(length, made)
     assert len(calls) == made
 
 
-def test_what_is_kept_for_one_gpu_is_not_told_of_another():
+def test_results_of_one_gpu_are_not_returned_for_another():
     for gpu in (A30, T4, A30):
         fresh = LeastTimes.of([*relus(3)], gpu, float(gpu.boost_clock_mhz))
         moved = np.array([operation.bytes_read + operation.bytes_written for operation in relus(3)])

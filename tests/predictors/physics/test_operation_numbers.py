@@ -44,7 +44,7 @@ def test_sides_of_windows():
     assert n.groups.tolist() == [1, 1]
 
 
-def test_bias_is_told():
+def test_bias_is_a_number_of_its_own():
     linear = {"out_features": 9, "bias": True}
     operations = [Operation("linear", [(2, 5)], linear), Operation("linear", [(2, 5)], {**linear, "bias": False})]
     assert numbers_of([*operations, Operation("relu", [(2, 5)])]).bias.tolist() == [1, 0, 0]

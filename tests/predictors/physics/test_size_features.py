@@ -89,7 +89,7 @@ def test_alignment_counts_multiples_of_4_and_8(shape, features, last, channels):
     assert (feature(layer, "last_size_alignment"), feature(layer, "channel_alignment")) == (last, channels)
 
 
-def test_kinds_and_identities_are_told():
+def test_kinds_and_identities_are_features():
     assert feature(Operation("dropout", [(8, 8)]), "identity") == 1.0
     assert feature(Operation("relu", [(8, 8)]), "kind_relu") == 1.0
     assert feature(Operation("relu", [(8, 8)]), "kind_batch_norm") == 0.0

@@ -106,7 +106,7 @@ def test_few_rows_get_no_session_ready(monkeypatch):
         ({"columns": 1 << 20}, "number of inputs"),
     ],
 )
-def test_what_is_no_tree_is_refused(change, says):
+def test_damaged_trees_are_refused(change, says):
     with pytest.raises(ZooError, match=says):
         replace(by_hand(), **change)
 

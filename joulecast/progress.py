@@ -1,0 +1,40 @@
+"""A bar on the terminal while something takes long: how much is done, and how much longer it will take.
+
+Only a terminal gets one. Where standard error is a file or a pipe, nothing is written, so that logs stay readable.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sized
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def tracked(items: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
+    """Give items one after the other, and show on the terminal how many are done.
+
+    Args:
+        items: What is worked on; an item is done when the next one is asked for.
+        what: What they are, such as "folds", for the text before the bar.
+        total: Number of items; None for the length of `items`, if they have one.
+    """
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    try:
+        from rich.console import Console
+        from rich.errors import LiveError
+        from rich.progress import track
+    except ImportError:  # newer versions of typer may come without it
+        yield from items
+        return
+    if total is None and isinstance(items, Sized):
+        total = len(items)
+    done = iter(items)
+    try:
+        # The bar goes away when all is done: what remains on the terminal is the answer.
+        yield from track(done, what, total=total, console=Console(stderr=True), transient=True)
+    except LiveError:  # a bar is shown already, for what these items are a part of
+        yield from done

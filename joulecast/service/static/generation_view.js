@@ -1,0 +1,113 @@
+// What text costs that a language model generates: cards for each GPU, and all ways to serve it with their Pareto front.
+import { ask, download, Refusal } from "./api.js";
+import { servingSnippets, showCalls } from "./calls.js";
+import { comparison, gauges, remarks } from "./choices.js";
+import { byId, h, mhz, series, si } from "./format.js";
+import { frontChart } from "./front.js";
+import { chooseByName, find } from "./gpus.js";
+import { leftOut } from "./model_view.js";
+
+const QUANTITIES = [
+  ["time per token", "time_per_output_token_s", "s"], ["first token after", "time_to_first_token_s", "s"],
+  ["power", "power_w", "W"], ["energy per token", "energy_per_token_j", "J"],
+];
+const SHOWN = 10;
+const state = { question: null, gpus: [], predictions: [], refused: [], ways: null, all: false };
+
+export const box = byId("generation");
+
+const boards = (gpu, share) => (share > 1 ? `${share}x ${gpu}` : gpu);
+
+/** Ask everything that a question needs. GPUs that cannot serve the model are told, and stop nobody else. */
+export async function answer(question, signal) {
+  const { load, batch, precision, share, cap, limits, objective, tariff, gpus } = question;
+  const asked = { ...load, precision, ...cap };
+  const choice = { ...load, precisions: [precision], counts: [share], objective, ...tariff, ...cap, ...limits };
+  const [ways, ...found] = await Promise.all([
+    ask("best_generation", choice, signal),
+    ...gpus.map((gpu) => ask("predict_generation", { ...asked, gpu: boards(gpu.name, share), batch, tensor_parallel: share }, signal).catch(refused)),
+  ]);
+  const works = found.map((each) => !(each instanceof Refusal));
+  if (!works.some(Boolean)) throw found[0];
+  Object.assign(state, {
+    question, choice, ways, gpus: gpus.filter((_, i) => works[i]), predictions: found.filter((_, i) => works[i]),
+    refused: gpus.flatMap((gpu, i) => (works[i] ? [] : [`${gpu.short_name}: ${found[i].message}`])),
+  });
+}
+
+function refused(error) {
+  if (error instanceof Refusal && error.problem.status === 422) return error;
+  throw error;
+}
+
+/** Show the last answer. */
+export function show() {
+  const { question, predictions, gpus, ways } = state;
+  const { load, batch, precision } = question;
+  byId("generation-headline").textContent = `${load.model}, ${precision}, ${load.engine}: ${load.prompt_tokens} prompt and ${load.output_tokens} output tokens, ${batch} requests at a time`;
+  byId("generation-missing").textContent = state.refused.length ? `Left out: ${state.refused.join("; ")}` : "";
+  const most = Object.fromEntries(QUANTITIES.map(([, name]) => [name, Math.max(...predictions.map((p) => p.interval?.[name][1] ?? p[name]))]));
+  byId("generation-cards").replaceChildren(...gpus.map((gpu, i) => card(gpu, i, predictions[i], most)));
+  byId("generation-comparison").textContent = comparison(gpus, predictions, "time_per_output_token_s", "energy_per_token_j");
+  charts();
+  table();
+  byId("ways-left-out").textContent = leftOut(Object.entries(ways.left_out));
+  showCalls("generation-calls", servingSnippets(question, gpus.map((gpu) => gpu.short_name)));
+}
+
+function card(gpu, at, prediction, most) {
+  const { memory, gpus: count } = prediction;
+  const held = memory.weights_bytes + memory.cache_bytes + memory.activations_bytes;
+  return h("article", { class: "card", "--series": series(at) },
+    h("h3", {}, boards(gpu.short_name, count).replace("x ", " × ")),
+    h("dl", {}, gauges(QUANTITIES, prediction, most)),
+    h("dl", { class: "facts" },
+      h("div", {}, h("dt", {}, "tokens a second"), h("dd", {}, Math.round(prediction.tokens_per_s).toLocaleString("en"))),
+      h("div", {}, h("dt", {}, "memory of a GPU"), h("dd", {}, `${si(held, "B")} of ${si(memory.usable_bytes, "B")}`)),
+      h("div", {}, h("dt", {}, "energy a request"), h("dd", {}, si(prediction.energy_per_request_j, "J"))),
+      h("div", {}, h("dt", {}, "requests that fit"), h("dd", {}, prediction.largest_batch.toLocaleString("en")))),
+    remarks(prediction.notes));
+}
+
+const shortOf = (row) => find(row.gpu)?.short_name ?? row.gpu;
+const mine = () => Object.fromEntries(state.gpus.map((gpu, i) => [gpu.name, i]));
+
+/** Draw the chart, in the colours that the page has now. */
+export function charts() {
+  if (!state.ways) return;
+  const point = (row) => {
+    const short = shortOf(row);
+    const name = boards(short, row.gpus).replace("x ", " × ");
+    return {
+      x: row.time_per_output_token_s, y: row.energy_per_token_j, gpu: row.gpu, name, short,
+      told: `${name}, batch ${row.batch} at ${mhz(row.clock_mhz)}: ${si(row.time_per_output_token_s, "s")} and ${si(row.energy_per_token_j, "J")} per token, ${si(row.power_w, "W")}`,
+    };
+  };
+  frontChart("serving", state.ways.rows.map(point), state.ways.pareto.map(point), mine(), "time per token");
+}
+
+function table() {
+  const { choices } = state.ways;
+  const own = mine();
+  const { objective, objectiveName } = state.question;
+  const shown = state.all ? choices : choices.filter((choice, i) => i < SHOWN || choice.gpu in own);
+  const number = (text) => h("td", { class: "number" }, text);
+  const value = { cost: (row) => `${Number(row.value.toPrecision(3))}`, carbon: (row) => si(row.value, "g") }[objective];
+  const head = ["", "GPU", ...(value ? [`${objectiveName} of a million`] : []), "energy per token", "time per token", "first token", "tokens/s", "batch", "power", "clock"];
+  byId("ways").replaceChildren(
+    h("caption", { class: "unseen" }, `The best way of each GPU by least ${objectiveName}`),
+    h("thead", {}, h("tr", {}, head.map((title, i) => (title ? h("th", { scope: "col", class: i > 1 ? "number" : null }, title) : h("td", {}))))),
+    h("tbody", {}, shown.map((row) => h("tr", { class: row.gpu in own ? "mine" : null, "--series": row.gpu in own ? series(own[row.gpu]) : null, onclick: () => chooseByName(row.gpu) },
+      number(`${choices.indexOf(row) + 1}`),
+      h("th", { scope: "row" }, h("button", { type: "button", class: "link", "aria-label": `${shortOf(row)}: compare` }, boards(shortOf(row), row.gpus).replace("x ", " × "))),
+      value ? number(value(row)) : null, number(si(row.energy_per_token_j, "J")), number(si(row.time_per_output_token_s, "s")),
+      number(si(row.time_to_first_token_s, "s")), number(Math.round(row.tokens_per_s).toLocaleString("en")), number(`${row.batch}`),
+      number(si(row.power_w, "W")), number(mhz(row.clock_mhz))))));
+  byId("ways-more").textContent = shown.length < choices.length ? `Show all ${choices.length} GPUs` : "";
+}
+
+/** Listen to what is inside the view. */
+export function listen(again, refuse) {
+  byId("ways-more").addEventListener("click", () => { state.all = true; table(); });
+  byId("csv-ways").addEventListener("click", () => download("best_generation", state.choice, `${state.choice.model}-ways.csv`).catch(refuse));
+}

@@ -1,0 +1,109 @@
+"""The page in a real browser, Chromium without a window."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMEDRIVER = shutil.which("chromedriver")
+AXE = Path(os.environ.get("JOULECAST_AXE", "build/axe.min.js"))
+FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+FLAGS += ["--disable-component-update", "--disable-sync", "--window-size=1360,1000", "--lang=en"]
+
+
+class Page:
+    def __init__(self, driver, url):
+        self.driver, self.url = driver, url
+
+    def open(self, fragment=""):
+        self.driver.get("about:blank")
+        self.driver.get(f"{self.url}/{fragment}")
+        return self.wait()
+
+    def wait(self):
+        """Until everything that was asked for is shown."""
+        deadline_s = time.monotonic() + 120
+        while time.monotonic() < deadline_s:
+            time.sleep(0.05)
+            if self.js("return document.getElementById('results').getAttribute('aria-busy')") == "false":
+                return self
+        raise AssertionError(self.text("body"))
+
+    def until(self, claim):
+        """Until a claim holds."""
+        deadline_s = time.monotonic() + 120
+        while not claim():
+            assert time.monotonic() < deadline_s, self.text("body")
+            time.sleep(0.02)
+
+    def js(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def find(self, selector):
+        return self.driver.find_element("css selector", selector)
+
+    def text(self, selector):
+        return self.find(selector).text
+
+    def texts(self, selector):
+        return [element.text for element in self.driver.find_elements("css selector", selector)]
+
+    def choose(self, selector, value):
+        """As a person would: the value, and the event of a change."""
+        self.js(
+            "const e = document.querySelector(arguments[0]); e.value = arguments[1];"
+            "e.dispatchEvent(new Event('change', {bubbles: true}))",
+            selector,
+            value,
+        )
+        time.sleep(0.05)
+        return self.wait()
+
+    def complaints(self):
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def resize(self, width, height=768, *, scheme="light"):
+        """Give the page another size and colour scheme; without a width, those of the window."""
+        if width is None:
+            self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        else:
+            size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+            self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        features = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", features)
+
+    def faults(self):
+        """What axe finds wrong for people with disabilities: rules, with the elements that break them."""
+        # Through the debugger, because the page's own policy lets no script in from outside.
+        self.driver.execute_cdp_cmd("Runtime.evaluate", {"expression": AXE.read_text()})
+        found = self.driver.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
+        return [(fault["id"], [node["html"][:120] for node in fault["nodes"]][:3]) for fault in found["violations"]]
+
+
+@contextmanager
+def browsing(url: str, folder: Path) -> Iterator[Page]:
+    """A browser for the page of a service; skips the test where there is none."""
+    if not CHROMIUM or not CHROMEDRIVER:
+        pytest.skip("needs chromium and chromedriver")
+    pytest.importorskip("selenium", reason="needs selenium")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in [*FLAGS, f"--user-data-dir={folder}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(CHROMEDRIVER))
+    driver.set_page_load_timeout(180)
+    try:
+        yield Page(driver, url)
+    finally:
+        driver.quit()

@@ -1,0 +1,233 @@
+"""The page in a real browser: choosing GPUs, limits and prices, files, links, and text that a model generates."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import joulecast
+from joulecast.hardware import find_gpu
+from joulecast.units import si
+
+RESNET = "#model=resnet18&shape=8+x+3+x+224+x+224"
+SHAPE = (8, 3, 224, 224)
+ENTER = "\n"
+
+
+def chips(page):
+    return page.texts("#chosen li span")
+
+
+def add(page, name):
+    """Type a name and wait for what comes of it: a message, or another answer."""
+    before = chips(page)
+    page.js("document.getElementById('gpu-help').textContent = ''; document.getElementById('gpu').value = ''")
+    page.find("#gpu").send_keys(name)
+    page.find("#add-gpu").click()
+    page.until(lambda: page.text("#gpu-help") or chips(page) != before)
+    return page.wait().text("#gpu-help")
+
+
+def test_a_gpu_that_cannot_run_the_job_is_told_with_its_reason(page):
+    page.open(f"{RESNET}&precision=bf16&gpus=A30,T4")
+    assert page.texts(".card h3") == ["A30"]
+    assert page.text("#missing").startswith("Left out: T4: ")
+    assert "bf16" in page.text("#missing")
+
+
+def test_predict_can_be_reached_in_a_low_window(page):
+    page.resize(1366, 768)
+    try:
+        page.open(RESNET)
+        for top in (0, 2000):
+            page.js("scrollTo(0, arguments[0])", top)
+            box = page.js("return document.querySelector('.primary').getBoundingClientRect().toJSON()")
+            assert 0 < box["top"] < box["bottom"] <= 768
+        page.find("#more summary").click()
+        page.js("document.getElementById('batches').scrollIntoView()")
+        field, button = (
+            page.js("return document.querySelector(arguments[0]).getBoundingClientRect().toJSON()", selector)
+            for selector in ("#batches", ".primary")
+        )
+        assert 0 < field["top"] < field["bottom"] <= button["top"]
+    finally:
+        page.resize(None)
+
+
+def test_names_that_the_catalogue_does_not_list_are_answered(page):
+    page.open(f"{RESNET}&gpus=A30")
+    assert add(page, "H100") == "H100 was taken for H100 SXM."
+    assert chips(page) == ["A30", "H100 SXM"]
+    told = add(page, "A100")
+    assert told.startswith("Several GPUs have this name: ")
+    assert "A100 PCIe 80GB" in told
+    assert add(page, "A31").startswith("No GPU is called A31; did you mean A")
+    assert add(page, "") == "Type the name of a GPU, such as A30."
+    assert chips(page) == ["A30", "H100 SXM"]
+    # That the service knows no such name is a refusal, which the browser lists.
+    assert all("404" in line for line in page.complaints())
+
+
+def test_a_row_and_a_point_add_their_gpus(page):
+    page.open(f"{RESNET}&gpus=A30,L4,T4")
+    best = joulecast.best("resnet18", SHAPE)
+    page.find("#best tbody tr .link").click()
+    page.wait()
+    assert chips(page) == ["A30", "L4", "T4", best[0].alias]
+    page.find("#front").send_keys("\ue014" * 3)  # arrow right
+    named = page.text("#front-readout").split(" at ")[0]
+    page.find("#front").send_keys(ENTER)
+    page.wait()
+    # Four can be compared: the next takes the place of the last.
+    assert chips(page)[:3] == ["A30", "L4", "T4"]
+    assert chips(page)[3] == named
+    assert page.complaints() == []
+
+
+def test_limits_and_prices_are_those_of_the_library(page):
+    limits = "&deadline=30&budget=200&cap=150&batches=4,+16&objective=cost&price=A30=0.5,+L4=0.7,+T4=0.3"
+    page.open(f"{RESNET}&gpus=A30,L4{limits}")
+    options = {"power_limit_w": 150.0, "batch_sizes": [4, 16], "max_time_s": 0.03, "max_power_w": 200.0}
+    price = {"A30": 0.5, "L4": 0.7, "T4": 0.3}
+    assert page.text("#missing").startswith("Left out: L4: ")  # which cannot be given 150 W
+    best = joulecast.best("resnet18", SHAPE, objective="cost", price_per_hour=price, **options)
+    rows = [row.split() for row in page.texts("#best tbody tr")]
+    assert len(rows) == len(best)
+    assert [row[1] for row in rows] == [choice.alias for choice in best]
+    assert [row[2] for row in rows] == [f"{1e6 * choice.value:.3g}" for choice in best]
+    assert "batch" in page.texts("#best thead th")
+    calls = page.text("#calls")
+    assert 'price_per_hour={"A30": 0.5, "L4": 0.7, "T4": 0.3}, max_time_s=0.03, max_power_w=200' in calls
+    assert "--price-per-hour A30=0.5,L4=0.7,T4=0.3 --max-time 0.03 --max-power 200 --batch-sizes 4,16" in calls
+    page.complaints()
+
+
+@pytest.mark.parametrize(
+    ("field", "typed", "title"),
+    [
+        ("#deadline", "soon", "this is no deadline"),
+        ("#budget", "-5", "this is no power budget"),
+        ("#cap", "0", "this is no power cap"),
+        ("#batches", "1, many", "these are no batch sizes"),
+    ],
+)
+def test_limits_that_are_none_are_told(page, field, typed, title):
+    page.open(f"{RESNET}&gpus=A30")
+    page.choose(field, typed)
+    assert page.text("#problem").startswith(title)
+    assert page.complaints() == []
+
+
+def test_cards_say_throughput_memory_and_how_they_compare(page):
+    page.open(f"{RESNET}&gpus=A30,L4")
+    one, other = (joulecast.predict("resnet18", SHAPE, gpu) for gpu in ("A30", "L4"))
+    facts = page.texts(".card:nth-child(1) .facts dd")
+    assert facts[0] == f"{float(f'{8 / one.time_s:.3g}'):,.0f}"
+    assert facts[1] == f"{si(one.memory_bytes, 'B')} of {si(find_gpu('A30').memory_bytes, 'B')}"
+    slower, energy = other.time_s / one.time_s, other.energy_j / one.energy_j
+    pace = f"is {slower:.2g} times slower" if slower > 2 else f"takes {100 * (slower - 1):.2g} % more time"
+    more = "more" if energy > 1 else "less"
+    assert page.text("#comparison") == f"L4 {pace} than A30 and takes {100 * abs(energy - 1):.2g} % {more} energy."
+    assert "measure one network on it" in page.text(".card:nth-child(2)")  # why "never measured" matters
+    assert "measure one network on it" not in page.text(".card:nth-child(1)")
+
+
+def test_a_link_restores_a_pasted_list(page):
+    page.open("#view=operations&gpus=A30")
+    listed = {
+        "operations": [{"kind": "relu", "input_shapes": [[64, 1000]], "count": 7}],
+        "name": "seven",
+        "input_shape": [64, 1000],
+    }
+    page.choose("#operations", json.dumps(listed, indent=3))
+    assert page.text("#headline").startswith("seven")
+    page.until(lambda: "list=" in page.js("return location.hash"))
+    energy, link = page.texts(".value")[2], page.js("return location.hash")
+    page.open(link)
+    assert json.loads(page.find("#operations").get_attribute("value")) == listed
+    assert page.texts(".value")[2] == energy
+    page.open(link[:-9])  # as a mail program cut it
+    assert page.find("#problem").is_displayed()
+    assert page.complaints() == []
+
+
+def test_a_network_is_read_from_a_file(page, tmp_path):
+    network = joulecast.extract("alexnet", (4, 3, 224, 224))
+    network.save(tmp_path / "network.json")
+    page.open("#view=operations&gpus=A30")
+    page.find("#file").send_keys(str(tmp_path / "network.json"))
+    page.until(lambda: page.text("#headline").startswith("alexnet"))
+    page.wait()
+    assert page.texts(".value")[2] == si(joulecast.predict(network, None, "A30").energy_j, "J")
+    assert page.text("#file-help") == f"network.json: {len(network)} operations, input 4 x 3 x 224 x 224."
+    (tmp_path / "broken.json").write_text("{")
+    page.find("#file").send_keys(str(tmp_path / "broken.json"))
+    page.until(lambda: page.text("#problem").startswith("this file is no JSON"))
+    assert page.complaints() == []
+
+
+LOAD = {"prompt_tokens": 300, "output_tokens": 200}
+
+
+def test_generation_is_that_of_the_library(page):
+    page.open("#view=generation&llm=llama3_1_8b&prompt=300&output=200&batch=16&gpus=H100+SXM,T4,L40S&pace=40")
+    assert page.texts("#generation-cards h3") == ["H100 SXM", "L40S"]
+    assert page.text("#generation-missing").startswith("Left out: T4: ")
+    for place, gpu in enumerate(("H100 SXM", "L40S")):
+        found = joulecast.predict_generation("llama3_1_8b", gpu, batch=16, **LOAD)
+        names = {
+            "time_per_output_token_s": "s",
+            "time_to_first_token_s": "s",
+            "power_w": "W",
+            "energy_per_token_j": "J",
+        }
+        shown = page.texts(f"#generation-cards .card:nth-child({place + 1}) .value")
+        assert shown == [si(getattr(found, name), unit) for name, unit in names.items()]
+    ways = joulecast.best_generation("llama3_1_8b", max_time_per_output_token_s=0.04, **LOAD)
+    row = page.text("#ways tbody tr").split()
+    assert row[0] == "1"
+    for text in (si(ways[0].energy_per_token_j, "J"), si(ways[0].time_per_output_token_s, "s"), str(ways[0].batch)):
+        assert text in page.text("#ways tbody tr")
+    front = ways.pareto()
+    label = page.find("#serving").get_attribute("aria-label")
+    for end in (front[0], front[-1]):
+        assert f"batch {end.batch} at {end.clock_mhz:g} MHz: {si(end.time_per_output_token_s, 's')}" in label
+    calls = page.text("#generation-calls")
+    assert 'joulecast.predict_generation("llama3_1_8b", "H100 SXM", batch=16, prompt_tokens=300' in calls
+    assert "--max-time-per-token 0.04" in calls
+    # That a GPU lacks memory is a refusal, which the browser lists.
+    assert all("422" in line for line in page.complaints())
+
+
+def test_generation_over_two_gpus(page):
+    page.open("#view=generation&llm=llama3_1_70b&prompt=300&output=200&batch=8&share=4&weights=fp8&gpus=H100+SXM")
+    assert page.texts("#generation-cards h3") == ["4 \u00d7 H100 SXM"]
+    asked = {"batch": 8, "tensor_parallel": 4, "precision": "fp8"}
+    found = joulecast.predict_generation("llama3_1_70b", "4x H100 SXM", **asked, **LOAD)
+    assert page.texts("#generation-cards .value")[3] == si(found.energy_per_token_j, "J")
+    page.choose("#objective", "carbon")
+    assert page.find("#price").get_attribute("value") == "DE"
+    assert "carbon of a million" in page.text("#ways")
+    page.open(page.js("return location.hash"))
+    assert page.find("#share").get_attribute("value") == "4"
+    assert page.texts("#generation-cards h3") == ["4 \u00d7 H100 SXM"]
+    page.choose("#output", "none")
+    assert page.text("#problem").startswith("this is no number of tokens")
+    assert page.complaints() == []
+
+
+def test_a_model_that_fits_nowhere_is_told(page):
+    page.open("#view=generation&llm=llama3_1_70b&prompt=300&output=200&batch=8&gpus=T4")
+    assert "does not fit" in page.text("#problem")
+    page.complaints()
+
+
+def test_the_api_is_documented(page, service):
+    page.open("docs")
+    paths = service.ask("/v1/openapi.json").json["paths"]
+    listed = page.texts("summary code")
+    assert sorted(listed) == sorted(f"{method.upper()} {path}" for path, methods in paths.items() for method in methods)
+    page.find("summary").click()
+    assert "clock_mhz" in page.text("details[open] table")
+    assert page.complaints() == []
