@@ -94,7 +94,6 @@ def mutate() -> None:
     run("mutmut", "results")
 
 
-<<<<<<< HEAD
 def published() -> None:
     """Install what developing needs and make the page of published tables anew, as far as it is outdated; an hour.
 
@@ -114,15 +113,13 @@ def published() -> None:
 TASKS = {
     "demo": demo,
     "check": check,
+    "docs": docs,
     "templates": templates,
     "golden": golden,
     "mutate": mutate,
     "published": published,
 }
 WITH_ARGUMENTS = ("mutate", "published")
-=======
-TASKS = {"demo": demo, "check": check, "docs": docs, "templates": templates, "golden": golden, "mutate": mutate}
->>>>>>> main
 
 
 def main() -> None:
