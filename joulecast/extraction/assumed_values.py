@@ -110,6 +110,6 @@ def with_places(func: Any, args: Any, most: int) -> Any:
 
 def _spread(shape: torch.Size, most: int) -> tuple[torch.Tensor, ...]:
     """Evenly spread positions in a tensor of this shape: one tensor of indices for each dimension."""
-    among = shape.numel()
-    places = torch.linspace(0, among - 1, min(most, among), dtype=torch.float64).long()
+    count = shape.numel()
+    places = torch.linspace(0, count - 1, min(most, count), dtype=torch.float64).long()
     return torch.unravel_index(places, shape)

@@ -126,7 +126,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # A module that is created during the forward has no name, so its operators count for its caller.
         self._stack.append((self._names.get(id(module), outer_path), inside or whole is not None))
         if whole is not None and (found := whole(module, inputs)) is not None:
-            self._keep(found, inputs[0].dtype)
+            self._record(found, inputs[0].dtype)
 
     def _leave(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
         if threading.get_ident() == self._thread:
@@ -163,20 +163,20 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         bound = {**defaults, **dict(zip(names, args, strict=False)), **kwargs, "<output>": result}
         first = next((value for value in args if isinstance(value, torch.Tensor)), result)
         if plain in CONTIGUOUS_INPUT and not first.is_contiguous():
-            self._keep(("copy", [tuple(first.shape)], {}), first.dtype)
+            self._record(("copy", [tuple(first.shape)], {}), first.dtype)
         if plain == name and plain in COPIES_INPUT:
-            self._keep(("copy", [shape_of(result) or (1,)], {}), first.dtype)
+            self._record(("copy", [shape_of(result) or (1,)], {}), first.dtype)
         if self._mode == "training" and plain != name and plain in SAVES_INPUT:
-            self._keep(("save_input", [tuple(first.shape)], {}), first.dtype)
+            self._record(("save_input", [tuple(first.shape)], {}), first.dtype)
         found = convert(bound)
         if found is not None:
-            self._keep(found, first.dtype if plain in QUANTIZED_PRODUCTS else _dtype(result, args))
+            self._record(found, first.dtype if plain in QUANTIZED_PRODUCTS else _dtype(result, args))
         return result
 
     def accumulate(self, shape: Shape, dtype: torch.dtype) -> None:
         """Record the addition of two gradients of one tensor."""
         self._stack = [("(backward)", False)]
-        self._keep(("gradient_accumulation", [shape], {}), dtype)
+        self._record(("gradient_accumulation", [shape], {}), dtype)
 
     def optimize(self, optimizer: str, learned: Iterable[torch.Tensor]) -> None:
         """Record the steps of an optimizer: one operation for all parameters of a type."""
@@ -185,7 +185,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for tensor in learned:
             elements[tensor.dtype] += tensor.numel()
         for dtype, number in elements.items():
-            self._keep((f"{optimizer}_step", [(number,)], {}), dtype)
+            self._record((f"{optimizer}_step", [(number,)], {}), dtype)
 
     def arguments(self, args: Any, kwargs: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
         """Arguments of an operator on the meta device."""
@@ -227,7 +227,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         exempt = is_exempt(operator, reason)
         self._dropped.add(operator, reason, self.path, None if exempt else self._sizes.work(func, args, kwargs, result))
 
-    def _keep(self, found: tuple[str, list[Shape], dict[str, Any]], dtype: torch.dtype) -> None:
+    def _record(self, found: tuple[str, list[Shape], dict[str, Any]], dtype: torch.dtype) -> None:
         kind, shapes, attributes = found
         if any(0 in shape for shape in shapes):
             return  # nothing to do, so nothing is launched

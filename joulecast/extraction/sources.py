@@ -360,7 +360,7 @@ def _unchanged(network: Network, input_shape: Any) -> Network:
         asked, listed = Inputs.of(input_shape), Inputs.of(network.input_shape)
         if [item.shape for item in asked.all] != [item.shape for item in listed.all]:
             raise InputError(
-                "a network that is listed already keeps its shape",
+                "a network has its input shape already",
                 given=shape_text(asked.shape),
                 allowed=shape_text(listed.shape),
                 hint="leave the shape out, or extract the model again",

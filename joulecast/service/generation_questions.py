@@ -20,7 +20,7 @@ class GenerationQuestion(Strict):
     batch: Size = Field(description="Sequences at a time, on all GPUs together.", examples=[64])
     prompt_tokens: Tokens = Field(examples=[512])
     output_tokens: Tokens = Field(examples=[512])
-    precision: Name = Field("bf16", description="Of the weights: bf16, fp16, fp8 or nvfp4.")
+    precision: Name = Field("bf16", description="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4.")
     engine: Name = Field("vllm", description="vllm, sglang or tensorrt_llm.")
     tensor_parallel: Size = 1
     expert_parallel: Size = 1
@@ -56,7 +56,7 @@ class BestGenerationQuestion(Strict):
         list(BATCHES), description="Sequences at a time, to choose from."
     )
     precisions: Annotated[list[Name], Field(min_length=1, max_length=4)] = Field(
-        ["bf16"], description="Of the weights, to choose from: bf16, fp16, fp8 or nvfp4."
+        ["bf16"], description="Of the weights, to choose from: bf16, fp16, fp8, nvfp4 or mxfp4."
     )
     clocks_mhz: Annotated[list[Clock], Field(max_length=1000)] | None = Field(
         None, description="Default: eight clocks of each GPU."

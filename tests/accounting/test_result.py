@@ -85,7 +85,7 @@ def test_power_is_joules_over_seconds():
 
 def test_top_lists_the_largest_first():
     assert [(node.path, node.phase) for node in accounting().top(2)] == [("head", "backward"), ("head", "forward")]
-    with pytest.raises(InputError, match="positive"):
+    with pytest.raises(InputError, match="too small"):
         accounting().top(0)
 
 

@@ -133,8 +133,8 @@ def test_decoding_reads_the_cache():
 @pytest.mark.parametrize(
     ("name", "options", "says"),
     [
-        ("bert_base", {"cache_length": 4}, "keeps no keys"),
-        ("t5_small", {"cache_length": 4}, "keeps no keys"),
+        ("bert_base", {"cache_length": 4}, "has no cache of keys"),
+        ("t5_small", {"cache_length": 4}, "has no cache of keys"),
         ("gpt2", {"cache_length": 4, "mode": "training"}, "for inference"),
         ("gpt2", {"cache_length": 0}, "positive number"),
         ("gpt2", {"cache_length": 1000}, "1024"),

@@ -88,11 +88,11 @@ class ExportedProgram(torch.nn.Module):
                 dtype = str(DTYPES[value["dtype"]]).removeprefix("torch.")
                 self._exported[graph_name] = Input(tuple(map(size_of, value["sizes"])), dtype)
             elif graph_name:
-                self._keep(sort, graph_name)
+                self._register(sort, graph_name)
         for node in _nodes(self._graph):
             self._part(_path(node))
 
-    def _keep(self, sort: str, name: str) -> None:
+    def _register(self, sort: str, name: str) -> None:
         value = self._graph["tensor_values"][name]
         tensor = torch.empty(tuple(map(size_of, value["sizes"])), dtype=DTYPES[value["dtype"]], device="meta")
         own = f"_{len(self._given)}"

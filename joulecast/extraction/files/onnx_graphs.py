@@ -195,9 +195,9 @@ class _Reader:
             self._dropped.add(name, "no operation kind in this form", path, self._work(node))
             return
         if found is not None and not any(0 in shape for shape in found[1]):
-            self._keep(found, self._shapes.element(node.output[0]), path)
+            self._record(found, self._shapes.element(node.output[0]), path)
 
-    def _keep(self, found: tuple[str, list[Shape], dict[str, Any]], element: int, path: str) -> None:
+    def _record(self, found: tuple[str, list[Shape], dict[str, Any]], element: int, path: str) -> None:
         kind, shapes, attributes = found
         precision = _NAMED.get(element) or real_precision(kind, self._precision)
         operation = Operation(kind, shapes, attributes, precision=precision)

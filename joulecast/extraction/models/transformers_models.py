@@ -249,7 +249,7 @@ def _cache(forward: Forward, length: int) -> Any:
     cache = getattr(result, "past_key_values", None)
     if cache is None:
         raise InputError(
-            "this model keeps no keys and values of earlier tokens",
+            "this model has no cache of keys and values",
             given=f"cache_length={length} for {type(module).__name__}",
             hint="leave cache_length out; it is for models that only decode, such as gpt2 or llama3_8b",
         )

@@ -54,7 +54,7 @@ async function fill() {
   options("models", models.map(({ name }) => [name]));
   options("llms", found.language_models.map((name) => [name]));
   options("execution", runs.executions.map((name) => [name, RUNS[name]]));
-  options("host", runs.hosts.map(({ name, factor }) => [name, name === "usual" ? "usual for the GPU" : factor === 1 ? name : `${name} (${factor} ×)`]));
+  options("host", runs.hosts.map(({ name, factor }) => [name, factor === 1 ? name : `${name} (${factor} ×)`]));
   options("engine", runs.engines.map((name) => [name]));
   options("grids", runs.grids.map(({ code, name, carbon_g_per_kwh: grams }) => [code, `${name}, ${grams} g`]));
   byId("version").textContent = `joulecast ${version.joulecast}`;
