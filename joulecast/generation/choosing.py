@@ -192,10 +192,11 @@ class _Query:
                 servers.append((Server.of(self.model, whole, self.power_limit_w, None), fitting))
             except JoulecastError as error:
                 left_out.setdefault(served_by(count, gpu), error.what)
-        by_link: dict[Parallel, list[tuple[Server, list[Deployment]]]] = {}
+        alike_by: dict[tuple[Parallel, bool], list[tuple[Server, list[Deployment]]]] = {}
         for server, fitting in servers:
-            by_link.setdefault(server.deployment.parallel, []).append((server, fitting))
-        for alike in by_link.values():
+            served = server.deployment
+            alike_by.setdefault((served.parallel, served.engine.grouped_experts), []).append((server, fitting))
+        for alike in alike_by.values():
             yield from self._alike(alike, left_out)
 
     def _alike(

@@ -67,6 +67,13 @@ class Deployment:
                 allowed="NVIDIA's GPUs from Volta on",
                 hint="choose another engine, such as vllm",
             )
+        engine = engine.on(gpu)
+        if decoder.experts and not engine.grouped_experts and precisions.weights not in ("bf16", "fp16"):
+            raise InputError(
+                f"experts in {precisions.weights} cannot be predicted on {gpu.name}",
+                given=f"{decoder.name} in {precisions.weights}",
+                allowed="bf16 or fp16, because no kernels for quantized experts were measured on AMD's GPUs",
+            )
         if precisions.weights == "mxfp4" and not decoder.experts:
             raise InputError(
                 "weights in mxfp4 are predicted for experts only",
@@ -81,7 +88,7 @@ class Deployment:
                 allowed="1",
                 hint="choose an engine with tensor parallelism, such as vllm",
             )
-        return cls(share(decoder, parallel), gpu, engine.on(gpu), precisions, parallel, batching, asked)
+        return cls(share(decoder, parallel), gpu, engine, precisions, parallel, batching, asked)
 
     @property
     def load(self) -> Load:

@@ -8,6 +8,7 @@ computed only for the tokens to sample from.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -29,10 +30,9 @@ from .decoder import (
 from .engines import Engine
 from .four_bit_experts import MXFP4_BYTES
 from .parallel import ALONE, Parallel
+from .sampling import sampling_operations
 
 _QUANTIZED = ("fp8", "nvfp4")
-# Operations of random sampling at a temperature on logits in fp32 (vLLM, v1/sample/sampler.py).
-_SAMPLING = ("copy", "div", "softmax", "random", "div", "argmax")
 
 
 @dataclass(frozen=True)
@@ -138,10 +138,7 @@ class _Step:
             case Logits() if sampled:
                 yield self._linear(sampled, part.inputs, part.vocabulary, part.bias, self.precisions.activations)
                 yield from self._collective("all_gather", sampled, part.vocabulary)
-                words = part.vocabulary * self.parallel.tensor
-                for kind in _SAMPLING:
-                    along = {"dim": -1} if kind in ("softmax", "argmax") else {}
-                    yield Operation(kind, [(sampled, words)], along)
+                yield from sampling_operations(self.engine.sampling, sampled, part.vocabulary * self.parallel.tensor)
             case Norm():
                 yield self._plain(part.kind, (count * part.rows, part.size))
             case Activation():
@@ -149,7 +146,7 @@ class _Step:
                 yield self._plain("mul", shape, shape) if part.gated else self._plain("gelu", shape)
             case Experts():
                 yield self._plain("softmax", (count, part.experts))
-                yield self._experts(part)
+                yield from self._experts(part)
                 yield from self._collective("all_reduce", count, part.hidden)
             case Attention():
                 yield from self._attention(part)
@@ -177,7 +174,10 @@ class _Step:
         }
         return Operation("linear", [(rows, inputs)], attributes, precision=precision)
 
-    def _experts(self, part: Experts) -> Operation:
+    def _experts(self, part: Experts) -> Iterator[Operation]:
+        if not self.engine.grouped_experts:
+            yield from self._products_of_experts(part)
+            return
         attributes = {
             "intermediate": part.intermediate,
             "top_k": part.top_k,
@@ -190,7 +190,17 @@ class _Step:
             "block_scaled": self.precisions.products == "fp8",
         }
         shape = (self.computed, part.hidden)
-        return Operation("experts", [shape], attributes, precision=self.precisions.products)
+        yield Operation("experts", [shape], attributes, precision=self.precisions.products)
+
+    def _products_of_experts(self, part: Experts) -> Iterator[Operation]:
+        """Experts as batches of products in 16 bits, over those that are expected to get a token at all."""
+        experts, inner = part.experts // part.expert_parallel, part.intermediate // part.tensor_parallel
+        chosen = self.computed * part.top_k / part.expert_parallel
+        active = max(1, round(experts * (1 - (1 - 1 / experts) ** chosen)))
+        rows = math.ceil(chosen / active)
+        yield self._plain("matmul", (active, rows, part.hidden), (active, part.hidden, 2 * inner))
+        yield self._plain("mul", *[(active, rows, inner)] * 2)
+        yield self._plain("matmul", (active, rows, inner), (active, inner, part.hidden))
 
     def _attention(self, part: Attention) -> Iterator[Operation]:
         count = self.computed

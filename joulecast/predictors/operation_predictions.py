@@ -145,7 +145,7 @@ class OperationPredictions(Tabular, Plain, Drawn):
         return replace(self, device_time_s=device_s, dynamic_energy_j=dynamic_j, work=work)
 
     def take(self, places: NDArray[np.intp], operations: Sequence[Operation]) -> OperationPredictions:
-        """The predictions of some of the operations, without what is known of their errors.
+        """The predictions of some of the operations.
 
         Args:
             places: Index of each into these operations; a place may come twice.
@@ -154,7 +154,8 @@ class OperationPredictions(Tabular, Plain, Drawn):
         arrays = {name: getattr(self, name)[places] for name in _ARRAYS}
         source = tuple(self.source[place] for place in places.tolist())
         work = None if self.work is None else self.work.take(places)
-        return replace(self, operations=tuple(operations), source=source, work=work, spread=None, **arrays)
+        spread = None if self.spread is None else self.spread.take(places)
+        return replace(self, operations=tuple(operations), source=source, work=work, spread=spread, **arrays)
 
     def together(
         self, counts: FloatArray, host_s: float, clock_mhz: float, power_limit_w: float

@@ -48,6 +48,16 @@ def test_any_library_may_hold_the_columns(form):
     assert rows.operations == (CONV, RELU, RELU, CONV, RELU)
 
 
+def test_rows_have_the_intervals_of_their_operations():
+    """Also those of the fallback: nothing was measured in half precision on an A30."""
+    half = RELU.replace(precision="fp16")
+    table = {**LISTS, "precision": ["tf32", "fp32", "fp16", "tf32", "fp32"]}
+    alone = joulecast.predict_operations([CONV.replace(precision="tf32"), RELU, half], "A30").interval()
+    found = joulecast.predict_operations(table, "A30").interval()
+    for low_high, one in zip(found.energy_j, alone.energy_j, strict=True):
+        assert low_high.tolist() == one[[0, 1, 2, 0, 1]].tolist()
+
+
 def test_shapes_and_attributes_may_be_lists_and_dictionaries():
     nested = {**LISTS, "input_shapes": [[[8, 16, 32, 32]]] * 5, "attributes": [{}] * 5, "kind": ["relu"] * 5}
     assert joulecast.predict_operations(nested, "A30").operations == (RELU,) * 5
