@@ -108,9 +108,11 @@ def fit_variant(family: Family, tables: Sequence[Measured], recipe: KernelRecipe
     constants = {name: fit_constants(family, some, recipe.seed) for name, some in sorted(generations.items())}
     examples = {name: [_examples(family, table, constants[name]) for table in generations[name]] for name in constants}
     together = [each for some in examples.values() for each in some]
+    of_each = list(constants.values())
+    of_all = of_each[0] if len(of_each) == 1 else fit_constants(family, thinned, recipe.seed)
     return Variant(
         gpus=frozenset(table.gpu.name for table in tables),
-        constants={**constants, ALL: fit_constants(family, thinned, recipe.seed)},
+        constants={**constants, ALL: of_all},
         generations={name: _trees(some, recipe.generation, recipe.quantile) for name, some in examples.items()},
         other_generations=_trees(together, recipe.other_generations, recipe.quantile),
         errors={},
