@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ..errors import InputError, MissingDependencyError
+from ..errors import InputError, MissingDependencyError, with_extra
 
 _PREFIX = "JOULECAST_SERVE_"
 
@@ -121,9 +121,7 @@ def serve(
     Every option can also be set by an environment variable, such as JOULECAST_SERVE_PORT for --port.
     """
     if not all(map(find_spec, ("fastapi", "orjson", "uvicorn"))):
-        raise MissingDependencyError(
-            "the service needs fastapi, orjson and uvicorn", hint="pip install 'joulecast[service]'"
-        )
+        raise MissingDependencyError("the service needs fastapi, orjson and uvicorn", hint=with_extra("service"))
     from ..service import Settings
     from ..service.server import serve as run
 
