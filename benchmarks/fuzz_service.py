@@ -36,6 +36,8 @@ LINEAR = {"kind": "linear", "input_shapes": [[8, 64]], "attributes": {"out_featu
 CONV = {"kind": "conv2d", "input_shapes": [[2, 3, 32, 32]], "attributes": {"out_channels": 8, "kernel_size": [3, 3]}}
 NAMED = {"model": "resnet18", "input_shape": [2, 3, 64, 64]}
 LISTED = {"operations": [RELU, LINEAR, {**CONV, "mode": "training"}], "name": "mine", "mode": "inference"}
+LISTED_ONE = {"operations": [LINEAR], "name": "one"}
+TEXT = {"model": "llama3_8b", "prompt_tokens": 100, "output_tokens": 50, "engine": "vllm"}
 DROPPED = {"name": "aten.x", "count": 2, "module_paths": ["a"], "reason": "unknown", "work": None}
 QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("predict", {**NAMED, "gpu": "A30", "clock_mhz": 900.0, "power_limit_w": 150.0, "precision": "fp16"}),
@@ -52,6 +54,15 @@ QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("extract", {**NAMED, "mode": "training", "optimizer": "adam"}),
     ("predict_operations", {"operations": [RELU, CONV], "gpu": "A30", "clock_mhz": 1200.0}),
     ("explain", {"operation": LINEAR, "gpu": "A30"}),
+    ("predict_many", {"networks": [{"model": "resnet18"}, LISTED_ONE], "input_shape": [2, 3, 64, 64], "gpu": "A30"}),
+    ("predict_generation", {**TEXT, "gpu": "2x H100 SXM", "batch": 8, "tensor_parallel": 2, "precision": "fp8"}),
+    (
+        "best_generation",
+        {**TEXT, "gpus": ["L40S"], "counts": [1, 2], "batches": [1, 8], "max_time_per_output_token_s": 1.0},
+    ),
+    ("predict_image", {"model": "sd3_5_medium", "gpu": "H100 SXM", "steps": 2, "height": 512, "width": 512}),
+    ("predict_image", {"model": "wan_2_1_1_3b", "gpu": "H100 SXM", "frames": 5, "host": 0.5, "execution": "graph"}),
+    ("predict_parallel_training", {"model": "gpt2", "input_shape": [8, 64], "gpu": "4x A30", "data_parallel": 4}),
 )
 PATHS = (
     *(
@@ -64,6 +75,7 @@ PATHS = (
         "ready",
         "version",
         "metrics",
+        "execution",
     ),
     *("openapi.json", "predict?model=resnet18&input_shape=2,3,64,64&gpu=A30&format=csv"),
     *("sweep?model=resnet18&input_shape=2,3,64,64&gpus=A30&clocks_mhz=900", "nothing"),

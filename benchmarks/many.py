@@ -1,6 +1,6 @@
 """How the time and memory of `predict_many` grow with the number of networks: `python benchmarks/many.py`.
 
-Writes benchmarks/MANY.md and many.svg. Each size runs in a process of its own, so that its memory is its own.
+Writes benchmarks/MANY.md and MANY.svg. Each size runs in a process of its own, so that its memory is its own.
 """
 
 from __future__ import annotations

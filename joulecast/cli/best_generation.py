@@ -45,7 +45,9 @@ def best_generation(
     ] = None,
     precision: Annotated[
         list[str] | None,
-        typer.Option(help="Of the weights: bf16, fp16, fp8 or nvfp4; repeat it, or separate by commas. Default: bf16."),
+        typer.Option(
+            help="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4; repeat it, or separate by commas. Default: bf16."
+        ),
     ] = None,
     clocks: Clocks = None,
     cache_precision: Annotated[str | None, typer.Option(help="fp8 for keys and values. Default: 16 bits.")] = None,

@@ -22,7 +22,10 @@ def train_kernels(
     ] = None,
     networks_only: Annotated[
         bool,
-        typer.Option("--networks-only", help="Learn only how networks differ from loops. All families stay unchanged."),
+        typer.Option(
+            "--networks-only",
+            help="Learn only how networks differ from loops, and their host cost. All families stay unchanged.",
+        ),
     ] = False,
 ) -> None:
     """Learn device times of kernels in half precision and below, and write the zoo entry that predictors use for them.
@@ -42,6 +45,7 @@ def train_kernels(
     from ..zoo.entries.kernels_files import family_named
     from ..zoo.kernels_training import learn_networks
     from ..zoo.kernels_training import train_kernels as train
+    from ..zoo.renewal import renew_hosts
     from .recipes import Loaded, all_networks
 
     settings = load_kernel_recipe(recipe)
@@ -49,6 +53,8 @@ def train_kernels(
     kept = load_kernels(zoo / KERNELS_ENTRY) if family or networks_only else None
     loaded = [Loaded.of(folder, load(folder)) for folder in dataset]
     networks = all_networks(loaded)
+    if networks and networks_only:
+        renew_hosts(zoo / ANY_GPU, networks)
     base = load_any_gpu(zoo / ANY_GPU) if networks else None
     data = [(each.folder, each.dataset) for each in loaded]
     if networks_only:

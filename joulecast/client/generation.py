@@ -37,6 +37,7 @@ class GenerationClient:
         clock: float | None = None,
         power_limit_w: float | None = None,
         cache_precision: str | None = None,
+        sampling: str = "temperature",
         predictor: str | None = None,
     ) -> GenerationPrediction:
         """See `joulecast.predict_generation`, for models that are known by name.
@@ -58,6 +59,7 @@ class GenerationClient:
             "clock_mhz": clock,
             "power_limit_w": power_limit_w,
             "cache_precision": cache_precision,
+            "sampling": sampling,
             "predictor": predictor,
         }
         return self._connection.ask("predict_generation", question, GenerationPrediction)

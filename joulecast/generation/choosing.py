@@ -21,7 +21,6 @@ from .engines import Engine, find_engine
 from .figures import Figures, figures_of
 from .models import find_decoder
 from .parallel import Parallel, find_gpus, find_parallel
-from .served import StepNetworks
 from .server import Server
 from .serving import Load
 
@@ -185,7 +184,7 @@ class _Query:
             try:
                 parallel = find_parallel(count, gpu, count, 1)
                 whole = Deployment.of(self.decoder, gpu, self.engine, precisions, parallel, batching, self.loads[0])
-                gpu.running_precision(precision)
+                gpu.running_precision(precisions.products)
                 each = [replace(whole, asked=load) for load in self.loads]
                 fitting = [deployment for deployment in each if deployment.memory.fits]
                 if not fitting:
@@ -193,10 +192,11 @@ class _Query:
                 servers.append((Server.of(self.model, whole, self.power_limit_w, None), fitting))
             except JoulecastError as error:
                 left_out.setdefault(served_by(count, gpu), error.what)
-        by_link: dict[Parallel, list[tuple[Server, list[Deployment]]]] = {}
+        alike_by: dict[tuple[Parallel, bool], list[tuple[Server, list[Deployment]]]] = {}
         for server, fitting in servers:
-            by_link.setdefault(server.deployment.parallel, []).append((server, fitting))
-        for alike in by_link.values():
+            served = server.deployment
+            alike_by.setdefault((served.parallel, served.engine.grouped_experts), []).append((server, fitting))
+        for alike in alike_by.values():
             yield from self._alike(alike, left_out)
 
     def _alike(
@@ -207,7 +207,7 @@ class _Query:
         asked = dict.fromkeys(
             one.padded(tokens) for _, fitting in servers for served in fitting for tokens in served.steps
         )
-        steps = StepNetworks({tokens: one.network(tokens) for tokens in asked})
+        steps = one.networks(asked)
         if self.engine.fused:
             prefetch([server.predictor for server, _ in servers], steps.together)
         for server, fitting in servers:

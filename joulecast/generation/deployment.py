@@ -8,7 +8,6 @@ from functools import cached_property
 
 from ..errors import InputError, unknown_name
 from ..hardware import GPU
-from ..operations.precisions import QUANTIZED
 from ..units import si
 from .decoder import Decoder
 from .engines import Engine
@@ -17,7 +16,7 @@ from .parallel import Parallel, share
 from .serving import BATCHINGS, Batching, Cycle, Load, cycle_of
 from .steps import Precisions, StepTokens
 
-WEIGHTS = ("bf16", "fp16", "fp8", "nvfp4")
+WEIGHTS = ("bf16", "fp16", "fp8", "nvfp4", "mxfp4")
 """Precisions in which weights can be served."""
 
 _CACHES = (None, "fp8")
@@ -68,6 +67,20 @@ class Deployment:
                 allowed="NVIDIA's GPUs from Volta on",
                 hint="choose another engine, such as vllm",
             )
+        engine = engine.on(gpu)
+        if decoder.experts and not engine.grouped_experts and precisions.weights not in ("bf16", "fp16"):
+            raise InputError(
+                f"experts in {precisions.weights} cannot be predicted on {gpu.name}",
+                given=f"{decoder.name} in {precisions.weights}",
+                allowed="bf16 or fp16, because no kernels for quantized experts were measured on AMD's GPUs",
+            )
+        if precisions.weights == "mxfp4" and not decoder.experts:
+            raise InputError(
+                "weights in mxfp4 are predicted for experts only",
+                given=f"{decoder.name}, which has no experts",
+                allowed="models with experts, such as gpt_oss_20b",
+                hint="use nvfp4 or fp8, which are predicted for all layers",
+            )
         if parallel.tensor > 1 and not engine.fused:
             raise InputError(
                 f"{engine.name} runs a model on a single GPU",
@@ -75,16 +88,16 @@ class Deployment:
                 allowed="1",
                 hint="choose an engine with tensor parallelism, such as vllm",
             )
-        return cls(share(decoder, parallel), gpu, engine.on(gpu), precisions, parallel, batching, asked)
+        return cls(share(decoder, parallel), gpu, engine, precisions, parallel, batching, asked)
 
     @property
     def load(self) -> Load:
-        """The load of one of the replicas that have requests."""
-        return replace(self.asked, batch=math.ceil(self.asked.batch / self.parallel.replicas))
+        """The load of one of the groups of GPUs that have sequences of their own."""
+        return replace(self.asked, batch=math.ceil(self.asked.batch / self.parallel.groups))
 
     @property
     def busy(self) -> float:
-        """Number of replicas that have requests, as a mean."""
+        """Number of these groups that have requests, as a mean."""
         return self.asked.batch / self.load.batch
 
     @cached_property
@@ -117,7 +130,7 @@ class Deployment:
     @cached_property
     def largest_batch(self) -> int:
         """The largest number of sequences of these lengths that fit on all GPUs together; 0 if not even one fits."""
-        return self.parallel.replicas * largest_batch(self._memory, self.engine.step_tokens - 1)
+        return self.parallel.groups * largest_batch(self._memory, self.engine.step_tokens - 1)
 
     def refuse_shortage(self) -> None:
         """Raise an error if the load does not fit into the memory.
@@ -164,7 +177,7 @@ def checked_precisions(weights: str, cache: str | None, engine: Engine) -> Preci
         raise unknown_name("precision of weights", weights, WEIGHTS)
     if cache not in _CACHES:
         raise unknown_name("precision of a cache", str(cache), ["fp8"], hint="leave it out for a cache in 16 bits")
-    if not engine.fused and (weights in QUANTIZED or cache is not None):
+    if not engine.fused and (weights not in ("bf16", "fp16") or cache is not None):
         raise InputError(
             f"{engine.name} computes in 16 bits",
             given=f"weights in {weights}, cache in {cache or '16 bits'}",

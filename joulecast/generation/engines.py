@@ -27,8 +27,11 @@ class Engine:
         small_step_tokens: The same limit on boards with less than 70 GiB and on A100s; None where it does not differ.
         memory_share: The share of the board's memory that the engine uses for weights, activations and cache.
         captured: Batch sizes that were recorded as CUDA graphs. A smaller batch is padded to the next one.
+        grouped_experts: Whether one kernel computes all experts of a layer. It is False on AMD's GPUs, on which no such
+            kernels were measured: there, experts are a batch of products.
         pads_prompts: Whether steps that read prompts run in these CUDA graphs, too, padded like all others.
         fused: True if the engine runs fused kernels in CUDA graphs, False if it runs the model as `transformers` does.
+        sampling: How it samples tokens, a name of `SAMPLINGS`.
         capabilities: Prefixes of the compute capabilities that the engine supports; empty if it supports all GPUs.
     """
 
@@ -41,16 +44,17 @@ class Engine:
     small_step_tokens: int | None = None
     memory_share: float = 0.9
     captured: tuple[int, ...] = _CAPTURED
+    grouped_experts: bool = True
     pads_prompts: bool = False
     fused: bool = True
+    sampling: str = "temperature"
     capabilities: tuple[str, ...] = ()
 
     def on(self, gpu: GPU) -> Engine:
-        """The engine with the default settings that it has on this GPU."""
+        """The engine with the settings and kernels that it has on this GPU."""
         small = gpu.memory_bytes < _LARGE_BYTES or "A100" in gpu.name
-        return (
-            self if self.small_step_tokens is None or not small else replace(self, step_tokens=self.small_step_tokens)
-        )
+        tokens = self.small_step_tokens if small and self.small_step_tokens is not None else self.step_tokens
+        return replace(self, step_tokens=tokens, grouped_experts=gpu.compute_capability.startswith(_NVIDIA))
 
     def overhead_s(self, sequences: float) -> float:
         """Seconds of a step with so many sequences in which the GPU waits for the engine."""

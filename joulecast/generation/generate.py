@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from .figures import figures_of
 from .models import find_decoder
 from .parallel import find_gpus, find_parallel, split_count
 from .prediction import GenerationPrediction
+from .sampling import checked_sampling
 from .server import Server
 from .serving import Load
 
@@ -35,6 +37,7 @@ def predict_generation(
     clock: float | None = None,
     power_limit_w: float | None = None,
     cache_precision: str | None = None,
+    sampling: str = "temperature",
     predictor: str | Path | None = None,
 ) -> GenerationPrediction:
     """Predict time, power and energy of a language model that generates text on one or more GPUs.
@@ -45,23 +48,26 @@ def predict_generation(
         batch: Number of sequences that run at a time on all GPUs together.
         prompt_tokens: Tokens of each prompt.
         output_tokens: Tokens that the model generates for each prompt.
-        precision: Precision of the weights: bf16, fp16, fp8 or nvfp4. Norms, logits and attention stay in 16 bits.
+        precision: Precision of the weights: bf16, fp16, fp8, nvfp4, or mxfp4, in which only experts have four bits, as
+            in GPT-OSS. Norms, logits and attention stay in 16 bits.
         engine: vllm (scheduling as in version 0.11), vllm_async (asynchronous scheduling, the default of later
             versions), sglang or tensorrt_llm, with fused kernels in CUDA graphs; or transformers, which is eager.
         tensor_parallel: Number of GPUs that share each layer. Further GPUs are replicas, which share the batch.
         expert_parallel: Number of GPUs over which whole experts are distributed; 1 if tensor parallelism divides each
-            expert.
+            expert. With tensor_parallel=1, each of these GPUs has all other layers and sequences of its own
+            (data-parallel attention).
         batching: "continuous" or "static"; None for the engine's own.
         clock: Graphics clock in MHz; None for the GPU's default.
         power_limit_w: Power cap of a board in watts; None for its default.
         cache_precision: Precision of keys and values: fp8; None for 16 bits.
+        sampling: greedy, temperature, or top_p (also for top-k), which sorts the whole vocabulary.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
 
     Returns:
         Seconds, watts and joules of an average request, with one step of each phase.
 
     Raises:
-        UnknownNameError: No such model, GPU, engine, batching, precision or predictor.
+        UnknownNameError: No such model, GPU, engine, batching, precision, sampling or predictor.
         InputError: The model does not generate text; or the GPU lacks the memory or the precision, or cannot hold the
             clock or the power cap.
         ZooError, ExtractionError, UncoveredError, MissingDependencyError: See `joulecast.predict`.
@@ -71,7 +77,7 @@ def predict_generation(
         >>> chat.memory.fits
         True
     """
-    found, (count, board) = find_engine(engine), find_gpus(gpu)
+    found, (count, board) = replace(find_engine(engine), sampling=checked_sampling(sampling)), find_gpus(gpu)
     clock_mhz = board.checked_clock_mhz(clock)
     deployment = Deployment.of(
         find_decoder(model),
@@ -135,5 +141,5 @@ def _notes(engine: Engine) -> tuple[str, ...]:
         return ()
     return (
         f"assumed: the GPU waits for {engine.name} {si(engine.step_s, 's')} a step, and {si(engine.sequence_s, 's')} "
-        "for each of its sequences; tokens are sampled at a temperature, without top-p",
+        "for each of its sequences",
     )

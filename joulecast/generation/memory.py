@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..hardware import GPU
-from ..operations.precisions import ELEMENT_BYTES
 from ..predictors.networks.memory import usable_bytes
-from .decoder import Activation, Decoder, Logits, Part, Projection
+from .decoder import Activation, Decoder, Logits, Projection
 from .engines import Engine
 from .serving import Batching, Load, cycle_of
 from .steps import Precisions, StepTokens
@@ -56,11 +55,9 @@ class GenerationMemory:
 
 def weights_bytes(decoder: Decoder, precisions: Precisions) -> int:
     """Bytes of all weights."""
-    return round(sum(len(modules) * part.parameters * _element(part, precisions) for part, modules in decoder.weighted))
-
-
-def _element(part: Part, precisions: Precisions) -> float:
-    return ELEMENT_BYTES[precisions.weights if part.quantized else precisions.activations]
+    return round(
+        sum(len(modules) * part.parameters * precisions.element_bytes(part) for part, modules in decoder.weighted)
+    )
 
 
 def cached_bytes(decoder: Decoder, tokens: int, precisions: Precisions) -> float:

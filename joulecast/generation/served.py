@@ -21,6 +21,7 @@ from ..predictors.physics.clock import Work
 from ..predictors.physics.least_times import LeastTimes
 from .cache_energy import WEIGHTS, cache_energy_factors
 from .collectives import KINDS, collective_costs
+from .four_bit_experts import four_bit_factors
 from .steps import StepTokens
 
 Places = NDArray[np.int64]
@@ -69,9 +70,11 @@ class StepNetworks:
 
     Args:
         networks: Tokens of a step -> its operations.
+        four_bit_experts: Whether the weights of experts have four bits.
     """
 
     networks: Mapping[StepTokens, Network]
+    four_bit_experts: bool = False
 
     @cached_property
     def together(self) -> Network:
@@ -100,6 +103,9 @@ class StepNetworks:
             return {tokens: ServedStep(predictor, network, power_limit_w) for tokens, network in steps}
         operations, gpu = self.together.operations, predictor.operations.gpu
         found = predictor.operations.predict_for_network(operations, power_limit_w)
+        if self.four_bit_experts:
+            lighter = four_bit_factors(found)
+            found = found.times(lighter, lighter)
         found = with_collectives(found.times(1.0, cache_energy_factors(found, gpu)), gpu)
         return {
             tokens: ServedStep(predictor, network, power_limit_w, together=found, places=self.places[tokens])

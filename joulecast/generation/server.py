@@ -99,7 +99,12 @@ class Server:
         """
         asked = [tokens for tokens in dict.fromkeys(map(self.padded, steps)) if tokens not in self._known]
         if asked:
-            self.take(StepNetworks({tokens: self.network(tokens) for tokens in asked}))
+            self.take(self.networks(asked))
+
+    def networks(self, steps: Iterable[StepTokens]) -> StepNetworks:
+        """The operations of steps, with the form of their weights."""
+        four_bit = self.deployment.precisions.weights == "mxfp4"
+        return StepNetworks({tokens: self.network(tokens) for tokens in steps}, four_bit_experts=four_bit)
 
     def take(self, steps: StepNetworks) -> None:
         """Predict steps whose operations are known, all of them together.

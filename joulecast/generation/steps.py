@@ -8,11 +8,14 @@ computed only for the tokens to sample from.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..operations.network import Entry, Network
 from ..operations.operation import Operation
+from ..operations.precisions import ELEMENT_BYTES
+from .collectives import NCCL
 from .decoder import (
     Activation,
     Attention,
@@ -26,11 +29,11 @@ from .decoder import (
     Projection,
 )
 from .engines import Engine
+from .four_bit_experts import MXFP4_BYTES
 from .parallel import ALONE, Parallel
+from .sampling import sampling_operations
 
-_QUANTIZED = ("fp8", "nvfp4", "int8")
-# Operations of random sampling at a temperature on logits in fp32 (vLLM, v1/sample/sampler.py).
-_SAMPLING = ("copy", "div", "softmax", "random", "div", "argmax")
+_QUANTIZED = ("fp8", "nvfp4")
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Precisions:
     """Precisions of a served model.
 
     Args:
-        weights: Precision of the weights: bf16, fp16, or for quantized layers fp8 or nvfp4.
+        weights: Precision of the weights: bf16, fp16, for quantized layers fp8 or nvfp4, or for experts mxfp4.
         cache: Precision of keys and values; None for 16 bits.
     """
 
@@ -48,7 +51,18 @@ class Precisions:
     @property
     def activations(self) -> str:
         """Precision of the operations without quantized weights."""
-        return "bf16" if self.weights in _QUANTIZED else self.weights
+        return "bf16" if self.weights in (*_QUANTIZED, "mxfp4") else self.weights
+
+    @property
+    def products(self) -> str:
+        """Precision in which products with quantized weights are computed; bf16 with weights in mxfp4."""
+        return "bf16" if self.weights == "mxfp4" else self.weights
+
+    def element_bytes(self, part: Part) -> float:
+        """Bytes of a weight of a part, scales included."""
+        if self.weights == "mxfp4" and isinstance(part, Experts):
+            return MXFP4_BYTES
+        return ELEMENT_BYTES[self.products if part.quantized else self.activations]
 
 
 @dataclass(frozen=True)
@@ -118,17 +132,14 @@ class _Step:
                 yield self._plain("embedding", (count,), num_embeddings=part.rows, embedding_dim=part.size)
                 yield from self._collective("all_reduce", count, part.size)
             case Projection():
-                precision = self.precisions.weights if part.quantized else self.precisions.activations
+                precision = self.precisions.products if part.quantized else self.precisions.activations
                 yield self._linear(count, part.inputs, part.outputs, part.bias, precision)
                 if part.division == "rows":
                     yield from self._collective("all_reduce", count, part.outputs)
             case Logits() if sampled:
                 yield self._linear(sampled, part.inputs, part.vocabulary, part.bias, self.precisions.activations)
                 yield from self._collective("all_gather", sampled, part.vocabulary)
-                words = part.vocabulary * self.parallel.tensor
-                for kind in _SAMPLING:
-                    along = {"dim": -1} if kind in ("softmax", "argmax") else {}
-                    yield Operation(kind, [(sampled, words)], along)
+                yield from sampling_operations(self.engine.sampling, sampled, part.vocabulary * self.parallel.tensor)
             case Norm():
                 yield self._plain(part.kind, (count * part.rows, part.size))
             case Activation():
@@ -136,7 +147,9 @@ class _Step:
                 yield self._plain("mul", shape, shape) if part.gated else self._plain("gelu", shape)
             case Experts():
                 yield self._plain("softmax", (count, part.experts))
-                yield self._experts(part)
+                yield from self._exchange(part)
+                yield from self._experts(part)
+                yield from self._exchange(part)
                 yield from self._collective("all_reduce", count, part.hidden)
             case Attention():
                 yield from self._attention(part)
@@ -155,6 +168,15 @@ class _Step:
             }
             yield self._plain(kind, shape, **attributes)
 
+    def _exchange(self, part: Experts) -> Iterator[Operation]:
+        """Sending tokens to the GPUs that have their experts, or back, where each GPU has sequences of its own."""
+        gpus = self.parallel.senders
+        if gpus > 1:
+            # A token goes once to each GPU that has one of its experts.
+            copies = gpus * (1 - (1 - 1 / gpus) ** part.top_k)
+            attributes = {"gpus": gpus, "link": self.parallel.link, "implementation": NCCL}
+            yield self._plain("all_to_all", (self.computed, math.ceil(copies * part.hidden)), **attributes)
+
     def _linear(self, rows: int, inputs: int, outputs: int, bias: bool, precision: str) -> Operation:
         quantized = precision in _QUANTIZED
         attributes = {
@@ -164,7 +186,10 @@ class _Step:
         }
         return Operation("linear", [(rows, inputs)], attributes, precision=precision)
 
-    def _experts(self, part: Experts) -> Operation:
+    def _experts(self, part: Experts) -> Iterator[Operation]:
+        if not self.engine.grouped_experts:
+            yield from self._products_of_experts(part)
+            return
         attributes = {
             "intermediate": part.intermediate,
             "top_k": part.top_k,
@@ -174,10 +199,20 @@ class _Step:
             # Trained routers prefer some experts.
             "distribution": "power_law_1.01",
             # Models with experts are published with scales for blocks, and were measured so.
-            "block_scaled": self.precisions.weights == "fp8",
+            "block_scaled": self.precisions.products == "fp8",
         }
-        shape = (self.computed, part.hidden)
-        return Operation("experts", [shape], attributes, precision=self.precisions.weights)
+        shape = (self.computed * self.parallel.senders, part.hidden)
+        yield Operation("experts", [shape], attributes, precision=self.precisions.products)
+
+    def _products_of_experts(self, part: Experts) -> Iterator[Operation]:
+        """Experts as batches of products in 16 bits, over those that are expected to get a token at all."""
+        experts, inner = part.experts // part.expert_parallel, part.intermediate // part.tensor_parallel
+        chosen = self.computed * self.parallel.senders * part.top_k / part.expert_parallel
+        active = max(1, round(experts * (1 - (1 - 1 / experts) ** chosen)))
+        rows = math.ceil(chosen / active)
+        yield self._plain("matmul", (active, rows, part.hidden), (active, part.hidden, 2 * inner))
+        yield self._plain("mul", *[(active, rows, inner)] * 2)
+        yield self._plain("matmul", (active, rows, inner), (active, inner, part.hidden))
 
     def _attention(self, part: Attention) -> Iterator[Operation]:
         count = self.computed

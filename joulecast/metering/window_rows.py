@@ -61,8 +61,21 @@ def window_rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
         outside_s = max(0.0, duration_s - float(by_window_s[tops].sum()))
         missing = 0 if whole_known or unknown.any() else 1
         rest = Share.total([rest, _share(name, device, outside_j, outside_s, missing)])
+    if not any(device.counted for device in recording.devices):
+        # The time of windows is known all the same, and their energy is unknown rather than zero.
+        own_s = np.maximum(by_window_s - inside @ by_window_s, 0.0)
+        shares = [_unmeasured(seconds) for seconds in own_s.tolist()]
+        rest = Share(**_unmeasured(max(0.0, duration_s - float(by_window_s[tops].sum()))))
     rows = [Row(path, Share(**shares[i]), phase="other", calls=calls[path]) for i, path in enumerate(names)]
     return rows, rest
+
+
+def _unmeasured(seconds: float) -> dict[str, Any]:
+    """Time and energy of a part of the program on a machine without any counter."""
+    return {
+        "time": {"program": Figure(seconds, "measured")},
+        "energy": {("program", "total"): Figure(0.0, "missing", 1)},
+    }
 
 
 def _share(name: str, device: DeviceInfo, joules: float, seconds: float, unknown: int) -> Share:

@@ -25,6 +25,8 @@ from .operation_predictions import OperationPredictions
 from .physics.baseline import group_of
 from .physics.norms import smooth_max
 
+_Ask = Callable[[PredictsOperations, Sequence[Operation]], OperationPredictions]
+
 
 @dataclass(frozen=True, eq=False)
 class FallbackPredictor:
@@ -62,17 +64,22 @@ class FallbackPredictor:
         Raises:
             InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
         """
-        predictions = self.own.predict(operations, clock_mhz, power_limit_w)
+        cap_w = self.gpu.checked_power_limit_w(power_limit_w)
+        return self._with_fallback(operations, lambda each, some: each.predict(some, clock_mhz, power_limit_w), cap_w)
+
+    def _with_fallback(self, operations: Sequence[Operation], ask: _Ask, cap_w: float) -> OperationPredictions:
+        """Ask the own predictor for all operations, and the fallback for those that it does not cover."""
+        predictions = ask(self.own, operations)
         missing = np.array([source == "missing" for source in predictions.source], dtype=bool)
         if not missing.any():
             return predictions
         listed = OperationList.of(operations)
         some = listed if missing.all() else OperationList(compress(listed, missing))
-        found = self.find_fallback().predict(some, clock_mhz, power_limit_w)
+        found = ask(self.find_fallback(), some)
         host_s = self._host_s(some, found.host_time_s)
         time_s = smooth_max(found.device_time_s, host_s)
         power_w = predictions.static_power_w + found.dynamic_energy_j / time_s
-        power_w = np.minimum(power_w, self.gpu.checked_power_limit_w(power_limit_w))
+        power_w = np.minimum(power_w, cap_w)
         work = None if found.work is None else found.work.scatter(missing)
         sources = iter(found.source)
 
@@ -110,7 +117,9 @@ class FallbackPredictor:
 
     def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
         """See `PredictsOperations.predict_for_network`."""
-        return self.predict(operations, None, power_limit_w)
+        return self._with_fallback(
+            operations, lambda each, some: each.predict_for_network(some, power_limit_w), power_limit_w
+        )
 
     def regressor_inputs(self, operation: Operation) -> NDArray[np.float32] | None:
         """See `PredictsOperations.regressor_inputs`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -110,7 +111,8 @@ class OperationPredictions(Tabular, Plain, Drawn):
 
     def _table(self) -> Table:
         columns = ([None if value != value else value for value in getattr(self, name).tolist()] for name in _COLUMNS)
-        rows = zip(map(identity, self.operations), zip(*columns, strict=True), self.source, strict=True)
+        # Rows of a table share operations, and describing one takes longer than predicting it.
+        rows = zip(map(cache(identity), self.operations), zip(*columns, strict=True), self.source, strict=True)
         return Table((*IDENTITY, *_COLUMNS, "source"), ((*who, *values, source) for who, values, source in rows))
 
     def _repr_html_(self) -> str:
@@ -145,7 +147,7 @@ class OperationPredictions(Tabular, Plain, Drawn):
         return replace(self, device_time_s=device_s, dynamic_energy_j=dynamic_j, work=work)
 
     def take(self, places: NDArray[np.intp], operations: Sequence[Operation]) -> OperationPredictions:
-        """The predictions of some of the operations, without what is known of their errors.
+        """The predictions of some of the operations.
 
         Args:
             places: Index of each into these operations; a place may come twice.
@@ -154,7 +156,8 @@ class OperationPredictions(Tabular, Plain, Drawn):
         arrays = {name: getattr(self, name)[places] for name in _ARRAYS}
         source = tuple(self.source[place] for place in places.tolist())
         work = None if self.work is None else self.work.take(places)
-        return replace(self, operations=tuple(operations), source=source, work=work, spread=None, **arrays)
+        spread = None if self.spread is None else self.spread.take(places)
+        return replace(self, operations=tuple(operations), source=source, work=work, spread=spread, **arrays)
 
     def together(
         self, counts: FloatArray, host_s: float, clock_mhz: float, power_limit_w: float

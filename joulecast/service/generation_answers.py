@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..errors import InputError, unknown_name
 from ..generation.choices import GenerationChoices
 from ..generation.choosing import CLOCKS, best_generation
+from ..generation.engines import ENGINES
 from ..generation.generate import predict_generation
 from ..generation.images.predict import ImagePrediction, predict_image
 from ..generation.known import KNOWN
@@ -24,8 +25,6 @@ from .networks import Networks
 from .problems import too_large
 from .settings import Settings
 from .validation import checked_gpu, checked_host, checked_predictor, checked_prices, plain_clock
-
-_UNFUSED = "transformers"
 
 
 class GenerationAnswers:
@@ -112,10 +111,10 @@ def _check_gpus(name: str, predictor: str | None = None, mode: str = "inference"
 def _refuse_unknown(model: str, engine: str) -> None:
     if model not in KNOWN:
         raise unknown_name("language model", model, KNOWN, hint="the library takes configurations, too")
-    if engine == _UNFUSED:
+    if engine in ENGINES and not ENGINES[engine].fused:
         raise InputError(
             "a service predicts engines with fused kernels",
             given=engine,
-            allowed="vllm, sglang or tensorrt_llm",
+            allowed=", ".join(name for name in ENGINES if ENGINES[name].fused),
             hint="for eager steps ask /v1/predict, with a cache_length",
         )

@@ -7,7 +7,10 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from ..generation.choosing import BATCHES
+from ..generation.engines import ENGINES
 from .subjects import Clock, Name, OnHost, Optimizer, Positive, Precision, Price, Side, Size, Strict, Tokens
+
+_ENGINES = ", ".join(engine.name for engine in ENGINES.values() if engine.fused) + "; /v1/execution lists them"
 
 
 class GenerationQuestion(Strict):
@@ -20,14 +23,15 @@ class GenerationQuestion(Strict):
     batch: Size = Field(description="Sequences at a time, on all GPUs together.", examples=[64])
     prompt_tokens: Tokens = Field(examples=[512])
     output_tokens: Tokens = Field(examples=[512])
-    precision: Name = Field("bf16", description="Of the weights: bf16, fp16, fp8 or nvfp4.")
-    engine: Name = Field("vllm", description="vllm, sglang or tensorrt_llm.")
+    precision: Name = Field("bf16", description="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4.")
+    engine: Name = Field("vllm", description=_ENGINES)
     tensor_parallel: Size = 1
     expert_parallel: Size = 1
     batching: Name | None = Field(None, description="continuous or static. Default: what the engine does.")
     clock_mhz: Clock | None = Field(None, description="Graphics clock. Default: the GPU's own default.")
     power_limit_w: Positive | None = Field(None, description="Power cap of a board. Default: its own default.")
     cache_precision: Name | None = Field(None, description="fp8 for keys and values. Default: 16 bits.")
+    sampling: Name = Field("temperature", description="greedy, temperature, or top_p (also for top-k).")
     predictor: Name | None = Field(None, description="A zoo name. Default: the best for the GPU.")
 
     model_config = ConfigDict(
@@ -55,13 +59,13 @@ class BestGenerationQuestion(Strict):
     batches: Annotated[list[Size], Field(min_length=1, max_length=100)] = Field(
         list(BATCHES), description="Sequences at a time, to choose from."
     )
-    precisions: Annotated[list[Name], Field(min_length=1, max_length=4)] = Field(
-        ["bf16"], description="Of the weights, to choose from: bf16, fp16, fp8 or nvfp4."
+    precisions: Annotated[list[Name], Field(min_length=1, max_length=5)] = Field(
+        ["bf16"], description="Of the weights, to choose from: bf16, fp16, fp8, nvfp4 or mxfp4."
     )
     clocks_mhz: Annotated[list[Clock], Field(max_length=1000)] | None = Field(
         None, description="Default: eight clocks of each GPU."
     )
-    engine: Name = Field("vllm", description="vllm, sglang or tensorrt_llm.")
+    engine: Name = Field("vllm", description=_ENGINES)
     cache_precision: Name | None = Field(None, description="fp8 for keys and values. Default: 16 bits.")
     power_limit_w: Positive | None = Field(None, description="Power cap of a board. Default: its own default.")
     max_time_to_first_token_s: Positive | None = None

@@ -123,7 +123,7 @@ def _too_large(size_bytes: int, settings: Settings) -> RefusalError:
         "the body is too large",
         given=f"at least {size_bytes} bytes",
         allowed=f"up to {settings.max_body_bytes} bytes",
-        hint="split the batch",
+        hint="send less at once; the limit is what --max-body-bytes of the service says",
     )
 
 

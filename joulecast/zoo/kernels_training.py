@@ -10,6 +10,7 @@ from typing import Any
 
 from ..datasets import Dataset
 from ..errors import DatasetError
+from ..operations.precisions import HALF_PRECISIONS
 from ..predictors.contract import Networks
 from ..predictors.evaluation.kernel_power import PowerErrors, power_tables, stored_power_errors, validate_power
 from ..predictors.evaluation.kernels import SPLITS, KernelErrors, coverage, stored_errors, tables, validate_kernels
@@ -136,10 +137,11 @@ def learn_networks(
         base: Predictor of the other operations in these networks.
     """
     kernels = _with_networks(kept.kernels, networks, base)
+    shown = [each for each in datasets if any(m.precision in HALF_PRECISIONS for m in each[1].networks)]
     card = KernelsCard(
         **{
             **kept.card,
-            "data": _united(kept.card["data"], [described(folder, dataset) for folder, dataset in datasets]),
+            "data": _united(kept.card["data"], [described(folder, dataset) for folder, dataset in shown]),
             "network_factors": kernels.network_factors,
             "network_errors": {basis: dict(errors) for basis, errors in kernels.network_errors.items()},
             "limits": LIMITS,

@@ -13,11 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from ..predictors.contract import Networks
+from ..predictors.evaluation.any_gpu import fit_hosts
 from ..predictors.fitting.any_gpu import ANY_GPU_FORMS
+from ..predictors.networks.composition import HostModel
 from ..resources import shipped
 from .entries.any_gpu_entry import read_any_gpu
+from .entries.common_files import CARD
 from .entries.entry import read_entry
-from .entries.files import MANIFEST, json_bytes, predictor_of, put_in_place, stored_files
+from .entries.files import MANIFEST, json_bytes, parsed_json, predictor_of, put_in_place, sha256_of, stored_files
 from .entries.kernels_entry import PREDICTOR as KERNELS
 
 _ROUNDING = 1e-3  # Processors and libraries differ in rounding (golden.py), which is no reason to change an entry.
@@ -44,6 +48,33 @@ def renew_golden(folder: Path) -> float:
         return 0.0
     put_in_place(folder, {**stored, MANIFEST: json_bytes({**manifest, "golden": golden})})
     return largest
+
+
+def renew_hosts(folder: Path, networks: Networks) -> dict[str, HostModel]:
+    """Learn again what a call costs the host inside a network, after a mend of how networks are composed.
+
+    Args:
+        folder: Folder of an entry for any GPU.
+        networks: The measured networks that it was trained with. A mode of which there are none stays as it is.
+
+    Returns:
+        Mode -> what was learned.
+
+    Raises:
+        ZooError: The entry is missing, damaged, changed, or of another format.
+    """
+    manifest, stored = stored_files(folder)
+    entry, _, _ = read_any_gpu(folder)
+    known = {measurement.mode for _, measurement, _ in networks}
+    hosts = {
+        **entry.hosts,
+        **{mode: host for mode, host in fit_hosts(entry.learned, networks).items() if mode in known},
+    }
+    card = parsed_json(stored[CARD], CARD)
+    files = {**stored, CARD: json_bytes({**card, "host": {mode: host.to_dict() for mode, host in hosts.items()}})}
+    listed = {**manifest["files"], CARD: {"sha256": sha256_of(files[CARD]), "size_bytes": len(files[CARD])}}
+    put_in_place(folder, {**files, MANIFEST: json_bytes({**manifest, "files": listed})})
+    return hosts
 
 
 def _numbers(golden: dict[str, Any]) -> Iterator[float]:

@@ -211,3 +211,43 @@ def test_a_family_of_boards_stands_for_its_usual_one_and_the_answer_says_so():
     assert (found.gpu, found.gpus) == (H100.name, 2)
     assert "H100 was taken for H100 SXM" in found.notes[0]
     assert not any("was taken for" in note for note in llama().notes)
+
+
+def test_experts_in_four_bits_read_less_and_compute_as_much():
+    load = {"batch": 16, "prompt_tokens": 4000, "output_tokens": 300, "engine": "tensorrt_llm"}
+    wide, narrow = (predict_generation("gpt_oss_20b", "H100", precision=each, **load) for each in ("bf16", "mxfp4"))
+    # 19.1 of 20.9 billion weights are those of experts: 4 bits and a byte for 32 of them (OpenAI: 12.8 GiB in all).
+    assert narrow.memory.weights_bytes == pytest.approx(19.11e9 * (0.5 + 1 / 32) + 2 * 1.80e9, rel=0.01)
+    # Few tokens wait for weights, thousands for products.
+    assert _seconds(narrow.decode, "experts") < 0.6 * _seconds(wide.decode, "experts")
+    assert 0.9 < _seconds(narrow.prefill, "experts") / _seconds(wide.prefill, "experts") < 1
+    with pytest.raises(InputError, match="experts only"):
+        llama(precision="mxfp4")
+
+
+def _seconds(step, kind):
+    return sum(cost.device_time_s for cost in step.operations if cost.operation.kind == kind)
+
+
+@pytest.mark.parametrize("gpu", ["H100 SXM", "B200"])
+@pytest.mark.parametrize("model", ["llama3_2_3b", "qwen3_14b", "gpt_oss_20b"])
+def test_laws_hold_over_models_and_gpus(model, gpu):
+    def joules(batch=64, prompt=300, **options):
+        options = {"prompt_tokens": prompt, "output_tokens": 200, "engine": "tensorrt_llm", **options}
+        return predict_generation(model, gpu, batch=batch, **options).energy_per_token_j
+
+    by_batch = [joules(batch) for batch in (1, 4, 16, 64, 128)]
+    assert by_batch == sorted(by_batch, reverse=True)
+    by_prompt = [joules(prompt=prompt) for prompt in (16, 300, 1000, 4000)]
+    assert by_prompt == sorted(by_prompt)
+    by_gpus = [joules(tensor_parallel=count) for count in (1, 2, 4)]
+    assert by_gpus == sorted(by_gpus)
+
+
+def test_sorting_the_vocabulary_for_top_p_costs_more_than_sampling_without():
+    greedy, warm, top_p = (llama(64, sampling=each) for each in ("greedy", "temperature", "top_p"))
+    assert greedy.decode.time_s < warm.decode.time_s < top_p.decode.time_s
+    # A sort of 64 x 128256 logits in fp32 passes over them several times, at 3.35 TB/s.
+    assert top_p.decode.time_s - warm.decode.time_s > 3 * 2 * 64 * 128256 * 4 / 3.35e12
+    with pytest.raises(UnknownNameError, match="sampling"):
+        llama(sampling="beam")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import joulecast
+from joulecast.errors import InputError
 from joulecast.generation.engines import ENGINES
 from joulecast.generation.known import known_decoder
 from joulecast.generation.memory import cached_bytes, weights_bytes
@@ -91,3 +93,17 @@ def test_memory_of_weights_and_cache():
     a_layer = 2 * 16 * 128 * 2
     assert cached_bytes(gemma, 8000, BF16) == a_layer * (10 * 8000 + 52 * 1024)
     assert weights_bytes(known_decoder("llama3_2_1b"), BF16) == pytest.approx(2 * 1.236e9, rel=0.001)  # tied
+
+
+def test_experts_on_amd_are_products_of_those_that_get_a_token():
+    # 16 tokens choose 2 of 8 experts each: 8 x (1 - (7/8)^32) = 7.9 experts get a token, and 32 / 8 = 4 tokens each.
+    found = joulecast.predict_generation("mixtral_8x7b", "MI300X", batch=16, prompt_tokens=100, output_tokens=100)
+    shapes = {cost.operation.input_shapes for cost in found.decode.operations if cost.operation.kind == "matmul"}
+    assert ((8, 4, 4096), (8, 4096, 2 * 14336)) in shapes
+    assert ((8, 4, 14336), (8, 14336, 4096)) in shapes
+    # All weights but the embedding are read once.
+    assert 2 * (46.7e9 - 32000 * 4096) / 5.3e12 < found.decode.time_s < 2.5 * 2 * 46.7e9 / 5.3e12
+    with pytest.raises(InputError, match="experts in fp8"):
+        joulecast.predict_generation(
+            "mixtral_8x7b", "MI300X", batch=16, prompt_tokens=100, output_tokens=100, precision="fp8"
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import inspect
 import math
 from dataclasses import replace
 
@@ -21,6 +22,21 @@ ODD = joulecast.Operation("softmax", [(8, 128)], {"dim": -1})
 @pytest.fixture(scope="module")
 def client(service):
     return joulecast.Client(service.url)
+
+
+FUNCTIONS = ("predict", "predict_many", "predict_operations", "explain", "extract", "best", "sweep")
+FUNCTIONS += ("predict_generation", "best_generation", "predict_image", "predict_parallel_training")
+ONLY_HERE = {"extract": {"whitelist", "operators"}}  # Functions of a program cannot be sent.
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_methods_have_the_arguments_of_the_library(name):
+    here = dict(inspect.signature(getattr(joulecast, name)).parameters)
+    there = dict(inspect.signature(getattr(joulecast.Client, name)).parameters)
+    del there["self"]
+    assert here.keys() - there.keys() == ONLY_HERE.get(name, set())
+    for argument, parameter in there.items():
+        assert (parameter.kind, parameter.default) == (here[argument].kind, here[argument].default), argument
 
 
 QUESTIONS = {

@@ -13,7 +13,7 @@ import pytest
 
 schemathesis = pytest.importorskip("schemathesis", reason="needs schemathesis")
 
-PER_OPERATION = int(os.environ.get("JOULECAST_GENERATED_REQUESTS", "6"))
+PER_OPERATION = int(os.environ.get("JOULECAST_GENERATED_REQUESTS", "5"))
 pytestmark = pytest.mark.filterwarnings("ignore")  # of schemathesis itself
 
 

@@ -150,6 +150,10 @@ def test_a_link_restores_a_pasted_list(page):
     page.open(link[:-9])  # as a mail program cut it
     assert page.find("#problem").is_displayed()
     assert page.complaints() == []
+    page.choose("#operations", json.dumps([{"kind": "relu", "input_shapes": [[n] for n in range(1, 40_000)]}]))
+    page.until(lambda: "too long for a link" in page.text("#link-help"))
+    assert "list=" not in page.js("return location.hash")
+    assert all("422" in line for line in page.complaints())  # A relu has one input.
 
 
 def test_a_network_is_read_from_a_file(page, tmp_path):
@@ -206,9 +210,6 @@ def test_generation_over_two_gpus(page):
     asked = {"batch": 8, "tensor_parallel": 4, "precision": "fp8"}
     found = joulecast.predict_generation("llama3_1_70b", "4x H100 SXM", **asked, **LOAD)
     assert page.texts("#generation-cards .value")[3] == si(found.energy_per_token_j, "J")
-    page.choose("#objective", "carbon")
-    assert page.find("#price").get_attribute("value") == "DE"
-    assert "carbon of a million" in page.text("#ways")
     page.open(page.js("return location.hash"))
     assert page.find("#share").get_attribute("value") == "4"
     assert page.texts("#generation-cards h3") == ["4 \u00d7 H100 SXM"]
@@ -217,9 +218,12 @@ def test_generation_over_two_gpus(page):
     assert page.complaints() == []
 
 
-def test_a_model_that_fits_nowhere_is_told(page):
-    page.open("#view=generation&llm=llama3_1_70b&prompt=300&output=200&batch=8&gpus=T4")
-    assert "does not fit" in page.text("#problem")
+def test_a_gpu_that_cannot_serve_a_model_is_told(page):
+    page.open("#view=generation&llm=llama3_1_8b&prompt=300&output=200&batch=16&gpus=T4&pace=40")
+    with pytest.raises(joulecast.JoulecastError) as caught:
+        joulecast.predict_generation("llama3_1_8b", "T4", batch=16, **LOAD)
+    assert page.text("#problem strong") == caught.value.what
+    assert page.find("#generation").is_displayed() is False
     page.complaints()
 
 

@@ -10,16 +10,20 @@ import pytest
 
 import joulecast
 from conftest import simulated_gpu, simulated_operations
-from joulecast.datasets import save
+from joulecast.datasets import NetworkMeasurement, save
 from joulecast.errors import ZooError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
+from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes.boosting import BoostingRecipe
 from joulecast.predictors.recipes.roofline import RooflineRecipe
 from joulecast.zoo import entries, find_predictor
 from joulecast.zoo.any_gpu_training import train_any_gpu
 from joulecast.zoo.entries.any_gpu_entry import load_any_gpu
+from joulecast.zoo.renewal import renew_hosts
+
+A30 = find_gpu("A30")
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
 
@@ -48,6 +52,22 @@ def test_training_twice_gives_the_same_files(trained, entry, tmp_path):
     again = trained.save(tmp_path / "again")
     for path in entry.iterdir():
         assert (again / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_the_host_cost_of_a_network_is_learned_again_without_training(entry):
+    before = load_any_gpu(entry)
+    network = joulecast.extract("resnet18", (1, 3, 64, 64))
+    wanted = (
+        replace(before, hosts={**before.hosts, "inference": HostModel(-11e-6)}).on(A30, "inference").predict(network)
+    )
+    seen = wanted.time_s, wanted.power_w, wanted.energy_j
+    measured = NetworkMeasurement("resnet18", (1, 3, 64, 64), "default", "inference", *seen)
+    hosts = renew_hosts(entry, [(A30, measured, network)])
+    after = load_any_gpu(entry)
+    assert hosts == after.hosts
+    assert after.hosts["inference"].offset_s == pytest.approx(-11e-6)
+    assert after.hosts["training"] == before.hosts["training"]
+    assert after.on(A30, "inference").predict(network).time_s == pytest.approx(wanted.time_s)
 
 
 def test_the_card_says_what_matters(entry):

@@ -19,7 +19,7 @@ from ..intervals.closeness import Closeness
 from ..intervals.network_calibration import Parts
 from ..measured.splits import network_family, only_in
 from ..networks.composition import HostModel, compose, counts_of, plain_sum
-from ..networks.parts import as_parts
+from ..networks.gradients import gradient_fractions
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..predictor import OperationPredictor
@@ -101,8 +101,13 @@ class NetworkError:
 
 
 def predict_network(predictor: OperationPredictor, network: Network) -> tuple[FloatArray, OperationPredictions]:
-    """Counts and predictions of a network's operations, as its parts."""
-    return counts_of(network), as_parts(network, predictor.predict(network.operations), predictor.gpu)
+    """Counts and predictions of a network's operations, as its parts.
+
+    What the order of tensors costs (networks/channels_last.py) was found on measured networks. A test on these very
+    networks leaves it out.
+    """
+    fractions = gradient_fractions(network)
+    return counts_of(network), predictor.predict(network.operations).times(fractions, fractions)
 
 
 def fit_host(

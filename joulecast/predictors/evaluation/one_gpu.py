@@ -6,6 +6,7 @@ network is left out together with every operation that no other network has.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -58,6 +59,18 @@ class Validation:
     networks_seen: tuple[NetworkError, ...] = ()
     held_out: Mapping[str, OperationErrors] = field(default_factory=dict)
     seed: int = 0
+
+    @property
+    def campaign_titles(self) -> dict[str, str]:
+        """Name of each campaign -> its title in tables: without its file's digest, numbered if several share it."""
+        plain = {errors.campaign: errors.campaign.partition("/")[0] for errors in self.operations}
+        alike = Counter(plain.values())
+        seen: Counter[str] = Counter()
+        titles = {}
+        for name, title in plain.items():
+            seen[title] += 1
+            titles[name] = title if alike[title] == 1 else f"{title} ({seen[title]} of {alike[title]})"
+        return titles
 
     def calibrated(
         self, closeness: Closeness, seen: OperationErrors | None = None

@@ -46,7 +46,11 @@ def _operations_section(validation: Validation, folder: Path) -> list[str]:
     rows = []
     for errors in validation.operations:
         s = errors.summary()
-        cells = [errors.campaign, f"{s['measurements']:.0f}", f"{s['unique_operations']:.0f}"]
+        cells = [
+            validation.campaign_titles[errors.campaign],
+            f"{s['measurements']:.0f}",
+            f"{s['unique_operations']:.0f}",
+        ]
         for quantity in ("time", "power"):
             cells += [f"{s[f'{quantity}_r2']:.3f}", f"{s[f'{quantity}_r2_log']:.3f}", _three(s, f"{quantity}_")]
         rows.append(cells)
@@ -55,8 +59,9 @@ def _operations_section(validation: Validation, folder: Path) -> list[str]:
 
 
 def _largest_campaign(validation: Validation, errors: OperationErrors, folder: Path) -> list[str]:
+    campaign = validation.campaign_titles[errors.campaign]
     lines = [
-        f"Campaign {errors.campaign} by kind, by size (the least time that the data sheet allows), and by what its "
+        f"Campaign {campaign} by kind, by size (the least time that the data sheet allows), and by what its "
         "loops wait for:",
         "",
     ]
@@ -64,7 +69,7 @@ def _largest_campaign(validation: Validation, errors: OperationErrors, folder: P
         header = [name, "rows", "time med / mean / p90 %", "power med / mean / p90 %"]
         rows = [[key, f"{t['count']:.0f}", _three(t, ""), _three(p, "")] for key, (t, p) in groups.items()]
         lines += _table(header, rows)
-    title = f"{validation.gpu}, {validation.mode}, {errors.campaign}: operations not seen in training"
+    title = f"{validation.gpu}, {validation.mode}, {campaign}: operations not seen in training"
     slug = _slug(validation)
     shown = [plot_operations(errors, title, folder / f"{slug}-operations.png")]
     shown.append(plot_errors_by_kind(errors, title, folder / f"{slug}-kinds.png"))

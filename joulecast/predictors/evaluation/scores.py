@@ -49,7 +49,7 @@ def own_scores(validation: Validation) -> Iterator[Score]:
         s = errors.summary()
         yield Score(
             where,
-            f"operations in folds, {errors.campaign}",
+            f"operations in folds, {validation.campaign_titles[errors.campaign]}",
             int(s["unique_operations"]),
             s["time_median"],
             s["time_mean"],

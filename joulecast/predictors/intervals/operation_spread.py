@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import ClassVar
 
@@ -80,6 +80,13 @@ class OperationSpread:
                 found[quantity] = np.where(places & ~np.isnan(half), half, found[quantity])
         return {quantity: known.widened(quantity, half, level) for quantity, half in found.items()}
 
+    def take(self, places: NDArray[np.intp]) -> OperationSpread:
+        """The spread of the operations at given indices; an index may occur twice."""
+        if self.fallback is None:
+            return self
+        other, mask = self.fallback
+        return replace(self, fallback=(other.take(places), mask[places]))
+
     def as_sent(self, predictions: PredictedOperations) -> SentOperationSpread:
         """Half widths at common levels, to be sent to a client."""
         levels = {}
@@ -117,6 +124,14 @@ class SentOperationSpread:
             known = ", ".join(map(str, self.half_widths))
             raise InputError("intervals that come from a service have certain levels", given=level, allowed=known)
         return self.half_widths[level]
+
+    def take(self, places: NDArray[np.intp]) -> SentOperationSpread:
+        """See `OperationSpread.take`."""
+        widths = {
+            level: {quantity: half[places] for quantity, half in of_level.items()}
+            for level, of_level in self.half_widths.items()
+        }
+        return SentOperationSpread(widths, tuple(self.far[place] for place in places.tolist()))
 
     def far_outside(self, operations: Sequence[Operation]) -> NDArray[np.bool_]:
         """See `OperationSpread.far_outside`."""

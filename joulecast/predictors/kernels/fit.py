@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...datasets import Dataset
-from ...errors import MissingDependencyError
+from ...errors import MissingDependencyError, with_extra
 from ...hardware import GPU, find_gpu
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
@@ -108,9 +108,11 @@ def fit_variant(family: Family, tables: Sequence[Measured], recipe: KernelRecipe
     constants = {name: fit_constants(family, some, recipe.seed) for name, some in sorted(generations.items())}
     examples = {name: [_examples(family, table, constants[name]) for table in generations[name]] for name in constants}
     together = [each for some in examples.values() for each in some]
+    of_each = list(constants.values())
+    of_all = of_each[0] if len(of_each) == 1 else fit_constants(family, thinned, recipe.seed)
     return Variant(
         gpus=frozenset(table.gpu.name for table in tables),
-        constants={**constants, ALL: fit_constants(family, thinned, recipe.seed)},
+        constants={**constants, ALL: of_all},
         generations={name: _trees(some, recipe.generation, recipe.quantile) for name, some in examples.items()},
         other_generations=_trees(together, recipe.other_generations, recipe.quantile),
         errors={},
@@ -126,7 +128,7 @@ def fit_constants(family: Family, tables: Sequence[Measured], seed: int) -> Floa
     try:
         from scipy.optimize import least_squares
     except ImportError as error:
-        raise MissingDependencyError("training needs scipy", hint="pip install 'joulecast[train]'") from error
+        raise MissingDependencyError("training needs scipy", hint=with_extra("train")) from error
     few = [_thinned(table, _CONSTANTS_ROWS, seed) for table in tables]
     logs = np.log(np.concatenate([table.device_s for table in few]))
 

@@ -29,7 +29,7 @@ from ...operations.operation_list import OperationList
 from ...operations.precisions import HALF_BYTES
 from ..formats.numbers import numbers
 from .operation_numbers import FAMILIES, numbers_of
-from .precisions import in_fp32
+from .precisions import as_fp32, in_fp32
 from .roofline import on_tensor_cores
 
 _MOVEMENT = FAMILIES.index("movement")
@@ -134,8 +134,8 @@ def _without_modes(operations: OperationList) -> OperationList:
 def _others_in_fp32(operations: OperationList) -> OperationList:
     _, _, of_other = operations.derived(_half_groups)
     return OperationList(
-        fp32 if other else operation
-        for operation, fp32, other in zip(operations, operations.derived(in_fp32), of_other.tolist(), strict=True)
+        as_fp32(operation) if other else operation
+        for operation, other in zip(operations, of_other.tolist(), strict=True)
     )
 
 

@@ -26,7 +26,7 @@ from .features import dense_convolutions
 from .norms import cubed, overlapped
 from .operation_numbers import FAMILIES, numbers_of
 from .roofline import on_tensor_cores, roofline
-from .tensor_tiles import LOADED_TILE, loaded_tile, tile_slowdown
+from .tensor_tiles import LOADED_TILE, load_slowdown, loaded_tile, tile_slowdown
 
 _LEAST_S = 1e-9
 # Bytes per clock that an SM moves, about half of the 64 that its L1 can deliver. It fits the A100's networks in bf16 at
@@ -110,7 +110,7 @@ def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> Least
     if in_tiles.any():
         slower = np.where(in_tiles, tile_slowdown(n, gpu) * n.flops / np.maximum(n.computed_flops, 1.0), 1.0)
         # Padding adds to what tiles compute and load from the cache, but not to what comes from DRAM.
-        compute_s, tiles_s = compute_s * slower, tiles_s * slower
+        compute_s, tiles_s = compute_s * slower, tiles_s * slower * np.where(in_tiles, load_slowdown(n), 1.0)
     parts = np.array([compute_s, moved / reached_bandwidth(gpu), (passed + tiles_s) / way])
     _put_convolutions(parts, operations, gpu, clock_mhz, way)
     return LeastTimes(*parts)

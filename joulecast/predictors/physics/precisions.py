@@ -32,7 +32,7 @@ class InFp32(NamedTuple):
 
 def in_fp32(operations: OperationList) -> OperationList:
     """All operations, converted to fp32; use with `OperationList.derived`, which calls it once for each list."""
-    return OperationList(map(_in_fp32, operations))
+    return OperationList(map(as_fp32, operations))
 
 
 def fp64_in_fp32(operations: OperationList) -> OperationList:
@@ -42,23 +42,24 @@ def fp64_in_fp32(operations: OperationList) -> OperationList:
     """
     if not any(operation.precision == "fp64" for operation in operations):
         return operations
-    return OperationList(_in_fp32(each) if each.precision == "fp64" else each for each in operations)
+    return OperationList(as_fp32(each) if each.precision == "fp64" else each for each in operations)
 
 
 def without_tf32(operations: OperationList) -> OperationList:
     """The operations, with those in TF32 converted to fp32; use with `OperationList.derived`."""
-    return OperationList(_in_fp32(each) if each.precision == "tf32" else each for each in operations)
+    return OperationList(as_fp32(each) if each.precision == "tf32" else each for each in operations)
 
 
 def tf32_in_fp32(operations: OperationList) -> InFp32:
     """The operations in TF32, converted to fp32, and where they stand; use with `OperationList.derived`."""
     places = np.array([operation.precision == "tf32" for operation in operations], dtype=bool)
     always = np.array([not operation.row.tensor_cores for operation in operations], dtype=bool) & places
-    return InFp32(places, always, OperationList(_in_fp32(each) for each in operations if each.precision == "tf32"))
+    return InFp32(places, always, OperationList(as_fp32(each) for each in operations if each.precision == "tf32"))
 
 
 @cached_by_operation(most_bytes=75_000_000)
-def _in_fp32(operation: Operation) -> Operation:
+def as_fp32(operation: Operation) -> Operation:
+    """An operation, converted to fp32."""
     return replace(operation, precision="fp32")
 
 

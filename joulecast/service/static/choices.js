@@ -81,12 +81,12 @@ function faster(ratio, than) {
   if (Math.abs(ratio - 1) < SAME) return `is as fast as ${than}`;
   if (ratio < 0.5) return `is ${figure(1 / ratio)} times faster than ${than}`;
   if (ratio > 2) return `is ${figure(ratio)} times slower than ${than}`;
-  return `takes ${percent(ratio)} % ${ratio < 1 ? "less" : "more"} time than ${than}`;
+  return `takes ${percent(ratio)}\u00a0% ${ratio < 1 ? "less" : "more"} time than ${than}`;
 }
 
 function thriftier(ratio) {
   if (Math.abs(ratio - 1) < SAME) return "takes the same energy";
-  return ratio > 2 ? `takes ${figure(ratio)} times the energy` : `takes ${percent(ratio)} % ${ratio < 1 ? "less" : "more"} energy`;
+  return ratio > 2 ? `takes ${figure(ratio)} times the energy` : `takes ${percent(ratio)}\u00a0% ${ratio < 1 ? "less" : "more"} energy`;
 }
 
 /** The best clock of each GPU, best first. A row compares its GPU. */

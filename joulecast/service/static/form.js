@@ -54,7 +54,7 @@ async function fill() {
   options("models", models.map(({ name }) => [name]));
   options("llms", found.language_models.map((name) => [name]));
   options("execution", runs.executions.map((name) => [name, RUNS[name]]));
-  options("host", runs.hosts.map(({ name, factor }) => [name, name === "usual" ? "usual for the GPU" : factor === 1 ? name : `${name} (${factor} ×)`]));
+  options("host", runs.hosts.map(({ name, factor }) => [name, factor === 1 ? name : `${name} (${factor} ×)`]));
   options("engine", runs.engines.map((name) => [name]));
   options("grids", runs.grids.map(({ code, name, carbon_g_per_kwh: grams }) => [code, `${name}, ${grams} g`]));
   byId("version").textContent = `joulecast ${version.joulecast}`;
@@ -151,9 +151,11 @@ function operations() {
   return { operations: found, ...(title ? { name: title } : {}), ...(shape ? { input_shape: shape } : {}), ...(dropped?.length ? { dropped } : {}), ...(assumptions?.length ? { assumptions } : {}) };
 }
 
-/** Put the question into the address. A list that is too long for a link leaves the address as it is without one. */
+/** Put the question into the address. A list that is too long for a link is left out, and the page says so. */
 export async function remember() {
-  address = (await written(subject(), rememberedGpus())) ?? "#view=operations";
+  const link = await written(subject(), rememberedGpus());
+  byId("link-help").textContent = link ? "" : "This list is too long for a link: the address does not contain it.";
+  address = link ?? "#view=operations";
   history.replaceState(null, "", address);
 }
 

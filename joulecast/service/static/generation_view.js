@@ -63,9 +63,9 @@ function card(gpu, at, prediction, most) {
     h("dl", {}, gauges(QUANTITIES, prediction, most)),
     h("dl", { class: "facts" },
       h("div", {}, h("dt", {}, "tokens a second"), h("dd", {}, Math.round(prediction.tokens_per_s).toLocaleString("en"))),
-      h("div", {}, h("dt", {}, "energy per request"), h("dd", {}, si(prediction.energy_per_request_j, "J"))),
       h("div", {}, h("dt", {}, "memory of a GPU"), h("dd", {}, `${si(held, "B")} of ${si(memory.usable_bytes, "B")}`)),
-      h("div", {}, h("dt", {}, "requests that would fit"), h("dd", {}, prediction.largest_batch.toLocaleString("en")))),
+      h("div", {}, h("dt", {}, "energy a request"), h("dd", {}, si(prediction.energy_per_request_j, "J"))),
+      h("div", {}, h("dt", {}, "requests that fit"), h("dd", {}, prediction.largest_batch.toLocaleString("en")))),
     remarks(prediction.notes));
 }
 

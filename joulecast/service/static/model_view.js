@@ -64,8 +64,8 @@ export function show(again) {
 /** GPUs by the reason why they are not there, in a sentence. */
 export function leftOut(pairs) {
   const short = (name) => find(name)?.short_name ?? name;
-  // A reason may name its GPU, which stands before it here; "2x" is the same for all.
-  pairs = pairs.map(([name, why]) => [name.replace(/^\d+x /, ""), why]).map(([name, why]) => [name, why.replace(` on ${name}`, "").replace(`${name} `, "")]);
+  // A reason may name its GPU: without the name it is the same for many. "2x" stands in the heading already.
+  pairs = pairs.map(([name, why]) => [name.replace(/^\d+x /, ""), why]).map(([name, why]) => [name, why.replaceAll(name, "this GPU")]);
   const reasons = [...new Set(pairs.map(([, why]) => why))];
   const told = reasons.map((why) => `${[...new Set(pairs.filter((pair) => pair[1] === why).map(([name]) => short(name)))].join(", ")} (${why})`);
   return told.length ? `Left out: ${told.join("; ")}` : "";

@@ -1,47 +1,127 @@
-"""The comparison with published tables: raw sizes only, and folds that hold repeats back."""
+"""The page of published tables: it is as new as what made it, and its parts compute what the sources describe."""
 
 from __future__ import annotations
 
-import importlib.util
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-FILE = Path(__file__).parents[3] / "benchmarks" / "published.py"
+from joulecast.operations.network import Network
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
-@pytest.fixture(scope="module")
-def published():
-    spec = importlib.util.spec_from_file_location("published", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture(scope="module", autouse=True)
+def _benchmarks_can_be_imported():
+    sys.path.insert(0, str(BENCHMARKS))
+    yield
+    sys.path.remove(str(BENCHMARKS))
 
 
-def test_raw_sizes_hold_what_a_module_says(published, dataset):
-    rows = list(dataset.measurements[:4])
-    inputs = published.raw_sizes(rows)
-    assert inputs.shape == (4, 1 + 4 + len(published.NUMBERS) + 1)
-    conv = inputs[[m.operation.kind for m in rows].index("conv2d")]
-    # Kind, input 32 x 16 x 4 x 4, 16 channels out, kernel 3, stride 1, padding 1, one group, no bias.
-    assert conv[1:11].tolist() == [32, 16, 4, 4, 16, 3, 1, 1, 1, 0]
-    linear = inputs[[m.operation.kind for m in rows].index("linear")]
-    assert linear[1:5].tolist() == [16, 16, 0, 0]
+def test_no_section_is_older_than_what_made_it(tmp_path):
+    import published
+
+    page = published.PAGE.read_text("utf-8")
+    # Where the measurements are not there, their digests cannot be compared.
+    old = published.outdated(page, published.SECTIONS, tmp_path)
+    assert not old, f"make them again: python benchmarks/published.py {' '.join(old)}"
 
 
-def test_repeats_in_training_flatter_a_model(published, dataset):
-    """Noise that repeats share is learned from a row's twin, and not from other operations."""
-    rng = np.random.default_rng(0)
-    rows = [
-        replace(m, time_s=m.time_s * factor, energy_j=m.energy_j * factor)
-        for m, factor in zip(dataset.measurements, np.exp(rng.standard_normal(len(dataset.measurements))), strict=True)
-        for _ in range(3)
-    ]
-    inputs, targets = published.raw_sizes(rows), np.log([m.time_s for m in rows])
-    by_row = rng.permutation(len(rows)) % published.FOLDS
-    by_operation = np.repeat(np.arange(len(dataset.measurements)) % published.FOLDS, 3)
-    flattered, honest = (published.in_folds(inputs, targets, fold, "XGBoost") for fold in (by_row, by_operation))
-    assert flattered > 0.95
-    assert honest < flattered - 0.1
+def test_sections_that_changed_are_outdated(tmp_path):
+    from published_page import Section, marked, outdated, read_sections
+
+    (tmp_path / "source.csv").write_text("1")
+    section = Section("Title", ("speed.py",), ("predictors/blend.toml",), ("source.csv",))
+    page = "head\n\n" + marked("one", section, tmp_path, "text")
+    assert read_sections(page)["one"].endswith("## Title\n\ntext")
+    assert outdated(page, {"one": section}, tmp_path) == []
+    assert outdated(page, {"one": section, "two": section}, tmp_path) == ["two"]
+    assert outdated(page, {"one": replace(section, code=("clocks.py",))}, tmp_path) == ["one"]
+    assert outdated(page, {"one": replace(section, inputs=("predictors/forest.toml",))}, tmp_path) == ["one"]
+    (tmp_path / "source.csv").write_text("2")
+    assert outdated(page, {"one": section}, tmp_path) == ["one"]
+    (tmp_path / "source.csv").unlink()
+    assert outdated(page, {"one": section}, tmp_path) == []
+
+
+def test_inputs_of_a_forest_are_those_of_the_module():
+    from nicolai_features import cells_of, matrix_of
+
+    conv = cells_of("Conv2d(3, 64, kernel_size=(7, 5), stride=(2, 2), bias=False)", (32, 3, 224, 200), 1440)
+    assert (conv["in_channels"], conv["out_channels"], conv["bias"], conv["bias_applicable"]) == (3, 64, 0, 1)
+    assert (conv["kernel_size_0"], conv["kernel_size_1"], conv["kernel_size_tuple_applicable"]) == (7, 5, 1)
+    assert (conv["padding_0"], conv["eps"], conv["eps_applicable"], conv["clockspeed"]) == (0, -1, 0, 1440)
+    linear = cells_of("Linear(in_features=8, out_features=4, bias=True)", (32, 8), 1440)
+    assert (linear["input_size_1"], linear["input_size_2"], linear["input_size_2_applicable"]) == (8, -1, 0)
+    inputs, names = matrix_of([conv, linear])
+    by_name = dict(zip(names, inputs.T, strict=True))
+    assert by_name["type_Conv2d"].tolist() == [1, 0]
+    # What only a pair of another kind has: no value, and a flag that says so.
+    assert by_name["kernel_size_0"].tolist() == [7, -1]
+    assert by_name["kernel_size_tuple_applicable"].tolist() == [1, 0]
+    with pytest.raises(TypeError, match="printed module"):
+        cells_of("3", (1,), 1440)
+
+
+def test_splits(dataset):
+    from nicolai_operations import Rows, folds_over_operations, folds_over_rows, test_rows
+
+    rows = Rows([m for m in dataset.measurements for _ in range(3)], np.empty((0, 0)), [])
+    count = len(rows.measurements)
+    for folds in (folds_over_rows(rows, 5), folds_over_operations(rows, 5)):
+        assert sorted(np.concatenate(folds).tolist()) == list(range(count))
+    held = [{rows.measurements[place].operation for place in fold} for fold in folds_over_operations(rows, 5)]
+    assert not set.intersection(*held[:2])
+    test = test_rows(rows)
+    assert int(np.argmax(rows.targets("time"))) not in test
+    assert len(test) == int(np.ceil(0.2 * (count - 4)))
+
+
+def test_a_network_is_summed_with_error_bars(dataset):
+    from nicolai_networks import summed
+
+    first, second, third = dataset.measurements[:3]
+    known = {
+        first.operation: replace(first, time_s=2.0, time_std_s=0.3, energy_j=5.0, energy_std_j=1.0),
+        second.operation: replace(second, time_s=1.0, time_std_s=0.4, energy_j=7.0, energy_std_j=2.0),
+    }
+    network = Network.of([(first.operation, 4), (second.operation, 1), (third.operation, 6)])
+    found = summed(network, known)
+    # 4 x 2 + 1; the root of 4 x 0.09 + 0.16; 4 x 5 + 7; the root of 4 + 4.
+    assert (found.time_s, found.energy_j, found.calls, found.missing) == (9.0, 27.0, 5, 6)
+    assert found.time_std_s == pytest.approx(0.52**0.5)
+    assert found.energy_std_j == pytest.approx(8**0.5)
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_tensor_cores_save_energy(mode):
+    """Figures 6.1 and 6.2 as far as the 2080 Ti's power can be believed, over networks with convolutions."""
+    from nicolai_clocks import HIS, energies_j
+
+    for name, size in HIS[:10]:
+        with_cores, turing, without = energies_j(name, size, mode).values()
+        assert with_cores < without, name
+        assert with_cores < turing, name
+
+
+def test_an_lstm_is_another_reader_of_the_same_tokens():
+    torch = pytest.importorskip("torch")
+    from deeppm import OperationLstm
+
+    from joulecast.predictors.recipes.transformer import TransformerRecipe
+    from joulecast.predictors.transformer.tokens import ROLES, WIDTH
+
+    torch.manual_seed(0)
+    model = OperationLstm(TransformerRecipe(width=8), 3)
+    torch.nn.init.ones_(model.operation_head.weight)
+    values, names = torch.randn(1, 4, len(ROLES), WIDTH), torch.zeros(1, 4, dtype=torch.long)
+    ratios, _ = model(values, names, names, torch.ones(1, 4))
+    changed = values.clone()
+    changed[0, 2] += 1
+    again, _ = model(changed, names, names, torch.ones(1, 4))
+    # It reads from the first operation to the last: what comes before the change stays.
+    assert torch.equal(ratios[0, :2], again[0, :2])
+    assert not torch.allclose(ratios[0, 2:], again[0, 2:])

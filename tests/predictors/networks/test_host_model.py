@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -37,6 +39,13 @@ def test_an_eager_call_costs_the_offset_more_and_a_slow_host_twice_as_much():
     slow = HostModel(5e-6, execution=Execution("eager", SLOW))
     assert slow.calls_s(predictions()).tolist() == pytest.approx([50e-6, 90e-6])
     assert slow.total_s(COUNTS, predictions()) == pytest.approx(330e-6)
+
+
+def test_a_copy_inside_a_network_costs_a_launch_whatever_it_costs_in_a_loop():
+    """3 x (20 + 5) us of relu, and 2 x 5 us of copies."""
+    relu, _ = predictions().operations
+    found = replace(predictions(), operations=(relu, Operation("copy", [(8, 8)])))
+    assert HostModel(5e-6).total_s(COUNTS, found) == pytest.approx(85e-6)
 
 
 def test_eager_loops_hold_their_gaps_already():

@@ -8,7 +8,7 @@ import pytest
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation import Operation
 from joulecast.predictors.physics.operation_numbers import numbers_of
-from joulecast.predictors.physics.tensor_tiles import loaded_tile, tile_slowdown
+from joulecast.predictors.physics.tensor_tiles import load_slowdown, loaded_tile, tile_slowdown
 from joulecast.predictors.physics.tiling import Tile, padded, tile_count
 from joulecast.predictors.physics.whole_waves import wave_flops
 
@@ -68,6 +68,14 @@ def test_a_step_of_decoding_pads_its_rows_to_64():
     keys = (2, 8, 1000, 64)
     step = Operation("attention", [(2, 8, 4, 64), keys, keys], precision="bf16")
     assert tile_slowdown(numbers_of([step]), A100) == pytest.approx(64 / 4)
+
+
+@pytest.mark.parametrize(("tokens", "slower"), [(196, 1.0), (197, 4.0)])
+def test_rows_of_an_odd_length_are_loaded_element_by_element(tokens, slower):
+    scores = Operation("matmul", [(16, tokens, 64), (16, 64, tokens)], precision="bf16")
+    values = Operation("matmul", [(16, tokens, tokens), (16, tokens, 64)], precision="bf16")
+    projection = Operation("linear", [(16, tokens, 64)], {"out_features": 64}, precision="bf16")
+    assert load_slowdown(numbers_of([scores, values, projection])).tolist() == [slower, slower, 1.0]
 
 
 def test_what_tensor_cores_load():

@@ -1,0 +1,210 @@
+"""DeepPM's ablation on operations of GPUs: its model, ours, an LSTM as in Ithemal, three seeds of each.
+
+    python benchmarks/deeppm.py --data build/datasets --work build/deeppm [--reduced]
+
+DeepPM (Shim et al., DATE 2022) predicts basic blocks of x86 code. Here a network stands for the block, an operation for
+the instruction, its kind for the opcode. Every variant has four layers, is fitted to the same rows with the same seeds,
+and is judged on operations that it has not seen. Each fit writes one JSON file into --work; fits that are there are not
+repeated. `python benchmarks/published.py` makes the tables and plots from them. A fit takes about a minute of one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformer import Data
+
+from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
+from joulecast.predictors.contract import Networks
+from joulecast.predictors.evaluation.any_gpu import fit_hosts, log_ratios, power_log_ratios
+from joulecast.predictors.measured.device_rows import DeviceRow
+from joulecast.predictors.networks.network_predictor import NetworkPredictor
+from joulecast.predictors.recipes.transformer import TransformerRecipe
+from joulecast.predictors.transformer.attentive import Attentive
+from joulecast.predictors.transformer.examples import Examples
+from joulecast.predictors.transformer.fit import fit_transformer
+from joulecast.predictors.transformer.model import OperationTransformer
+from joulecast.predictors.transformer.tokens import ROLES
+
+# Half of the steps read operations as synthetic networks, because blocks are all that DeepPM reads. To an operation
+# that is read alone, stacks over a block and over an instruction are the same.
+SIZE = {"epochs": 6, "most_rows": 24_000, "together": 0.5}
+# Sequences as rarely as in the recipe that ships, and more rows: is a variant that won above better there, too?
+LARGER = {"epochs": 8, "most_rows": 40_000}
+REDUCED = {**SIZE, "epochs": 1, "most_rows": 1_000, "batch": 16}
+SEEDS = (0, 1, 2)
+HELD_FOLD = 1
+LENGTHS = ((2, 50), (50, 100), (100, 150), (150, 200), (200, 300))
+SEQUENCES = 24  # Of each length.
+# Name -> settings that differ from predictors/transformer.toml.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "ours": {},
+    "DeepPM: kinds and positions": {"operation_vector": "kind", "positional_encoding": True},
+    "ours with positions": {"positional_encoding": True},
+    "A: one stack, layer norm, no weighting": {"stacks": "one", "layer_norm": True, "distance_weighting": False},
+    "B: block": {"stacks": "one"},
+    "C: block and instruction": {"network_layers": 2, "operation_layers": 2, "kind_layers": 0},
+    "D: no weighting": {"distance_weighting": False},
+    "LSTM as in Ithemal": {},
+}
+AGAIN = {
+    "ours": {},
+    "A: one stack, layer norm, no weighting": VARIANTS["A: one stack, layer norm, no weighting"],
+    "ours with layer norm, no weighting": {"layer_norm": True, "distance_weighting": False},
+}
+
+
+class OperationLstm(OperationTransformer):
+    """Ithemal's form (Mendis et al., ICML 2019): an LSTM over the tokens of an operation, one over the operations."""
+
+    def __init__(self, recipe: TransformerRecipe, kinds: int) -> None:
+        super().__init__(replace(recipe, network_layers=0, operation_layers=0, kind_layers=0), kinds)
+        # As many numbers as the transformer has, about.
+        self.over_tokens = nn.LSTM(recipe.width, 2 * recipe.width, batch_first=True)
+        self.over_operations = nn.LSTM(2 * recipe.width, recipe.width, batch_first=True)
+
+    def _read(self, values: Tensor, families: Tensor, kinds: Tensor) -> Tensor:
+        _, (last, _) = self.over_tokens(self._of_tokens(values, families, kinds))
+        vectors: Tensor = self.over_operations(last[0].reshape(*families.shape, -1))[0]
+        return vectors
+
+
+def summary(log_ratio: Any) -> dict[str, float]:
+    error = np.abs(np.expm1(log_ratio))
+    return {"median": float(np.median(error)), "mean": float(error.mean()), "p90": float(np.quantile(error, 0.9))}
+
+
+def by_kind(rows: Sequence[DeviceRow], log_ratio: Any) -> dict[str, Any]:
+    kinds = np.array([row.operation.kind for row in rows])
+    return {str(kind): summary(log_ratio[kinds == kind]) for kind in np.unique(kinds)}
+
+
+def by_length(learned: Attentive, rows: Sequence[DeviceRow], sequences: int) -> list[dict[str, Any]]:
+    """Errors of the total time of unseen operations that are read as one sequence, on one GPU in one mode."""
+    examples = Examples.of(rows, learned.reader.vocabulary)
+    device_s = np.array([row.device_s for row in examples.rows])
+    least_s = device_s / np.exp(examples.log_ratio)
+    least = min(100, max(map(len, examples.groups)))  # In smaller groups the same operations come again and again.
+    groups = [group for group in examples.groups if len(group) >= least]
+    found = []
+    for low, high in LENGTHS:
+        draw = np.random.default_rng(low)
+        errors = []
+        for _ in range(sequences):
+            places = draw.choice(groups[draw.integers(len(groups))], draw.integers(low, high))[None]
+            read = examples.values[places], examples.families[places], examples.kinds[places]
+            ratios = learned.reader.encoder(*read, np.ones(places.shape, np.float32))[0][0, :, 0]
+            errors.append(np.log((least_s[places[0]] * np.exp(ratios)).sum() / device_s[places[0]].sum()))
+        found.append({"operations": [low, high], "sequences": sequences, **summary(np.array(errors))})
+    return found
+
+
+def of_networks(learned: Attentive, networks: Networks) -> list[dict[str, Any]]:
+    """Errors of measured networks added up from operations, and how many operations they have."""
+    hosts, found = fit_hosts(learned, networks), []
+    for gpu, m, network in networks:
+        predictor = NetworkPredictor("", AnyGpuPredictor(gpu, m.mode, learned), hosts[m.mode])
+        p = predictor.predict(network, m.clock_mhz)
+        calls = sum(entry.count for entry in network)
+        error = float(np.log(p.time_s / m.time_s))
+        found.append({"calls": calls, "time": error, "mode": m.mode, "precision": m.precision})
+    return found
+
+
+def attention(learned: Attentive, rows: Sequence[DeviceRow], operations: int = 8) -> list[list[float]]:
+    """Mean attention of the first layer over a sequence's tokens; shape (tokens, tokens)."""
+    examples, seen = Examples.of(rows, learned.reader.vocabulary), []
+    group = max(examples.groups, key=len)
+    places = np.random.default_rng(0).choice(group, operations)[None]
+    model = learned.reader.encoder.model
+    layer = model.over_network[0]
+    hook = layer.attend.register_forward_hook(lambda _, given, result: seen.append(result))
+    learned.reader.encoder(
+        examples.values[places], examples.families[places], examples.kinds[places], np.ones(places.shape, np.float32)
+    )
+    hook.remove()
+    length = operations * len(ROLES)
+    width = model.roles.shape[1]
+    heads = learned.reader.encoder.recipe.heads
+    queries, keys, _ = seen[0].view(length, 3, heads, width // heads).permute(1, 2, 0, 3)
+    scores = queries @ keys.transpose(-1, -2) / (width // heads) ** 0.5
+    if learned.reader.encoder.recipe.distance_weighting:
+        place = torch.arange(length, dtype=scores.dtype)
+        scores = scores * (1 - (place[:, None] - place).abs() / length)
+    return np.round(scores.softmax(-1).mean(0).numpy(), 5).tolist()
+
+
+def fit(data: Data, folds: tuple[Any, Any], variant: str, recipe: TransformerRecipe, sequences: int) -> dict[str, Any]:
+    """Fit a variant to the first fold, and judge it on the second.
+
+    Args:
+        data: All measurements.
+        folds: Rows to learn from, and rows to predict.
+        variant: Its name.
+        recipe: Its settings.
+        sequences: How many sequences of each length are predicted; 0 for operations alone, which is quicker.
+    """
+    train, test = folds
+    new_model = OperationLstm if variant.startswith("LSTM") else OperationTransformer
+    start = time.process_time()
+    learned = fit_transformer(data.datasets, train, recipe, new_model)
+    seconds = time.process_time() - start
+    ratios, powered = log_ratios(learned, test), [row for row in test if row.power_w is not None]
+    encoder = learned.reader.encoder
+    result = {
+        "variant": variant,
+        "seed": recipe.seed,
+        "epochs": recipe.epochs,
+        "train": min(len(train), recipe.most_rows),
+        "test": len(test),
+        "test_power": len(powered),
+        "seconds": seconds,
+        "parameters": sum(p.numel() for p in encoder.model.parameters()),
+        "curves": encoder.curves,
+        "time": summary(ratios),
+        "power": summary(power_log_ratios(learned, powered)["power"]),
+        "by_kind": by_kind(test, ratios),
+    }
+    if sequences:
+        result["by_length"] = by_length(learned, test, sequences)
+        result["networks"] = of_networks(learned, data.networks)
+    if sequences and recipe.seed == 0 and variant in ("ours", "D: no weighting", "DeepPM: kinds and positions"):
+        result["attention"] = attention(learned, test)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("build/datasets"))
+    parser.add_argument("--work", type=Path, default=Path("build/deeppm"))
+    parser.add_argument("--reduced", action="store_true", help="one seed, few rows: only to see that it runs")
+    arguments = parser.parse_args()
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    data = Data(arguments.data, 1)
+    folds = data.fold(HELD_FOLD)
+    sequences = 2 if arguments.reduced else SEQUENCES
+    for name, (variants, size, of_each_length) in {
+        "small": (VARIANTS, REDUCED if arguments.reduced else SIZE, sequences),
+        "larger": (AGAIN, REDUCED if arguments.reduced else LARGER, 0),
+    }.items():
+        for seed in SEEDS[:1] if arguments.reduced else SEEDS:
+            for number, (variant, settings) in enumerate(variants.items()):
+                file = arguments.work / f"{name}-{number}-{seed}.json"
+                if not file.is_file():
+                    recipe = replace(TransformerRecipe(), seed=seed, **size, **settings)
+                    made = fit(data, folds, variant, recipe, of_each_length)
+                    file.write_text(json.dumps({"run": name, **made}))
+                    print(name, variant, seed, f"{made['seconds']:.0f} s", made["time"], made["power"], flush=True)
+
+
+if __name__ == "__main__":
+    main()
