@@ -91,7 +91,12 @@ def serve(
         float,
         typer.Option(envvar=_from("WRITE_SECONDS"), help="Longest time in which a client reads nothing of its answer."),
     ] = 20.0,
-    threads: Annotated[int, typer.Option(envvar=_from("THREADS"), help="Threads that compute answers.")] = 2,
+    workers: Annotated[
+        int, typer.Option(envvar=_from("WORKERS"), help="Processes that answer requests on this port.")
+    ] = 1,
+    threads: Annotated[
+        int, typer.Option(envvar=_from("THREADS"), help="Threads of each process that compute answers.")
+    ] = 2,
     cached_answers_bytes: Annotated[
         int, typer.Option(envvar=_from("CACHED_ANSWERS_BYTES"), help="Memory for finished answers.")
     ] = 64_000_000,
@@ -136,6 +141,7 @@ def serve(
         max_connections=max_connections,
         body_seconds=body_seconds,
         write_seconds=write_seconds,
+        workers=workers,
         threads=threads,
         cached_answers_bytes=cached_answers_bytes,
         cached_networks_bytes=cached_networks_bytes,
