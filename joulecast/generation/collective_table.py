@@ -29,7 +29,9 @@ _KERNELS: Mapping[str, str] = {
 }
 """Name of the kernel in the table -> implementation. Eager calls are left out, because they wait for their host."""
 
-_KINDS = ("all_reduce", "all_gather")
+_KINDS: Mapping[str, str] = {"all_reduce": "all_reduce", "all_gather": "all_gather", "alltoall": "all_to_all"}
+"""Name of a collective in the table -> kind of operation."""
+
 _HALF = ("half", "bfloat16")
 
 
@@ -47,7 +49,7 @@ def table(path: Path) -> dict[str, Any]:
         implementation = _KERNELS.get(row["kernel"])
         wanted = row["collective"] in _KINDS and row["precision"] in _HALF and row["gpus"] in GROUPS
         if implementation and wanted and row["time_us"] > 0:
-            key = row["gpu"], implementation, row["collective"], row["gpus"]
+            key = row["gpu"], implementation, _KINDS[row["collective"]], row["gpus"]
             found[key][row["stack"]][row["message_size"]].append(row["time_us"])
     curves = []
     for key, stacks in sorted(found.items()):

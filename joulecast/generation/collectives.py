@@ -32,7 +32,7 @@ from ..operations.rules import size
 from ..predictors.physics.energy import PRIOR_ENERGY
 
 FILE = "collectives.json.gz"
-KINDS = frozenset({"all_reduce", "all_gather"})
+KINDS = frozenset({"all_reduce", "all_gather", "all_to_all"})
 NCCL = "pytorch"
 """The implementation of collectives for which an engine calls NCCL."""
 

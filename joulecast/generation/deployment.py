@@ -92,12 +92,12 @@ class Deployment:
 
     @property
     def load(self) -> Load:
-        """The load of one of the replicas that have requests."""
-        return replace(self.asked, batch=math.ceil(self.asked.batch / self.parallel.replicas))
+        """The load of one of the groups of GPUs that have sequences of their own."""
+        return replace(self.asked, batch=math.ceil(self.asked.batch / self.parallel.groups))
 
     @property
     def busy(self) -> float:
-        """Number of replicas that have requests, as a mean."""
+        """Number of these groups that have requests, as a mean."""
         return self.asked.batch / self.load.batch
 
     @cached_property
@@ -130,7 +130,7 @@ class Deployment:
     @cached_property
     def largest_batch(self) -> int:
         """The largest number of sequences of these lengths that fit on all GPUs together; 0 if not even one fits."""
-        return self.parallel.replicas * largest_batch(self._memory, self.engine.step_tokens - 1)
+        return self.parallel.groups * largest_batch(self._memory, self.engine.step_tokens - 1)
 
     def refuse_shortage(self) -> None:
         """Raise an error if the load does not fit into the memory.

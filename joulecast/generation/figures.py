@@ -47,9 +47,9 @@ def figures_of(deployment: Deployment, server: Server, clocks: Sequence[float]) 
     cycle, load = deployment.cycle, deployment.load
     server.prepare(deployment.steps)
     total = server.cost(cycle.steps, clocks)
-    # Replicas without requests draw static power as long as the others work.
+    # GPUs without requests draw static power as long as the others work.
     idle_w = float(static_power_w(deployment.gpu, float(deployment.gpu.boost_clock_mhz)))
-    idle = deployment.parallel.replicas - deployment.busy
+    idle = deployment.parallel.groups - deployment.busy
     boards_j = deployment.parallel.tensor * (deployment.busy * total.energy_j + idle * idle_w * total.time_s)
     tokens = deployment.asked.batch * load.output_tokens
     return Figures(

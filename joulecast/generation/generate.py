@@ -54,7 +54,8 @@ def predict_generation(
             versions), sglang or tensorrt_llm, with fused kernels in CUDA graphs; or transformers, which is eager.
         tensor_parallel: Number of GPUs that share each layer. Further GPUs are replicas, which share the batch.
         expert_parallel: Number of GPUs over which whole experts are distributed; 1 if tensor parallelism divides each
-            expert.
+            expert. With tensor_parallel=1, each of these GPUs has all other layers and sequences of its own
+            (data-parallel attention).
         batching: "continuous" or "static"; None for the engine's own.
         clock: Graphics clock in MHz; None for the GPU's default.
         power_limit_w: Power cap of a board in watts; None for its default.

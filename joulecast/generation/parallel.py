@@ -1,8 +1,10 @@
 """How a decoder is divided over the GPUs of a node, and names of several GPUs such as "2x H100 SXM".
 
 Tensor parallelism (Shoeybi et al., Megatron-LM, arXiv 1909.08053) gives each GPU some heads and features of every
-layer. After each block, the GPUs sum up their results. Expert parallelism gives each GPU whole experts instead.
-Replicas share nothing; each of them serves a part of the batch.
+layer. After each block, the GPUs sum up their results. Expert parallelism gives each GPU whole experts instead. Without
+tensor parallelism beside it, each GPU has all other layers and sequences of its own, and sends their tokens to the GPUs
+that have the chosen experts and back (data-parallel attention; DeepSeek-V3, arXiv 2412.19437, section 3.4). Replicas
+share nothing; each of them serves a part of the batch.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ class Parallel:
     Args:
         tensor: Number of GPUs that share each layer.
         expert: Number of GPUs over which whole experts are distributed; 1 if tensor parallelism divides each expert.
+            If both are above 1, they are equal.
         replicas: Number of copies of the model, each on GPUs of its own.
         link: The connection between the GPUs of a replica: "nvlink" or "pcie".
     """
@@ -52,7 +55,17 @@ class Parallel:
     @property
     def gpus(self) -> int:
         """Number of all GPUs."""
-        return self.tensor * self.replicas
+        return self.tensor * self.groups
+
+    @property
+    def senders(self) -> int:
+        """Number of groups of GPUs in a replica that have sequences of their own; they send tokens to each other."""
+        return max(1, self.expert // self.tensor)
+
+    @property
+    def groups(self) -> int:
+        """Number of groups of GPUs that have sequences of their own, in all replicas."""
+        return self.senders * self.replicas
 
 
 ALONE = Parallel()
@@ -115,20 +128,21 @@ def find_parallel(count: int, gpu: GPU, tensor: int, expert: int) -> Parallel:
             allowed=", ".join(map(str, GROUPS)),
             hint='use replicas for more GPUs: gpu="16x H100 SXM", tensor_parallel=8',
         )
-    if expert not in (1, tensor) or isinstance(expert, bool):
+    if expert not in (GROUPS if tensor == 1 else (1, tensor)) or isinstance(expert, bool):
         raise InputError(
-            "experts are distributed over the GPUs that share the other layers",
+            "experts are distributed over the GPUs that share the other layers, or each GPU has all other layers",
             given=f"expert_parallel={expert!r}, tensor_parallel={tensor}",
-            allowed=f"1 or {tensor}",
-            hint=f"give tensor_parallel={expert!r} as well" if expert in GROUPS else None,
+            allowed=f"1 or {tensor}" if tensor > 1 else ", ".join(map(str, GROUPS)),
+            hint=f"give tensor_parallel={expert!r} or 1" if expert in GROUPS else None,
         )
-    if count != 1 and count % tensor:
+    group = max(tensor, expert)
+    if count != 1 and count % group:
         raise InputError(
             "the number of GPUs is not enough for whole replicas",
-            given=f"{count} GPUs, tensor_parallel={tensor}",
-            allowed=f"a multiple of {tensor}",
+            given=f"{count} GPUs, tensor_parallel={tensor}, expert_parallel={expert}",
+            allowed=f"a multiple of {group}",
         )
-    replicas = max(1, count // tensor)
+    replicas = max(1, count // group)
     return Parallel(tensor, expert, replicas, "nvlink" if gpu.link_bandwidth else "pcie")
 
 
@@ -138,7 +152,7 @@ def share(decoder: Decoder, parallel: Parallel) -> Decoder:
     Raises:
         InputError: The heads, features or experts are no multiple of the number of GPUs.
     """
-    if parallel.tensor == 1:
+    if parallel.tensor == parallel.expert == 1:
         return decoder
     _refuse_indivisible(decoder, parallel)
     # If there are fewer key heads than GPUs, several GPUs hold the same head.
@@ -184,6 +198,13 @@ def _shared(part: Part, parallel: Parallel) -> Part:
 
 def _refuse_indivisible(decoder: Decoder, parallel: Parallel) -> None:
     count = parallel.tensor
+    if parallel.expert > 1 and not decoder.experts:
+        raise InputError(
+            f"{decoder.name} has no experts",
+            given=f"expert_parallel={parallel.expert}",
+            allowed="1",
+            hint='use tensor_parallel, or replicas, such as gpu="2x H100 SXM"',
+        )
     for part, _ in decoder:
         match part:
             case Attention() | LatentAttention():
@@ -194,7 +215,7 @@ def _refuse_indivisible(decoder: Decoder, parallel: Parallel) -> None:
             case Activation():
                 _refuse(decoder, "features of a feed-forward block", part.size, count)
             case Experts() if parallel.expert > 1:
-                _refuse(decoder, "experts", part.experts, count)
+                _refuse(decoder, "experts", part.experts, parallel.expert)
             case Experts():
                 _refuse(decoder, "features of an expert", part.intermediate, count)
 

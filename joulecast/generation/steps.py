@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ..operations.network import Entry, Network
 from ..operations.operation import Operation
 from ..operations.precisions import ELEMENT_BYTES
+from .collectives import NCCL
 from .decoder import (
     Activation,
     Attention,
@@ -146,7 +147,9 @@ class _Step:
                 yield self._plain("mul", shape, shape) if part.gated else self._plain("gelu", shape)
             case Experts():
                 yield self._plain("softmax", (count, part.experts))
+                yield from self._exchange(part)
                 yield from self._experts(part)
+                yield from self._exchange(part)
                 yield from self._collective("all_reduce", count, part.hidden)
             case Attention():
                 yield from self._attention(part)
@@ -164,6 +167,15 @@ class _Step:
                 "implementation": self.engine.collectives,
             }
             yield self._plain(kind, shape, **attributes)
+
+    def _exchange(self, part: Experts) -> Iterator[Operation]:
+        """Sending tokens to the GPUs that have their experts, or back, where each GPU has sequences of its own."""
+        gpus = self.parallel.senders
+        if gpus > 1:
+            # A token goes once to each GPU that has one of its experts.
+            copies = gpus * (1 - (1 - 1 / gpus) ** part.top_k)
+            attributes = {"gpus": gpus, "link": self.parallel.link, "implementation": NCCL}
+            yield self._plain("all_to_all", (self.computed, math.ceil(copies * part.hidden)), **attributes)
 
     def _linear(self, rows: int, inputs: int, outputs: int, bias: bool, precision: str) -> Operation:
         quantized = precision in _QUANTIZED
@@ -189,13 +201,13 @@ class _Step:
             # Models with experts are published with scales for blocks, and were measured so.
             "block_scaled": self.precisions.products == "fp8",
         }
-        shape = (self.computed, part.hidden)
+        shape = (self.computed * self.parallel.senders, part.hidden)
         yield Operation("experts", [shape], attributes, precision=self.precisions.products)
 
     def _products_of_experts(self, part: Experts) -> Iterator[Operation]:
         """Experts as batches of products in 16 bits, over those that are expected to get a token at all."""
         experts, inner = part.experts // part.expert_parallel, part.intermediate // part.tensor_parallel
-        chosen = self.computed * part.top_k / part.expert_parallel
+        chosen = self.computed * self.parallel.senders * part.top_k / part.expert_parallel
         active = max(1, round(experts * (1 - (1 - 1 / experts) ** chosen)))
         rows = math.ceil(chosen / active)
         yield self._plain("matmul", (active, rows, part.hidden), (active, part.hidden, 2 * inner))

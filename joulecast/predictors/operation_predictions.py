@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -110,7 +111,8 @@ class OperationPredictions(Tabular, Plain, Drawn):
 
     def _table(self) -> Table:
         columns = ([None if value != value else value for value in getattr(self, name).tolist()] for name in _COLUMNS)
-        rows = zip(map(identity, self.operations), zip(*columns, strict=True), self.source, strict=True)
+        # Rows of a table share operations, and describing one takes longer than predicting it.
+        rows = zip(map(cache(identity), self.operations), zip(*columns, strict=True), self.source, strict=True)
         return Table((*IDENTITY, *_COLUMNS, "source"), ((*who, *values, source) for who, values, source in rows))
 
     def _repr_html_(self) -> str:

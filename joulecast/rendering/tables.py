@@ -8,6 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..errors import MissingDependencyError
 
 if TYPE_CHECKING:
@@ -36,8 +39,17 @@ class Tabular(ABC):
         """The table as CSV. A value that is not known is empty."""
         return table_csv(*self._table())
 
+    def to_columns(self) -> dict[str, NDArray[Any]]:
+        """The table as an array for each column, which other libraries take: `polars.DataFrame(answer.to_columns())`.
+
+        A number that is not known is NaN, and any other value that is not known None.
+        """
+        header, rows = self._table()
+        columns = [*zip(*rows, strict=True)] or [()] * len(header)
+        return {name: _array(values) for name, values in zip(header, columns, strict=True)}
+
     def to_frame(self) -> pd.DataFrame:
-        """The table as a pandas DataFrame, which other libraries of data frames read without a copy.
+        """The table as a pandas DataFrame; for other libraries, see `to_columns`.
 
         Raises:
             MissingDependencyError: pandas is not installed.
@@ -50,6 +62,14 @@ class Tabular(ABC):
             ) from None
         table = self._table()
         return pd.DataFrame([list(row) for row in table.rows], columns=list(table.header))
+
+
+def _array(values: Sequence[Any]) -> NDArray[Any]:
+    known = [value for value in values if value is not None]
+    if len(known) == len(values):
+        return np.array(values)
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+    return np.array(values, dtype=float if numbers and known else object)  # (None is NaN among floats)
 
 
 def table_csv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from conftest import SHARED_DATA
@@ -93,7 +95,8 @@ def test_no_collective_beats_its_link_and_larger_ones_take_longer():
         assert list(curve.seconds) == sorted(curve.seconds)
         link = find_gpu(name).link_bandwidth or find_gpu(name).pcie_bandwidth
         # Each GPU sends its part at least once; a switch may add up.
-        least_s = 2 * curve.elements[-1] * (1 / gpus if kind == "all_gather" else 1) / link
+        sent = {"all_gather": 1 / gpus, "all_reduce": 1, "all_to_all": (gpus - 1) / gpus}[kind]
+        least_s = 2 * curve.elements[-1] * sent / link
         assert curve.seconds[-1] > 0.9 * least_s
         assert curve.at(2 * curve.elements[-1]) == pytest.approx(2 * curve.seconds[-1])
 
@@ -161,3 +164,32 @@ def test_names_of_several_gpus():
     assert find_gpus(H100) == (1, H100)
     assert find_parallel(16, H100, 8, 1) == Parallel(8, 1, 2)
     assert find_parallel(1, find_gpu("L40S"), 2, 1).link == "pcie"
+
+
+def deepseek(batch, **options):
+    lengths = {"prompt_tokens": 1000, "output_tokens": 1000, "precision": "fp8", "engine": "sglang"}
+    return predict_generation("deepseek_v3", "H200", batch=batch, **lengths, **options)
+
+
+def test_attention_of_each_gpu_for_sequences_of_its_own():
+    shared, own = deepseek(256, tensor_parallel=8), deepseek(256, expert_parallel=8)
+    assert own.gpus == shared.gpus == 8
+    assert own.tokens_per_s == pytest.approx(256 / own.time_per_output_token_s, rel=0.02)
+    # All heads read one latent vector of 576 numbers, so tensor parallelism repeats the cache on each GPU: 1500 tokens
+    # of 61 layers in 16 bits for each of 256 sequences, or of 32.
+    token_bytes = 61 * 576 * 2
+    assert shared.memory.cache_bytes == pytest.approx(256 * 1500 * token_bytes)
+    assert own.memory.cache_bytes == pytest.approx(32 * 1500 * token_bytes)
+    assert own.largest_batch > 4 * shared.largest_batch
+    # A token of 7168 features goes to the 5.25 of 8 GPUs that have one of its 8 experts, and back.
+    (sent,) = [cost for cost in own.decode.operations if cost.operation.kind == "all_to_all"]
+    assert sent.operation.input_shapes == ((32, math.ceil(8 * (1 - (7 / 8) ** 8) * 7168)),)
+    assert sent.count == 2 * 58  # three of 61 layers have no experts
+    (experts,) = [cost.operation for cost in own.decode.operations if cost.operation.kind == "experts"]
+    assert experts.input_shapes == ((256, 7168),)
+    assert not [cost for cost in own.decode.operations if cost.operation.kind == "all_reduce"]
+
+
+def test_experts_are_needed_to_distribute_them():
+    with pytest.raises(InputError, match="has no experts"):
+        predict_generation("llama3_8b", "H100 SXM", batch=8, prompt_tokens=9, output_tokens=9, expert_parallel=2)
