@@ -3,6 +3,7 @@
     python benchmarks/service.py                    # each kind of load for 10 s, at 32 connections
     python benchmarks/service.py --seconds 600 mixed
     python benchmarks/service.py --seconds 60 --clients 32 --hostile mixed
+    python benchmarks/service.py --workers 2 clocks
 
 Starts `joulecast serve` on a free port of this machine and asks it over the loopback; the load needs a core of its own.
 """
@@ -128,15 +129,25 @@ async def load(
     }
 
 
+def processes(pid: int) -> list[int]:
+    """A process and those that it has started."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    return [pid, *(one for child in children for one in processes(int(child)))]
+
+
 def cpu_s(pid: int) -> float:
-    """CPU time of a process, which depends little on other programs on the machine."""
-    user, system = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    """CPU time of a service with all its processes, which depends little on other programs on the machine."""
+    ticks = 0
+    for each in processes(pid):
+        user, system = Path(f"/proc/{each}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:13]
+        ticks += int(user) + int(system)
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def resident_mb(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    return int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) / 1024
+    """Resident memory of a service with all its processes; pages that they share count for each."""
+    statuses = [Path(f"/proc/{each}/status").read_text(encoding="ascii") for each in processes(pid)]
+    return sum(int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) for status in statuses) / 1024
 
 
 async def watch(pid: int, every_s: float, into: list[float]) -> None:
@@ -176,6 +187,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--clients", type=int, default=1, help="addresses that the connections come from, up to 254")
+    parser.add_argument("--workers", type=int, default=1, help="processes of the service")
     parser.add_argument(
         "--hostile", action="store_true", help="beside two hostile clients of each kind, which it traces for"
     )
@@ -185,13 +197,14 @@ def main() -> None:
     arguments = parser.parse_args()
     started_s = time.perf_counter()
     command = [sys.executable, "-m", "joulecast.cli", "serve", "--port", "0", "--log-level", "info"]
+    command += ["--workers", str(arguments.workers)]
     command += [] if arguments.hostile else ["--no-extraction"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    port, is_ready = None, False
+    port, ready = None, 0
     for line in process.stderr or ():
         port = port or (re.search(r"http://127.0.0.1:(\d+)", line) or [None, None])[1]
-        is_ready = is_ready or '"event": "ready"' in line
-        if port and is_ready:
+        ready += '"event": "ready"' in line
+        if port and ready == arguments.workers:
             break
     print(f"ready after {time.perf_counter() - started_s:.2f} s")
     # The log has to be read, because the service would otherwise wait when the pipe is full.

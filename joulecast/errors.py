@@ -193,6 +193,14 @@ ERRORS_BY_PROBLEM: Mapping[str, type[JoulecastError]] = {
 """Name of a problem -> the error that a client raises for it; a client raises ServiceError for all others."""
 
 
+def with_extra(extra: str) -> str:
+    """The next step where packages are missing: how to install joulecast with an extra of pyproject.toml.
+
+    joulecast is installed from its folder, since it is on no package index yet.
+    """
+    return f"in the folder of joulecast, pip install '.[{extra}]'"
+
+
 def unknown_name(what: str, given: object, known: Iterable[str], *, hint: str | None = None) -> UnknownNameError:
     """Build the error for a name that is not in `known`, suggesting the closest ones."""
     names = sorted(known)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from ..errors import InputError, MissingDependencyError
+from ..errors import InputError, MissingDependencyError, with_extra
 from ..metering.recording import read_recording
 from . import page
 from .attribution import attributed
@@ -189,7 +189,7 @@ def needs_torch() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise MissingDependencyError("accounting needs torch", hint="pip install 'joulecast[torch]'") from error
+        raise MissingDependencyError("accounting needs torch", hint=with_extra("torch")) from error
     return torch
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ..errors import InputError, MissingDependencyError
+from ..errors import InputError, MissingDependencyError, with_extra
 
 _PREFIX = "JOULECAST_SERVE_"
 
@@ -91,7 +91,12 @@ def serve(
         float,
         typer.Option(envvar=_from("WRITE_SECONDS"), help="Longest time in which a client reads nothing of its answer."),
     ] = 20.0,
-    threads: Annotated[int, typer.Option(envvar=_from("THREADS"), help="Threads that compute answers.")] = 2,
+    workers: Annotated[
+        int, typer.Option(envvar=_from("WORKERS"), help="Processes that answer requests on this port.")
+    ] = 1,
+    threads: Annotated[
+        int, typer.Option(envvar=_from("THREADS"), help="Threads of each process that compute answers.")
+    ] = 2,
     cached_answers_bytes: Annotated[
         int, typer.Option(envvar=_from("CACHED_ANSWERS_BYTES"), help="Memory for finished answers.")
     ] = 64_000_000,
@@ -116,9 +121,7 @@ def serve(
     Every option can also be set by an environment variable, such as JOULECAST_SERVE_PORT for --port.
     """
     if not all(map(find_spec, ("fastapi", "orjson", "uvicorn"))):
-        raise MissingDependencyError(
-            "the service needs fastapi, orjson and uvicorn", hint="pip install 'joulecast[service]'"
-        )
+        raise MissingDependencyError("the service needs fastapi, orjson and uvicorn", hint=with_extra("service"))
     from ..service import Settings
     from ..service.server import serve as run
 
@@ -138,6 +141,7 @@ def serve(
         max_connections=max_connections,
         body_seconds=body_seconds,
         write_seconds=write_seconds,
+        workers=workers,
         threads=threads,
         cached_answers_bytes=cached_answers_bytes,
         cached_networks_bytes=cached_networks_bytes,

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from ..damage import refusing_damage
-from ..errors import DatasetError, InputError, MissingDependencyError
+from ..errors import DatasetError, InputError, MissingDependencyError, with_extra
 from ..operations.network import Network
 from ..operations.operation import Operation
 from ..whole_files import whole_file
@@ -28,7 +28,7 @@ def _pyarrow() -> tuple[ModuleType, ModuleType]:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise MissingDependencyError("datasets need pyarrow", hint="pip install 'joulecast[train]'") from error
+        raise MissingDependencyError("datasets need pyarrow", hint=with_extra("train")) from error
     return pyarrow, pyarrow.parquet
 
 

@@ -29,8 +29,7 @@ def digest(operators: Iterable[str]) -> str:
 def _treatment(operator: str) -> str:
     """How an operator is treated: by which revision of its row, as free of cost, or as unknown."""
     namespace, _, name = operator.partition(".")
-    if namespace != "aten":
-        return "unknown"
-    if name in OPERATORS:
-        return f"revision {REVISIONS.get(name, 1)}"
-    return "free" if name in FREE else "unknown"
+    row = name if namespace == "aten" else operator
+    if row in OPERATORS:
+        return f"revision {REVISIONS.get(row, 1)}"
+    return "free" if row in FREE else "unknown"

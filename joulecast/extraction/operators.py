@@ -243,6 +243,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     ),
     **dict.fromkeys(("upsample_bicubic2d", "_upsample_bicubic2d_aa"), transforms.interpolation("cubic")),
     **dict.fromkeys(("grid_sampler_2d", "grid_sampler_3d"), transforms.grid_sample),
+    "torchvision.roi_align": transforms.roi_align,
     **dict.fromkeys(("rand", "randn", "rand_like", "randn_like", "randint", "randperm"), transforms.random),
     **dict.fromkeys(
         ("normal", "uniform", "bernoulli", "exponential", "cauchy", "geometric", "log_normal"), transforms.random

@@ -212,7 +212,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         own = self._operators.get(f"{namespace}.{plain}")
         if own is not None:
             return _same_kind(own) if isinstance(own, str) else own
-        return OPERATORS.get(plain) if namespace == "aten" else None
+        return OPERATORS.get(plain if namespace == "aten" else f"{namespace}.{plain}")
 
     def _cast(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         with self:

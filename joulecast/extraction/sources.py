@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..damage import refusing_damage
-from ..errors import InputError, MissingDependencyError, unknown_name
+from ..errors import InputError, MissingDependencyError, unknown_name, with_extra
 from ..operations.inputs import Inputs, shape_text
 from ..operations.network import Network
 from ..operations.operation import MODES, Operation, real_precision
@@ -309,7 +309,7 @@ def _lacks_torch(model: str) -> MissingDependencyError:
     return MissingDependencyError(
         "this model can only be looked into with torch",
         given=model,
-        hint="pip install 'joulecast[torch]', or give a network saved as JSON",
+        hint=f"{with_extra('torch')}; or give a network saved as JSON",
     )
 
 

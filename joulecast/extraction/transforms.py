@@ -38,6 +38,16 @@ def grid_sample(bound: Bound) -> Converted:
     return "grid_sample", [shape_of(bound["input"]), shape_of(bound["grid"])], {"mode": mode}
 
 
+def roi_align(bound: Bound) -> Converted:
+    """Boxes cut out of an image. An adaptive number of samples is taken to be 2 x 2 per cell, as detectors use."""
+    attributes = {
+        "boxes": shape_of(bound["rois"])[0],
+        "output_size": (bound["pooled_height"], bound["pooled_width"]),
+        "sampling_ratio": bound["sampling_ratio"] if bound["sampling_ratio"] > 0 else 2,
+    }
+    return "roi_align", [shape_of(bound["input"])], attributes
+
+
 def distances(bound: Bound) -> Converted:
     """Distances between all pairs of points.
 

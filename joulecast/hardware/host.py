@@ -67,8 +67,8 @@ _NEWER_HOST, _NEWER_SINCE = "h100-server", "2022"
 
 USUAL = Host("usual", 1.0, f"{_NEWER_HOST} for GPUs announced in {_NEWER_SINCE} or later, reference for older ones")
 """The host to assume where none is named. Servers are bought with their GPUs, and processors become faster. Two servers
-of an H100 launch in 0.6 and about 0.5 of the reference host's time (hosts.toml), those of an A100 and an A10 in 1.03 to
-1.07."""
+of an H100 launch in about 0.6 of the reference host's time, one of an A100 in 1.02 and of an A10 in 0.98 (hosts.toml).
+"""
 
 
 def find_host(wanted: str | float | Path | Host | None) -> Host:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import InputError, MissingDependencyError
+from ..errors import InputError, MissingDependencyError, with_extra
 from .result import Metering
 
 PREFIX = "system/"
@@ -21,9 +21,7 @@ def active_run() -> Any:
     try:
         import mlflow
     except ImportError as error:
-        raise MissingDependencyError(
-            "logging to MLflow needs the package mlflow", hint="pip install 'joulecast[mlflow]'"
-        ) from error
+        raise MissingDependencyError("logging to MLflow needs the package mlflow", hint=with_extra("mlflow")) from error
     run = mlflow.active_run()
     if run is None:
         raise InputError("no MLflow run is active", given="mlflow=True", hint="measure inside mlflow.start_run()")

@@ -291,6 +291,20 @@ KINDS: Mapping[str, Kind] = {
         training_reads=Traffic(inputs=1, output=1),
         training_writes=Traffic(inputs=2, output=1),
     ),
+    # Means of samples in each cell of a box, as torchvision's detectors take them. The boxes are an attribute, because
+    # their coordinates are few.
+    "roi_align": Kind(
+        family="pooling",
+        attributes={
+            "boxes": Attribute(COUNT),
+            "output_size": Attribute(sizes(1)),
+            "sampling_ratio": Attribute(integer(1), 2),
+        },
+        output=transforms.roi_align_output,
+        flops=transforms.roi_align_flops,
+        training_reads=Traffic(inputs=1, output=1),
+        training_writes=Traffic(inputs=2, output=1),
+    ),
     "grid_sample": Kind(
         family="pooling",
         inputs=(2, 2),

@@ -75,6 +75,20 @@ def interpolate_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> 
     return size(output) * (len(output) - 2) * _INTERPOLATION_FLOPS[attributes["mode"]]
 
 
+def roi_align_output(shapes: Shapes, attributes: Attributes) -> Shape:
+    """A small image for each box."""
+    x = shapes[0]
+    if len(x) != 4:
+        raise InputError("boxes are cut out of images", given=x, allowed="[batch, channels, height, width]")
+    return (attributes["boxes"], x[1], *per_dimension(attributes["output_size"], 2))
+
+
+def roi_align_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
+    """FLOPs of the linear interpolation of all samples, along both dimensions."""
+    samples: int = size(output) * attributes["sampling_ratio"] ** 2
+    return samples * 2 * _INTERPOLATION_FLOPS["linear"]
+
+
 def grid_sample_output(shapes: Shapes, attributes: Attributes) -> Shape:
     """One value per channel at every point of the grid."""
     x, grid = shapes

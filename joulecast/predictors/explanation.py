@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError, MissingDependencyError
+from ..errors import InputError, MissingDependencyError, with_extra
 from ..hardware import GPU
 from ..operations.operation import Operation
 from ..rendering.answers import Drawn, Plain
@@ -271,7 +271,7 @@ def _tree_shap(native: bytes, inputs: Any) -> Any:
     except ImportError as error:
         raise MissingDependencyError(
             "feature contributions of boosted trees need xgboost",
-            hint="pip install 'joulecast[train]', or explain with another predictor",
+            hint=f"{with_extra('train')}; or explain with another predictor",
         ) from error
     booster = xgboost.Booster()
     booster.load_model(bytearray(native))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 (everybody calls it so)
 
+from ..extraction.models.torchvision_models import import_torchvision
 from ..operations.operation import Operation
 
 Run = Callable[..., torch.Tensor]
@@ -125,6 +127,18 @@ def interpolate(operation: Operation) -> Run:
     size = operation.output_shape[2:]
     mode = _RESIZING.get((operation.attributes["mode"], len(size)), "nearest")
     return lambda x: F.interpolate(x, size=size, mode=mode)
+
+
+def roi_align(operation: Operation) -> Run:
+    """Cut boxes of a quarter of the image's sides out of all images in turn, at places that are evenly spread."""
+    (images, _, height, width), boxes = operation.input_shapes[0], operation.attributes["boxes"]
+    place = torch.arange(boxes) / max(boxes, 1)
+    left, top = 0.75 * width * place, 0.75 * height * place.flip(0)
+    box = [torch.arange(boxes) % images, left, top, left + width / 4, top + height / 4]
+    rois, cut = torch.stack([each.float() for each in box], dim=1), import_torchvision().ops.roi_align
+    ratio = operation.attributes["sampling_ratio"]
+    on_device = cache(lambda device, dtype: rois.to(device, dtype))
+    return lambda x: cut(x, on_device(x.device, x.dtype), operation.output_shape[2:], 1.0, ratio)
 
 
 def grid_sample(operation: Operation) -> Run:

@@ -254,6 +254,7 @@ RUNNERS: Mapping[str, Runner] = {
     "sort": lambda operation: lambda x: torch.sort(x, dim=operation.attributes["dim"])[0],
     "topk": lambda operation: lambda x: torch.topk(x, operation.attributes["k"], operation.attributes["dim"])[0],
     "interpolate": functions.interpolate,
+    "roi_align": functions.roi_align,
     "grid_sample": functions.grid_sample,
     "fft": functions.fourier,
 }

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..damage import first_line
-from ..errors import DatasetError, InputError, JoulecastError, JournalError, MissingDependencyError, SensorError
+from ..errors import (
+    DatasetError,
+    InputError,
+    JoulecastError,
+    JournalError,
+    MissingDependencyError,
+    SensorError,
+    with_extra,
+)
 from .campaign import Campaign, NetworkTask, Task, duration_s, plan
 
 if TYPE_CHECKING:
@@ -66,7 +74,7 @@ def run(
     try:
         from . import collection, devices
     except ImportError as error:
-        raise MissingDependencyError("collecting needs torch", hint="pip install 'joulecast[collect]'") from error
+        raise MissingDependencyError("collecting needs torch", hint=with_extra("collect")) from error
     from ..metering import NoSensor
     from .journal import Journal
 

@@ -6,7 +6,7 @@ import io
 import re
 from typing import Any
 
-from ..errors import MissingDependencyError
+from ..errors import MissingDependencyError, with_extra
 
 INK, FAINT, ACCENT, OTHER = "#222222", "#999999", "#1b6ca8", "#d1793b"
 STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "figure.dpi": 120}
@@ -58,5 +58,5 @@ def pyplot() -> Any:
         matplotlib.use("Agg")
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise MissingDependencyError("plots need matplotlib", hint="pip install 'joulecast[train]'") from error
+        raise MissingDependencyError("plots need matplotlib", hint=with_extra("train")) from error
     return plt

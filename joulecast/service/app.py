@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 from collections.abc import AsyncIterator
 from functools import partial
 from itertools import chain
@@ -113,6 +114,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             "joulecast_resident_bytes": ("Resident memory of this process", resident_bytes),
         },
         __version__,
+        os.getpid() if settings.workers > 1 else None,
     )
     for router in _ROUTERS:
         app.include_router(router)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 from importlib.util import find_spec
 from typing import Annotated
@@ -72,13 +73,13 @@ async def card(
 
 
 @system.get("/health", response_model=schemas.HealthAnswer, tags=["system"])
-async def health() -> dict[str, str]:
-    """Answer 200 as long as the process runs."""
-    return {"status": "ok"}
+async def health() -> dict[str, str | int]:
+    """Answer 200 as long as the process runs, with its number."""
+    return {"status": "ok", "process": os.getpid()}
 
 
 @system.get("/ready", response_model=schemas.HealthAnswer, tags=["system"])
-async def ready(request: Request) -> dict[str, str]:
+async def ready(request: Request) -> dict[str, str | int]:
     """Whether the predictors are loaded and whole; 503 until then, and where questions would be answered with 503."""
     if not request.app.state.ready:
         raise RefusalError(503, "starting", "the predictors are being loaded", retry_after_s=1)
@@ -88,7 +89,7 @@ async def ready(request: Request) -> dict[str, str]:
         state.damage = await asyncio.to_thread(damage)
     if state.damage is not None:
         raise RefusalError(503, "zoo", "a predictor is damaged", given=state.damage, hint="`joulecast zoo verify`")
-    return {"status": "ready"}
+    return {"status": "ready", "process": os.getpid()}
 
 
 @system.get("/version", response_model=schemas.VersionAnswer, tags=["system"])

@@ -98,6 +98,7 @@ class HealthAnswer(Open):
     """Alive."""
 
     status: str
+    process: int
 
 
 class VersionAnswer(Open):

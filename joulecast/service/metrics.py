@@ -24,11 +24,15 @@ class Metrics:
     Args:
         gauges: Name -> description, and a function that reads the value.
         version: Version of joulecast.
+        process: Number of this process, which becomes a label of every value; None where there is only one process.
     """
 
-    def __init__(self, gauges: Mapping[str, tuple[str, Callable[[], float]]], version: str) -> None:
+    def __init__(
+        self, gauges: Mapping[str, tuple[str, Callable[[], float]]], version: str, process: int | None = None
+    ) -> None:
         self._gauges = gauges
         self._version = version
+        self._labels = {} if process is None else {"process": str(process)}
         self._requests: dict[Labels, int] = {}
         self._seconds: dict[str, list[float]] = {}
         self._lock = threading.Lock()
@@ -49,31 +53,37 @@ class Metrics:
             requests, seconds = dict(self._requests), {route: list(row) for route, row in self._seconds.items()}
         lines = [
             *_head("joulecast_build_info", "gauge", "Version of joulecast"),
-            f'joulecast_build_info{{version="{self._version}"}} 1',
+            self._value("joulecast_build_info", 1, version=self._version),
             *_head("joulecast_requests_total", "counter", "Number of requests answered"),
             *(
-                f'joulecast_requests_total{{route="{route}",method="{method}",status="{status}"}} {count}'
+                self._value("joulecast_requests_total", count, route=route, method=method, status=status)
                 for (route, method, status), count in sorted(requests.items())
             ),
             *_head("joulecast_request_seconds", "histogram", "Seconds from the head of a request to the answer"),
-            *(line for route, row in sorted(seconds.items()) for line in _histogram(route, row)),
+            *(line for route, row in sorted(seconds.items()) for line in self._histogram(route, row)),
         ]
         for name, (meaning, read) in self._gauges.items():
-            lines += [*_head(name, "counter" if name.endswith("_total") else "gauge", meaning), f"{name} {read():g}"]
+            lines += [
+                *_head(name, "counter" if name.endswith("_total") else "gauge", meaning),
+                self._value(name, read()),
+            ]
         return "\n".join(lines) + "\n"
+
+    def _value(self, name: str, value: float, **labels: str) -> str:
+        text = ",".join(f'{label}="{of}"' for label, of in {**labels, **self._labels}.items())
+        return f"{name}{{{text}}} {value:.15g}" if text else f"{name} {value:.15g}"
+
+    def _histogram(self, route: str, row: list[float]) -> Iterator[str]:
+        total = 0.0
+        for bound, count in zip((*map(str, _BUCKETS_S), "+Inf"), row, strict=False):
+            total += count
+            yield self._value("joulecast_request_seconds_bucket", total, route=route, le=bound)
+        yield self._value("joulecast_request_seconds_sum", row[-1], route=route)
+        yield self._value("joulecast_request_seconds_count", total, route=route)
 
 
 def _head(name: str, kind: str, meaning: str) -> Iterable[str]:
     return f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"
-
-
-def _histogram(route: str, row: list[float]) -> Iterator[str]:
-    total = 0.0
-    for bound, count in zip((*map(str, _BUCKETS_S), "+Inf"), row, strict=False):
-        total += count
-        yield f'joulecast_request_seconds_bucket{{route="{route}",le="{bound}"}} {total:g}'
-    yield f'joulecast_request_seconds_sum{{route="{route}"}} {row[-1]:.6f}'
-    yield f'joulecast_request_seconds_count{{route="{route}"}} {total:g}'
 
 
 def resident_bytes() -> float:

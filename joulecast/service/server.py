@@ -1,22 +1,32 @@
-"""Run the service: uvicorn with limits on its connections."""
+"""Run the service: uvicorn in one or several processes, with limits on its connections."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
+import multiprocessing
+import os
+import signal
 import socket
+import sys
+import threading
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 from uvicorn import Config, Server
+from uvicorn.supervisors import Multiprocess
 
 from ..errors import InputError
 from .app import create_app
 from .connections import ConnectionLimits, Connections, LimitedConnection
 from .logs import log, log_to_stderr
+from .reload import follow
 from .settings import Settings
 
 _BACKLOG = 512  # connections that wait to be accepted
+_SILENT_SECONDS = 60  # after which a process counts as hung and is replaced; starting takes seconds on a busy machine
 _OWN_FILES = 64  # files and pipes for the log, the zoo, and the process that traces
 
 
@@ -63,34 +73,108 @@ def serve(settings: Settings, tell: Callable[[str], object]) -> None:
         InputError: The port is taken, or this machine does not have the address.
     """
     with listen(settings) as listening:
-        server = _server(settings)
         url = url_of(settings, listening)
-        log(logging.INFO, "listening", url=url)
-        tell(url)
-        server.run(sockets=[listening])
+        address = listening.getsockname()
+        if settings.workers == 1:
+            config = ServiceConfig(settings)
+            _announce(url, tell)
+            Server(config).run(sockets=[listening])
+            return
+    # The port is free. A socket that others may share would not have found out.
+    with SharedPort.bound(listening.family, address) as shared:
+        config = ServiceConfig(settings.of_one_worker())
+        _announce(url, tell)
+        if settings.follow:
+            threading.Thread(target=lambda: asyncio.run(follow(settings)), daemon=True).start()
+        Multiprocess(config, sockets=[shared]).run()
 
 
-def _server(settings: Settings) -> Server:
+def _announce(url: str, tell: Callable[[str], object]) -> None:
+    log(logging.INFO, "listening", url=url)
+    tell(url)
 
-    class Protocol(LimitedConnection):
-        limits = ConnectionLimits(
-            Connections(_possible_connections(settings.max_connections)), settings.body_seconds, settings.write_seconds
-        )
 
-    log_to_stderr(settings.log_level)
-    options: dict[str, Any] = {
-        "host": settings.host,
-        "port": settings.port,
-        "http": Protocol,
-        "ws": "none",
-        "log_config": None,
-        "access_log": False,
-        "server_header": False,
-        "timeout_keep_alive": 30,
-        "timeout_graceful_shutdown": int(settings.drain_seconds) or 1,
-        "backlog": _BACKLOG,
-    }
-    return Server(Config(create_app(settings), **options))
+class SharedPort(socket.socket):
+    """A port on which each process listens with a socket of its own, which is opened where this one is unpickled.
+
+    Linux divides new connections evenly between such sockets. Of one socket that all processes share, the first process
+    to wake up takes all connections that wait: 31 of 32 were counted.
+    """
+
+    @classmethod
+    def bound(cls, family: int, address: Any) -> Self:
+        """Reserve a port, together with the other processes of this service.
+
+        Raises:
+            InputError: The system cannot divide a port between processes.
+        """
+        option = getattr(socket, "SO_REUSEPORT", None)
+        if option is None:
+            raise InputError(
+                "this system cannot divide a port between processes",
+                given=sys.platform,
+                allowed="Linux",
+                hint="use --workers 1, or a proxy in front of several services",
+            )
+        port = cls(family)
+        port.setsockopt(socket.SOL_SOCKET, option, 1)
+        port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        port.bind(address)
+        return port
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SharedPort.bound, (int(self.family), self.getsockname())
+
+
+class ServiceConfig(Config):
+    """uvicorn's settings of one process. They are pickled for each further process, which then loads the application.
+
+    Args:
+        settings: Limits and options of this process.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        options: dict[str, Any] = {
+            "host": settings.host,
+            "port": settings.port,
+            "workers": settings.workers,
+            "ws": "none",
+            "access_log": False,
+            "server_header": False,
+            "timeout_keep_alive": 30,
+            "timeout_worker_healthcheck": _SILENT_SECONDS,
+            "timeout_graceful_shutdown": int(settings.drain_seconds) or 1,
+            "backlog": _BACKLOG,
+        }
+        super().__init__(partial(create_app, settings), factory=True, **options)
+
+    def configure_logging(self) -> None:
+        """Log to stderr as JSON. uvicorn calls this in each process."""
+        log_to_stderr(self._settings.log_level)
+
+    def load(self) -> None:
+        """Make the application and the limits on its connections, in the process that uses them."""
+        super().load()
+        settings = self._settings
+
+        class Protocol(LimitedConnection):
+            limits = ConnectionLimits(
+                Connections(_possible_connections(settings.max_connections)),
+                settings.body_seconds,
+                settings.write_seconds,
+            )
+
+        self.http_protocol_class = Protocol
+        starter = multiprocessing.parent_process()
+        if starter is not None:
+            threading.Thread(target=_stop_after, args=(starter,), daemon=True).start()
+
+
+def _stop_after(starter: Any) -> None:
+    """Stop this process when the one that started it has ended. It would otherwise keep the port for ever."""
+    starter.join()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _possible_connections(most: int) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Self
 
 from ..errors import InputError
 
 _LEAST = {"port": 0, "cached_answers_bytes": 0, "cached_networks_bytes": 0, "cached_predictions_bytes": 0}
 _LAST_PORT = 65535
+_SHARED = ("cached_answers_bytes", "cached_networks_bytes", "cached_predictions_bytes")
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Settings:
             address with the most connections loses one.
         body_seconds: Longest time for the head of a request to arrive, and then for its body.
         write_seconds: Longest time in which a client reads nothing of its answer.
-        threads: Number of threads that compute answers.
+        workers: Number of processes that answer requests on the same port.
+        threads: Number of threads of each process that compute answers.
         cached_answers_bytes: Memory for finished answers.
         cached_networks_bytes: Memory for networks that were requested by name.
         cached_predictions_bytes: Memory for networks prepared for a GPU: everything that does not depend on the clock.
@@ -63,6 +66,7 @@ class Settings:
     max_connections: int = 1_000
     body_seconds: float = 10.0
     write_seconds: float = 20.0
+    workers: int = 1
     threads: int = 2
     cached_answers_bytes: int = 64_000_000
     cached_networks_bytes: int = 64_000_000
@@ -99,6 +103,14 @@ class Settings:
             raise InputError("a root path begins with a slash and ends without", given=repr(self.root_path))
         if self.log_level not in LOG_LEVELS:
             raise InputError("unknown log level", given=repr(self.log_level), allowed=", ".join(LOG_LEVELS))
+
+    def of_one_worker(self) -> Self:
+        """The settings of one process of several: its part of the memory for caches, and nothing to pull.
+
+        The process that starts the others pulls the followed predictors, once for all of them.
+        """
+        share = {name: getattr(self, name) // self.workers for name in _SHARED}
+        return replace(self, follow=(), **share)
 
 
 LOG_LEVELS = ("debug", "info", "warning", "error")

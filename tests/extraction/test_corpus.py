@@ -69,7 +69,7 @@ def test_the_report(corpus):
     results.append(corpus.Result(corpus.Case("torchvision", "refused", "inference"), None, "it cannot be"))
     report = "\n".join(corpus.table(results))
     assert "| torchvision | inference | 3 | 2 | 1 | 100.00% |" in report
-    assert "| torchvision.roi_align | 1 |" in report
+    assert "| torchvision.nms | 1 |" in report
     assert "equal PyTorch's counter for 1 of 1 models" in report
     assert "torchvision/refused | inference | it cannot be" in report
 

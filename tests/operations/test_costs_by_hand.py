@@ -388,6 +388,16 @@ CASES: dict[str, list[Case]] = {
         ),
         Case([IMAGE], {"output_size": 10}, Cost(0, 1680, 4800), Cost(0, 1680 + 4800, 4800 + 3360)),
     ],
+    # 4 boxes of 6 channels and 3 x 2 cells: 144 values, each from 2 x 2 samples in 2 dimensions. Backward: dy in; zeros
+    # and sums for x out.
+    "roi_align": [
+        Case(
+            [IMAGE],
+            {"boxes": 4, "output_size": (3, 2)},
+            Cost(144 * 4 * 2 * 3, 1680, 576),
+            Cost(2 * 144 * 4 * 2 * 3, 1680 + 576, 576 + 2 * 1680),
+        )
+    ],
     # 2 x 3 x 4 points of 2 coordinates (192 bytes); y: 2 x 6 x 12 = 144. Backward: x, grid and dy in; zeros and sums
     # for x and grid out.
     "grid_sample": [

@@ -32,7 +32,18 @@ COUNTS = (
     "expert_parallel",
     "gpus",
 )
-COUNTS += ("hidden_size", "intermediate", "k", "num_classes", "num_experts", "num_groups", "num_layers", "top_k")
+COUNTS += (
+    "boxes",
+    "hidden_size",
+    "intermediate",
+    "k",
+    "num_classes",
+    "num_experts",
+    "num_groups",
+    "num_layers",
+    "sampling_ratio",
+    "top_k",
+)
 COUNTS += ("tensor_parallel",)
 FLAGS = ("accumulate", "affine", "bias", "bidirectional", "block_scaled", "causal", "ceil_mode", "keepdim")
 WORDS = ("direction", "distribution", "form", "implementation", "link", "mode", "cache_precision")

@@ -357,6 +357,8 @@ def test_impossible_attributes_are_refused_by_every_kind():
         ("topk", [(3, 4)], {"k": 5}),
         ("grid_sample", [(2, 3, 4, 5), (2, 3, 4, 3)], {}),
         ("interpolate", [(2, 3)], {"output_size": 4}),
+        ("roi_align", [(2, 3, 4)], {"boxes": 4, "output_size": 7}),
+        ("roi_align", [(2, 3, 4, 5)], {"boxes": -1, "output_size": 7}),
         ("fft", [(3, 4)], {}),
         ("fft", [(3, 4)], {"dim": (), "form": "r2c"}),
         ("cdist", [(3, 4), (3, 5)], {}),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 import torch
 
 from joulecast import Operation
 from joulecast.errors import InputError
+from joulecast.extraction.models.torchvision_models import import_torchvision
 from joulecast.operations.kinds import KINDS
 from joulecast.profiling.runners import RUNNERS, Instance
 from joulecast.profiling.timing import block_length, running_precision, time_operation
@@ -49,6 +52,7 @@ SPECIAL = {
     "one_hot": ([(3, 4)], {"num_classes": 7}),
     "topk": ([(3, 9)], {"k": 4}),
     "interpolate": ([IMAGE], {"output_size": (5, 20), "mode": "linear"}),
+    "roi_align": ([IMAGE], {"boxes": 5, "output_size": (3, 2)}),
     "grid_sample": ([IMAGE, (2, 4, 5, 2)], {}),
     "fft": ([(3, 4, 6)], {"dim": (1, 2), "form": "r2c"}),
     "grouped_linear": ([(16, 8)], {"num_experts": 4, "out_features": 16}),
@@ -58,6 +62,14 @@ SPECIAL = {
 def example(kind: str, mode: str) -> Operation:
     shapes, attributes = SPECIAL.get(kind, ([IMAGE], {}))
     return Operation(kind, shapes, attributes, mode=mode)
+
+
+def roi_align_in_python(
+    x: torch.Tensor, boxes: torch.Tensor, output_size: tuple[int, int], spatial_scale: float, sampling_ratio: int
+) -> torch.Tensor:
+    plain = importlib.import_module("torchvision.ops.roi_align")._roi_align
+    pooled: torch.Tensor = plain(x, boxes, spatial_scale, *output_size, sampling_ratio, False)
+    return pooled
 
 
 def test_every_kind_has_a_runner():
@@ -80,10 +92,13 @@ def test_what_pytorch_does_not_run_is_refused(operation):
         Instance(operation, CPU, torch.Generator())
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.*:DeprecationWarning")  # by torchvision, while it is imported
 @pytest.mark.parametrize("kind", RUNNERS)
 @pytest.mark.parametrize("mode", ["inference", "training"])
-def test_runners_do_what_the_operation_says(kind, mode):
+def test_runners_do_what_the_operation_says(kind, mode, monkeypatch):
     operation = example(kind, mode)
+    if kind == "roi_align":  # torchvision's kernels may not load here, but what it runs without them does.
+        monkeypatch.setattr(import_torchvision().ops, "roi_align", roi_align_in_python)
     instance = Instance(operation, CPU, torch.Generator().manual_seed(0))
     output = instance.output()
     assert tuple(output.shape) == operation.output_shape

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import DatasetError, MissingDependencyError
+from ...errors import DatasetError, MissingDependencyError, with_extra
 from ..parquet_limits import read_limited
 
 _MOST_VALUES = 30_000_000
@@ -30,7 +30,7 @@ def read_columns(path: Path, wanted: Iterable[str]) -> Columns:
     try:
         import pyarrow
     except ImportError as error:
-        raise MissingDependencyError("datasets need pyarrow", hint="pip install 'joulecast[train]'") from error
+        raise MissingDependencyError("datasets need pyarrow", hint=with_extra("train")) from error
     wanted = list(wanted)
     try:
         table = read_limited(path, _MOST_VALUES, wanted)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...damage import refusing_damage
-from ...errors import ExtractionError, InputError, MissingDependencyError, unknown_name
+from ...errors import ExtractionError, InputError, MissingDependencyError, unknown_name, with_extra
 from ...operations.dropped import DroppedTally, DroppedWork
 from ...operations.inputs import Inputs, shape_text
 from ...operations.kinds import KINDS
@@ -46,7 +46,7 @@ def load(path: Path, input_shape: Any, *, mode: str, precision: str, whitelist: 
         MissingDependencyError: onnx is not installed.
     """
     if importlib.util.find_spec("onnx") is None:
-        raise MissingDependencyError("an ONNX file needs onnx", given=str(path), hint="pip install 'joulecast[onnx]'")
+        raise MissingDependencyError("an ONNX file needs onnx", given=str(path), hint=with_extra("onnx"))
     if mode != "inference":
         raise InputError("an ONNX file describes a forward", given=f"mode={mode}", allowed="inference")
     for kind in whitelist:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ...errors import MissingDependencyError, unknown_name
+from ...errors import MissingDependencyError, unknown_name, with_extra
 from .torchvision_models import WithoutMemory, import_torchvision
 
 PREFIX = "timm/"
@@ -27,7 +27,7 @@ def import_timm() -> ModuleType:
         MissingDependencyError: timm is not installed.
     """
     if not installed():
-        raise MissingDependencyError("this model needs timm", hint="pip install 'joulecast[timm]'")
+        raise MissingDependencyError("this model needs timm", hint=with_extra("timm"))
     import_torchvision()
     return importlib.import_module("timm")
 

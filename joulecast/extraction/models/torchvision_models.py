@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ...errors import MissingDependencyError, unknown_name
+from ...errors import MissingDependencyError, unknown_name, with_extra
 from ..exclusive import exclusive
 
 # Schemas of the operators that torchvision refers to while it is imported, and of one that detectors run
@@ -40,7 +40,7 @@ def import_torchvision() -> ModuleType:
     """
     spec = importlib.util.find_spec("torchvision")
     if spec is None or spec.origin is None:
-        raise MissingDependencyError("named models need torchvision", hint="pip install 'joulecast[torch]'")
+        raise MissingDependencyError("named models need torchvision", hint=with_extra("torch"))
     if not _declared and not _native_operators_load(Path(spec.origin).parent):
         library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
         for schema in _SCHEMAS:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...errors import ExtractionError, InputError, MissingDependencyError, unknown_name
+from ...errors import ExtractionError, InputError, MissingDependencyError, unknown_name, with_extra
 from ...operations.inputs import Input, Inputs
 from ..exclusive import exclusive
 from ..known_values import know
@@ -33,7 +33,7 @@ def import_transformers() -> ModuleType:
         MissingDependencyError: transformers is not installed.
     """
     if importlib.util.find_spec("transformers") is None:
-        raise MissingDependencyError("this model needs transformers", hint="pip install 'joulecast[transformers]'")
+        raise MissingDependencyError("this model needs transformers", hint=with_extra("transformers"))
     if importlib.util.find_spec("torchvision") is not None:
         import_torchvision()  # transformers imports it
     return importlib.import_module("transformers")

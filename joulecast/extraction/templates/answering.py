@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...errors import InputError, JoulecastError, MissingDependencyError
+from ...errors import InputError, JoulecastError, MissingDependencyError, with_extra
 from ...operations.inputs import Input, Inputs, shape_text
 from ...operations.network import Network
 from ...operations.operation import Operation
@@ -56,10 +56,10 @@ def refusal(name: str, request: Request) -> JoulecastError:
         return MissingDependencyError(
             "a model that was never extracted here, and has no template, needs torch and torchvision",
             given=name,
-            hint=f"{meant}pip install 'joulecast[torch]', or give a network saved as JSON",
+            hint=f"{meant}{with_extra('torch')}; or give a network saved as JSON",
         )
     extra = "transformers" if "transformers" in model.libraries else "torch"
-    hint = f"pip install 'joulecast[{extra}]', or give a network saved as JSON"
+    hint = f"{with_extra(extra)}; or give a network saved as JSON"
     if model.outdated:
         return MissingDependencyError(
             f"the template of {name} is outdated: it was made with {model.outdated}", given=name, hint=hint

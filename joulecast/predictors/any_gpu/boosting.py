@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...datasets import Dataset
-from ...errors import DatasetError, MissingDependencyError
+from ...errors import DatasetError, MissingDependencyError, with_extra
 from ..contract import Networks
 from ..measured.device_rows import LEAST_ROWS, DeviceRow, device_rows, launch_times_s, rows_by_gpu
 from ..physics.energy import PRIOR_ENERGY
@@ -129,9 +129,7 @@ def _perceptron(table: _Table, recipe: PerceptronRecipe, seed: int) -> Perceptro
         # Imported here, because it needs torch.
         from ..regressors.perceptron_fit import Columns, fit_perceptron
     except ImportError as error:
-        raise MissingDependencyError(
-            "training a perceptron needs torch", hint="pip install 'joulecast[attentive]'"
-        ) from error
+        raise MissingDependencyError("training a perceptron needs torch", hint=with_extra("attentive")) from error
     kinds = [place for place, name in enumerate(RELATIVE_NAMES) if name.startswith("kind_")]
     columns = Columns(blurred=[RELATIVE_NAMES.index(name) for name in MACHINE_NAMES], hidden=kinds)
     return fit_perceptron(table.inputs, table.log_ratio, table.weight, recipe, columns, seed)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...datasets import NetworkMeasurement
-from ...errors import MissingDependencyError
+from ...errors import MissingDependencyError, with_extra
 from ...hardware import GPU
 from ...operations.network import Network
 from ...operations.precisions import HALF_PRECISIONS
@@ -54,7 +54,7 @@ def _least_squares(residuals: Callable[[FloatArray], FloatArray], start: FloatAr
     try:
         from scipy.optimize import least_squares
     except ImportError as error:
-        raise MissingDependencyError("training needs scipy", hint="pip install 'joulecast[train]'") from error
+        raise MissingDependencyError("training needs scipy", hint=with_extra("train")) from error
     found: FloatArray = least_squares(residuals, start, loss="soft_l1").x
     return found
 

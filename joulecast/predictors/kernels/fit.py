@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...datasets import Dataset
-from ...errors import MissingDependencyError
+from ...errors import MissingDependencyError, with_extra
 from ...hardware import GPU, find_gpu
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
@@ -128,7 +128,7 @@ def fit_constants(family: Family, tables: Sequence[Measured], seed: int) -> Floa
     try:
         from scipy.optimize import least_squares
     except ImportError as error:
-        raise MissingDependencyError("training needs scipy", hint="pip install 'joulecast[train]'") from error
+        raise MissingDependencyError("training needs scipy", hint=with_extra("train")) from error
     few = [_thinned(table, _CONSTANTS_ROWS, seed) for table in tables]
     logs = np.log(np.concatenate([table.device_s for table in few]))
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...errors import MissingDependencyError
+from ...errors import MissingDependencyError, with_extra
 from ...operations.operation import Operation
 from ..recipes.forest import ForestRecipe
 from .trees import trees_file
@@ -62,7 +62,7 @@ def fit_trees(inputs: NDArray[np.float32], targets: FloatArray, recipe: ForestRe
     try:
         from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
     except ImportError as error:
-        raise MissingDependencyError("training needs scikit-learn", hint="pip install 'joulecast[train]'") from error
+        raise MissingDependencyError("training needs scikit-learn", hint=with_extra("train")) from error
     forest = {"extra_trees": ExtraTreesRegressor, "random_forest": RandomForestRegressor}[recipe.forest]
     model = forest(
         n_estimators=recipe.trees,

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import MissingDependencyError, ZooError
+from ...errors import MissingDependencyError, ZooError, with_extra
 from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
 
 Matrix = NDArray[np.float64]
@@ -174,7 +174,7 @@ def fit_gaussian(inputs: NDArray[Any], targets: Matrix, seed: int = 0) -> Gaussi
         from scipy.linalg import cho_factor, cho_solve
         from scipy.optimize import minimize
     except ImportError as error:
-        raise MissingDependencyError("training needs scipy", hint="pip install 'joulecast[train]'") from error
+        raise MissingDependencyError("training needs scipy", hint=with_extra("train")) from error
     matrix = np.asarray(inputs, dtype=float)
     spread = matrix.std(axis=0)
     varies = spread > _LEAST_SPREAD

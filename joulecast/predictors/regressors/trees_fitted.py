@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import MissingDependencyError
+from ...errors import MissingDependencyError, with_extra
 from .trees import Trees
 from .trees_onnx import INPUT, trees_from_onnx
 
@@ -43,9 +43,7 @@ def forest_to_onnx(forest: Any) -> bytes:
         from skl2onnx import convert_sklearn
         from skl2onnx.common.data_types import FloatTensorType
     except ImportError as error:
-        raise MissingDependencyError(
-            "storing a forest needs skl2onnx", hint="pip install 'joulecast[train]'"
-        ) from error
+        raise MissingDependencyError("storing a forest needs skl2onnx", hint=with_extra("train")) from error
     columns = forest.n_features_in_
     model: Any = convert_sklearn(
         forest, initial_types=[(INPUT, FloatTensorType([None, columns]))], target_opset=_OPSET, name="forest"
@@ -63,9 +61,7 @@ def boosted_to_onnx(boosting: Any) -> bytes:
         from onnxmltools import convert_xgboost
         from onnxmltools.convert.common.data_types import FloatTensorType
     except ImportError as error:
-        raise MissingDependencyError(
-            "storing boosted trees needs onnxmltools", hint="pip install 'joulecast[train]'"
-        ) from error
+        raise MissingDependencyError("storing boosted trees needs onnxmltools", hint=with_extra("train")) from error
     columns = boosting.n_features_in_
     model: Any = convert_xgboost(
         boosting, "boosting", [(INPUT, FloatTensorType([None, columns]))], target_opset=_XGBOOST_OPSET

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...errors import MissingDependencyError
+from ...errors import MissingDependencyError, with_extra
 from ..recipes.boosting import BoostingRecipe
 from ..recipes.kernels import KernelTrees
 from ..recipes.xgboost import XGBoostRecipe
@@ -66,7 +66,7 @@ def unfitted_trees(recipe: XGBoostRecipe | BoostingRecipe | KernelTrees, trees: 
     try:
         from xgboost import XGBRegressor
     except ImportError as error:
-        raise MissingDependencyError("training needs xgboost", hint="pip install 'joulecast[train]'") from error
+        raise MissingDependencyError("training needs xgboost", hint=with_extra("train")) from error
     return XGBRegressor(
         n_estimators=trees,
         max_depth=recipe.depth,

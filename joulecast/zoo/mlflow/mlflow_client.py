@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...errors import MissingDependencyError, TrackingError
+from ...errors import MissingDependencyError, TrackingError, with_extra
 
 EXPERIMENT = "joulecast"
 
@@ -53,7 +53,7 @@ def connected(uri: str | None, what: str, *, reading: bool = False) -> Iterator[
             import mlflow
         except ImportError as error:
             raise MissingDependencyError(
-                "tracking and registering need mlflow", hint="pip install 'joulecast[mlflow]', or --no-track"
+                "tracking and registering need mlflow", hint=f"{with_extra('mlflow')}; or --no-track"
             ) from error
         for logger in ("mlflow", "alembic"):
             logging.getLogger(logger).setLevel(logging.ERROR)

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...deadlines import within
-from ...errors import InputError, MissingDependencyError, ZooError
+from ...errors import InputError, MissingDependencyError, ZooError, with_extra
 from ..entries.files import MANIFEST
 from .source_folder import checked_path
 
@@ -27,9 +27,7 @@ class S3Source:
             import boto3
             import botocore.config
         except ImportError as error:
-            raise MissingDependencyError(
-                "a zoo in S3 needs boto3", given=where, hint="pip install 'joulecast[s3]'"
-            ) from error
+            raise MissingDependencyError("a zoo in S3 needs boto3", given=where, hint=with_extra("s3")) from error
         parts = urlsplit(where)
         if not parts.netloc:
             raise InputError("this address has no bucket", given=where, allowed="s3://BUCKET or s3://BUCKET/PREFIX")

@@ -1,0 +1,81 @@
+"""The files in deploy/ agree with each other, with the command line, and with the paths of the service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from joulecast.cli.serve import serve
+
+yaml = pytest.importorskip("yaml", reason="the files are read by PyYAML, which the documentation needs")
+pytest.importorskip("fastapi", reason="the service needs joulecast[service]")
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+
+
+def options():
+    return {"--" + name.replace("_", "-") for name in serve.__annotations__}
+
+
+def variables():
+    return {f"JOULECAST_SERVE_{name.upper()}" for name in serve.__annotations__}
+
+
+@pytest.fixture(scope="module")
+def kubernetes():
+    documents = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
+    return {document["kind"]: document for document in documents}
+
+
+def test_compose_limits_the_service():
+    service = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["joulecast"]
+    assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+    assert {word for word in service["command"] if word.startswith("--")} <= options()
+    assert service["environment"].keys() <= variables()
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert (service["mem_limit"], service["cpus"]) == ("2g", 2)
+    assert service["ports"] == ["127.0.0.1:8000:8000"]  # not open to other machines
+    assert any("/v1/ready" in word for word in service["healthcheck"]["test"])
+
+
+def test_kubernetes_limits_the_service(kubernetes):
+    pod = kubernetes["Deployment"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert {word for word in container["args"] if word.startswith("--")} <= options()
+    assert {each["name"] for each in container["env"]} <= variables()
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert container["resources"]["limits"].keys() == container["resources"]["requests"].keys() == {"cpu", "memory"}
+    # The root is read-only, so whatever is written needs a volume.
+    mounted = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert mounted.keys() == {each["name"] for each in pod["volumes"]}
+    assert {"/var/cache/joulecast", "/tmp"} <= set(mounted.values())  # noqa: S108  (of the container)
+
+
+def test_the_parts_of_kubernetes_find_each_other(kubernetes):
+    deployment = kubernetes["Deployment"]
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert deployment["spec"]["selector"]["matchLabels"] == labels
+    assert kubernetes["Service"]["spec"]["selector"] == labels
+    assert kubernetes["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
+    scaler = kubernetes["HorizontalPodAutoscaler"]["spec"]
+    assert scaler["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
+    assert scaler["minReplicas"] >= 2  # so that one can be replaced while the other answers
+    assert [each["resource"]["name"] for each in scaler["metrics"]] == ["cpu"]
+    assert "replicas" not in deployment["spec"]  # which would undo what the autoscaler has set
+    (port,) = kubernetes["Service"]["spec"]["ports"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert port["targetPort"] in {each["name"] for each in container["ports"]}
+
+
+def test_health_is_asked_where_the_service_answers(kubernetes):
+    from joulecast.service.listing_routes import system
+
+    (container,) = kubernetes["Deployment"]["spec"]["template"]["spec"]["containers"]
+    asked = {name: container[name]["httpGet"]["path"] for name in ("startupProbe", "readinessProbe", "livenessProbe")}
+    assert set(asked.values()) <= {route.path for route in system.routes}
+    # A pod whose predictors are damaged gets no requests, but killing it would not restore them.
+    assert (asked["readinessProbe"], asked["livenessProbe"]) == ("/v1/ready", "/v1/health")

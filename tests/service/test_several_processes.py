@@ -1,0 +1,82 @@
+"""A service of several processes behind one port."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import time
+
+import pytest
+
+from joulecast.hardware import find_gpu
+from joulecast.zoo.catalogue import DEFAULT_PREDICTOR, entry_name
+from joulecast.zoo.places.sources import push
+from service_process import start
+
+pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
+from joulecast.service import Settings
+
+
+def until(enough):
+    deadline_s = time.monotonic() + 120
+    while not enough():
+        assert time.monotonic() < deadline_s
+
+
+def process_of(running):
+    """The process that answers a new connection; None where it is not ready, or was killed meanwhile."""
+    try:
+        answer = running.ask("/v1/ready")
+    except OSError:
+        return None
+    return answer.json["process"] if answer.status == 200 else None
+
+
+def reloads(running):
+    """Process that answers -> changes of predictors that it has noticed."""
+    text = running.ask("/v1/metrics").text
+    assert all("process=" in line for line in text.splitlines() if not line.startswith("#"))
+    return re.search(r'joulecast_reloads_total{process="(\d+)"} (\d+)', text).groups()
+
+
+def test_two_processes_share_a_port_and_are_replaced(small_entry, tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    options = ["--workers", "2", "--no-extraction", "--follow", str(source), "--follow-seconds", "1"]
+    running = start(tmp_path, *options)
+    try:
+        ready = set()
+        until(lambda: ready.add(process_of(running)) or len(ready - {None}) == 2)
+        first, second = ready - {None}
+        assert running.process.pid not in ready
+
+        # What is followed is pulled by the process that started them, and both notice it.
+        push(small_entry, entry_name(find_gpu("A30"), DEFAULT_PREDICTOR, "inference"), str(source))
+        noticed = {}
+        until(lambda: noticed.update([reloads(running)]) or list(noticed.values()) == ["1", "1"])
+        assert noticed.keys() == {str(first), str(second)}
+
+        os.kill(first, signal.SIGKILL)
+        until(lambda: ready.add(process_of(running)) or len(ready - {None}) == 3)
+
+        # Without the process that started them, the others end, and the port is free again.
+        running.process.kill()
+        until(lambda: not is_open(running.port))
+    finally:
+        running.process.kill()
+        running.process.wait()
+
+
+def is_open(port):
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_the_memory_of_caches_is_divided():
+    of_all = Settings(workers=4, cached_answers_bytes=100, follow=("models:/a@b",))
+    of_one = of_all.of_one_worker()
+    assert (of_one.cached_answers_bytes, of_one.cached_networks_bytes) == (25, 16_000_000)
+    assert of_one.cached_predictions_bytes == 32_000_000
+    assert (of_one.follow, of_one.max_waiting, of_one.threads) == ((), 256, 2)
