@@ -65,8 +65,8 @@ def _theirs(*cells: tuple[float, float, float]) -> dict[tuple[str, str], tuple[f
 
 
 SIX_CLOCKS = (
-    "his rest on six clocks, which were not published; here stands one of the six, 1440 MHz. With six, the same operation "
-    "at up to five other clocks stands in training beside a row that is tested, which makes it easier to predict"
+    "his rest on six clocks, which were not published; here stands one of the six, 1440 MHz. With six, the same "
+    "operation at up to five other clocks stands in training beside a row that is tested, which is easier to predict"
 )
 CAMPAIGNS = (
     Campaign(

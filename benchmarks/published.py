@@ -41,7 +41,9 @@ SECTIONS = {
         (RECIPE,),
         NICOLAI,
     ),
-    "networks": Section("Nicolai: whole networks (tables I and II)", ("nicolai_networks.py",), (RECIPE,), NICOLAI),
+    "networks": Section(
+        "Nicolai: whole networks (tables I and II)", ("nicolai_networks.py",), (RECIPE, *SHIPPED), NICOLAI
+    ),
     "clocks": Section("Nicolai: settings and clocks (figures 6.1 to 6.16)", ("nicolai_clocks.py",), SHIPPED),
     "deeppm": Section(
         "DeepPM: what of it helps on operations of GPUs",
