@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from ..datasets import Dataset, NetworkMeasurement, fingerprint
-from ..errors import InputError, unknown_name
+from ..errors import DatasetError, InputError, unknown_name
 from ..extraction import network_of
 from ..hardware import find_gpu
 from ..operations.network import Network
@@ -107,15 +107,27 @@ class Way(NamedTuple):
     report: Callable[[list[Any], Any, Path, str, str], Path]
 
 
-def _own(loaded: Sequence[Loaded], asked: Sequence[str]) -> Iterator[tuple[Loaded, str]]:
-    """Datasets, each with the modes for which a predictor is trained on it."""
+def _own(loaded: Sequence[Loaded], asked: Sequence[str]) -> list[tuple[Loaded, str]]:
+    """Datasets, each with the modes for which a predictor is trained on it.
+
+    Raises:
+        UnknownNameError: A mode does not exist.
+        DatasetError: No dataset has a usable operation.
+    """
     for mode in asked:
         if mode not in MODES:
             raise unknown_name("mode", mode, MODES)
-    for each in loaded:
-        for mode in MODES:
-            if mode in asked or (not asked and each.dataset.usable(mode)):
-                yield each, mode
+    found = [
+        (each, mode) for each in loaded for mode in MODES if mode in asked or (not asked and each.dataset.usable(mode))
+    ]
+    if not found:
+        raise DatasetError(
+            "no usable operation was measured, and a GPU's own predictor is trained on operations",
+            given=", ".join(f"{each.folder}, {len(each.dataset.networks)} networks" for each in loaded),
+            allowed="a dataset with operations",
+            hint="`joulecast datasets show FOLDER` describes a dataset; `joulecast collect` measures operations",
+        )
+    return found
 
 
 def _of_mode(loaded: Loaded, mode: str) -> dict[NetworkMeasurement, Network]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import DatasetError
 from ..hardware import find_gpu
+from ..hardware.cpu import is_cpu
 from ..operations.network import Network
 from ..operations.operation import Operation
 from ..operations.rules import Shape
@@ -109,7 +110,7 @@ class Card:
     """Provenance of a Dataset.
 
     Args:
-        gpu: Name in the hardware catalogue.
+        gpu: Name in the hardware catalogue, or that of a CPU; see `joulecast.hardware.cpu.cpu_name`.
         clock_mhz: The clock that was set and, where the power cap allowed, held; None where the GPU chose.
         source: Publication or campaign that the measurements come from.
         licence: Terms under which they may be used.
@@ -119,7 +120,8 @@ class Card:
         sensor: Sensor that read the power, and how.
         software: Versions of torch, CUDA and driver, as far as known.
         measured: First and last day.
-        power_limit_w: The board's power cap during the measurements; None for the catalogue's.
+        power_limit_w: The board's power cap during the measurements; None for the catalogue's, and for a CPU whose cap
+            is not known.
         idle_power_w: Power of the idle board with a CUDA context; None where it was not measured.
         limits: Known flaws and limits of the data.
     """
@@ -213,7 +215,9 @@ def refuse_impossible(card: Card, rows: Sequence[Measurement | NetworkMeasuremen
         UnknownNameError: There is power, the card states no cap, and the GPU is not in the catalogue.
     """
     most_w = math.inf
-    if any(row.power_w is not None for row in rows):
+    # The energy counters of a CPU come without a cap.
+    cap_known = card.power_limit_w is not None or not is_cpu(card.gpu)
+    if cap_known and any(row.power_w is not None for row in rows):
         most_w = _POWER_OVERSHOOT * (card.power_limit_w or find_gpu(card.gpu).power_limit_w)
     faults = [
         f"line {row.line if row.line is not None else position}: {fault}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -253,28 +253,31 @@ def plan(campaign: Campaign, limit: int | None = None) -> list[Task | NetworkTas
 
     Args:
         campaign: What to measure.
-        limit: Most operations to measure; whole networks are added to these.
+        limit: Most operations and whole networks to measure, together; None for all. Whole networks are taken first.
     """
-    operations = operations_of(campaign)
+    operations, networks = operations_of(campaign), [*_network_tasks(campaign)]
     rng = random.Random(campaign.seed)  # noqa: S311 (an order, no secret)
     rng.shuffle(operations)
+    if limit is not None:
+        networks = networks[:limit]
+        operations = operations[: limit - len(networks)]
     tasks: list[Task | NetworkTask] = []
     for repeat in range(campaign.repeats):
         for clock in campaign.clocks:
-            once: list[Task | NetworkTask] = [Task(operation, repeat, clock) for operation in operations[:limit]]
-            once += _network_tasks(campaign, repeat, clock)
+            once: list[Task | NetworkTask] = [Task(operation, repeat, clock) for operation in operations]
+            once += [replace(network, repeat=repeat, clock_mhz=clock) for network in networks]
             rng.shuffle(once)
             tasks += once
     return tasks
 
 
-def _network_tasks(campaign: Campaign, repeat: int, clock: int | None) -> Iterator[NetworkTask]:
+def _network_tasks(campaign: Campaign) -> Iterator[NetworkTask]:
     for subject in campaign.subjects if campaign.whole_networks else ():
         # A network saved as JSON is a list of operations, and cannot be run as a whole.
         for shape in subject.input_shapes:
             for mode in campaign.modes:
                 for precision in campaign.precisions:
-                    yield NetworkTask(subject.model, shape, mode, precision, repeat, clock)
+                    yield NetworkTask(subject.model, shape, mode, precision, repeat=0)
 
 
 def duration_s(campaign: Campaign, tasks: int) -> float:

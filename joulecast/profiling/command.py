@@ -58,7 +58,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
     add("campaign", type=Path, nargs="?", help="a campaign by name (small, networks ...) or a TOML file")
     add("--out", type=Path, help="folder for the journal and the dataset")
     add("--device", default="cuda", help="cpu, cuda (default) or cuda:1")
-    add("--limit", type=_positive, help="most operations to measure")
+    add("--limit", type=_positive, help="most operations and whole networks to measure")
     add("--resume", action="store_true", help="continue the journal in the folder")
     add("--dry-run", action="store_true", help="print the plan and an estimate of its duration")
     add("--no-power", action="store_true", help="measure times only, without power")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import shutil
 import time
 from contextlib import suppress
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 
 from ..errors import DeviceError, InputError, MissingDependencyError, SensorError
+from ..hardware.cpu import cpu_name
 from ..metering import NoSensor, Sensor
 from ..metering.powercap import ZONES
 from ..metering.sampler import PERIOD_S
@@ -52,7 +52,7 @@ def name_of(device: torch.device) -> str:
     """The name of the device."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"CPU {platform.processor() or platform.machine()}"
+    return cpu_name()
 
 
 def sensor_of(device: torch.device, period_s: float = PERIOD_S) -> Sensor:

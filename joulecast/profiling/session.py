@@ -64,7 +64,7 @@ def run(
         campaign: What to measure.
         out: Folder for journal and dataset.
         device: cpu, cuda or cuda:1.
-        limit: Most operations to measure; None for all.
+        limit: Most operations and whole networks to measure; None for all.
         resume: Whether to continue the journal in `out`.
         power: Whether to read the power sensor.
 

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,11 @@ def test_what_is_not_covered_is_printed(call):
         (("predict", "resnet5O", "1,3,224,224", "--gpu", "A30"), 2, "did you mean resnet50"),
         (("predict", "resnet50", "1,3,224,224", "--gpu", "A3O"), 2, "did you mean A30"),
         (("predict", "resnet50", "1,3,224,224"), 2, "needs a GPU"),
+        (
+            ("predict", "resnet50", "1,3,224,224", "--gpu", "cpu"),
+            2,
+            "`joulecast measure -- COMMAND` measures a program",
+        ),
         (("predict", "resnet50", "--gpu", "A30"), 2, "shape of its input"),
         (("predict", "resnet50", "1,1,224,224", "--gpu", "A30"), 3, "conv1"),
         (("predict", "resnet50", "0,3,224,224", "--gpu", "A30"), 2, "positive integers"),
@@ -191,6 +197,21 @@ def test_train_and_evaluate_end_to_end(call, tmp_path):
     report = (tmp_path / "report" / "REPORT.md").read_text()
     assert "| resnet18 | 8x3x64x64 | fp32 |" in report
     assert (tmp_path / "report" / "a30-inference-networks.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate"])
+def test_what_cannot_be_trained_on_says_why(call, tmp_path, command):
+    data = simulated_dataset()
+    networks_alone = save(replace(data, measurements=()), tmp_path / "networks")
+    on_cpu = save(replace(data, card=replace(data.card, gpu="CPU AMD EPYC"), networks=()), tmp_path / "cpu")
+    code, out, err = call(command, "--dataset", networks_alone, "--recipe", "forest", "--no-track")
+    assert (code, out) == (4, "")
+    assert "no usable operation was measured" in err
+    assert f"{networks_alone}, 2 networks" in err
+    for recipe in ("forest", "any-gpu"):
+        code, out, err = call(command, "--dataset", on_cpu, "--recipe", recipe, "--no-track")
+        assert (code, out) == (2, "")
+        assert "a CPU can be measured, but no predictor can be trained on it" in err
 
 
 def test_several_recipes_are_compared(call, tmp_path):

@@ -142,6 +142,14 @@ def test_time_without_power_is_a_measurement(dataset):
     assert Dataset(dataset.card, (Measurement(RELU, 1.0, None, None),)).usable("inference")
 
 
+def test_power_of_a_cpu_whose_cap_is_not_known_is_a_measurement(dataset):
+    measured = Measurement(RELU, 0.5, 280.0, 140.0)
+    on_cpu = replace(dataset.card, gpu="CPU AMD EPYC 7742 64-Core Processor", power_limit_w=None)
+    assert Dataset(on_cpu, (measured,)).usable("inference") == [measured]
+    with pytest.raises(DatasetError, match="280"):
+        Dataset(replace(on_cpu, power_limit_w=225.0), (measured,))
+
+
 def test_a_dataset_of_networks_alone_survives(dataset, tmp_path):
     network = Network.of([(RELU, 3), (Operation("softmax", [(4, 8)]), 1)], name="mine")
     measured = (

@@ -238,6 +238,14 @@ def test_unknown_gpu_suggests_close_names():
         find_gpu("A3")
 
 
+@pytest.mark.parametrize("name", ["cpu", "CPU x86_64", "CPU Intel(R) Xeon(R) Platinum 8480+"])
+def test_a_cpu_is_no_gpu_and_the_error_says_what_can_be_done(name):
+    with pytest.raises(UnknownNameError, match="a CPU can be measured, but no predictor") as caught:
+        find_gpu(name)
+    assert repr(name) in str(caught.value)
+    assert "joulecast datasets show" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("name", "versions"),
     [("A100", 4), ("A100 80GB", 2), ("A100-SXM4", 2), ("v100", 4), ("GH200", 2), ("RTX PRO 6000", 2)],

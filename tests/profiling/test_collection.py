@@ -15,8 +15,9 @@ import torch
 from joulecast import Network, Operation
 from joulecast.datasets import load
 from joulecast.errors import DeviceError, InputError, JoulecastError, UnknownNameError
+from joulecast.hardware.host import processor
 from joulecast.metering import NoSensor
-from joulecast.profiling.campaign import Campaign, Subject, Task, load_campaign, plan
+from joulecast.profiling.campaign import Campaign, NetworkTask, Subject, Task, load_campaign, plan
 from joulecast.profiling.collection import measure
 from joulecast.profiling.command import collect
 from joulecast.profiling.devices import find_device, refuse_broken
@@ -56,7 +57,7 @@ def test_a_campaign_becomes_a_dataset(campaign, tmp_path, capsys):
     # Six operations in two modes; dropout in inference is an identity and not measured.
     assert "11 measurements, 0 failed" in text
     dataset = load(tmp_path / "out")
-    assert dataset.card.gpu.startswith("CPU")
+    assert dataset.card.gpu == f"CPU {processor()}"
     assert dataset.card.sensor.startswith("none (this machine shows no energy counter")
     assert all(m.power_w is None and m.time_s > 0 for m in dataset.measurements)
     assert {m.method for m in dataset.measurements} == {"forward_distinct", "forward_backward_distinct"}
@@ -124,14 +125,33 @@ def test_the_plan_is_unique_shuffled_and_seeded(campaign):
     assert [task.operation for task in again[:11]] != [task.operation for task in tasks]
 
 
+@pytest.mark.parametrize(("limit", "networks", "operations"), [(1, 1, 0), (2, 2, 0), (5, 2, 3)])
+def test_a_limit_counts_operations_and_whole_networks_together(limit, networks, operations):
+    settings = Campaign(
+        (Subject("squeezenet1_1", ((1, 3, 64, 64),)),),
+        modes=("inference", "training"),
+        whole_networks=True,
+        repeats=2,
+    )
+    once, again = (
+        [task for task in plan(settings, limit) if task.repeat == repeat] for repeat in range(settings.repeats)
+    )
+    assert len(once) == len(again) == limit
+    assert sum(isinstance(task, NetworkTask) for task in once) == networks
+    assert sum(isinstance(task, Task) for task in once) == operations
+    assert {task.key for task in once} <= {task.key for task in plan(settings)}
+
+
 def test_whole_networks_are_measured_beside_their_operations(tmp_path):
     path = tmp_path / "c.toml"
     path.write_text(
         'seconds = 0.01\nwhole_networks = true\nmodes = ["inference", "training"]\n'
         '[[network]]\nmodel = "squeezenet1_1"\ninput_shapes = [[1, 3, 64, 64]]\n'
     )
-    assert "2 whole network" in collect([str(path), "--dry-run", "--limit", "1"])
-    run(path, tmp_path / "out", "--limit", "1")
+    planned = collect([str(path), "--dry-run", "--limit", "3"])
+    assert "2 whole network" in planned
+    assert "3 measurements of 1 operations" in planned
+    run(path, tmp_path / "out", "--limit", "3")
     networks = [record for record in records(tmp_path / "out") if "network" in record]
     assert {record["network"]["mode"] for record in networks} == {"inference", "training"}
     assert all(record["status"] == "ok" and record["timing"]["time_s"] > 0 for record in networks)

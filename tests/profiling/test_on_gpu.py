@@ -46,7 +46,7 @@ def test_power_rises_under_load():
 
 
 def test_a_campaign_becomes_a_dataset_with_power(tmp_path):
-    network = ["--network", "squeezenet1_1", "32,3,224,224", "--whole-networks", "--limit", "3"]
+    network = ["--network", "squeezenet1_1", "32,3,224,224", "--whole-networks", "--limit", "5"]
     collect([*network, "--seconds", "3", "--mode", "inference", "--mode", "training", "--out", str(tmp_path)])
     dataset = load(tmp_path)
     assert len(dataset.measurements) == 3

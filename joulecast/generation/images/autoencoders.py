@@ -1,4 +1,4 @@
-"""Decoders of image pipelines, which make pixels of latents: what they have in common, and that of `AutoencoderKL`."""
+"""Decoders of image pipelines, which compute pixels from latents: their interface, and that of `AutoencoderKL`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from .layers import Layers, Shape
 
 
 class Decoder(Protocol):
-    """A network that makes pixels of latents."""
+    """A network that computes pixels from latents."""
 
     @property
     def channels(self) -> tuple[int, ...]:
-        """Channels from the pixels inwards; each but the first halves the sides."""
+        """Channels at each resolution, from the pixels to the latents; each further one has half the sides."""
         ...
 
     @property
     def scale(self) -> int:
-        """Pixels of a side for each of a latent."""
+        """Pixels per latent along each side."""
         scale: int = 2 ** (len(self.channels) - 1)
         return scale
 
@@ -27,22 +27,22 @@ class Decoder(Protocol):
         """The operations that decode images.
 
         Args:
-            images: Images at once.
-            size: Pixels of an image from top to bottom and from left to right; of a video, first its frames.
-            precision: What it runs in.
+            images: Number of images that are decoded together.
+            size: Height and width of an image in pixels; for a video (frames, height, width).
+            precision: Precision of all operations.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Autoencoder(Decoder):
-    """The autoencoder of Stable Diffusion (Rombach et al., arXiv 2112.10752); here its decoder.
+    """The decoder of Stable Diffusion's autoencoder (Rombach et al., arXiv 2112.10752).
 
     Args:
         latent_channels: Channels of the latents.
-        channels: Channels from the pixels inwards; each but the first halves the sides.
-        resnets: Residual blocks at each size.
-        groups: Groups of its norms.
+        channels: Channels at each resolution, from the pixels to the latents; each further one has half the sides.
+        resnets: Number of residual blocks at each resolution.
+        groups: Number of groups of the group norms.
     """
 
     latent_channels: int
@@ -97,7 +97,7 @@ class Autoencoder(Decoder):
         found.add(path, "conv2d", shape, out_channels=outputs, kernel_size=size, padding=size // 2)
 
     def _attention(self, found: Layers, images: int, channels: int, pixels: int) -> None:
-        """One head over all latents, as the middle of the decoder has it."""
+        """Attention with one head over all latents, in the middle of the decoder."""
         shape = (images, pixels, channels)
         found.add("mid.attention.norm", "group_norm", (images, channels, pixels), num_groups=self.groups)
         for name in ("q", "k", "v", "out"):

@@ -12,14 +12,14 @@ from .video_decoder import causal_conv
 
 @dataclass(frozen=True)
 class ConditionedDecoder(Decoder):
-    """A decoder that takes two latent frames at a time, and the odd one with the first two.
+    """A decoder that processes two latent frames at a time; an odd frame comes together with the first two.
 
     Args:
         latent_channels: Channels of the latents.
-        channels: Channels from the pixels inwards; each but the first halves the sides.
-        doubling: How many of the innermost sizes also double the frames.
-        resnets: Residual blocks at each size.
-        groups: Groups of its norms.
+        channels: Channels at each resolution, from the pixels to the latents; each further one has half the sides.
+        doubling: Number of the lowest resolutions whose enlargement also doubles the frames.
+        resnets: Number of residual blocks at each resolution.
+        groups: Number of groups of the group norms.
     """
 
     latent_channels: int = 16
@@ -41,7 +41,7 @@ class ConditionedDecoder(Decoder):
         return found.network("vae", {"latents": (images, self.latent_channels, count, *sides)})
 
     def _latent_frames(self, found: Layers, latents: Shape, each: int) -> None:
-        """What is run for so many pieces of some latent frames each."""
+        """Record the decoder for a number of pieces with the same number of latent frames."""
         images, _, frames, high, wide = latents
         inputs = self.channels[-1]
         causal_conv(found, "conv_in", latents, inputs, each)
@@ -70,7 +70,7 @@ class ConditionedDecoder(Decoder):
         found.add(path, "add", after, after, each=each)
 
     def _norm(self, found: Layers, path: str, shape: Shape, each: int) -> None:
-        """A norm, its scale and its shift, which are made of the enlarged latents, and an activation."""
+        """A norm, its scale and shift, which are computed from the enlarged latents, and an activation."""
         latents = (shape[0], self.latent_channels, *shape[2:])
         found.add(path, "copy", latents, each=each)
         for name in ("scale", "shift"):
@@ -82,7 +82,7 @@ class ConditionedDecoder(Decoder):
 
 
 def _upsample(found: Layers, path: str, shape: Shape, each: int) -> None:
-    """Twice the sides of each frame, and a convolution over each of them."""
+    """Doubling the sides of each frame, followed by a convolution over each frame."""
     images, channels, high, wide = shape
     found.add(path, "interpolate", (images, channels, high // 2, wide // 2), each=each, output_size=(high, wide))
     found.add(path, "copy", shape, each=each)

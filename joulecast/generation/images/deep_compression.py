@@ -12,14 +12,14 @@ from .linear_attention import convolutional_feed_forward, linear_attention
 
 @dataclass(frozen=True)
 class DeepCompression(Decoder):
-    """The deep compression autoencoder as SANA has it (dc-ae-f32c32-sana-1.0); here its decoder.
+    """The decoder of SANA's deep compression autoencoder (dc-ae-f32c32-sana-1.0).
 
     Args:
         latent_channels: Channels of the latents.
-        channels: Channels from the pixels inwards; each but the first halves the sides.
-        attending: How many of the innermost sizes have blocks with linear attention instead of residual blocks.
-        blocks: Blocks at each size.
-        head_size: Features of a head of attention.
+        channels: Channels at each resolution, from the pixels to the latents; each further one has half the sides.
+        attending: Number of the lowest resolutions with blocks of linear attention instead of residual blocks.
+        blocks: Number of blocks at each resolution.
+        head_size: Features of an attention head.
     """
 
     latent_channels: int
@@ -60,7 +60,7 @@ class DeepCompression(Decoder):
         return found.network("vae", {"latents": latents})
 
     def _upsample(self, found: Layers, path: str, shape: tuple[int, int, int, int], outputs: int) -> None:
-        """Twice the sides, by interpolation and a convolution; beside them channels are rearranged to pixels."""
+        """Doubling the sides by interpolation and a convolution; a shortcut rearranges channels to pixels."""
         images, inputs, high, wide = shape
         after = (images, outputs, high, wide)
         found.add(path, "interpolate", (images, inputs, high // 2, wide // 2), output_size=(high, wide))
@@ -69,7 +69,7 @@ class DeepCompression(Decoder):
         found.add(path, "add", after, after)
 
     def _attention(self, found: Layers, path: str, shape: tuple[int, int, int, int]) -> None:
-        """Linear attention with a second set of queries, keys and values, which a convolution makes of the first."""
+        """Linear attention with a second set of queries, keys and values, computed from the first by a convolution."""
         images, channels, high, wide = shape
         last, triple = (images, high, wide, channels), (images, 3 * channels, high, wide)
         for name in ("q", "k", "v"):

@@ -16,35 +16,35 @@ from .layers import Layers, Shape
 
 
 class Denoiser(Protocol):
-    """A network that takes noise off the latents of a batch."""
+    """A network that removes noise from the latents of a batch."""
 
     def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
         """The operations of one step.
 
         Args:
-            images: Images at once; with guidance each counts twice.
-            grid: Patches of an image from top to bottom and from left to right; of a video, first its latent frames.
-            text_tokens: Tokens of its prompt.
-            precision: What it runs in.
+            images: Number of images that are computed together; with guidance each image counts twice.
+            grid: Rows and columns of patches of an image; for a video (latent frames, rows, columns).
+            text_tokens: Number of tokens of a prompt.
+            precision: Precision of all operations.
         """
         ...
 
 
 @dataclass(frozen=True)
 class JointDiT:
-    """MMDiT: image and text have weights of their own, and one attention over both.
+    """MMDiT: a transformer in which image and text have separate weights, with attention over both together.
 
     Args:
-        double: Blocks with weights for both.
+        double: Number of blocks with separate weights for image and text.
         hidden: Features of a token.
-        heads: Heads of attention.
-        single: Blocks after them with the same weights for both, whose feed-forward runs beside the attention (FLUX).
-        dual: Blocks whose image tokens attend to each other once more (SD 3.5 medium).
-        patch: Numbers of a patch: its side squared times the channels of the latents.
-        text: Features of the text encoder's tokens.
+        heads: Number of attention heads.
+        single: Number of further blocks with common weights and a feed-forward parallel to the attention (FLUX).
+        dual: Number of blocks with a second attention among image tokens (SD 3.5 medium).
+        patch: Elements of a patch: its side squared times the channels of the latents.
+        text: Features of a token of the text encoder.
         pooled: Features of the pooled text that conditions each block.
         guided: Whether guidance is an input, learned by distillation, so that there is one forward per step.
-        last_context: Whether the last of the double blocks computes text that nobody reads.
+        last_context: Whether the last of the double blocks computes its text output, although nothing reads it.
     """
 
     double: int
@@ -75,7 +75,7 @@ class JointDiT:
         ):
             self._stream(found, f"double.{{}}.{stream}", (images, tokens, hidden), blocks)
         if not self.last_context:
-            # (of the last block's text only queries, keys and values are computed)
+            # Without it, only queries, keys and values of the text are computed in the last block.
             last = (images, text_tokens, hidden)
             self._modulated(found, "last.text", last, 1, (images, hidden), 2)
             found.linear("last.text.qkv", last, 3 * hidden)
@@ -94,7 +94,7 @@ class JointDiT:
         return found.network("denoiser", {"latents": (images, image_tokens, self.patch)})
 
     def _condition(self, found: Layers, images: int) -> None:
-        """Time, pooled text and guidance, as vectors."""
+        """The embeddings of time, pooled text and guidance."""
         for name, inputs in (("time", 256), ("pooled", self.pooled), *((("guidance", 256),) if self.guided else ())):
             found.linear(f"{name}.0", (images, inputs), self.hidden)
             found.add(f"{name}.act", "silu", (images, self.hidden))
@@ -103,7 +103,7 @@ class JointDiT:
     def _modulated(
         self, found: Layers, path: str, shape: tuple[int, int, int], blocks: int, vector: tuple[int, int], parts: int
     ) -> None:
-        """Norms that the condition scales and shifts, and the layer that makes these from the condition."""
+        """Norms with a scale and shift, and the layer that computes these from the condition."""
         found.add(f"{path}.modulation", "silu", vector, blocks=blocks)
         found.linear(f"{path}.modulation", vector, parts * self.hidden, blocks=blocks)
         norms = 2 if parts == 6 else 1
@@ -113,7 +113,7 @@ class JointDiT:
         found.add(f"{path}.norm", "add", shape, one, blocks=blocks, each=norms)
 
     def _stream(self, found: Layers, path: str, shape: tuple[int, int, int], blocks: int) -> None:
-        """Image or text of the double blocks."""
+        """The operations of the double blocks on image tokens, or on text tokens."""
         images, tokens, hidden = shape
         one, inner = (images, 1, hidden), (images, tokens, 4 * hidden)
         heads = (images, self.heads, tokens, hidden // self.heads)
@@ -146,19 +146,19 @@ class JointDiT:
 
 @dataclass(frozen=True)
 class CrossDiT:
-    """A transformer over the image whose blocks look at the text.
+    """A transformer over the image whose blocks have cross-attention to the text.
 
     Args:
-        layers: Blocks.
+        layers: Number of blocks.
         hidden: Features of a token.
-        heads: Heads of attention.
+        heads: Number of attention heads.
         inner: Features between the layers of a feed-forward block.
-        patch: Numbers of a patch: its side squared times the channels of the latents.
-        patch_out: Numbers that are predicted for a patch; twice as many where their variance is predicted, too.
-        text: Features of the text encoder's tokens.
+        patch: Elements of a patch: its side squared times the channels of the latents.
+        patch_out: Elements that are predicted for a patch; twice as many if their variance is predicted as well.
+        text: Features of a token of the text encoder.
         projected: Whether text is projected to the image's features once, before all blocks (PixArt).
-        own_modulation: Whether each block makes its scale and shift from the condition by a layer of its own.
-        skips: Blocks that read what another one gave long before, in a layer of its own (HunyuanDiT).
+        own_modulation: Whether each block computes its scale and shift from the condition by a layer of its own.
+        skips: Number of blocks that also read the output of a much earlier block, by a layer of its own (HunyuanDiT).
     """
 
     layers: int

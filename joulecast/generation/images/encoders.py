@@ -13,16 +13,16 @@ class TextEncoder:
     """A transformer that reads a prompt once.
 
     Args:
-        name: What to call it.
-        layers: Blocks.
+        name: Name of the encoder.
+        layers: Number of blocks.
         hidden: Features of a token.
-        heads: Heads of attention.
+        heads: Number of attention heads.
         head_size: Elements of a head.
         inner: Features between the layers of a feed-forward block.
-        vocabulary: Words.
-        tokens: Tokens that each prompt is padded to.
+        vocabulary: Size of the vocabulary.
+        tokens: Number of tokens to which each prompt is padded.
         gated: Whether half of the feed-forward's first layer gates the other half (T5 1.1).
-        cached_heads: Heads of keys and values; None for as many as of queries.
+        cached_heads: Number of heads of keys and values; None for as many as query heads.
     """
 
     name: str
@@ -37,7 +37,7 @@ class TextEncoder:
     cached_heads: int | None = None
 
     def network(self, prompts: int, precision: str) -> Network:
-        """The operations for some prompts."""
+        """The operations that encode a number of prompts."""
         found, n = Layers(precision), self.layers
         shape = (prompts, self.tokens, self.hidden)
         wide = (prompts, self.tokens, self.inner)
@@ -80,20 +80,20 @@ HUNYUAN_BERT = TextEncoder("hunyuan_bert", 24, 1024, 16, 64, 4096, 47020, 77)
 
 
 def t5_xxl(tokens: int) -> TextEncoder:
-    """The encoder of T5 v1.1 XXL for prompts of so many tokens."""
+    """The encoder of T5 v1.1 XXL for prompts that are padded to a number of tokens."""
     return TextEncoder("t5_xxl", 24, 4096, 64, 64, 10240, 32128, tokens, gated=True)
 
 
 def mt5_xl(tokens: int) -> TextEncoder:
-    """The encoder of mT5 XL for prompts of so many tokens."""
+    """The encoder of mT5 XL for prompts that are padded to a number of tokens."""
     return TextEncoder("mt5_xl", 24, 2048, 32, 64, 5120, 250112, tokens, gated=True)
 
 
 def umt5_xxl(tokens: int) -> TextEncoder:
-    """The encoder of UMT5 XXL for prompts of so many tokens."""
+    """The encoder of UMT5 XXL for prompts that are padded to a number of tokens."""
     return TextEncoder("umt5_xxl", 24, 4096, 64, 64, 10240, 256384, tokens, gated=True)
 
 
 def gemma_2_2b(tokens: int) -> TextEncoder:
-    """Gemma 2 2B without its head for prompts of so many tokens."""
+    """Gemma 2 2B without its head for prompts that are padded to a number of tokens."""
     return TextEncoder("gemma_2_2b", 26, 2304, 8, 256, 9216, 256000, tokens, gated=True, cached_heads=4)

@@ -1,4 +1,4 @@
-"""The denoiser of CogVideoX (Yang et al., arXiv 2408.06072): text and video are one sequence with the same weights."""
+"""The denoiser of CogVideoX (Yang et al., arXiv 2408.06072): text and video form one sequence with common weights."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from ...operations.network import Network
 from .layers import Layers, Shape
 
 _CONDITION = 512
-"""Features of the embedded time, of which each block makes its scales, shifts and gates."""
+"""Features of the time embedding, from which each block computes its scales, shifts and gates."""
 
 
 @dataclass(frozen=True)
 class JointVideoDiT:
-    """A transformer over the text and all patches of all frames, which have scales and shifts of their own.
+    """A transformer over the text and all patches of all frames, with separate scales and shifts for text and video.
 
     Args:
-        layers: Blocks.
-        heads: Heads of attention.
-        head_size: Features of each of them.
-        rotary: Whether positions are turned into queries and keys (5B) or added to the patches (2B).
-        patch: Numbers of a patch: its side squared times the channels of the latents.
-        text: Features of the text encoder's tokens.
+        layers: Number of blocks.
+        heads: Number of attention heads.
+        head_size: Features of each head.
+        rotary: Whether there are rotary position embeddings (5B), or positions are added to the patches (2B).
+        patch: Elements of a patch: its side squared times the channels of the latents.
+        text: Features of a token of the text encoder.
     """
 
     layers: int
@@ -76,7 +76,7 @@ class JointVideoDiT:
         return found.network("denoiser", {"latents": (images, tokens, self.patch)})
 
     def _modulated_norm(self, found: Layers, path: str, video: Shape, text: Shape) -> None:
-        """One norm for both, each with its own scale and shift, which one layer makes of the condition."""
+        """A norm of text and video, each with its own scale and shift, which one layer computes from the condition."""
         images, n = video[0], self.layers
         found.add(f"{path}.modulation", "silu", (images, _CONDITION), blocks=n)
         found.linear(f"{path}.modulation", (images, _CONDITION), 6 * video[2], blocks=n)

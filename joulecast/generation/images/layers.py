@@ -1,4 +1,4 @@
-"""Operations of a network that is written down instead of extracted: one call for each, in all blocks at once."""
+"""Recording the operations of a network that is described by code instead of extracted from a module."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Layers:
-    """Operations as they are recorded.
+    """The operations that were recorded so far.
 
     Args:
-        precision: What all of them run in.
-        calls: Operation -> the path of each of its calls.
+        precision: Precision of all operations.
+        calls: Operation -> path of the module of each of its calls.
     """
 
     precision: str
@@ -27,11 +27,11 @@ class Layers:
         """Record an operation.
 
         Args:
-            path: Path of the module that calls it; {} stands for the number of the block.
+            path: Path of the module that calls it; {} is replaced by the number of the block.
             kind: Kind of the operation.
             shapes: Shapes of its inputs.
-            blocks: Blocks that have such a module.
-            each: Calls in each of them.
+            blocks: Number of blocks that have such a module.
+            each: Number of calls in each block.
             attributes: Attributes of the operation.
         """
         operation = Operation(kind, shapes, attributes, precision=self.precision)
@@ -39,11 +39,11 @@ class Layers:
         self.calls.setdefault(operation, []).extend(paths)
 
     def linear(self, path: str, shape: Shape, outputs: int, *, blocks: int = 1, bias: bool = True) -> None:
-        """Record a linear layer on an input of this shape."""
+        """Record a linear layer with an input of this shape."""
         self.add(path, "linear", shape, blocks=blocks, out_features=outputs, bias=bias)
 
     def attention(self, path: str, queries: Shape, keys: Shape, *, blocks: int = 1) -> None:
-        """Record attention of all queries to all keys; values are like keys."""
+        """Record attention of all queries to all keys; values have the shape of the keys."""
         self.add(path, "attention", queries, keys, keys, blocks=blocks)
 
     def rms_norm(self, path: str, shape: Shape, *, blocks: int = 1, each: int = 1) -> None:
@@ -62,7 +62,7 @@ class Layers:
         self.add(path, "mul", shape[-1:], shape, blocks=blocks, each=each)
 
     def rotary(self, path: str, shape: Shape, *, blocks: int = 1, each: int = 1) -> None:
-        """Record a turn by positions as `diffusers` computes it: halves swapped, then products and a sum in fp32."""
+        """Record a rotary position embedding as `diffusers` computes it: swapped halves, products and a sum in fp32."""
         wide, half, angles = Layers("fp32", self.calls), (*shape[:-1], shape[-1] // 2), (1, 1, *shape[-2:])
         self.add(path, "neg", half, blocks=blocks, each=each)
         self.add(path, "cat", half, half, blocks=blocks, each=each, dim=-1)
@@ -75,14 +75,14 @@ class Layers:
         """The recorded operations.
 
         Args:
-            name: What to call the network.
-            shape: Shape of each of its inputs.
+            name: Name of the network.
+            shape: Shape of its input.
         """
         entries = tuple(Entry.at(operation, paths) for operation, paths in self.calls.items())
         return Network(entries, name=name, input_shape=dict(shape))
 
 
 def parameters_of(network: Network) -> int:
-    """Elements of all weights: those of each module once, though it may read inputs of several shapes."""
+    """Number of parameters. A module counts once, even if its inputs have several shapes."""
     weights = {(path, entry.operation.parameters) for entry in network for path in entry.by_module}
     return sum(parameters for _, parameters in weights)

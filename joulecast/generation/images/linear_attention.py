@@ -9,15 +9,15 @@ from .layers import Layers, Shape
 
 
 def linear_attention(found: Layers, path: str, shape: Shape, *, blocks: int = 1) -> None:
-    """Record attention without a softmax: keys times values first, so that it costs the same for each token.
+    """Record attention without a softmax: keys times values come first, so that the cost is linear in the tokens.
 
     `diffusers` computes it in fp32. A row of ones below the values gives the sums that results are divided by.
 
     Args:
-        found: Where to record it.
-        path: Path of the module; {} stands for the number of the block.
+        found: The operations to which it is added.
+        path: Path of the module; {} is replaced by the number of the block.
         shape: Shape of queries, keys and values: images, heads, features of a head, tokens.
-        blocks: Blocks that have such a module.
+        blocks: Number of blocks that have such a module.
     """
     images, heads, features, tokens = shape
     wide, row = Layers("fp32", found.calls), (images, heads, 1, tokens)
@@ -32,14 +32,14 @@ def linear_attention(found: Layers, path: str, shape: Shape, *, blocks: int = 1)
 
 
 def convolutional_feed_forward(found: Layers, path: str, shape: Shape, inner: int, *, blocks: int = 1) -> None:
-    """Record a feed-forward block that also sees the neighbours of a token, by a depthwise convolution.
+    """Record a feed-forward block with a depthwise convolution over neighbouring tokens.
 
     Args:
-        found: Where to record it.
-        path: Path of the module; {} stands for the number of the block.
+        found: The operations to which it is added.
+        path: Path of the module; {} is replaced by the number of the block.
         shape: Shape of its input and output: images, channels, height, width.
-        inner: Channels of its last layer's input.
-        blocks: Blocks that have such a module.
+        inner: Channels of the input of its last layer.
+        blocks: Number of blocks that have such a module.
     """
     images, channels, high, wide = shape
     half, both = (images, inner, high, wide), (images, 2 * inner, high, wide)

@@ -1,4 +1,4 @@
-"""The denoiser of SANA (Xie et al., arXiv 2410.10629), whose cost grows with the pixels and not with their square."""
+"""The denoiser of SANA (Xie et al., arXiv 2410.10629), whose cost is linear in the number of pixels."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .linear_attention import convolutional_feed_forward, linear_attention
 
 @dataclass(frozen=True)
 class LinearDiT:
-    """A transformer with linear attention over the image, attention to the text, and convolutions in its feed-forward.
+    """A transformer with linear attention over the image, cross-attention to the text, and convolutional feed-forwards.
 
     Args:
-        layers: Blocks.
-        heads: Heads of linear attention.
-        head_size: Features of each of them.
-        text: Features of the text encoder's tokens.
-        cross_heads: Heads of attention to the text.
+        layers: Number of blocks.
+        heads: Number of heads of linear attention.
+        head_size: Features of each head.
+        text: Features of a token of the text encoder.
+        cross_heads: Number of heads of the attention to the text.
         expansion: Channels inside a feed-forward block for each feature of a token.
-        latent_channels: Channels of the latents; a patch is one of them.
+        latent_channels: Channels of the latents; a patch is a single latent.
     """
 
     layers: int

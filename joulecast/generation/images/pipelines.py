@@ -1,4 +1,4 @@
-"""Pipelines of images and videos by name: encoders, denoiser, autoencoder, and the steps that they take by default.
+"""Pipelines of images and videos by name: text encoders, denoiser, autoencoder, and default numbers of steps.
 
 Sizes, steps and guidance are those of the published repositories on huggingface.co and of `diffusers`' defaults. To
 add a pipeline, add a row.
@@ -23,20 +23,20 @@ from .video_denoiser import VideoDiT
 
 @dataclass(frozen=True)
 class ImagePipeline:
-    """What makes an image or a video of a prompt.
+    """A pipeline that generates an image or a video from a prompt.
 
     Args:
-        source: Its repository.
-        encoders: What reads the prompt.
-        denoiser: What takes the noise off, step by step.
-        autoencoder: What makes pixels of the latents.
-        text_tokens: Tokens that the denoiser sees of the prompt.
-        steps: Steps unless told otherwise.
-        guided: Whether each step also computes what an empty prompt gives (classifier-free guidance).
+        source: Repository of the pipeline.
+        encoders: The text encoders, which read the prompt.
+        denoiser: The network that removes noise from the latents, step by step.
+        autoencoder: The decoder that computes pixels from the latents.
+        text_tokens: Number of tokens of the prompt that the denoiser reads.
+        steps: Default number of steps.
+        guided: Whether each step is also computed for an empty prompt (classifier-free guidance).
         patch: Side of the denoiser's patches in latents.
-        height, width: Pixels unless told otherwise.
-        frames: Frames of a video unless told otherwise; None for images.
-        frame_scale: Frames for each latent frame after the first, which is one frame.
+        height, width: Default height and width in pixels.
+        frames: Default number of frames of a video; None for images.
+        frame_scale: Number of frames for each latent frame after the first, which stands for one frame.
     """
 
     source: str
@@ -54,18 +54,18 @@ class ImagePipeline:
 
     @property
     def multiple(self) -> int:
-        """What the sides of an image are multiples of, in pixels."""
+        """Height and width of an image are multiples of this number of pixels."""
         return self.patch * self.autoencoder.scale
 
     def networks(self, batch: int, frames: int | None, height: int, width: int, precision: str) -> list[Network]:
         """Text encoders, one step of the denoiser, and the decoder.
 
         Args:
-            batch: Images or videos at once.
+            batch: Number of images or videos that are generated together.
             frames: Frames of a video; None for images.
-            height: Pixels from top to bottom.
-            width: Pixels from left to right.
-            precision: What all parts run in.
+            height: Height in pixels.
+            width: Width in pixels.
+            precision: Precision of all parts.
         """
         images = batch * (2 if self.guided else 1)
         grid: tuple[int, ...] = (height // self.multiple, width // self.multiple)
@@ -85,7 +85,7 @@ _LATENTS_16, _LATENTS_4 = Autoencoder(16), Autoencoder(4)
 
 
 def _wan(source: str, denoiser: Denoiser) -> ImagePipeline:
-    """Wan 2.1, which makes videos of text, with the sizes that `WanPipeline` takes by default."""
+    """Wan 2.1, which generates videos from text, with the default sizes of `WanPipeline`."""
     return ImagePipeline(
         source,
         (umt5_xxl(512),),
@@ -101,7 +101,7 @@ def _wan(source: str, denoiser: Denoiser) -> ImagePipeline:
 
 
 def _cogvideox(source: str, denoiser: Denoiser) -> ImagePipeline:
-    """CogVideoX, which makes videos of text, with the sizes that it was trained for."""
+    """CogVideoX, which generates videos from text, with the sizes that it was trained for."""
     return ImagePipeline(
         source,
         (t5_xxl(226),),

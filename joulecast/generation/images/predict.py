@@ -1,4 +1,4 @@
-"""predict_image: text, steps and decoding, added up to images."""
+"""predict_image: time, power and energy of images, from text encoders, denoising steps and decoding."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ _PRECISIONS = ("bf16", "fp16", "fp32")
 
 @dataclass(frozen=True)
 class ImagePrediction(Plain):
-    """Time, power and energy of a pipeline that makes images.
+    """Time, power and energy of a pipeline that generates images or videos.
 
     Args:
         model: Name of the pipeline.
         gpu: Full name of the GPU.
-        batch: Images or videos at once.
+        batch: Number of images or videos that are generated together.
         frames: Frames of a video; None for images.
-        height, width: Pixels of an image.
-        steps: Steps of the denoiser.
-        precision: What all parts run in.
+        height, width: Height and width of an image in pixels.
+        steps: Number of steps of the denoiser.
+        precision: Precision of all parts.
         time_per_batch_s: Seconds from the prompts to the pixels of all images.
-        time_per_image_s: Seconds of GPU for each image.
-        power_w: Mean board power.
-        energy_per_image_j: Joules for each image.
+        time_per_image_s: Seconds of the batch divided by its images.
+        power_w: Mean board power in watts.
+        energy_per_image_j: Joules per image.
         weights_bytes: Bytes of the weights of all parts.
-        text: Each text encoder, once for the batch.
-        denoise: One step of the denoiser.
-        decode: The decoder of the autoencoder, once for the batch.
+        text: Prediction of each text encoder, which runs once for the batch.
+        denoise: Prediction of one step of the denoiser.
+        decode: Prediction of the decoder of the autoencoder, which runs once for the batch.
         notes: Warnings about this prediction.
     """
 
@@ -75,7 +75,7 @@ class ImagePrediction(Plain):
 
     @property
     def made(self) -> str:
-        """What is made: "image" or "video"."""
+        """The kind of output: "image" or "video"."""
         return "image" if self.frames is None else "video"
 
     @property
@@ -112,7 +112,7 @@ def predict_image(
     host: str | float | Path | Host | None = None,
     predictor: str | Path | None = None,
 ) -> ImagePrediction:
-    """Predict what images or videos cost that a diffusion pipeline makes, as `diffusers` runs it.
+    """Predict time, power and energy of images or videos that a diffusion pipeline generates, as `diffusers` runs it.
 
     A video counts as one image: seconds and joules per image are those of a whole video.
 
@@ -120,12 +120,12 @@ def predict_image(
         model: sd3_5_large, sd3_5_medium, flux_1_dev, flux_1_schnell, pixart_sigma, hunyuan_dit or sana_1_6b;
             for videos wan_2_1_1_3b, wan_2_1_14b, cogvideox_2b or cogvideox_5b.
         gpu: Name or alias from the catalogue, or the path of a TOML file that describes a GPU.
-        batch: Images or videos at once.
+        batch: Number of images or videos that are generated together.
         frames: Frames of a video; None for the pipeline's default.
-        height: Pixels from top to bottom; None for the pipeline's default: 1024 for images, 480 for videos.
-        width: Pixels from left to right; None for the pipeline's default: 1024 for images, 832 or 720 for videos.
-        steps: Steps of the denoiser; None for the pipeline's default.
-        precision: What all parts run in: bf16, fp16 or fp32.
+        height: Height in pixels; None for the pipeline's default: 1024 for images, 480 for videos.
+        width: Width in pixels; None for the pipeline's default: 1024 for images, 832 or 720 for videos.
+        steps: Number of steps of the denoiser; None for the pipeline's default.
+        precision: Precision of all parts: bf16, fp16 or fp32.
         clock: Graphics clock in MHz; None for the GPU's default.
         power_limit_w: Power cap in watts; None for the board's default.
         execution: "eager", "graph" or "compiled"; see `joulecast.predict`.
@@ -185,7 +185,7 @@ def predict_image(
         decode=decode,
         notes=(
             *gpu_name_notes(gpu),
-            "from the pipeline's configuration: what diffusers runs between its modules is left out",
+            "predicted from the pipeline's configuration: operations of diffusers between its modules are left out",
             *denoise.notes,
         ),
     )
@@ -198,10 +198,10 @@ def _refuse_sizes(pipeline: ImagePipeline, counts: dict[str, Any], sides: dict[s
     for name, value in sides.items():
         if value % pipeline.multiple:
             raise InputError(
-                f"the {name} of an image is a multiple of its patches",
+                f"the {name} of an image has to be a multiple of the size of its patches",
                 given=value,
                 allowed=f"multiples of {pipeline.multiple}",
-                hint=f"take {max(1, round(value / pipeline.multiple)) * pipeline.multiple}",
+                hint=f"give {max(1, round(value / pipeline.multiple)) * pipeline.multiple}",
             )
 
 
@@ -210,19 +210,19 @@ def _refuse_frames(model: str, pipeline: ImagePipeline, frames: int | None) -> N
         return
     if pipeline.frames is None:
         videos = [name for name, each in PIPELINES.items() if each.frames is not None]
-        raise InputError(f"{model} makes images, which have no frames", given=frames, allowed=", ".join(videos))
+        raise InputError(f"{model} generates images, which have no frames", given=frames, allowed=", ".join(videos))
     scale = pipeline.frame_scale
     if not isinstance(frames, int) or isinstance(frames, bool) or frames < 1 or (frames - 1) % scale:
         raise InputError(
-            "the number of frames is not one that latents stand for",
+            "latent frames do not stand for this number of frames",
             given=repr(frames)[:100],
             allowed=f"1, {1 + scale}, {1 + 2 * scale}, ...: one more than a multiple of {scale}",
-            hint=f"take {pipeline.frames}",
+            hint=f"give {pipeline.frames}",
         )
 
 
 def _refuse_shortage(model: str, networks: Sequence[Network], gpu: GPU, precision: str) -> int:
-    """Bytes of all weights, which stay in memory while the largest part runs.
+    """Bytes of all weights, checked against the memory of the GPU. They stay there while the largest part runs.
 
     Raises:
         InputError: The GPU has too little memory.
@@ -232,7 +232,7 @@ def _refuse_shortage(model: str, networks: Sequence[Network], gpu: GPU, precisio
     lacking = shortage(MemoryNeed(weights, largest), gpu)
     if lacking:
         raise InputError(
-            f"{model} does not fit on {gpu.name}",
+            f"{model} does not fit into the memory of {gpu.name}",
             given=lacking,
             hint="choose a GPU with more memory, smaller images, or fewer at once",
         )

@@ -1,4 +1,4 @@
-"""The decoder of Wan 2.1's autoencoder (arXiv 2503.20314): convolutions over space and time that see no later frame."""
+"""The decoder of Wan 2.1's autoencoder (arXiv 2503.20314): causal convolutions over space and time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .layers import Layers, Shape
 
 @dataclass(frozen=True)
 class CausalDecoder(Decoder):
-    """A decoder that makes one frame of the first latent frame, and four of each of the others, one after the other.
+    """A decoder that computes one frame from the first latent frame, and then four from each of the others.
 
     Args:
         latent_channels: Channels of the latents.
-        channels: Channels from the pixels inwards; each but the first halves the sides.
-        doubling: How many of the innermost sizes also double the frames.
-        resnets: Residual blocks at each size.
+        channels: Channels at each resolution, from the pixels to the latents; each further one has half the sides.
+        doubling: Number of the lowest resolutions whose enlargement also doubles the frames.
+        resnets: Number of residual blocks at each resolution.
     """
 
     latent_channels: int = 16
@@ -37,7 +37,7 @@ class CausalDecoder(Decoder):
         return found.network("vae", {"latents": (*latents[:2], 1 + later, *latents[3:])})
 
     def _latent_frame(self, found: Layers, latents: Shape, each: int, *, first: bool) -> None:
-        """What is run for each of so many latent frames; the first is not doubled in time."""
+        """Record the decoder for a number of latent frames; the first one is not doubled in time."""
         images, inputs, frames, high, wide = latents
         found.add("post_quant", "conv3d", latents, each=each, out_channels=inputs, kernel_size=1)
         widest = self.channels[-1]
@@ -70,14 +70,14 @@ class CausalDecoder(Decoder):
 
 
 def causal_conv(found: Layers, path: str, shape: Shape, outputs: int, each: int) -> None:
-    """Record a convolution over space and time that sees no later frame.
+    """Record a causal convolution over space and time, which reads no later frame.
 
     Args:
-        found: Where to record it.
+        found: The operations to which it is added.
         path: Path of the module.
-        shape: Shape of its input: videos, channels, frames, height, width. Two earlier frames are put before them.
+        shape: Shape of its input: videos, channels, frames, height, width. Two earlier frames are added in front.
         outputs: Channels of its output.
-        each: Calls of it.
+        each: Number of calls.
     """
     images, channels, frames, high, wide = shape
     earlier = (images, channels, frames + 2, high, wide)
@@ -99,7 +99,7 @@ def _resnet(found: Layers, path: str, shape: Shape, outputs: int, each: int) -> 
 
 
 def _norm(found: Layers, path: str, shape: Shape, each: int) -> None:
-    """Channels of a pixel divided by their length, one operation after the other."""
+    """Normalizing the channels of a pixel to length one, one operation after the other."""
     row = (shape[0], 1, *shape[2:])
     found.add(path, "norm", shape, each=each, dim=1, keepdim=True)
     found.add(path, "div", shape, row, each=each)
@@ -109,7 +109,7 @@ def _norm(found: Layers, path: str, shape: Shape, each: int) -> None:
 
 
 def _attention(found: Layers, shape: Shape, each: int) -> None:
-    """One head over all latents of a frame, as the middle of the decoder has it."""
+    """Attention with one head over all latents of a frame, in the middle of the decoder."""
     images, channels, frames, high, wide = shape
     image, heads = (images * frames, channels, high, wide), (images * frames, 1, high * wide, channels)
     _norm(found, "mid.attention.norm", image, each)
@@ -121,7 +121,7 @@ def _attention(found: Layers, shape: Shape, each: int) -> None:
 
 
 def _upsample(found: Layers, path: str, shape: Shape, each: int) -> None:
-    """Twice the sides of each frame, interpolated in fp32, and half of the channels."""
+    """Doubling the sides of each frame by interpolation in fp32, and halving the channels by a convolution."""
     images, channels, high, wide = shape
     small, precise = (images, channels, high // 2, wide // 2), Layers("fp32", found.calls)
     precise.add(path, "copy", small, each=each)

@@ -11,15 +11,15 @@ from .layers import Layers, Shape
 
 @dataclass(frozen=True)
 class VideoDiT:
-    """A transformer whose tokens attend to the whole video, then to the text.
+    """A transformer whose blocks have attention over the whole video and then cross-attention to the text.
 
     Args:
-        layers: Blocks.
-        heads: Heads of attention.
-        head_size: Features of each of them.
+        layers: Number of blocks.
+        heads: Number of attention heads.
+        head_size: Features of each head.
         inner: Features between the layers of a feed-forward block.
-        patch: Numbers of a patch: its side squared times the channels of the latents.
-        text: Features of the text encoder's tokens.
+        patch: Elements of a patch: its side squared times the channels of the latents.
+        text: Features of a token of the text encoder.
     """
 
     layers: int
@@ -63,7 +63,7 @@ class VideoDiT:
         return found.network("denoiser", {"latents": (images, tokens, self.patch)})
 
     def _attention(self, found: Layers, path: str, shape: Shape, read: Shape, blocks: int) -> None:
-        """Attention from the video to itself or to the text; positions are turned into queries and keys of itself."""
+        """Attention of the video to itself, with rotary position embeddings, or to the text."""
         hidden = shape[-1]
         for name, inputs in (("q", shape), ("k", read), ("v", read), ("out", shape)):
             found.linear(f"{path}.{name}", inputs, hidden, blocks=blocks)
@@ -75,7 +75,7 @@ class VideoDiT:
         found.attention(path, queries, keys, blocks=blocks)
 
     def _modulated_norm(self, found: Layers, path: str, shape: Shape, blocks: int) -> None:
-        """A norm in fp32 that the condition scales and shifts."""
+        """A norm in fp32 with a scale and shift from the condition."""
         wide, one = Layers("fp32", found.calls), (shape[0], 1, shape[2])
         wide.add(path, "copy", shape, blocks=blocks)
         wide.add(path, "layer_norm", shape, blocks=blocks, affine=False)
@@ -84,7 +84,7 @@ class VideoDiT:
         found.add(path, "copy", shape, blocks=blocks)
 
     def _gated_residual(self, found: Layers, path: str, shape: Shape, blocks: int) -> None:
-        """A sum in fp32 with what a block gives, times a gate that the condition makes."""
+        """Adding the output of a block in fp32, multiplied with a gate from the condition."""
         wide = Layers("fp32", found.calls)
         wide.add(path, "copy", shape, blocks=blocks)
         wide.add(path, "mul", shape, (shape[0], 1, shape[2]), blocks=blocks)
@@ -93,7 +93,7 @@ class VideoDiT:
 
 
 def _rotary(found: Layers, path: str, shape: Shape, blocks: int) -> None:
-    """A turn of queries and of keys by positions: even and odd features apart, each from two products and their sum."""
+    """Rotary position embeddings of queries and keys: even and odd features each from two products and their sum."""
     wide, half, angles = Layers("fp32", found.calls), (*shape[:-1], shape[-1] // 2), (1, 1, shape[2], shape[3] // 2)
     wide.add(path, "mul", half, angles, blocks=blocks, each=8)
     wide.add(path, "add", half, half, blocks=blocks, each=4)

@@ -159,12 +159,17 @@ def notes_of(
     if coverage.share is None:
         yield "no interval: it is not known how much work is not covered; extract the network again"
     elif spread is None:
-        eager = knowledge.host.execution == EAGER
-        yield "no interval: " + (
-            "no errors on networks are known" if eager else "errors are known of eager runs on the reference host alone"
-        )
+        yield f"no interval: {_why_no_errors(knowledge)}"
     elif spread.far_outside:
         yield f"far outside the training data: over {100 * FAR_SHARE:.0f} % of the device time"
+
+
+def _why_no_errors(knowledge: NetworkKnowledge) -> str:
+    if knowledge.host.execution.name == "compiled":
+        return "no compiled network was measured, so its error is not known"
+    if knowledge.host.execution == EAGER:
+        return "no errors on networks are known"
+    return "errors are known of eager runs on the hosts of the measurements alone"
 
 
 def _first(kinds: Sequence[str]) -> str:
