@@ -64,7 +64,10 @@ def _theirs(*cells: tuple[float, float, float]) -> dict[tuple[str, str], tuple[f
     return dict(zip([(quantity, model) for quantity in QUANTITIES for model in MODELS], cells, strict=True))
 
 
-SIX_CLOCKS = "his rest on six clocks, which were not published: here one clock of the six, 1440 MHz"
+SIX_CLOCKS = (
+    "his rest on six clocks, which were not published; here stands one of the six, 1440 MHz. With six, the same "
+    "operation at up to five other clocks stands in training beside a row that is tested, which is easier to predict"
+)
 CAMPAIGNS = (
     Campaign(
         "A30 training",
@@ -89,8 +92,7 @@ CAMPAIGNS = (
         "training",
         ("operations_RTX2080TI_train",),
         _theirs((0.755, 0.122, 0.81), (0.684, 0.359, 0.79), (0.920, 0.058, 0.87), (0.921, 0.054, 0.87)),
-        "110 rows of four runs are what can be had of this campaign; two of the runs read a third of the power "
-        "that the others do",
+        "110 rows of four runs are what can be had of this campaign: with seven rows in a fold, R2 says little",
     ),
     Campaign(
         "2080 Ti inference",
@@ -98,7 +100,7 @@ CAMPAIGNS = (
         "inference",
         ("RTX2080TI_operations_bench_run",),
         _theirs((0.735, 0.088, 0.77), (0.607, 0.079, 0.61), (0.939, 0.034, 0.91), (0.944, 0.026, 0.86)),
-        "the one campaign of this GPU whose power can be believed",
+        "the one campaign of this GPU whose power can be believed; rows of modules that ran in train mode are left out",
     ),
 )
 

@@ -35,7 +35,15 @@ REDUCED_PAGE = Path("build/published/REPORT.md")
 NICOLAI = ("nicolai2025/operations.csv", "nicolai2025/networks.csv")
 SHIPPED = tuple(f"zoo/{gpu}/blend-{mode}" for gpu in ("a30", "rtx-2080-ti") for mode in ("inference", "training"))
 SECTIONS = {
-    "networks": Section("Nicolai: whole networks (tables I and II)", ("nicolai_networks.py",), (RECIPE,), NICOLAI),
+    "operations": Section(
+        "Nicolai: single operations",
+        ("nicolai_operations.py", "nicolai_features.py"),
+        (RECIPE,),
+        NICOLAI,
+    ),
+    "networks": Section(
+        "Nicolai: whole networks (tables I and II)", ("nicolai_networks.py",), (RECIPE, *SHIPPED), NICOLAI
+    ),
     "clocks": Section("Nicolai: settings and clocks (figures 6.1 to 6.16)", ("nicolai_clocks.py",), SHIPPED),
     "deeppm": Section(
         "DeepPM: what of it helps on operations of GPUs",

@@ -180,7 +180,7 @@ def test_what_is_listed_already_needs_no_shape_and_keeps_its_own(tmp_path):
     for model in (network, saved):
         assert joulecast.predict(model, gpu="A30").energy_j == wanted
         assert joulecast.predict(model, (2, 3, 64, 64), "A30").energy_j == wanted
-        with pytest.raises(InputError, match=r"keeps its shape(.|\n)*2 x 3 x 64 x 64"):
+        with pytest.raises(InputError, match=r"has its input shape already(.|\n)*2 x 3 x 64 x 64"):
             joulecast.predict(model, (4, 3, 64, 64), "A30")
     by_name = joulecast.extract("bert_base", {"input_ids": (2, 8)})
     assert joulecast.predict(by_name, (2, 8), "A30").energy_j == joulecast.predict(by_name, gpu="A30").energy_j

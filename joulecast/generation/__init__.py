@@ -1,5 +1,5 @@
-"""What serving engines run when they generate: fused steps of a decoder, batching, and several GPUs.
+"""Language models that are served by engines: fused steps of a decoder, batching, and several GPUs.
 
-`fusing` reads the parts of a decoder off its extracted operations, `steps` lists what an engine of `engines` runs for
-the tokens of one step, and `serving` adds steps up to requests.
+`fusing` finds the parts of a decoder in its extracted operations, `steps` lists the operations that an engine runs for
+the tokens of one step, `serving` counts the steps that requests need, and `figures` adds them up.
 """

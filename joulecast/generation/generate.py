@@ -126,7 +126,7 @@ def predict_generation(
         # Notes on the intervals of single networks do not apply here.
         notes=(
             *_board_notes(gpu),
-            *_notes(found),
+            *_notes(found, precision),
             *(note for note in decode.notes if not note.startswith("no interval")),
         ),
     )
@@ -136,10 +136,15 @@ def _board_notes(gpu: object) -> tuple[str, ...]:
     return gpu_name_notes(split_count(gpu)[1] if isinstance(gpu, str) else gpu)
 
 
-def _notes(engine: Engine) -> tuple[str, ...]:
+def _notes(engine: Engine, precision: str) -> tuple[str, ...]:
     if not engine.fused:
         return ()
-    return (
+    waiting = (
         f"assumed: the GPU waits for {engine.name} {si(engine.step_s, 's')} a step, and {si(engine.sequence_s, 's')} "
-        "for each of its sequences",
+        "for each of its sequences"
     )
+    if engine.name == "vllm":
+        waiting += ", as in version 0.11; later versions schedule ahead by default, which is the engine vllm_async"
+    if precision == "mxfp4":
+        return waiting, "assumed: experts in mxfp4 take as long as in bf16, but for reading their weights"
+    return (waiting,)

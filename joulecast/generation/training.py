@@ -183,17 +183,17 @@ def training_of(
     execution: Execution,
     predictor: str | Path | None,
 ) -> ParallelTraining:
-    """Predict as `predict_parallel_training` does, for whoever finds the network in another way.
+    """Predict as `predict_parallel_training` does, with the network from a given function.
 
     Args:
         extract: Function that gives the network of a micro-batch for the shape of its input.
         input_shape: Shape of the input of all replicas together, batch first.
         gpu: The GPUs, such as "4x H100 SXM".
-        data_parallel: Replicas, which share the batch.
-        tensor_parallel: GPUs that share each layer.
-        pipeline_parallel: Stages that the layers are divided into.
-        micro_batches: Parts of a replica's batch; None for as many as there are stages.
-        precision: What the network was extracted in.
+        data_parallel: Number of replicas, which share the batch.
+        tensor_parallel: Number of GPUs that share each layer.
+        pipeline_parallel: Number of stages into which the layers are divided.
+        micro_batches: Number of parts of a replica's batch; None for as many as there are stages.
+        precision: Precision of the extracted network.
         clock: Graphics clock in MHz; None for the GPU's default.
         power_limit_w: Power cap of a board in watts; None for its default.
         execution: How each GPU runs its part, and on which host.

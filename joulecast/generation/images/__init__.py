@@ -1,5 +1,5 @@
-"""What images and videos cost that diffusion models make: pipelines of `diffusers`, from their configurations alone.
+"""Images and videos from diffusion models: pipelines of `diffusers`, described by their configurations alone.
 
-`layers` records operations, `encoders`, `denoisers` and `autoencoders` say what the parts of a pipeline run,
-`pipelines` has the configurations, and `predict` adds up text, steps and decoding.
+`layers` records operations, `encoders`, `denoisers` and `autoencoders` list the operations of the parts of a pipeline,
+`pipelines` has the configurations, and `predict` adds up text encoders, denoising steps and decoding.
 """

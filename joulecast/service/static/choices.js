@@ -89,6 +89,12 @@ function thriftier(ratio) {
   return ratio > 2 ? `takes ${figure(ratio)} times the energy` : `takes ${percent(ratio)}\u00a0% ${ratio < 1 ? "less" : "more"} energy`;
 }
 
+/** The head of a table whose first two columns are texts; what "rank" and "remarks" mean can be seen without a title. */
+export function tableHead(titles) {
+  return h("thead", {}, h("tr", {}, titles.map((title, i) => h("th", { scope: "col", class: i > 1 ? "number" : null },
+    ["rank", "remarks"].includes(title) ? h("span", { class: "unseen" }, title) : title))));
+}
+
 /** The best clock of each GPU, best first. A row compares its GPU. */
 export function bestTable(choices, mine, question, all) {
   const shown = all ? choices : choices.filter((choice, i) => i < SHOWN || choice.gpu in mine);
@@ -102,11 +108,10 @@ export function bestTable(choices, mine, question, all) {
   const [energy, time] = batched ? ["energy_per_sample_j", "time_per_sample_s"] : ["energy_j", "time_s"];
   const each = batched ? " of a sample" : "";
   // What is asked for most stands first: a phone shows the first columns.
-  const head = ["", "GPU", ...(valued ? [cost ? "cost of a million" : question.objectiveName] : []), `energy${each}`, `time${each}`, ...(batched ? ["batch"] : []), "power", "clock", "memory", ""];
+  const head = ["rank", "GPU", ...(valued ? [cost ? "cost of a million" : question.objectiveName] : []), `energy${each}`, `time${each}`, ...(batched ? ["batch"] : []), "power", "clock", "memory", "remarks"];
   byId("best").replaceChildren(
     h("caption", { class: "unseen" }, `The best clock of each GPU by least ${question.objectiveName}`),
-    h("thead", {}, h("tr", {}, head.map((title, i) => (title
-      ? h("th", { scope: "col", class: i > 1 ? "number" : null }, title) : h("td", {}))))),
+    tableHead(head),
     h("tbody", {}, shown.map((choice) => h("tr", { class: choice.gpu in mine ? "mine" : null, "--series": choice.gpu in mine ? series(mine[choice.gpu]) : null, onclick: () => chooseByName(choice.gpu) },
       h("td", { class: "number" }, `${choices.indexOf(choice) + 1}`),
       h("th", { scope: "row" }, h("button", { type: "button", class: "link", "aria-label": `${choice.alias}: compare` }, choice.alias)),

@@ -1,7 +1,7 @@
 // What text costs that a language model generates: cards for each GPU, and all ways to serve it with their Pareto front.
 import { ask, download, Refusal } from "./api.js";
 import { servingSnippets, showCalls } from "./calls.js";
-import { comparison, gauges, remarks } from "./choices.js";
+import { comparison, gauges, remarks, tableHead } from "./choices.js";
 import { byId, h, mhz, series, si } from "./format.js";
 import { frontChart } from "./front.js";
 import { chooseByName, find } from "./gpus.js";
@@ -93,10 +93,10 @@ function table() {
   const shown = state.all ? choices : choices.filter((choice, i) => i < SHOWN || choice.gpu in own);
   const number = (text) => h("td", { class: "number" }, text);
   const value = { cost: (row) => `${Number(row.value.toPrecision(3))}`, carbon: (row) => si(row.value, "g") }[objective];
-  const head = ["", "GPU", ...(value ? [`${objectiveName} of a million`] : []), "energy per token", "time per token", "first token", "tokens/s", "batch", "power", "clock"];
+  const head = ["rank", "GPU", ...(value ? [`${objectiveName} of a million`] : []), "energy per token", "time per token", "first token", "tokens/s", "batch", "power", "clock"];
   byId("ways").replaceChildren(
     h("caption", { class: "unseen" }, `The best way of each GPU by least ${objectiveName}`),
-    h("thead", {}, h("tr", {}, head.map((title, i) => (title ? h("th", { scope: "col", class: i > 1 ? "number" : null }, title) : h("td", {}))))),
+    tableHead(head),
     h("tbody", {}, shown.map((row) => h("tr", { class: row.gpu in own ? "mine" : null, "--series": row.gpu in own ? series(own[row.gpu]) : null, onclick: () => chooseByName(row.gpu) },
       number(`${choices.indexOf(row) + 1}`),
       h("th", { scope: "row" }, h("button", { type: "button", class: "link", "aria-label": `${shortOf(row)}: compare` }, boards(shortOf(row), row.gpus).replace("x ", " × "))),
