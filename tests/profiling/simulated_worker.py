@@ -1,6 +1,7 @@
 """Loaded by each worker of a Dask cluster in the tests: its GPU is the simulated one, and PyTorch computes on the CPU.
 
-The settings of worker N are the words of $WORKER_N: device=NAME, driver=VERSION, joulecast=VERSION, after=FILE.
+The settings of workers N.0, N.1 ... are the words of $WORKER_N: device=NAME, driver=VERSION, joulecast=VERSION,
+after=FILE.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import joulecast
 
 
 def dask_setup(worker):
-    given = os.environ.get(f"WORKER_{worker.name}", "").split()
+    given = os.environ.get(f"WORKER_{worker.name.split('.')[0]}", "").split()
     settings = dict(word.split("=", 1) for word in given)
     joulecast.__version__ = settings.get("joulecast", joulecast.__version__)
 

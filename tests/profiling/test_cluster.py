@@ -20,7 +20,7 @@ SIMULATED = Path(__file__).with_name("simulated_worker.py")
 
 # The first arguments are the number of workers, of kills, and of finished measurements between two kills.
 SCRIPT = """
-import os, random, sys
+import itertools, random, subprocess, sys
 
 if __name__ == "__main__":
     from distributed import LocalCluster
@@ -28,20 +28,33 @@ if __name__ == "__main__":
     from joulecast.profiling.journal import Journal
 
     workers, kills, between = map(int, sys.argv[1:4])
-    append, rng, seen = Journal.append, random.Random(0), []
+    append, rng, seen, running, number = Journal.append, random.Random(0), [], {}, itertools.count()
+
+    def start(place):
+        # The name of a worker that was lost is free only when the scheduler has noticed.
+        options = ["--name", f"{place}.{next(number)}", "--no-nanny", "--nthreads", "1", "--memory-limit", "0"]
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address, *options]
+        running[place] = subprocess.Popen([*command, "--no-dashboard"])
 
     def append_and_kill(journal, record):
         append(journal, record)
         seen.append(record["key"])
         if len(seen) % between == 0 and len(seen) // between <= kills:
-            # A nanny has no process while it starts one anew.
-            running = [nanny for nanny in cluster.workers.values() if nanny.pid]
-            os.kill(rng.choice(running if kills > 1 else running[:1]).pid, 9)
+            place = rng.randrange(workers)
+            running[place].kill()
+            running[place].wait()
+            start(place)
 
     Journal.append = append_and_kill
-    options = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": None, "protocol": "tcp"}
-    with LocalCluster(n_workers=workers, **options) as cluster:
-        print(command.collect([*sys.argv[4:], "--cluster", cluster.scheduler_address]))
+    with LocalCluster(n_workers=0, dashboard_address=None) as cluster:
+        for place in range(workers):
+            start(place)
+        try:
+            print(command.collect([*sys.argv[4:], "--cluster", cluster.scheduler_address]))
+        finally:
+            for process in running.values():
+                process.kill()
+                process.wait()
 """
 
 
