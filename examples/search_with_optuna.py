@@ -1,6 +1,6 @@
 """Search for the network that takes the least energy, is large enough to be accurate, and meets a deadline.
 
-Run it with `python examples/search_with_optuna.py` (`pip install 'joulecast[search]'`). No GPU and no torch are needed.
+Run it with `python examples/search_with_optuna.py` (`pip install '.[search]'`). No GPU and no torch are needed.
 Candidates are asked for fifty at a time, because `predict_many` predicts the operations that they share once.
 """
 

@@ -23,6 +23,7 @@ class Page:
         self.driver, self.url = driver, url
 
     def open(self, fragment=""):
+        self.complaints()  # Those of the page before belong to another test.
         self.driver.get("about:blank")
         self.driver.get(f"{self.url}/{fragment}")
         return self.wait()

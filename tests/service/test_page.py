@@ -228,7 +228,7 @@ def test_the_page_requests_only_its_own_service(page, service):
 
 VIEWS = {
     "model": "#model=resnet18&shape=8+x+3+x+224+x+224&gpus=A30,L4&cap=60",
-    "generation": "#view=generation&llm=llama3_1_8b&prompt=300&output=200&batch=16&gpus=H100+SXM,T4,L40S&pace=40",
+    "generation": "#view=generation&llm=llama3_1_8b&prompt=300&output=200&batch=16&gpus=H100+SXM,L40S&pace=40",
     "operations": "#view=operations&gpus=A30",
     "docs": "docs",
 }
