@@ -103,5 +103,8 @@ def test_diff():
         f"+ 1 x {wide}",
     ]
     assert diff
+    assert json.loads(diff.to_json()) == diff.to_dict()
+    shown = diff._repr_html_()
+    assert shown.count("<tr>") == 1 + len(diff.added) + len(diff.removed) + len(diff.changed)
     assert not before.diff(before)
     assert json.loads(json.dumps(diff.to_dict()))["changed"][0]["counts"] == [2, 5]

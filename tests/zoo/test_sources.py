@@ -336,7 +336,7 @@ def test_s3_that_refuses(bucket):
 
 def test_s3_without_boto3(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "boto3", None)
-    with pytest.raises(MissingDependencyError, match=r"joulecast\[s3\]"):
+    with pytest.raises(MissingDependencyError, match=r"\[s3\]"):
         open_source("s3://bucket")
 
 

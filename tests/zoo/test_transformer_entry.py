@@ -152,7 +152,13 @@ def test_a_graph_in_an_entry_gets_to_no_runtime(transformer, tmp_path):
 def test_weights_without_facts_are_those_of_older_entries(transformer, tmp_path):
     entry = transformer.save(tmp_path)
     arrays, facts = arrays_from_bytes(zlib.decompress((entry / "transformer.safetensors.z").read_bytes()))
-    assert facts == {"heads": "2", "distance_weighting": "True"}
+    facts_of_today = {
+        "heads": "2",
+        "distance_weighting": "True",
+        "operation_vector": "sum",
+        "positional_encoding": "False",
+    }
+    assert facts == facts_of_today
     rewrite(entry, "transformer.safetensors.z", zlib.compress(arrays_to_bytes(arrays)))
     assert load_any_gpu(entry).name == "any-gpu/transformer"
 
