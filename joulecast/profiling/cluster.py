@@ -76,7 +76,16 @@ def _finished(dispatch: _Dispatch, out: Path, device: str, power: bool) -> str:
     except KeyboardInterrupt:
         say("\nstopped; go on with --resume")
     say("\n")
-    return "\n".join(finish_journal(model.journal, out / name) for name, model in dispatch.models.items())
+    results, errors = [], []
+    for name, model in dispatch.models.items():
+        try:
+            results.append(finish_journal(model.journal, out / name))
+        except JoulecastError as error:  # The datasets of the other models are written all the same.
+            errors.append(error)
+    if errors:
+        say("".join(f"{result}\n" for result in results))
+        raise errors[0]
+    return "\n".join(results)
 
 
 def _connect(address: str) -> Client:
@@ -220,6 +229,10 @@ class _Dispatch:
     def _lose(self, address: str) -> None:
         """Forget a worker, and put back what it measured, last, so that it does not take all workers with it."""
         worker = self._workers.pop(address)
+        # A worker that was restarted may have been refused because the loss of the first was not noticed yet.
+        for other, known in list(self._workers.items()):
+            if known.refusal is not None and known.board is not None and known.board == worker.board:
+                del self._workers[other]
         if worker.call is not None:
             self._client.cancel([worker.call])
         if worker.task is None or worker.model is None:
@@ -251,11 +264,12 @@ class _Dispatch:
 
     def _welcome(self, address: str, worker: _Worker, opened: bench.Opened) -> None:
         """Give a worker whose device is open to its model of GPU, if it fits."""
-        twins = [other for other, known in self._workers.items() if opened.board and known.board == opened.board]
-        if twins:
+        used = {known.board: other for other, known in self._workers.items() if known.refusal is None}
+        worker.board = opened.board
+        if opened.board is not None and opened.board in used:
             error = InputError(
                 "two workers use the same GPU",
-                given=f"{address} and {twins[0]}",
+                given=f"{address} and {used[opened.board]}",
                 allowed="one worker for each GPU",
                 hint="set CUDA_VISIBLE_DEVICES of each worker",
             )
@@ -273,7 +287,7 @@ class _Dispatch:
             )
             self._refuse(address, worker, error)
             return
-        worker.model, worker.board = name, opened.board
+        worker.model = name
         if opened.session is not None:
             model.journal.append({"key": f"session {sessions(model.journal)}", **opened.session, "worker": address})
 

@@ -1,7 +1,7 @@
 """Loaded by each worker of a Dask cluster in the tests: its GPU is the simulated one, and PyTorch computes on the CPU.
 
 The settings of workers N.0, N.1 ... are the words of $WORKER_N: device=NAME, driver=VERSION, joulecast=VERSION,
-after=FILE.
+board=IDENTITY, after=FILE.
 """
 
 from __future__ import annotations
@@ -35,5 +35,6 @@ def dask_setup(worker):
     devices.load = lambda device, seconds: time.sleep(seconds)
     devices.sensor_of = lambda device, period_s=0.01: nvml_sensor(0, period_s)
     devices.second_sensor_of = lambda device: None
+    devices.board_of = lambda device: settings.get("board")
     devices.name_of = lambda device: settings.get("device", "GPU-A")
     devices.facts_of = lambda *given: {**facts_of(*given), "driver": settings.get("driver", "550")}

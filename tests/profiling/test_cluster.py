@@ -108,10 +108,12 @@ def test_models_of_gpus_get_datasets_of_their_own_and_mixed_drivers_are_refused(
     a, b = tmp_path / "out" / "gpu-a", tmp_path / "out" / "gpu-b"
     result = cluster(
         5,
-        4,
+        5,
+        WORKER_0="board=0000",
         WORKER_1="device=GPU-B",
         WORKER_2=f"driver=535 after={a / 'journal.jsonl'}",
         WORKER_3="joulecast=0.0.1",
+        WORKER_4=f"board=0000 after={a / 'journal.jsonl'}",
     )
     assert result.returncode == 0, result.stderr
     for folder, name in ((a, "GPU-A"), (b, "GPU-B")):
@@ -122,6 +124,7 @@ def test_models_of_gpus_get_datasets_of_their_own_and_mixed_drivers_are_refused(
     assert (
         "this worker would not fit into the dataset of GPU-A\ngiven:   driver 535\nallowed: driver 550" in result.stderr
     )
+    assert "two workers use the same GPU\n" in result.stderr
     assert "this worker has another version of joulecast\ngiven:   0.0.1" in result.stderr
 
 
