@@ -35,11 +35,12 @@ READ = """
 What helps on operations of GPUs is the division into stacks: one stack over the block without layer norm is clearly \
 worse. Weighting by distance, positional encoding and the opcode-only stack make no difference beyond the noise of \
 three seeds, and where they lean, it is to the worse: a list of a network's operations has no order in which \
-neighbours would matter as they do in code. Layer norm without weighting (A), which costs DeepPM accuracy, gains some \
-on single operations here, at 1.3 to 1.4 times the time of a fit and with a larger loss on networks; so it is not \
-better at equal cost, and what ships stays as it is. An LSTM is worst and quickest. Errors of time are near those that \
-the paper has on blocks; of power they are far smaller, because most operations sit at the power cap, which physics \
-knows.
+neighbours would matter as they do in code. A standard encoder (A), which costs DeepPM accuracy, gains on single \
+operations at this size, at 1.4 times the time of a fit and with a larger loss on networks; with more rows (below) its \
+lead is within the noise. Layer norm without weighting in three stacks is a little better there at equal cost, in time \
+and not in power. It has not been tried at the size that ships, so what ships stays as it is. An LSTM is worst and \
+quickest. Errors of time are near those that the paper has on blocks; of power they are far smaller, because most \
+operations sit at the power cap, which physics knows.
 """
 
 WORDS = {

@@ -123,7 +123,7 @@ def collect(
     left = [task for task in tasks if task.key not in known]
     done = len(tasks) - len(left)
     for clock_mhz, group in groupby(left, key=lambda task: task.clock_mhz):
-        with _held(clock_mhz, device):
+        with held(clock_mhz, device):
             for task in group:
                 record = measure(task, campaign, device, sensor, second)
                 journal.append(record)
@@ -131,5 +131,10 @@ def collect(
                 progress(done, record)
 
 
-def _held(clock_mhz: int | None, device: torch.device) -> AbstractContextManager[None]:
+def held(clock_mhz: int | None, device: torch.device) -> AbstractContextManager[None]:
+    """The device with its clock locked; None leaves it as it is.
+
+    Raises:
+        ClockError: The clock cannot be locked.
+    """
     return nullcontext() if clock_mhz is None else clocks_of(device).locked(clock_mhz)

@@ -28,6 +28,11 @@ def collect(arguments: Sequence[str], program: str = "joulecast collect") -> str
         return describe(campaign, a.limit)
     if a.out is None:
         _parser(program).error("--out is needed: the folder for the journal and the dataset")
+    if a.cluster is not None:
+        from .cluster import run_on_cluster
+
+        options = {"limit": a.limit, "resume": a.resume, "power": not a.no_power}
+        return run_on_cluster(campaign, a.out, a.cluster, a.device, **options)
     return run(campaign, a.out, a.device, limit=a.limit, resume=a.resume, power=not a.no_power)
 
 
@@ -58,6 +63,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
     add("campaign", type=Path, nargs="?", help="a campaign by name (small, networks ...) or a TOML file")
     add("--out", type=Path, help="folder for the journal and the dataset")
     add("--device", default="cuda", help="cpu, cuda (default) or cuda:1")
+    add("--cluster", metavar="ADDRESS", help="measure on the workers of Dask's scheduler, such as tcp://HOST:8786")
     add("--limit", type=_positive, help="most operations and whole networks to measure")
     add("--resume", action="store_true", help="continue the journal in the folder")
     add("--dry-run", action="store_true", help="print the plan and an estimate of its duration")

@@ -55,6 +55,11 @@ def name_of(device: torch.device) -> str:
     return cpu_name()
 
 
+def board_of(device: torch.device) -> str | None:
+    """The identity of a GPU, which no other has; None for a CPU."""
+    return str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else None
+
+
 def sensor_of(device: torch.device, period_s: float = PERIOD_S) -> Sensor:
     """The power sensor of a device: NVML, or nvidia-smi where that fails; powercap, or none, for a CPU.
 

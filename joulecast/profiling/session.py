@@ -79,10 +79,10 @@ def run(
     from .journal import Journal
 
     found = devices.find_device(device)
-    _ready_clocks(campaign, found)
+    ready_clocks(campaign, found)
     tasks = plan(campaign, limit)
     sensor = devices.sensor_of(found) if power else NoSensor("not asked for")
-    second = _second_log(found) if campaign.second_log else None
+    second = second_log(found) if campaign.second_log else None
     name = devices.name_of(found)
     # The device is part of the journal's identity, because times of two GPUs must not be mixed.
     belongs_to = {**campaign.to_dict(), "device": name}
@@ -94,15 +94,15 @@ def run(
                 hint="go on with --resume, or use another --out",
             )
         if journal.torn:
-            _say("the journal's last line was incomplete; it is measured again\n")
-        _say(f"{len(tasks)} measurements on {name}, power: {sensor.facts()['sensor']}\n")
+            say("the journal's last line was incomplete; it is measured again\n")
+        say(f"{len(tasks)} measurements on {name}, power: {sensor.facts()['sensor']}\n")
         try:
-            with _termination_as_interrupt(), sensor, second or nullcontext(), _session(journal, found, sensor):
+            with termination_as_interrupt(), sensor, second or nullcontext(), _session(journal, found, sensor):
                 collection.collect(tasks, campaign, found, journal, sensor, _Progress(tasks), second)
         except KeyboardInterrupt:
-            _say("\nstopped; go on with --resume")
-        _say("\n")
-        return _finish(journal, out)
+            say("\nstopped; go on with --resume")
+        say("\n")
+        return finish_journal(journal, out)
 
 
 def finish(out: Path) -> str:
@@ -110,10 +110,10 @@ def finish(out: Path) -> str:
     from .journal import Journal
 
     with Journal(out / JOURNAL, None) as journal:
-        return _finish(journal, out)
+        return finish_journal(journal, out)
 
 
-def _ready_clocks(campaign: Campaign, device: torch.device) -> None:
+def ready_clocks(campaign: Campaign, device: torch.device) -> None:
     """Refuse unsupported clocks before anything is measured, and reset a clock that a crash left locked."""
     from .devices import clocks_of
 
@@ -127,12 +127,12 @@ def _ready_clocks(campaign: Campaign, device: torch.device) -> None:
             raise
         return  # without NVML and nvidia-smi nobody can have locked a clock here
     if clocks.restore():
-        _say("a campaign that crashed had left this GPU's clock locked; it was reset\n")
+        say("a campaign that crashed had left this GPU's clock locked; it was reset\n")
     for clock in wanted:
         clocks.check(clock)
 
 
-def _second_log(device: torch.device) -> Sensor:
+def second_log(device: torch.device) -> Sensor:
     """nvidia-smi as a second sensor."""
     from . import devices
 
@@ -147,6 +147,18 @@ def _second_log(device: torch.device) -> Sensor:
     return second
 
 
+def sessions(journal: Journal) -> int:
+    """Number of sessions in a journal: each began with the power of an idle device."""
+    return sum("idle" in record and "ended" not in record for record in journal.records)
+
+
+def idle_and_probed(device: torch.device, sensor: Sensor) -> dict[str, Any]:
+    """The power of the idle device, and the properties of its sensor, for the record of a session."""
+    from ..metering.probing import idle
+
+    return {"idle": asdict(idle(sensor, _IDLE_S)), **_probed(device)}
+
+
 @contextmanager
 def _session(journal: Journal, device: torch.device, sensor: Sensor) -> Iterator[None]:
     """Record in the journal the properties of the sensor, and the power of the idle device before and after."""
@@ -156,11 +168,10 @@ def _session(journal: Journal, device: torch.device, sensor: Sensor) -> Iterator
     if isinstance(sensor, NoSensor):
         yield
         return
-    number = sum("idle" in record and "ended" not in record for record in journal.records)
-    _say("measuring the idle device and probing its sensor\n")
-    before = idle(sensor, _IDLE_S)
+    say("measuring the idle device and probing its sensor\n")
+    number = sessions(journal)
     session = {"key": f"session {number}", "status": "session", "started": _now()}
-    journal.append({**session, "idle": asdict(before), **_probed(device)})
+    journal.append({**session, **idle_and_probed(device, sensor)})
     stopped: KeyboardInterrupt | None = None
     try:
         yield
@@ -186,7 +197,7 @@ def _probed(device: torch.device) -> dict[str, Any]:
 
 
 @contextmanager
-def _termination_as_interrupt() -> Iterator[None]:
+def termination_as_interrupt() -> Iterator[None]:
     """Treat the end of a job or of a terminal like Ctrl-C, so that the campaign stops cleanly."""
 
     def interrupt(number: int, frame: Any) -> None:
@@ -203,7 +214,8 @@ def _termination_as_interrupt() -> Iterator[None]:
             signal.signal(getattr(signal, name), handler)
 
 
-def _finish(journal: Journal, out: Path) -> str:
+def finish_journal(journal: Journal, out: Path) -> str:
+    """Turn an open journal into datasets in a folder, and return the result in a line of text."""
     from .outcome import write_datasets
     from .summary import write_summary
 
@@ -246,7 +258,8 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Write to stderr at once."""
     sys.stderr.write(text)
     sys.stderr.flush()
 
@@ -265,4 +278,4 @@ class _Progress:
         left_s = (time.monotonic() - self._start_s) / (done - self._before) * (self._total - done)
         last = record["operation"]["kind"] if "operation" in record else record["network"]["model"]
         last += " failed" if record["status"] == "failed" else ""
-        _say(f"\r{done}/{self._total}, {_duration(left_s)} left, {last:<32}")
+        say(f"\r{done}/{self._total}, {_duration(left_s)} left, {last:<32}")

@@ -1,0 +1,40 @@
+"""Loaded by each worker of a Dask cluster in the tests: its GPU is the simulated one, and PyTorch computes on the CPU.
+
+The settings of workers N.0, N.1 ... are the words of $WORKER_N: device=NAME, driver=VERSION, joulecast=VERSION,
+board=IDENTITY, after=FILE.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import joulecast
+
+
+def dask_setup(worker):
+    given = os.environ.get(f"WORKER_{worker.name.split('.')[0]}", "").split()
+    settings = dict(word.split("=", 1) for word in given)
+    joulecast.__version__ = settings.get("joulecast", joulecast.__version__)
+
+    from joulecast.metering import probing
+    from joulecast.metering.sensor import nvml_sensor
+    from joulecast.profiling import devices, session
+
+    probing._STEPS = 1
+    probing._IDLE_S = probing._LOAD_S = session._IDLE_S = 0.02
+    find_device, facts_of = devices.find_device, devices.facts_of
+
+    def find(name):
+        while "after" in settings and not Path(settings["after"]).exists():
+            time.sleep(0.01)
+        return find_device(name)
+
+    devices.find_device = find
+    devices.load = lambda device, seconds: time.sleep(seconds)
+    devices.sensor_of = lambda device, period_s=0.01: nvml_sensor(0, period_s)
+    devices.second_sensor_of = lambda device: None
+    devices.board_of = lambda device: settings.get("board")
+    devices.name_of = lambda device: settings.get("device", "GPU-A")
+    devices.facts_of = lambda *given: {**facts_of(*given), "driver": settings.get("driver", "550")}

@@ -1,0 +1,149 @@
+"""Campaigns on the workers of a Dask cluster: workers that are killed, that do not fit, and with different GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import joulecast
+from joulecast import Network, Operation
+from joulecast.datasets import load
+from joulecast.errors import InputError
+from joulecast.profiling import bench
+from joulecast.profiling.campaign import Campaign, Subject
+from joulecast.profiling.journal import Journal
+
+pytest.importorskip("distributed", reason="a campaign on a cluster needs joulecast[cluster]")
+
+SIMULATED = Path(__file__).with_name("simulated_worker.py")
+
+# The first arguments are the number of workers, of kills, and of finished measurements between two kills.
+SCRIPT = """
+import itertools, random, subprocess, sys
+
+if __name__ == "__main__":
+    from distributed import LocalCluster
+    from joulecast.profiling import command
+    from joulecast.profiling.journal import Journal
+
+    workers, kills, between = map(int, sys.argv[1:4])
+    append, rng, seen, running, number = Journal.append, random.Random(0), [], {}, itertools.count()
+
+    def start(place):
+        # The name of a worker that was lost is free only when the scheduler has noticed.
+        options = ["--name", f"{place}.{next(number)}", "--no-nanny", "--nthreads", "1", "--memory-limit", "0"]
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address, *options]
+        running[place] = subprocess.Popen([*command, "--no-dashboard"])
+
+    def append_and_kill(journal, record):
+        append(journal, record)
+        seen.append(record["key"])
+        if len(seen) % between == 0 and len(seen) // between <= kills:
+            place = rng.randrange(workers)
+            running[place].kill()
+            running[place].wait()
+            start(place)
+
+    Journal.append = append_and_kill
+    with LocalCluster(n_workers=0, dashboard_address=None) as cluster:
+        for place in range(workers):
+            start(place)
+        try:
+            print(command.collect([*sys.argv[4:], "--cluster", cluster.scheduler_address]))
+        finally:
+            for process in running.values():
+                process.kill()
+                process.wait()
+"""
+
+
+@pytest.fixture
+def cluster(on_driver, tmp_path):
+    def run(operations, workers, kills=0, between=1, options=(), **settings):
+        Network.of([(Operation("relu", [(n, 8)]), 1) for n in range(1, operations + 1)]).save(tmp_path / "net.json")
+        campaign = tmp_path / "campaign.toml"
+        campaign.write_text(f'seconds = 0.01\n[[network]]\nmodel = "{tmp_path / "net.json"}"\n')
+        arguments = [workers, kills, between, campaign, "--out", tmp_path / "out", "--device", "cpu", *options]
+        settings = {
+            "DASK_DISTRIBUTED__WORKER__PRELOAD": SIMULATED,
+            "FAKE_NVML_AVERAGING_MS": 20,
+            "DASK_DISTRIBUTED__DIAGNOSTICS__NVML": False,
+            **settings,
+        }
+        return on_driver(SCRIPT, *map(str, arguments), **settings)
+
+    return run
+
+
+def measured(folder):
+    """The keys of a journal's measurements, and the workers that made them."""
+    with Journal(folder / "journal.jsonl", None) as journal:
+        records = [record for record in journal.records if record["status"] != "session"]
+    assert all(record["status"] == "ok" for record in records), records
+    return [record["key"] for record in records], {record["worker"] for record in records}
+
+
+def test_a_killed_worker_loses_nothing_and_doubles_nothing(cluster, tmp_path):
+    result = cluster(5, 2, kills=1, between=3)
+    assert result.returncode == 0, result.stderr
+    assert "5 measurements, 0 failed" in result.stdout
+    folder = tmp_path / "out" / "gpu-a"
+    keys, _ = measured(folder)
+    assert len(keys) == len(set(keys)) == 5
+    dataset = load(folder)
+    assert {m.operation.input_shapes for m in dataset.measurements} == {((n, 8),) for n in range(1, 6)}
+    assert (dataset.card.gpu, dataset.card.software["driver"]) == ("GPU-A", "550")
+
+
+def test_a_worker_of_another_version_is_refused():
+    with pytest.raises(InputError) as caught:
+        bench.open_device(Campaign((Subject("resnet18"),)), "cpu", "0.0.1", power=False)
+    assert (caught.value.given, caught.value.allowed) == (joulecast.__version__, "0.0.1")
+    assert "same version" in caught.value.hint
+
+
+@pytest.mark.slow
+def test_models_of_gpus_get_datasets_of_their_own_and_mixed_drivers_are_refused(cluster, tmp_path):
+    a, b = tmp_path / "out" / "gpu-a", tmp_path / "out" / "gpu-b"
+    result = cluster(
+        5,
+        5,
+        WORKER_0="board=0000",
+        WORKER_1="device=GPU-B",
+        WORKER_2=f"driver=535 after={a / 'journal.jsonl'}",
+        WORKER_3="joulecast=0.0.1",
+        WORKER_4=f"board=0000 after={a / 'journal.jsonl'}",
+    )
+    assert result.returncode == 0, result.stderr
+    for folder, name in ((a, "GPU-A"), (b, "GPU-B")):
+        keys, workers = measured(folder)
+        assert len(keys) == len(set(keys)) == 5
+        assert len(workers) == 1
+        assert load(folder).card.gpu == name
+    assert (
+        "this worker would not fit into the dataset of GPU-A\ngiven:   driver 535\nallowed: driver 550" in result.stderr
+    )
+    assert "two workers use the same GPU\n" in result.stderr
+    assert "this worker has another version of joulecast\ngiven:   0.0.1" in result.stderr
+
+
+@pytest.mark.slow
+def test_many_kills(cluster, tmp_path):
+    result = cluster(400, 4, kills=20, between=15)
+    assert result.returncode == 0, result.stderr
+    keys, _ = measured(tmp_path / "out" / "gpu-a")
+    assert len(keys) == len(set(keys)) == 400
+
+
+def test_a_scheduler_that_is_not_there_is_told(call, tmp_path, monkeypatch):
+    from joulecast.profiling import cluster
+
+    monkeypatch.setattr(cluster, "_CONNECT_S", 0.1)
+    for address in ("tcp://127.0.0.1:1", "nothing://here"):
+        code, _, errors = call("collect", "small", "--out", tmp_path, "--cluster", address)
+        assert code == InputError.exit_code
+        assert "no Dask scheduler answers at this address" in errors
+        assert address in errors
+        assert "tcp://HOST:PORT" in errors
+    assert not list(tmp_path.iterdir())
