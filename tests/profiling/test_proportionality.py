@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from joulecast import Operation
 from joulecast.errors import InputError
-from joulecast.profiling.campaign import Campaign, Subject, duration_s
+from joulecast.metering import NoSensor
+from joulecast.metering.samples import Samples
+from joulecast.profiling.campaign import Campaign, Subject, Task, duration_s
+from joulecast.profiling.collection import measure
 from joulecast.profiling.proportionality import length_of_all, lengths, proportionality
 from joulecast.profiling.timing import time_operation
 
@@ -55,6 +59,27 @@ def test_a_measurement_with_many_lengths_and_a_standard_error():
     assert any("less than the floor of 1e+06 s" in warning for warning in timing.warnings)
     # The parts of the loop add up to what it took.
     assert timing.time_s * timing.iterations == pytest.approx(timing.end_s - timing.start_s, rel=0.05)
+
+
+class Steady(NoSensor):
+    """A sensor that reads the same power all the time."""
+
+    def __init__(self, power_w):
+        super().__init__()
+        self._power_w = power_w
+
+    def window(self, start_s, end_s):
+        time_s = np.linspace(start_s, end_s, 5)
+        return Samples.of(time_s, power_w=np.full(5, self._power_w))
+
+
+@pytest.mark.parametrize(("second_w", "says"), [(101.0, None), (110.0, "the second log differs by +10.0 %")])
+def test_the_second_log_checks_the_first(second_w, says):
+    task, campaign = Task(Operation("relu", [(8, 8)]), 0), Campaign((Subject("x"),), seconds=0.01)
+    record = measure(task, campaign, torch.device("cpu"), Steady(100.0), Steady(second_w))
+    assert record["power"]["power_w"] == pytest.approx(100.0)
+    assert record["second_log"]["power_w"] == pytest.approx(second_w)
+    assert [w for w in record["power"]["warnings"] if "second log" in w] == ([says] if says else [])
 
 
 def test_settings_of_the_protocol():

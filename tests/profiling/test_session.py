@@ -77,7 +77,7 @@ def records(tmp_path):
 
 
 def test_a_campaign_over_two_clocks(session, tmp_path):
-    result = session("--seconds", "0.15", "--second-log", PROBING="thorough")
+    result = session("--seconds", "0.15", PROBING="thorough")
     assert "12 measurements, 0 failed" in result.stdout, result.stderr
     out = tmp_path / "out"
     default, locked = load(out / "default-clock"), load(out / "900-mhz")
@@ -94,8 +94,6 @@ def test_a_campaign_over_two_clocks(session, tmp_path):
     assert first["sensor"]["counter_update_s"] == pytest.approx(0.05, abs=0.01)
     assert abs(first["nvidia_smi_differs"]) < 0.02
     assert last["idle"]["power_w"] == pytest.approx(80, rel=0.01)
-    measured = [record for record in records(tmp_path) if record["status"] == "ok"]
-    assert all(record["second_log"]["power_w"] == pytest.approx(80, rel=0.02) for record in measured)
     for m in default.measurements:
         error_j = ((m.power_w * m.time_std_s) ** 2 + (m.time_s * m.power_std_w) ** 2) ** 0.5
         assert m.energy_std_j == pytest.approx(error_j)
