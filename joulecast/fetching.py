@@ -128,7 +128,9 @@ def fetch(request: urllib.request.Request, *, seconds: float, most_bytes: int, r
         with deadline.running(), _opened(opener, request, seconds) as response:
             answer = Answer(response.status, _body(response, most_bytes))
     except (OSError, http.client.HTTPException) as error:
-        if not deadline.is_over:
+        # A single read may wait as long as the whole request, so its own timeout can come first by a moment.
+        waited = isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError)
+        if not waited and not deadline.is_over:
             raise
         raise TimeoutError(f"no complete answer within {seconds:g} s") from error
     if deadline.is_over:

@@ -98,5 +98,5 @@ def test_unknown_names(name):
 def test_missing_timm_is_named(monkeypatch):
     real = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *a: None if name == "timm" else real(name, *a))
-    with pytest.raises(MissingDependencyError, match=r"joulecast\[timm\]"):
+    with pytest.raises(MissingDependencyError, match=r"\.\[timm\]"):
         timm_models.build("timm/resnet26d")

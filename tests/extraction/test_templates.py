@@ -160,7 +160,7 @@ def test_without_torch_it_says_what_templates_hold_for(monkeypatch):
     monkeypatch.setattr("joulecast.extraction.sources.find_spec", lambda name: None)
     assert joulecast.extract("resnet50", (3, 3, 91, 93)).flops > 1e9
     for name, shape, says in [
-        ("resnet50", (2, 3, 31, 31), r"height 32 to 4096.*\n.*joulecast\[torch\]"),
+        ("resnet50", (2, 3, 31, 31), r"height 32 to 4096.*\n.*in the folder.*\.\[torch\]"),
         ("swin_t", (2, 3, 225, 225), "height 224; "),
         ("gpt2", (1, 1025), "up to 1024 tokens"),
         ("whisper_small_encoder", (1, 80, 1500), "batch x 80 x 3000; "),

@@ -210,7 +210,7 @@ def test_shared_parameters_collect_one_gradient():
 
 def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingDependencyError, match=r"joulecast\[transformers\]"):
+    with pytest.raises(MissingDependencyError, match=r"\.\[transformers\]"):
         joulecast.extract("gpt2_xl", (1, 5))
 
 

@@ -54,7 +54,7 @@ def test_lengths_reach_the_wanted_duration():
 def test_a_measurement_with_many_lengths_and_a_standard_error():
     operation = Operation("linear", [(64, 64)], {"out_features": 64})
     timing = time_operation(operation, torch.device("cpu"), seconds=0.1, loop_lengths=8, floor_s=1e6)
-    assert len(timing.loops) > 5
+    assert len(timing.loops) > 3  # of eight; those that are alike are measured once
     assert 0 < timing.time_std_s < timing.time_s
     assert any("less than the floor of 1e+06 s" in warning for warning in timing.warnings)
     # The parts of the loop add up to what it took.
