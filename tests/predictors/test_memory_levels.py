@@ -125,7 +125,9 @@ def test_a_rest_closes_any_sum(parts, total_j):
     assert found["rest"] >= 0
 
 
-@given(st.lists(st.floats(0, 1e6, allow_subnormal=False), min_size=1, max_size=7), st.floats(0, 1.5), st.integers(-2, 2))
+@given(
+    st.lists(st.floats(0, 1e6, allow_subnormal=False), min_size=1, max_size=7), st.floats(0, 1.5), st.integers(-2, 2)
+)
 def test_a_rest_closes_sums_of_any_size(values, share, steps):
     """Totals from below the parts, as rounding leaves them, to far above."""
     total_j = math.fsum(values) * (1 + share if steps == 2 else 1)
