@@ -27,6 +27,9 @@ from .settings import Settings
 
 _BACKLOG = 512  # connections that wait to be accepted
 _SILENT_SECONDS = 60  # after which a process counts as hung and is replaced; starting takes seconds on a busy machine
+# Named in full, because asyncio sets TCP_NODELAY only on sockets whose protocol is named. Without it each answer waits
+# 40 ms for the client's delayed acknowledgement (Nagle's algorithm).
+_TCP = (socket.SOCK_STREAM, socket.IPPROTO_TCP)
 _OWN_FILES = 64  # files and pipes for the log, the zoo, and the process that traces
 
 
@@ -37,7 +40,7 @@ def listen(settings: Settings) -> socket.socket:
         InputError: The port is taken, or this machine does not have the address.
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.socket(family)
+    listening = socket.socket(family, *_TCP)
     try:
         # A port stays reserved for a minute after its last connection, which must not stop a restart.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -116,7 +119,7 @@ class SharedPort(socket.socket):
                 allowed="Linux",
                 hint="use --workers 1, or a proxy in front of several services",
             )
-        port = cls(family)
+        port = cls(family, *_TCP)
         port.setsockopt(socket.SOL_SOCKET, option, 1)
         port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         port.bind(address)

@@ -143,6 +143,14 @@ def test_a_port_that_is_taken_is_told(call):
     assert "--port" in errors
 
 
+def test_an_answer_does_not_wait_for_an_acknowledgement():
+    # asyncio sets TCP_NODELAY on connections of sockets whose protocol is named, and of no others.
+    with listen(Settings(port=0)) as listening, socket.create_connection(listening.getsockname()) as client:
+        accepted, _ = listening.accept()
+        with accepted:
+            assert (accepted.proto, client.proto) == (socket.IPPROTO_TCP, socket.IPPROTO_TCP)
+
+
 def test_an_address_of_another_machine_is_told(call):
     code, _, errors = call("serve", "--host", "203.0.113.7", "--port", "0")  # of a range for documentation
     assert code == InputError.exit_code

@@ -20,7 +20,6 @@ from ..physics.roofline import roofline
 from .composition import Totals, counts_of
 from .execution import COMPILED_LAUNCH_S, EAGER, GAP_S
 from .knowledge import NetworkKnowledge
-from .memory import memory_need
 from .operation_cost import Bound, OperationCost
 from .prediction import Composition, Prediction
 from .uncovered import Coverage
@@ -52,6 +51,7 @@ def build_prediction(
     conditions: Conditions,
     predictions: OperationPredictions,
     totals: Totals,
+    memory_bytes: int | None = None,
     notes: tuple[str, ...] = (),
 ) -> Prediction:
     """Put a prediction together.
@@ -62,6 +62,7 @@ def build_prediction(
         conditions: Clock, power cap and composition.
         predictions: Predictions of its operations, at the clock that the GPU holds.
         totals: Time and energy of all operations together.
+        memory_bytes: Device memory that the network needs; None if that is not known.
         notes: Warnings about this network on this GPU; those that follow from the prediction come before them.
     """
     gpu, cap_w = knowledge.operations.gpu, conditions.power_limit_w
@@ -95,7 +96,7 @@ def build_prediction(
         execution=knowledge.host.execution.name,
         host=knowledge.host.launcher.name,
         idle_power_w=power_range_w(gpu, cap_w)[0],
-        memory_bytes=None if network.input_shape is None else memory_need(network).total_bytes,
+        memory_bytes=memory_bytes,
     )
 
 

@@ -23,6 +23,7 @@ from .builder import Conditions, build_prediction, refuse_uncovered
 from .compiled import as_compiled
 from .composition import Totals, compose, counts_of, plain_sum
 from .knowledge import NetworkKnowledge
+from .memory import memory_need
 from .parts import as_parts
 from .prediction import COMPOSITIONS, Composition, Prediction
 
@@ -55,6 +56,11 @@ class PreparedNetwork:
         return counts_of(self.network)
 
     @cached_property
+    def memory_bytes(self) -> int | None:
+        """Device memory that the network needs, estimated; None for a list of operations."""
+        return None if self.network.input_shape is None else memory_need(self.network).total_bytes
+
+    @cached_property
     def at_default(self) -> OperationPredictions:
         """The operations as parts of this network, at the default clock."""
         operations = self.knowledge.operations
@@ -84,7 +90,8 @@ class PreparedNetwork:
             InputError, UncoveredError: See `NetworkPredictor.predict`.
         """
         conditions, predictions, totals = self.composed(clock_mhz, composition=composition, strict=strict)
-        return build_prediction(self.knowledge, self.network, conditions, predictions, totals, self.notes)
+        needed = self.memory_bytes
+        return build_prediction(self.knowledge, self.network, conditions, predictions, totals, needed, self.notes)
 
     def composed(
         self, clock_mhz: float | None = None, *, composition: str | None = None, strict: bool = False
