@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..errors import DeviceError, InputError, JoulecastError, MissingDependencyError
+from ..errors import DeviceError, InputError, JoulecastError, MissingDependencyError, with_extra
 from . import bench
 from .campaign import Campaign, NetworkTask, Task, plan
 from .journal import Journal
@@ -92,9 +92,7 @@ def _connect(address: str) -> Client:
     try:
         from distributed import Client
     except ImportError as error:
-        raise MissingDependencyError(
-            "a campaign on a cluster needs Dask", hint="pip install 'joulecast[cluster]'"
-        ) from error
+        raise MissingDependencyError("a campaign on a cluster needs Dask", hint=with_extra("cluster")) from error
     try:
         return Client(address, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
