@@ -16,7 +16,7 @@ from .operations.network import Network
 from .predictors.networks import prediction_html
 from .predictors.networks.execution import EAGER, Execution
 from .predictors.networks.many import NetworkPredictions, in_pieces, predict_networks
-from .predictors.networks.memory import memory_need, shortage
+from .predictors.networks.memory import shortage
 from .predictors.networks.prediction import Prediction
 from .predictors.networks.prepared import PreparedNetwork
 from .predictors.physics.precisions import refuse_precisions
@@ -256,6 +256,5 @@ def prepare(
     network_predictor = find_predictor(gpu, network.mode, predictor).under(execution)
     refuse_precisions(gpu, network.operations)
     prepared = network_predictor.prepared(network, power_limit_w)
-    # A list of operations is not checked: its tensors need not be in memory at the same time.
-    lacking = shortage(memory_need(network), gpu) if network.input_shape is not None else None
+    lacking = None if prepared.memory is None else shortage(prepared.memory, gpu)
     return replace(prepared, notes=(f"it would not fit: {lacking}",)) if lacking else prepared

@@ -212,3 +212,13 @@ def unknown_name(what: str, given: object, known: Iterable[str], *, hint: str | 
         suggestion = f"did you mean {' or '.join(close)}?"
         hint = f"{suggestion} {hint}" if hint else suggestion
     return UnknownNameError(f"unknown {what}", given=repr(given), allowed=shown or "none", hint=hint)
+
+
+def located(error: InputError, place: str) -> InputError:
+    """Build an error that also says where the wrong value is, such as "operation 3 of resnet50: unknown precision"."""
+    return InputError(f"{place}: {error.what}", given=error.given, allowed=error.allowed, hint=error.hint)
+
+
+def damaged_entry(what: str, given: object, allowed: object) -> ZooError:
+    """Build the error for a zoo entry with a part that is missing, damaged or does not match the others."""
+    return ZooError(what, given=given, allowed=allowed, hint="pull the entry again, or train it again")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ..errors import InputError, located
 from .calls import Calls
 from .operation import Operation
 from .operation_list import OperationList
@@ -113,12 +113,7 @@ class _Reader:
             value = {"kind": kind, "input_shapes": json.loads(shapes), "attributes": json.loads(attributes)}
             operation = Operation.from_dict({**value, "precision": precision, "mode": mode})
         except InputError as error:
-            raise InputError(
-                f"row {number + 1} of the table: {error.what}",
-                given=error.given,
-                allowed=error.allowed,
-                hint=error.hint,
-            ) from error
+            raise located(error, f"row {number + 1} of the table") from error
         except (TypeError, ValueError) as error:
             raise InputError(
                 f"row {number + 1} of the table has shapes or attributes that are not JSON",

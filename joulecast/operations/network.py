@@ -12,7 +12,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
-from ..errors import InputError
+from ..errors import InputError, located
 from ..rendering.answers import Plain
 from ..rendering.notebook import document, notes, table
 from ..rendering.tables import Table, Tabular
@@ -281,12 +281,7 @@ class Network(Tabular, Plain):
             try:
                 entries.append(Entry.from_dict(item))
             except InputError as error:
-                raise InputError(
-                    f"operation {position + 1} of {name}: {error.what}",
-                    given=error.given,
-                    allowed=error.allowed,
-                    hint=error.hint,
-                ) from error
+                raise located(error, f"operation {position + 1} of {name}") from error
         return cls(
             tuple(entries),
             name=short_text(value.get("name", name)),

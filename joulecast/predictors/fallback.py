@@ -141,8 +141,9 @@ class FallbackPredictor:
 
     def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """See `PredictsOperations.remarks`: those of the fallback about what it predicts."""
-        some = [each for each in operations if not self.own.covers(each)]
-        return self.find_fallback().remarks(some) if some else ()
+        if not self.by_fallback(operations):
+            return ()
+        return self.find_fallback().remarks([each for each in operations if not self.own.covers(each)])
 
     def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """Which of these operations the fallback predicts, as kinds with their precision."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...errors import ZooError
+from ...errors import ZooError, damaged_entry
 from ...hardware import GPU
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
@@ -141,11 +141,10 @@ class BoostedResidual:
         time, unseen_chips = (stored_trees(files, name, len(RELATIVE_NAMES)) for name in ("time", _UNSEEN))
         perceptron = Perceptron.from_files(files, _PERCEPTRON)
         if perceptron is not None and perceptron.columns != len(RELATIVE_NAMES):
-            raise ZooError(
+            raise damaged_entry(
                 "a stored perceptron has another number of inputs than there are features",
-                given=perceptron.columns,
-                allowed=len(RELATIVE_NAMES),
-                hint="pull the entry again, or train it again",
+                perceptron.columns,
+                len(RELATIVE_NAMES),
             )
         return cls.from_dict(facts, time, unseen_chips, perceptron)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ZooError
+from ...errors import damaged_entry
 
 _TYPES: Mapping[str, np.dtype[Any]] = {
     "F64": np.dtype("<f8"),
@@ -57,11 +57,10 @@ def arrays_from_bytes(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, s
     try:
         return _read(memoryview(data))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ZooError(
+        raise damaged_entry(
             "a file of arrays in a zoo entry is damaged",
-            given=f"{type(error).__name__}: {error}"[:200],
-            allowed="arrays in the safetensors format",
-            hint="pull the entry again, or train it again",
+            f"{type(error).__name__}: {error}"[:200],
+            "arrays in the safetensors format",
         ) from error
 
 

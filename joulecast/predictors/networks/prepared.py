@@ -23,7 +23,7 @@ from .builder import Conditions, build_prediction, refuse_uncovered
 from .compiled import as_compiled
 from .composition import Totals, compose, counts_of, plain_sum
 from .knowledge import NetworkKnowledge
-from .memory import memory_need
+from .memory import MemoryNeed, memory_need
 from .parts import as_parts
 from .prediction import COMPOSITIONS, Composition, Prediction
 
@@ -56,9 +56,12 @@ class PreparedNetwork:
         return counts_of(self.network)
 
     @cached_property
-    def memory_bytes(self) -> int | None:
-        """Device memory that the network needs, estimated; None for a list of operations."""
-        return None if self.network.input_shape is None else memory_need(self.network).total_bytes
+    def memory(self) -> MemoryNeed | None:
+        """Device memory that the network needs, estimated; None for a list of operations.
+
+        The tensors of a list of operations need not be in memory at the same time.
+        """
+        return None if self.network.input_shape is None else memory_need(self.network)
 
     @cached_property
     def at_default(self) -> OperationPredictions:
@@ -90,7 +93,7 @@ class PreparedNetwork:
             InputError, UncoveredError: See `NetworkPredictor.predict`.
         """
         conditions, predictions, totals = self.composed(clock_mhz, composition=composition, strict=strict)
-        needed = self.memory_bytes
+        needed = None if self.memory is None else self.memory.total_bytes
         return build_prediction(self.knowledge, self.network, conditions, predictions, totals, needed, self.notes)
 
     def composed(

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...errors import ZooError
+from ...errors import ZooError, damaged_entry
 from ...operations.operation import Operation
 from ..contract import Files, Regressor
 from ..formats.numbers import number
@@ -131,12 +131,7 @@ def stored_blend(files: Files, name: str) -> Regressor:
 
 
 def _refused(reason: str, given: object, allowed: object) -> ZooError:
-    return ZooError(
-        f"a stored blend is damaged: {reason}",
-        given=given,
-        allowed=allowed,
-        hint="pull the entry again, or train it again",
-    )
+    return damaged_entry(f"a stored blend is damaged: {reason}", given, allowed)
 
 
 def _process_file(name: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import MissingDependencyError, ZooError, with_extra
+from ...errors import MissingDependencyError, ZooError, damaged_entry, with_extra
 from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
 
 Matrix = NDArray[np.float64]
@@ -137,12 +137,8 @@ class GaussianProcess:
 
 
 def _refused(reason: str, given: object) -> ZooError:
-    return ZooError(
-        f"a stored Gaussian process is damaged: {reason}",
-        given=given,
-        allowed="shift, scale, points and weights in fp32",
-        hint="pull the entry again, or train it again",
-    )
+    allowed = "shift, scale, points and weights in fp32"
+    return damaged_entry(f"a stored Gaussian process is damaged: {reason}", given, allowed)
 
 
 def _to_matern(squares: NDArray[np.float32], root: NDArray[np.float32]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...errors import ZooError
+from ...errors import ZooError, damaged_entry
 from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
 
 Array = NDArray[np.float32]
@@ -146,9 +146,4 @@ def _gelu(values: FloatArray) -> FloatArray:
 
 
 def _refused(reason: str, given: object, allowed: Any) -> ZooError:
-    return ZooError(
-        f"a stored perceptron is damaged: {reason}",
-        given=given,
-        allowed=str(allowed),
-        hint="pull the entry again, or train it again",
-    )
+    return damaged_entry(f"a stored perceptron is damaged: {reason}", given, allowed)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ZooError
+from ...errors import ZooError, damaged_entry
 from ..contract import Files
 from ..formats.runtime import import_onnxruntime
 from ..predictor import INPUT_NAMES
@@ -34,11 +34,10 @@ class StoredTrees:
 
     def __init__(self, trees: Trees, columns: int = len(INPUT_NAMES)) -> None:
         if trees.columns != columns:
-            raise ZooError(
+            raise damaged_entry(
                 "stored trees have another number of inputs than there are features",
-                given=trees.columns,
-                allowed=columns,
-                hint="pull the entry again, or train it again",
+                trees.columns,
+                columns,
             )
         self._trees: Trees | None = trees
         self._base = np.float32(trees.base)
@@ -113,10 +112,9 @@ def stored_trees(files: Files, name: str, columns: int = len(INPUT_NAMES)) -> St
         ZooError: The trees are missing or damaged, or have another number of inputs.
     """
     if trees_file(name) not in files:
-        raise ZooError(
+        raise damaged_entry(
             "the trees of a regressor are missing in a zoo entry",
-            given=name,
-            allowed=trees_file(name),
-            hint="pull the entry again, or train it again",
+            name,
+            trees_file(name),
         )
     return StoredTrees(Trees.from_bytes(files[trees_file(name)]), columns)

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ZooError
+from ...errors import ZooError, damaged_entry
 from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
 
 
@@ -216,9 +216,4 @@ def _floats(planes: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _refused(reason: str, given: object, allowed: object) -> ZooError:
-    return ZooError(
-        f"stored trees are damaged: {reason}",
-        given=given,
-        allowed=allowed,
-        hint="pull the entry again, or train it again",
-    )
+    return damaged_entry(f"stored trees are damaged: {reason}", given, allowed)

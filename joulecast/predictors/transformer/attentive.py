@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from ...arrays import FloatArray
-from ...errors import InputError, ZooError
+from ...errors import InputError, damaged_entry
 from ...hardware import GPU
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
@@ -212,19 +212,17 @@ class Attentive:
         weights = TransformerWeights.from_bytes(files[_WEIGHTS])
         vocabulary = facts["vocabulary"]
         if len(vocabulary) != weights.kinds or not all(isinstance(kind, str) for kind in vocabulary):
-            raise ZooError(
+            raise damaged_entry(
                 "the vocabulary of a stored transformer does not match its weights",
-                given=f"{len(vocabulary)} kinds",
-                allowed=f"the names of {weights.kinds} kinds",
-                hint="pull the entry again, or train it again",
+                f"{len(vocabulary)} kinds",
+                f"the names of {weights.kinds} kinds",
             )
         learned = cls.from_dict(facts, OnnxEncoder(weights))
         if learned.head is not None and learned.head.weights.shape[1] != weights.width + IN_NETWORK:
-            raise ZooError(
+            raise damaged_entry(
                 "the network head of a stored transformer does not match its weights",
-                given=f"shape {learned.head.weights.shape}",
-                allowed=f"shape (2, {weights.width + IN_NETWORK})",
-                hint="pull the entry again, or train it again",
+                f"shape {learned.head.weights.shape}",
+                f"shape (2, {weights.width + IN_NETWORK})",
             )
         return learned
 

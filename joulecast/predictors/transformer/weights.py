@@ -12,7 +12,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ZooError
+from ...errors import ZooError, damaged_entry
 from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
 from ..physics.operation_numbers import FAMILIES
 from ..recipes.transformer import OPERATION_VECTORS
@@ -167,9 +167,4 @@ class TransformerWeights:
 
 
 def _refused(reason: str, given: object, allowed: object) -> ZooError:
-    return ZooError(
-        f"the stored weights of a transformer are refused: {reason}",
-        given=given,
-        allowed=str(allowed),
-        hint="pull the entry again, or train it again",
-    )
+    return damaged_entry(f"the stored weights of a transformer are refused: {reason}", given, allowed)
