@@ -38,8 +38,8 @@ class _Schedule:
     kernels: list[set[str]] = field(default_factory=list)
 
 
-class _Enough(Exception):  # noqa: N818 (nothing is wrong)
-    """Raised when the schedule is known, to stop the compiler."""
+class _Enough(BaseException):
+    """Stops the compiler when the schedule is known. The compiler wraps each Exception into an error of its own."""
 
 
 def inductor_kernels(model: torch.nn.Module, inputs: torch.Tensor, **options: Any) -> int:
@@ -62,11 +62,8 @@ def inductor_kernels(model: torch.nn.Module, inputs: torch.Tensor, **options: An
     try:
         with torch.no_grad(), config.patch(fx_graph_cache=False, compile_threads=1):
             torch.compile(model)(inputs, **options)
-    except Exception:
-        # The compiler wraps _Enough into an error of its own, another in each version. Once the schedule has been read,
-        # that is what ended it; before that, it is a real error.
-        if not schedule.kernels:
-            raise
+    except _Enough:
+        pass  # The schedule has been read, which is all that is wanted of the compiler.
     finally:
         scheduler.Scheduler._codegen = codegen
     return sum(

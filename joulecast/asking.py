@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import InputError
-from .hardware import GPU
+from .hardware import GPU, find_gpu
 from .hardware.host import USUAL, Host, find_host, hosts
 from .operations.inputs import Inputs, shape_to_json
 from .operations.network import Network
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from .extraction.assumptions import Assume
 
 
-def gpu_name(gpu: str | GPU) -> str:
-    """The name of a GPU that is given by name or as an object."""
-    if isinstance(gpu, str):
-        return gpu
-    return gpu.name
+def gpu_name(gpu: str | GPU | None) -> str:
+    """The name of a GPU that is given by name or as an object.
+
+    Raises:
+        InputError: No GPU is given.
+    """
+    return gpu if isinstance(gpu, str) else find_gpu(gpu).name
 
 
 def gpu_names(gpus: str | GPU | Iterable[str | GPU] | None) -> list[str] | None:
@@ -28,9 +30,15 @@ def gpu_names(gpus: str | GPU | Iterable[str | GPU] | None) -> list[str] | None:
     return None if gpus is None else [gpu_name(gpu) for gpu in ([gpus] if isinstance(gpus, str | GPU) else gpus)]
 
 
-def prices(price: float | Mapping[str, float] | None) -> float | dict[str, float] | None:
-    """One price for every GPU, or prices by GPU, as JSON holds them."""
-    return dict(price) if isinstance(price, Mapping) else price
+def tariff(
+    price_per_hour: float | Mapping[str, float] | None, price_per_kwh: float | None, carbon: float | str | None
+) -> dict[str, Any]:
+    """The prices of GPUs and electricity, and the carbon intensity of the grid."""
+    return {
+        "price_per_hour": dict(price_per_hour) if isinstance(price_per_hour, Mapping) else price_per_hour,
+        "price_per_kwh": price_per_kwh,
+        "carbon": carbon,
+    }
 
 
 def run(execution: str, host: str | float | Path | Host | None) -> dict[str, Any]:

@@ -8,18 +8,33 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import pytest
+from waiting import until
 
 
 def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
+
+
+def address_of(server: subprocess.Popen[bytes], port: int, log: Path) -> str:
+    """The address of a server, as soon as it answers there."""
+    address = f"http://127.0.0.1:{port}"
+
+    def answers() -> bool:
+        assert server.poll() is None, log.read_text()
+        try:
+            urllib.request.urlopen(f"{address}/health", timeout=1).close()  # noqa: S310
+        except OSError:
+            return False
+        return True
+
+    until(answers, otherwise=log.read_text)
+    return address
 
 
 @contextlib.contextmanager
@@ -35,15 +50,7 @@ def mlflow_server(folder: Path, *, store: str | None = None, options: Sequence[s
             command, env={**os.environ, **quiet}, cwd=folder, stdout=log, stderr=log, start_new_session=True
         )
         try:
-            address = f"http://127.0.0.1:{port}"
-            for _ in range(600):
-                with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=1):  # noqa: S310
-                    break
-                assert process.poll() is None, (folder / "server.log").read_text()
-                time.sleep(0.1)
-            else:
-                pytest.fail(f"no MLflow server after a minute\n{(folder / 'server.log').read_text()}")
-            yield address
+            yield address_of(process, port, folder / "server.log")
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -1,8 +1,9 @@
-"""The tutorials are run as they stand: Python blocks in one namespace, shell lines through the command line."""
+"""The tutorials are run as they stand: Python blocks as one script, then shell lines through the command line."""
 
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -50,15 +51,14 @@ def test_a_tutorial_runs_as_it_stands(path: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     if DATA.is_dir():
         shutil.copytree(DATA, tmp_path / "nicolai2025")
-    namespace: dict[str, object] = {"__name__": "__main__"}
     found = blocks(path)
     assert found
+    script = tmp_path / f"{path.stem}.py"
+    script.write_text("\n".join(code for language, code in found if language == "python"), encoding="utf-8")
+    runpy.run_path(str(script), run_name="__main__")
     for language, code in found:
-        if language == "python":
-            exec(compile(code, str(path), "exec"), namespace)  # noqa: S102 the code of our own page
-        else:
-            for line in code.splitlines():
-                run_line(line)
+        for line in code.splitlines() if language == "sh" else ():
+            run_line(line)
 
 
 def test_what_cannot_run_here_says_what_it_needs() -> None:

@@ -18,7 +18,6 @@ from .queries import (
     PowerLimit,
     PricePerHour,
     PricePerKwh,
-    batch_sizes,
     clocks_mhz,
     names,
     positive_integers,
@@ -79,11 +78,11 @@ def best_generation(
     Shows the best way of each GPU and number of GPUs; the best comes first.
     """
     from ..generation.choices import rows_csv
+    from ..generation.choosing import BATCHES
     from ..generation.choosing import best_generation as best_of
 
     refuse_both(as_json, as_csv)
     known = Path(model)
-    batch = {} if batches is None else {"batches": batch_sizes(batches) or ()}
     found = best_of(
         known if known.suffix == ".json" else model,
         prompt_tokens=prompt,
@@ -91,6 +90,7 @@ def best_generation(
         objective=objective,
         gpus=names(gpu),
         counts=positive_integers(counts, "numbers of GPUs"),
+        batches=BATCHES if batches is None else positive_integers(batches, "batches"),
         precisions=names(precision) or ("bf16",),
         clocks=clocks_mhz(clocks),
         engine=engine,
@@ -102,7 +102,6 @@ def best_generation(
         price_per_hour=price_per_hour(price),
         price_per_kwh=kwh_price,
         carbon=carbon,
-        **batch,
     )
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=1))

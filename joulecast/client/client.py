@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..asking import choices, gpu_name, one_of_many, prices, run, subject
+from ..asking import choices, gpu_name, one_of_many, run, subject, tariff
 from ..errors import InputError
-from ..hardware import GPU, find_gpu
+from ..hardware import GPU
 from ..hardware.host import Host
 from ..operations.columns import Columns, is_table, networks_of, operations_of
 from ..operations.inputs import Inputs, InputShape, shape_to_json
@@ -89,7 +89,7 @@ class Client(GenerationClient):
         question = {
             **subject(model, input_shape, mode, cache_length, assume, model_options),
             "precision": precision,
-            "gpu": gpu_name(find_gpu(None) if gpu is None else gpu),
+            "gpu": gpu_name(gpu),
             "clock_mhz": clock,
             "power_limit_w": power_limit_w,
             "predictor": predictor,
@@ -241,9 +241,7 @@ class Client(GenerationClient):
             **run(execution, host),
             "max_time_s": max_time_s,
             "max_power_w": max_power_w,
-            "price_per_hour": prices(price_per_hour),
-            "price_per_kwh": price_per_kwh,
-            "carbon": carbon,
+            **tariff(price_per_hour, price_per_kwh, carbon),
         }
         return self._connection.ask("best", question, Choices)
 
@@ -281,9 +279,7 @@ class Client(GenerationClient):
             "power_limit_w": power_limit_w,
             "predictor": predictor,
             **run(execution, host),
-            "price_per_hour": prices(price_per_hour),
-            "price_per_kwh": price_per_kwh,
-            "carbon": carbon,
+            **tariff(price_per_hour, price_per_kwh, carbon),
         }
         return self._connection.ask("sweep", question, Sweep)
 

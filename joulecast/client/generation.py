@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ..asking import gpu_name, gpu_names, prices, run
+from ..asking import gpu_name, gpu_names, run, tariff
 from ..generation.choices import GenerationChoices
 from ..generation.choosing import BATCHES
 from ..generation.images.predict import ImagePrediction
 from ..generation.prediction import GenerationPrediction
 from ..generation.training import ParallelTraining
-from ..hardware import GPU, find_gpu
+from ..hardware import GPU
 from ..hardware.host import Host
 from .connection import Connection
 
@@ -107,9 +107,7 @@ class GenerationClient:
             "max_time_to_first_token_s": max_time_to_first_token_s,
             "max_time_per_output_token_s": max_time_per_output_token_s,
             "min_tokens_per_s": min_tokens_per_s,
-            "price_per_hour": prices(price_per_hour),
-            "price_per_kwh": price_per_kwh,
-            "carbon": carbon,
+            **tariff(price_per_hour, price_per_kwh, carbon),
         }
         return self._connection.ask("best_generation", question, GenerationChoices)
 
@@ -137,7 +135,7 @@ class GenerationClient:
         """
         question = {
             "model": model,
-            "gpu": gpu_name(find_gpu(None) if gpu is None else gpu),
+            "gpu": gpu_name(gpu),
             "batch": batch,
             "frames": frames,
             "height": height,
@@ -177,7 +175,7 @@ class GenerationClient:
         question = {
             "model": model,
             "input_shape": list(input_shape),
-            "gpu": gpu_name(find_gpu(None) if gpu is None else gpu),
+            "gpu": gpu_name(gpu),
             "data_parallel": data_parallel,
             "tensor_parallel": tensor_parallel,
             "pipeline_parallel": pipeline_parallel,

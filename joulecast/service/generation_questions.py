@@ -8,7 +8,25 @@ from pydantic import ConfigDict, Field
 
 from ..generation.choosing import BATCHES
 from ..generation.engines import ENGINES
-from .subjects import Clock, Name, OnHost, Optimizer, Positive, Precision, Price, Side, Size, Strict, Tokens
+from .subjects import (
+    Carbon,
+    Clock,
+    GpuClock,
+    Name,
+    OnHost,
+    Optimizer,
+    Positive,
+    PowerCap,
+    PowerCapOfEach,
+    Precision,
+    PredictorName,
+    Price,
+    PricePerHour,
+    Side,
+    Size,
+    Strict,
+    Tokens,
+)
 
 _ENGINES = ", ".join(engine.name for engine in ENGINES.values() if engine.fused) + "; /v1/execution lists them"
 
@@ -28,11 +46,11 @@ class GenerationQuestion(Strict):
     tensor_parallel: Size = 1
     expert_parallel: Size = 1
     batching: Name | None = Field(None, description="continuous or static. Default: what the engine does.")
-    clock_mhz: Clock | None = Field(None, description="Graphics clock. Default: the GPU's own default.")
-    power_limit_w: Positive | None = Field(None, description="Power cap of a board. Default: its own default.")
+    clock_mhz: GpuClock = None
+    power_limit_w: PowerCapOfEach = None
     cache_precision: Name | None = Field(None, description="fp8 for keys and values. Default: 16 bits.")
     sampling: Name = Field("temperature", description="greedy, temperature, or top_p (also for top-k).")
-    predictor: Name | None = Field(None, description="A zoo name. Default: the best for the GPU.")
+    predictor: PredictorName = None
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -67,15 +85,13 @@ class BestGenerationQuestion(Strict):
     )
     engine: Name = Field("vllm", description=_ENGINES)
     cache_precision: Name | None = Field(None, description="fp8 for keys and values. Default: 16 bits.")
-    power_limit_w: Positive | None = Field(None, description="Power cap of a board. Default: its own default.")
+    power_limit_w: PowerCapOfEach = None
     max_time_to_first_token_s: Positive | None = None
     max_time_per_output_token_s: Positive | None = None
     min_tokens_per_s: Positive | None = Field(None, description="Of all requests together.")
-    price_per_hour: Price | Annotated[dict[Name, Price], Field(max_length=100)] | None = Field(
-        None, description="One price for every GPU, or prices by GPU."
-    )
+    price_per_hour: PricePerHour = None
     price_per_kwh: Price | None = None
-    carbon: Price | Name | None = Field(None, description="Grams of CO2 per kWh, or a country such as DE.")
+    carbon: Carbon = None
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -103,9 +119,9 @@ class ImageQuestion(OnHost):
     width: Side | None = Field(None, description="Pixels from left to right. Default: the pipeline's.")
     steps: Side | None = Field(None, description="Steps of the denoiser. Default: the pipeline's.")
     precision: Name = Field("bf16", description="What all parts run in: bf16, fp16 or fp32.")
-    clock_mhz: Clock | None = Field(None, description="Graphics clock. Default: the GPU's own default.")
-    power_limit_w: Positive | None = Field(None, description="Power cap. Default: the board's own default.")
-    predictor: Name | None = Field(None, description="A zoo name. Default: the best for the GPU.")
+    clock_mhz: GpuClock = None
+    power_limit_w: PowerCap = None
+    predictor: PredictorName = None
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"model": "sd3_5_medium", "gpu": "H100 SXM"}]})
 
@@ -124,9 +140,9 @@ class ParallelTrainingQuestion(OnHost):
     micro_batches: Size | None = Field(None, description="Parts of a replica's batch. Default: one for each stage.")
     precision: Precision = "default"
     optimizer: Optimizer | None = "adamw"
-    clock_mhz: Clock | None = Field(None, description="Graphics clock. Default: the GPU's own default.")
-    power_limit_w: Positive | None = Field(None, description="Power cap of a board. Default: its own default.")
-    predictor: Name | None = Field(None, description="A zoo name. Default: the best for the GPU.")
+    clock_mhz: GpuClock = None
+    power_limit_w: PowerCapOfEach = None
+    predictor: PredictorName = None
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -83,9 +83,7 @@ class SweepQuery(_Query):
     clocks_mhz: Annotated[list[Clock], Field(max_length=1000)] | None = None
     power_limit_w: Positive | None = None
     precision: Annotated[list[Precision], Field(max_length=5)] | None = None
-    batch_sizes: (
-        Annotated[list[Annotated[int, Field(ge=1, le=LARGEST)]], Field(min_length=1, max_length=100)] | None
-    ) = None
+    batch_sizes: Annotated[list[TextSize], Field(min_length=1, max_length=100)] | None = None
     predictor: Name | None = None
     execution: HowRun = "eager"
     host: HostFactor | Name | None = None

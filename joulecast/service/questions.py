@@ -11,9 +11,11 @@ from ..operations.operation import MODES
 from ..operations.precisions import PRECISIONS, RequestedPrecision
 from ..predictors.networks.execution import EXECUTIONS
 from .subjects import (
+    Carbon,
     Clock,
     Composition,
     DroppedItem,
+    GpuClock,
     InputShape,
     Mode,
     Name,
@@ -23,8 +25,11 @@ from .subjects import (
     OperationItem,
     Optimizer,
     Positive,
+    PowerCap,
     Precision,
+    PredictorName,
     Price,
+    PricePerHour,
     Run,
     Size,
     Strict,
@@ -36,9 +41,9 @@ class PredictQuestion(OnePrecision, Run):
     """The cost of one iteration on a GPU; see `joulecast.predict`."""
 
     gpu: Name = Field(description="Name or alias from the catalogue.", examples=["A30"])
-    clock_mhz: Clock | None = Field(None, description="Graphics clock. Default: the GPU's own default.")
-    power_limit_w: Positive | None = Field(None, description="Power cap. Default: the board's own default.")
-    predictor: Name | None = Field(None, description="A zoo name. Default: the best for the GPU.")
+    clock_mhz: GpuClock = None
+    power_limit_w: PowerCap = None
+    predictor: PredictorName = None
     composition: Composition | None = None
     strict: bool = Field(False, description="Refuse the request if an operation is not covered.")
     tree: bool = Field(
@@ -85,11 +90,11 @@ class ManyQuestion(OnHost):
     networks: list[ManyItem]
     input_shape: InputShape | None = Field(None, description="Shape of the input of all models that are named.")
     gpu: Name = Field(description="Name or alias from the catalogue.", examples=["A30"])
-    clock_mhz: Clock | None = Field(None, description="Graphics clock. Default: the GPU's own default.")
-    power_limit_w: Positive | None = Field(None, description="Power cap. Default: the board's own default.")
+    clock_mhz: GpuClock = None
+    power_limit_w: PowerCap = None
     mode: Mode = "inference"
     precision: Precision = "default"
-    predictor: Name | None = Field(None, description="A zoo name. Default: the best for the GPU.")
+    predictor: PredictorName = None
     composition: Composition | None = None
 
     @model_validator(mode="after")
@@ -131,11 +136,9 @@ class SweepQuestion(Run):
     precision: Precision | Annotated[list[Precision], Field(max_length=5)] = "default"
     batch_sizes: Annotated[list[Size], Field(max_length=100)] | None = None
     predictor: Name | None = None
-    price_per_hour: Price | Annotated[dict[Name, Price], Field(max_length=100)] | None = Field(
-        None, description="One price for every GPU, or prices by GPU."
-    )
+    price_per_hour: PricePerHour = None
     price_per_kwh: Price | None = None
-    carbon: Price | Name | None = Field(None, description="Grams of CO2 per kWh, or a country such as DE.")
+    carbon: Carbon = None
 
     model_config = ConfigDict(
         json_schema_extra={

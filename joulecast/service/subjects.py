@@ -33,8 +33,17 @@ HowRun = Annotated[str, WithJsonSchema({"type": "string", "enum": list(EXECUTION
 Objective = Annotated[str, WithJsonSchema({"type": "string", "enum": list(OBJECTIVES)})]
 Optimizer = Annotated[str, WithJsonSchema({"type": "string", "enum": ["sgd", "adam", "adamw"]})]
 Price = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
+PricePerHour = Annotated[
+    Price | Annotated[dict[Name, Price], Field(max_length=100)] | None,
+    Field(description="One price for every GPU, or prices by GPU."),
+]
+Carbon = Annotated[Price | Name | None, Field(description="Grams of CO2 per kWh, or a country such as DE.")]
 Clock = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
+GpuClock = Annotated[Clock | None, Field(description="Graphics clock. Default: the GPU's own default.")]
+PowerCap = Annotated[Positive | None, Field(description="Power cap. Default: the board's own default.")]
+PowerCapOfEach = Annotated[Positive | None, Field(description="Power cap of a board. Default: its own default.")]
+PredictorName = Annotated[Name | None, Field(description="A zoo name. Default: the best for the GPU.")]
 Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)] | Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 Attribute = bool | Number | Annotated[str, Field(max_length=100)] | None | Annotated[list[Number], Field(max_length=16)]
 # Options must not be texts, because a text might be a path or an address.

@@ -17,6 +17,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 import joulecast
 from joulecast.errors import InputError
@@ -67,7 +68,12 @@ def counters(preloaded, tmp_path, monkeypatch):
 
 
 def waited(seconds):
+    """Let time pass in which joules are counted; for an event, see waiting.py."""
     threading.Event().wait(seconds)
+
+
+def samples_in(recording):
+    return len(read_recording(recording).samples["cpu0"]) if recording.exists() else 0
 
 
 def test_windows_get_their_joules_and_nothing_counts_twice(counters, tmp_path):
@@ -186,6 +192,7 @@ def run(*arguments, **environment):
 
 
 def test_a_command_is_measured_with_its_exit_code(counters, tmp_path):
+    # The command takes time, because its joules are compared with that time.
     code = "import sys, time; time.sleep(0.8); print('out'); sys.exit(7)"
     result = run("--devices", "cpu", "--out", str(tmp_path / "r.jsonl"), "--json", "--", sys.executable, "-c", code)
     assert (result.returncode, result.stdout) == (7, "out\n")
@@ -201,24 +208,20 @@ def test_a_command_is_measured_with_its_exit_code(counters, tmp_path):
 
 
 def test_signals_reach_the_command_and_the_exit_code_says_which(counters, tmp_path):
-    out, told = tmp_path / "r.jsonl", tmp_path / "told"
+    out, ready, told = (tmp_path / name for name in ("r.jsonl", "ready", "told"))
     script = (
-        "import os, signal, sys, time\n"
+        "import os, signal\n"
         f"signal.signal(signal.SIGUSR1, lambda *_: os.mkdir({str(told)!r}))\n"
-        "while True: time.sleep(0.01)"
+        f"os.mkdir({str(ready)!r})\n"
+        "while True: signal.pause()"
     )
     command = [sys.executable, "-m", "joulecast.cli", "measure", "--devices", "cpu", "--out", str(out), "--"]
     process = subprocess.Popen([*command, sys.executable, "-c", script], stderr=subprocess.DEVNULL)
-    deadline_s = time.monotonic() + 30
-    while time.monotonic() < deadline_s and not (out.exists() and len(read_recording(out).samples["cpu0"]) > 2):
-        waited(0.1)
-    waited(0.3)
+    until(lambda: ready.exists() and samples_in(out) > 2, 30.0)
     process.send_signal(signal.SIGUSR1)
-    while time.monotonic() < deadline_s and not told.exists():
-        waited(0.02)
+    until(told.exists, 30.0)
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 128 + signal.SIGTERM
-    assert told.exists()
     found = read_recording(out)
     assert found.complete
     assert found.exit_code == 128 + signal.SIGTERM
@@ -250,9 +253,7 @@ def test_a_killed_program_and_a_killed_meter_leave_what_was_recorded(counters, t
     command = [sys.executable, "-m", "joulecast.cli", "measure", "--devices", "cpu", "--interval", "0.02"]
     command += ["--out", str(out), "--", "sleep", "60"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    deadline_s = time.monotonic() + 30
-    while time.monotonic() < deadline_s and not (out.exists() and len(read_recording(out).samples["cpu0"]) > 20):
-        waited(0.1)
+    until(lambda: samples_in(out) > 20, 30.0)
     process.send_signal(signal.SIGKILL)
     process.wait()
     found = Metering("killed", (read_recording(out),))

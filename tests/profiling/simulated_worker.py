@@ -10,6 +10,8 @@ import os
 import time
 from pathlib import Path
 
+from waiting import until
+
 import joulecast
 
 
@@ -27,12 +29,12 @@ def dask_setup(worker):
     find_device, facts_of = devices.find_device, devices.facts_of
 
     def find(name):
-        while "after" in settings and not Path(settings["after"]).exists():
-            time.sleep(0.01)
+        if "after" in settings:
+            until(Path(settings["after"]).exists)
         return find_device(name)
 
     devices.find_device = find
-    devices.load = lambda device, seconds: time.sleep(seconds)
+    devices.load = lambda device, seconds: time.sleep(seconds)  # work of this duration, whose power is read
     devices.sensor_of = lambda device, period_s=0.01: nvml_sensor(0, period_s)
     devices.second_sensor_of = lambda device: None
     devices.board_of = lambda device: settings.get("board")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from joulecast.profiling.journal import Journal
 pytest.importorskip("distributed", reason="a campaign on a cluster needs joulecast[cluster]")
 
 SIMULATED = Path(__file__).with_name("simulated_worker.py")
+TESTS = SIMULATED.parents[1]
 
 # The first arguments are the number of workers, of kills, and of finished measurements between two kills.
 SCRIPT = """
@@ -67,6 +69,7 @@ def cluster(on_driver, tmp_path):
         arguments = [workers, kills, between, campaign, "--out", tmp_path / "out", "--device", "cpu", *options]
         settings = {
             "DASK_DISTRIBUTED__WORKER__PRELOAD": SIMULATED,
+            "PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "FAKE_NVML_AVERAGING_MS": 20,
             "DASK_DISTRIBUTED__DIAGNOSTICS__NVML": False,
             **settings,

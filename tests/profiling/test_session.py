@@ -19,7 +19,7 @@ def power(watts):
 
 def load(device, seconds):
     power(230)
-    time.sleep(seconds)
+    time.sleep(seconds)  # work of this duration, whose power is read
     power(80)
 
 # (the sampler, a spawned process that imports this file, too, needs none of it)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from mlflow_servers import free_port, mlflow_server
+from mlflow_servers import address_of, free_port, mlflow_server
 
 from conftest import SMALL_RECIPE, simulated_dataset, simulated_operations, train_small
 from joulecast.datasets import save
@@ -174,8 +174,7 @@ def test_a_login(tmp_path, small_entry, monkeypatch):
             ["/bin/sh", str(ROOM / "serve.sh")], env=environment, stdout=log, stderr=log, start_new_session=True
         )
     try:
-        address = f"http://127.0.0.1:{port}"
-        wait_for(address, server, tmp_path / "log")
+        address = address_of(server, port, tmp_path / "log")
         for user, password in ((None, None), ("admin", "wrong"), ("nobody", "a-long-password")):
             for name, value in (("MLFLOW_TRACKING_USERNAME", user), ("MLFLOW_TRACKING_PASSWORD", password)):
                 monkeypatch.delenv(name, raising=False)
@@ -191,20 +190,6 @@ def test_a_login(tmp_path, small_entry, monkeypatch):
     finally:
         os.killpg(server.pid, signal.SIGKILL)
         server.wait()
-
-
-def wait_for(address, server, log):
-    import urllib.request
-
-    for _ in range(1200):
-        try:
-            urllib.request.urlopen(f"{address}/health", timeout=1).close()  # noqa: S310
-        except OSError:
-            assert server.poll() is None, log.read_text()
-            time.sleep(0.1)
-        else:
-            return
-    pytest.fail("the server did not start")
 
 
 def test_a_server_killed_while_registering(tmp_path, monkeypatch):
@@ -236,9 +221,9 @@ def test_a_server_killed_while_registering(tmp_path, monkeypatch):
                 stderr=subprocess.PIPE,
                 start_new_session=True,
             )
-            # From about the first request to about the last.
             assert client.stdout is not None
             client.stdout.readline()
+            # The moment of the kill: from about the first request to about the last.
             time.sleep((number + 0.5) * whole_s / 4)
             running = client.poll() is None
         # The server is gone; the client ends with an error, or had just finished.
