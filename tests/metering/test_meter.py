@@ -73,7 +73,9 @@ def waited(seconds):
 
 
 def samples_in(recording):
-    return len(read_recording(recording).samples["cpu0"]) if recording.exists() else 0
+    """How many samples a meter has written so far: none before its first whole line."""
+    started = recording.exists() and b"\n" in recording.read_bytes()
+    return len(read_recording(recording).samples["cpu0"]) if started else 0
 
 
 def test_windows_get_their_joules_and_nothing_counts_twice(counters, tmp_path):
@@ -253,9 +255,11 @@ def test_a_killed_program_and_a_killed_meter_leave_what_was_recorded(counters, t
     command = [sys.executable, "-m", "joulecast.cli", "measure", "--devices", "cpu", "--interval", "0.02"]
     command += ["--out", str(out), "--", "sleep", "60"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    until(lambda: samples_in(out) > 20, 30.0)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    try:
+        until(lambda: samples_in(out) > 20)
+    finally:
+        process.kill()
+        process.wait()
     found = Metering("killed", (read_recording(out),))
     assert found.energy_j == pytest.approx(50 * found.duration_s, rel=ERROR)
 
