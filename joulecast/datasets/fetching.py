@@ -1,8 +1,8 @@
 """Fetches tables of published measurements from a web server, and checks them against the digests that it states.
 
 The authors publish their measurements in many files of several forms. The tables that joulecast imports are made of
-these files, and nobody publishes them. So a team makes the tables of a source once, and puts them on a server of its own,
-beside a file with their digests (`sha256sum * > SHA256SUMS`). Everybody else fetches them from there.
+these files, and nobody publishes them. So a team makes the tables of a source once, and puts them on a server of its
+own, beside a file with their digests (`sha256sum * > SHA256SUMS`). Everybody else fetches them from there.
 """
 
 from __future__ import annotations
