@@ -95,6 +95,14 @@ def test_a_wheel_predicts_where_there_is_no_checkout(clone: Path, tmp_path: Path
     run("\n".join(steps), elsewhere)
 
 
+@pytest.mark.slow
+def test_notebooks_run_in_jupyter(clone: Path) -> None:
+    steps = ["python3 -m venv .venv", ". .venv/bin/activate"]
+    steps += ["pip install --quiet --constraint constraints.txt '.[train,torch]' pandas nbclient ipykernel"]
+    steps += ["cd examples/notebooks", "jupyter execute *.ipynb"]
+    run("\n".join(steps), clone)
+
+
 def test_the_first_steps_of_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     steps = [line for line in lines(first_steps(README)) if "joulecast train" not in line and "my-zoo" not in line]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import shutil
 from pathlib import Path
@@ -30,6 +31,23 @@ def test_a_tutorial_runs_as_it_stands(path: Path, tmp_path: Path, monkeypatch: p
     assert script.read_text(encoding="utf-8") or commands
     for line in commands:
         run_line(line)
+
+
+NOTEBOOKS = runpy.run_path(str(ROOT / "docs" / "notebooks.py"))
+
+
+def test_notebooks_hold_the_code_of_their_tutorials() -> None:
+    """The code runs above as part of the tutorials; test_fresh_environments.py runs the notebooks in Jupyter."""
+    folder = ROOT / "examples" / "notebooks"
+    assert {path.stem for path in folder.glob("*.ipynb")} == {path.stem for path in NOTEBOOKS["tutorials"]()}
+    for path in folder.glob("*.ipynb"):
+        text = (ROOT / "docs" / "tutorials" / f"{path.stem}.md").read_text(encoding="utf-8")
+        content = path.read_text(encoding="utf-8")
+        told = "python3 tasks.py notebooks makes it anew"
+        assert content == NOTEBOOKS["notebook"](ROOT / "docs" / "tutorials" / f"{path.stem}.md"), told
+        cells = ["".join(cell["source"]) for cell in json.loads(content)["cells"] if cell["cell_type"] == "code"]
+        python = [cell for cell in cells if not cell.startswith("!")]
+        assert python == [code.rstrip("\n") for language, code in blocks(text) if language == "python"]
 
 
 def test_what_cannot_run_here_says_what_it_needs() -> None:
