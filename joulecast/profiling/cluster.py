@@ -1,4 +1,4 @@
-"""A campaign on the workers of a Dask cluster: `joulecast collect --cluster tcp://HOST:PORT`.
+"""A campaign on the workers of a Dask cluster: `joulecast collect --cluster tcp://HOST:PORT`, or `--slurm 4`.
 
 Dask finds the workers, carries tasks and records, and notices when a worker is lost. What is measured where is decided
 here: a GPU measures one operation at a time, and each model of GPU measures the whole plan once. Only this process
@@ -12,7 +12,7 @@ import json
 import queue
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,10 +22,11 @@ from ..errors import DeviceError, InputError, JoulecastError, MissingDependencyE
 from . import bench
 from .campaign import Campaign, NetworkTask, Task, plan
 from .journal import Journal
-from .session import JOURNAL, finish_journal, say, sessions, termination_as_interrupt
+from .session import JOURNAL, check_resumed, finish_journal, say, sessions, termination_as_interrupt
 
 if TYPE_CHECKING:
     from distributed import Client, Future
+    from distributed.deploy import Cluster
 
 _CONNECT_S = 10.0
 _CHECK_S = 0.2  # between two looks at which workers there are
@@ -39,7 +40,7 @@ _Plan = Sequence[Task | NetworkTask]
 def run_on_cluster(
     campaign: Campaign,
     out: Path,
-    address: str,
+    cluster: str | Cluster,
     device: str = "cuda",
     *,
     limit: int | None = None,
@@ -51,7 +52,7 @@ def run_on_cluster(
     Args:
         campaign: What to measure.
         out: Folder that gets a folder for each model of GPU, with journal and dataset.
-        address: Address of Dask's scheduler, such as tcp://host:8786.
+        cluster: Address of Dask's scheduler, such as tcp://host:8786, or the cluster itself.
         device: Device of each worker: cpu, cuda or cuda:1.
         limit: Most operations to measure; None for all.
         resume: Whether to continue the journals in `out`.
@@ -61,9 +62,9 @@ def run_on_cluster(
         InputError: No scheduler answers, a worker does not fit, or `out` has measurements that are not resumed.
         JoulecastError: The campaign cannot go on. Finished measurements are in the journals.
     """
-    with _connect(address) as client:
+    with connect(cluster) as client:
         tasks = plan(campaign, limit)
-        say(f"{len(tasks)} measurements for each model of GPU at {address}\n")
+        say(f"{len(tasks)} measurements for each model of GPU at {client.scheduler.address}\n")
         with _Dispatch(client, campaign, tasks, out, resume) as dispatch:
             return _finished(dispatch, out, device, power)
 
@@ -88,18 +89,24 @@ def _finished(dispatch: _Dispatch, out: Path, device: str, power: bool) -> str:
     return "\n".join(results)
 
 
-def _connect(address: str) -> Client:
+def connect(cluster: str | Cluster) -> Client:
+    """A connection to the scheduler of a cluster.
+
+    Raises:
+        InputError: No scheduler answers.
+        MissingDependencyError: Dask is not installed.
+    """
     try:
         from distributed import Client
     except ImportError as error:
         raise MissingDependencyError("a campaign on a cluster needs Dask", hint=with_extra("cluster")) from error
     try:
-        return Client(address, timeout=_CONNECT_S, set_as_default=False)
+        return Client(cluster, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InputError(
             "no Dask scheduler answers at this address",
-            given=address,
-            allowed="tcp://HOST:PORT, as `dask scheduler` prints it",
+            given=cluster,
+            allowed="tcp://HOST:PORT or tls://HOST:PORT, as `dask scheduler` prints it",
             hint="start one, or check host, port and firewall",
         ) from error
 
@@ -154,24 +161,31 @@ class _Dispatch:
 
     def run(self, device: str, power: bool) -> None:
         """Measure until nothing is left."""
-        waits = False
+        waited = False
         try:
             while not self._is_done():
                 self._look_for_workers(device, power)
                 self._hand_out()
-                if waits != (waits := not self._workers):
-                    say("\nwaiting for workers\n" if waits else "")
-                try:
+                waits = not self._is_busy()
+                if waits and not waited:
+                    say(f"\nwaiting for workers{self._wanted()}\n")
+                waited = waits
+                with suppress(queue.Empty):
                     self._take(self._ended.get(timeout=_CHECK_S))
-                except queue.Empty:
-                    continue
         finally:
             self._client.cancel([worker.call for worker in self._workers.values() if worker.call is not None])
             self._client.run(bench.close_device, on_error="ignore")
 
+    def _is_busy(self) -> bool:
+        return any(worker.call is not None for worker in self._workers.values())
+
     def _is_done(self) -> bool:
-        busy = any(worker.call is not None for worker in self._workers.values())
-        return bool(self.models) and not busy and not any(model.left for model in self.models.values())
+        return bool(self.models) and not self._is_busy() and not any(model.left for model in self.models.values())
+
+    def _wanted(self) -> str:
+        """The models of GPU that have measurements left, as the end of a message; empty where none is known yet."""
+        wanted = [name for name, model in self.models.items() if model.left]
+        return f" with {', '.join(wanted)}" if wanted else ""
 
     def _look_for_workers(self, device: str, power: bool) -> None:
         try:
@@ -293,12 +307,7 @@ class _Dispatch:
         if name not in self.models:
             belongs_to = {**self._campaign.to_dict(), "device": opened.device}
             journal = self._journals.enter_context(Journal(self._out / name / JOURNAL, belongs_to, opened.facts))
-            if journal.records and not self._resume:
-                raise InputError(
-                    "this folder holds measurements of the same campaign",
-                    given=f"{self._out / name}, {len(journal.records)} records",
-                    hint="go on with --resume, or use another --out",
-                )
+            check_resumed(journal, self._resume)
             known = {record["key"] for record in journal.records}
             self.models[name] = _Model(journal, deque(task for task in self._tasks if task.key not in known))
         return self.models[name]
