@@ -21,7 +21,7 @@ ODD = joulecast.Operation("softmax", [(8, 128)], {"dim": -1})
 
 @pytest.fixture(scope="module")
 def client(service):
-    return joulecast.Client(service.url)
+    return joulecast.Client(service.url, timeout_s=600)
 
 
 FUNCTIONS = ("predict", "predict_many", "predict_operations", "explain", "extract", "best", "sweep")
