@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..cluster import on_cluster
 from ..errors import InputError
 from .arguments import table
 
@@ -34,6 +35,9 @@ _Training = Annotated[bool, typer.Option("--training", help="The same as --mode 
 _Tracking = Annotated[
     str | None, typer.Option("--tracking-uri", help="MLflow server or store. Default: a SQLite file in this folder.")
 ]
+_Cluster = Annotated[
+    str | None, typer.Option("--cluster", help="Fit on the workers of Dask's scheduler, such as tcp://HOST:8786.")
+]
 _NoTrack = Annotated[bool, typer.Option("--no-track", help="Do not log to MLflow.")]
 
 
@@ -50,6 +54,7 @@ def train(
     tune: Annotated[
         int, typer.Option("--tune", min=0, help="Number of settings from the recipe's [search] to try first.")
     ] = 0,
+    cluster: _Cluster = None,
 ) -> None:
     """Validate recipes on datasets, fit them on all data, and write zoo entries with model cards.
 
@@ -63,19 +68,22 @@ def train(
     settings = _load_recipes(recipe)
     loaded = _load(dataset)
     scores: dict[str, list[Score]] = {}
-    for name, one in settings.items():
-        way = WAYS[type(one)]
-        scores[name] = []
-        tracking = None if no_track else (tracking_uri, _command())
-        for chosen, trained in _trained(loaded, _asked_modes(mode, training), one, quick, tune, tracking):
-            entry = trained.save(zoo)
-            typer.echo(f"{entry}\n{_table({name: found}) if (found := [*way.scores(trained.validation)]) else _FEW}")
-            scores[name] += found
-            if not no_track:
-                run = way.track(trained, chosen, entry, tracking_uri, command=_command())
-                typer.echo(f"MLflow run {run}")
-                if register:
-                    _register(entry, tracking_uri, run)
+    with on_cluster(cluster):
+        for name, one in settings.items():
+            way = WAYS[type(one)]
+            scores[name] = []
+            tracking = None if no_track else (tracking_uri, _command())
+            for chosen, trained in _trained(loaded, _asked_modes(mode, training), one, quick, tune, tracking):
+                entry = trained.save(zoo)
+                typer.echo(
+                    f"{entry}\n{_table({name: found}) if (found := [*way.scores(trained.validation)]) else _FEW}"
+                )
+                scores[name] += found
+                if not no_track:
+                    run = way.track(trained, chosen, entry, tracking_uri, command=_command())
+                    typer.echo(f"MLflow run {run}")
+                    if register:
+                        _register(entry, tracking_uri, run)
     if len(settings) > 1:
         typer.echo(_table(scores))
 
@@ -106,6 +114,7 @@ def evaluate(
     remarks: Annotated[Path | None, typer.Option(help="Markdown file to include in the report.")] = None,
     tracking_uri: _Tracking = None,
     no_track: _NoTrack = False,
+    cluster: _Cluster = None,
 ) -> None:
     """Measure the errors of recipes on data left out of their training, and write a report with plots.
 
@@ -119,7 +128,8 @@ def evaluate(
     scores: dict[str, list[Score]] = {}
     for name, one in settings.items():
         way = WAYS[type(one)]
-        validations = way.validate(loaded, _asked_modes(mode, training), one, quick)
+        with on_cluster(cluster):
+            validations = way.validate(loaded, _asked_modes(mode, training), one, quick)
         scores[name] = [score for validation in validations for score in way.scores(validation)]
         report = way.report(validations, one, out / name if len(settings) > 1 else out, _command(), text)
         typer.echo(f"report: {report}")
