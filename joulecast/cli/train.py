@@ -16,7 +16,7 @@ from .arguments import table
 if TYPE_CHECKING:
     from ..predictors.evaluation.scores import Score
     from ..predictors.recipes.settings import Recipe
-    from .recipes import Entry, Loaded, Tracking
+    from .recipes import Entry, Loaded, Tracking, Way
 
 _Datasets = Annotated[list[Path], typer.Option("--dataset", help="Folder of a dataset; repeat it for several.")]
 _Recipes = Annotated[
@@ -53,10 +53,10 @@ def train(
 ) -> None:
     """Validate recipes on datasets, fit them on all data, and write zoo entries with model cards.
 
-    A GPU's own predictors are trained per dataset and mode. A predictor for any GPU is trained on all datasets
-    together. Several recipes are compared in one table.
+    A GPU's own predictors, and those of a CPU, are trained per dataset and mode. A predictor for any GPU is trained on
+    all datasets together. Several recipes are compared in one table.
     """
-    from .recipes import WAYS
+    from .recipes import ways_of
 
     if register and no_track:
         raise InputError("an entry must be tracked to be registered", given="--register --no-track")
@@ -64,29 +64,35 @@ def train(
     loaded = _load(dataset)
     scores: dict[str, list[Score]] = {}
     for name, one in settings.items():
-        way = WAYS[type(one)]
         scores[name] = []
         tracking = None if no_track else (tracking_uri, _command())
-        for chosen, trained in _trained(loaded, _asked_modes(mode, training), one, quick, tune, tracking):
-            entry = trained.save(zoo)
-            typer.echo(f"{entry}\n{_table({name: found}) if (found := [*way.scores(trained.validation)]) else _FEW}")
-            scores[name] += found
-            if not no_track:
-                run = way.track(trained, chosen, entry, tracking_uri, command=_command())
-                typer.echo(f"MLflow run {run}")
-                if register:
-                    _register(entry, tracking_uri, run)
+        for way, part in ways_of(one, loaded):
+            for chosen, trained in _trained(way, part, _asked_modes(mode, training), one, quick, tune, tracking):
+                entry = trained.save(zoo)
+                found = [*way.scores(trained.validation)]
+                typer.echo(f"{entry}\n{_table({name: found}) if found else _FEW}")
+                scores[name] += found
+                if not no_track:
+                    run = way.track(trained, chosen, entry, tracking_uri, command=_command())
+                    typer.echo(f"MLflow run {run}")
+                    if register:
+                        _register(entry, tracking_uri, run)
     if len(settings) > 1:
         typer.echo(_table(scores))
 
 
 def _trained(
-    loaded: Sequence[Loaded], modes: Sequence[str], recipe: Recipe, quick: bool, trials: int, tracking: Tracking | None
+    way: Way,
+    loaded: Sequence[Loaded],
+    modes: Sequence[str],
+    recipe: Recipe,
+    quick: bool,
+    trials: int,
+    tracking: Tracking | None,
 ) -> Iterator[tuple[Recipe, Entry]]:
     """Train entries, and return each with its settings: those of the recipe, or the best that a search found."""
-    from .recipes import WAYS, tune
+    from .recipes import tune
 
-    way = WAYS[type(recipe)]
     if not trials:
         yield from ((recipe, entry) for entry in way.train(loaded, modes, recipe, quick))
         return
@@ -111,24 +117,26 @@ def evaluate(
 
     Several recipes get a folder each, and a table compares them.
     """
-    from .recipes import WAYS
+    from .recipes import ways_of
 
     settings = _load_recipes(recipe)
     text = "" if remarks is None else _text(remarks)
     loaded = _load(dataset)
     scores: dict[str, list[Score]] = {}
     for name, one in settings.items():
-        way = WAYS[type(one)]
-        validations = way.validate(loaded, _asked_modes(mode, training), one, quick)
-        scores[name] = [score for validation in validations for score in way.scores(validation)]
-        report = way.report(validations, one, out / name if len(settings) > 1 else out, _command(), text)
-        typer.echo(f"report: {report}")
-        if not no_track:
-            from ..zoo.mlflow.tracking import track_evaluation
+        scores[name] = []
+        folder = out / name if len(settings) > 1 else out
+        for way, part in ways_of(one, loaded):
+            validations = way.validate(part, _asked_modes(mode, training), one, quick)
+            scores[name] += [score for validation in validations for score in way.scores(validation)]
+            report = way.report(validations, one, folder, _command(), text)
+            typer.echo(f"report: {report}")
+            if not no_track:
+                from ..zoo.mlflow.tracking import track_evaluation
 
-            used = [each.description() for each in loaded]
-            run = track_evaluation(name, validations, one, used, report, tracking_uri, command=_command())
-            typer.echo(f"MLflow run {run}")
+                used = [each.description() for each in part]
+                run = track_evaluation(name, validations, one, used, report, tracking_uri, command=_command())
+                typer.echo(f"MLflow run {run}")
     typer.echo(_table(scores) if any(scores.values()) else _FEW)
     if len(settings) > 1:
         (out / "COMPARISON.md").write_text(_comparison(scores), encoding="utf-8")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..errors import InputError, UnknownNameError, unknown_name
 from .clouds import find_machine
-from .cpu import cpu_not_predicted, is_cpu
+from .cpu import cpu_is_no_gpu, is_cpu
 from .description import described_gpu, read_gpu
 from .gpu import GPU
 
@@ -67,8 +67,8 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
             "p5.48xlarge" one of its boards. Or the path of a TOML file that describes a GPU (docs/gpus.md).
 
     Raises:
-        UnknownNameError: No GPU has that name, or several have; or it is the name of a CPU.
-        InputError: There is no name; or the file cannot be read, or does not describe a GPU.
+        UnknownNameError: No GPU has that name, or several have.
+        InputError: There is no name, or it is that of a CPU; or the file cannot be read, or does not describe a GPU.
     """
     if isinstance(name, GPU):
         return name
@@ -79,7 +79,7 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
     if str(name).lower().endswith(".toml"):
         return read_gpu(name)
     if is_cpu(str(name)):
-        raise cpu_not_predicted(str(name))
+        raise cpu_is_no_gpu(str(name))
     machine = find_machine(name)
     found = _by_folded_name().get(_folded(str(name) if machine is None else machine.gpu))
     if found is not None:
