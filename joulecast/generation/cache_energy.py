@@ -20,33 +20,39 @@ import numpy as np
 from ..arrays import FloatArray
 from ..hardware import GPU
 from ..operations.operation import Operation
+from ..operations.operation_list import OperationList
 from ..operations.precisions import ELEMENT_BYTES
 from ..operations.rules import size
+from ..predictors.contract import PredictsOperations
 from ..predictors.operation_predictions import OperationPredictions
 from ..zoo.catalogue import find_kernels
 
 _ROWS, _OUTPUTS, _INPUTS = 16, 28672, 8192
-WEIGHTS = Operation("linear", [(_ROWS, _INPUTS)], {"out_features": _OUTPUTS, "bias": False}, precision="bf16")
-"""The product whose energy per byte of weights is the least of all that reads memory."""
-
+# The product whose energy per byte of weights is the least of all that reads memory.
+_WEIGHTS = OperationList(
+    [Operation("linear", [(_ROWS, _INPUTS)], {"out_features": _OUTPUTS, "bias": False}, precision="bf16")]
+)
 _WEIGHTS_BYTES = _OUTPUTS * _INPUTS * ELEMENT_BYTES["bf16"]
 _LEAST_J = 1e-15
 
 
-def cache_energy_factors(predictions: OperationPredictions, gpu: GPU) -> FloatArray:
+def cache_energy_factors(
+    predictions: OperationPredictions, predictor: PredictsOperations, power_limit_w: float
+) -> FloatArray:
     """Factors that raise the dynamic energy of attention to that of the bytes that it reads, shape (operations,).
 
     Args:
-        predictions: Predictions of the operations of a step at the default clock, `WEIGHTS` among them.
-        gpu: The GPU that they run on.
+        predictions: Predictions of the operations of a step at the default clock.
+        predictor: The predictor that made them.
+        power_limit_w: Power cap of the board for which it made them.
 
     Returns:
         Values of at least one. They are one for everything but attention, and for all operations on a GPU for which the
         power of attention was not learned from readings.
     """
-    if not _power_was_learned(gpu):
+    if not _power_was_learned(predictor.gpu):
         return np.ones(len(predictions.operations))
-    byte_j = float(predictions.dynamic_energy_j[predictions.operations.index(WEIGHTS)]) / _WEIGHTS_BYTES
+    byte_j = float(predictor.predict_for_network(_WEIGHTS, power_limit_w).dynamic_energy_j[0]) / _WEIGHTS_BYTES
     least_j = byte_j * np.array([_cache_bytes(each) for each in predictions.operations])
     found: FloatArray = np.fmax(1.0, least_j / np.maximum(predictions.dynamic_energy_j, _LEAST_J))
     return found

@@ -19,7 +19,7 @@ from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.bounds import Bounds
 from ..predictors.physics.clock import Work
 from ..predictors.physics.least_times import LeastTimes
-from .cache_energy import WEIGHTS, cache_energy_factors
+from .cache_energy import cache_energy_factors
 from .collectives import KINDS, collective_costs
 from .four_bit_experts import four_bit_factors
 from .steps import StepTokens
@@ -78,9 +78,9 @@ class StepNetworks:
 
     @cached_property
     def together(self) -> Network:
-        """All operations, each once, and the product that gives the energy of a byte; see cache_energy.py."""
+        """All operations, each once."""
         each = dict.fromkeys(operation for network in self.networks.values() for operation in network.operations)
-        return Network(tuple(map(Entry, (*each, WEIGHTS) if WEIGHTS not in each else each)))
+        return Network(tuple(map(Entry, each)))
 
     @cached_property
     def places(self) -> Mapping[StepTokens, Places]:
@@ -101,12 +101,13 @@ class StepNetworks:
         steps = self.networks.items()
         if predictor.host.execution == EAGER:
             return {tokens: ServedStep(predictor, network, power_limit_w) for tokens, network in steps}
-        operations, gpu = self.together.operations, predictor.operations.gpu
-        found = predictor.operations.predict_for_network(operations, power_limit_w)
+        operations = predictor.operations
+        found = operations.predict_for_network(self.together.operations, power_limit_w)
         if self.four_bit_experts:
             lighter = four_bit_factors(found)
             found = found.times(lighter, lighter)
-        found = with_collectives(found.times(1.0, cache_energy_factors(found, gpu)), gpu)
+        found = found.times(1.0, cache_energy_factors(found, operations, power_limit_w))
+        found = with_collectives(found, operations.gpu)
         return {
             tokens: ServedStep(predictor, network, power_limit_w, together=found, places=self.places[tokens])
             for tokens, network in steps

@@ -67,8 +67,8 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
             "p5.48xlarge" one of its boards. Or the path of a TOML file that describes a GPU (docs/gpus.md).
 
     Raises:
-        UnknownNameError: No GPU has that name, or several have.
-        InputError: There is no name, or it is that of a CPU; or the file cannot be read, or does not describe a GPU.
+        UnknownNameError: No GPU has that name, or several have; or it is the name of a CPU.
+        InputError: There is no name; or the file cannot be read, or does not describe a GPU.
     """
     if isinstance(name, GPU):
         return name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..errors import InputError
+from ..errors import InputError, UnknownNameError
 from .host import processor
 
 _CPU = "CPU"
@@ -80,13 +80,13 @@ def find_cpu(name: str) -> CPU:
     return CPU(name if name.startswith(f"{_CPU} ") else f"{_CPU} {name}")
 
 
-def cpu_is_no_gpu(device: str) -> InputError:
+def cpu_is_no_gpu(device: str) -> UnknownNameError:
     """Build the error for a CPU where only a GPU can be used.
 
     Args:
         device: The name as the user or the dataset has it.
     """
-    return InputError(
+    return UnknownNameError(
         "only GPUs can be used here, and this is a CPU",
         given=repr(device),
         allowed="the name of a GPU, or the path of a .toml file that describes one",

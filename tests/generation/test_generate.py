@@ -44,6 +44,15 @@ def test_gpus_with_a_predictor_of_their_own_serve_too():
     assert found.interval().time_per_output_token_s[0] < found.time_per_output_token_s
 
 
+@pytest.mark.parametrize("gpu", ["T4", "RTX 2080 Ti", "V100 SXM2 32GB", "P100 SXM2"])
+def test_gpus_without_bf16_serve_in_fp16(gpu):
+    found = predict_generation("gpt2", gpu, batch=1, prompt_tokens=10, output_tokens=10, precision="fp16")
+    roofline_s = 2 * 124.4e6 / find_gpu(gpu).memory_bandwidth
+    assert roofline_s < found.decode.time_s < 3 * roofline_s + 1e-3
+    with pytest.raises(InputError, match="does not support bf16"):
+        predict_generation("gpt2", gpu, batch=1, prompt_tokens=10, output_tokens=10)
+
+
 def test_reading_prompts_computes_below_the_peak():
     found = llama(prompt=4000, output=10)
     # 32 x 4009 tokens fill 15.7 steps of 8192. In each, 19 decode, and 8173 are of two prompts and some of a third.

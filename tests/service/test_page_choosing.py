@@ -204,7 +204,7 @@ def test_generation_is_that_of_the_library(page):
     assert all("422" in line for line in page.complaints())
 
 
-def test_generation_over_two_gpus(page):
+def test_generation_over_several_gpus(page):
     page.open("#view=generation&llm=llama3_1_70b&prompt=300&output=200&batch=8&share=4&weights=fp8&gpus=H100+SXM")
     assert page.texts("#generation-cards h3") == ["4 \u00d7 H100 SXM"]
     asked = {"batch": 8, "tensor_parallel": 4, "precision": "fp8"}

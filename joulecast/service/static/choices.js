@@ -1,6 +1,6 @@
 // Choices side by side: a card for each GPU, how they compare, and the best of all.
-import { byId, h, mhz, series, si } from "./format.js";
-import { chooseByName } from "./gpus.js";
+import { byId, h, mhz, number, series, si } from "./format.js";
+import { chooseByName, find } from "./gpus.js";
 
 const QUANTITIES = [
   ["time", "time_s", "s"], ["power", "power_w", "W"], ["energy", "energy_j", "J"], ["energy × time", "edp_js", "Js"],
@@ -11,7 +11,7 @@ const UNMEASURED = "Never measured: no time or power of this GPU was among the d
 
 /** A card for each GPU. */
 export function cards(box, gpus, predictions, tools) {
-  const most = Object.fromEntries(QUANTITIES.map(([, name]) => [name, Math.max(...predictions.map((p) => p.interval?.[name][1] ?? p[name]))]));
+  const most = ends(QUANTITIES, predictions);
   box.replaceChildren(...gpus.map((gpu, i) => card(gpu, i, predictions[i], most, tools)));
 }
 
@@ -40,7 +40,11 @@ export function remarks(notes) {
   return h("div", { class: "notes" }, told.slice(0, READ - 1), h("details", {}, h("summary", {}, `What else it rests on (${told.length - READ + 1})`), told.slice(READ - 1)));
 }
 
-/** Quantities of a prediction as bars with their intervals. quantities: [[title, name, unit]]; most: {name: end of the bars}. */
+/** Where the bars of each quantity end: {name: the highest end of an interval}. */
+export const ends = (quantities, predictions) =>
+  Object.fromEntries(quantities.map(([, name]) => [name, Math.max(...predictions.map((p) => p.interval?.[name][1] ?? p[name]))]));
+
+/** Quantities of a prediction as bars with their intervals. quantities: [[title, name, unit]]; most: what `ends` gives. */
 export function gauges(quantities, prediction, most) {
   return quantities.map(([title, name, unit]) => quantity(title, prediction, name, unit, most[name]));
 }
@@ -95,10 +99,28 @@ export function tableHead(titles) {
     ["rank", "remarks"].includes(title) ? h("span", { class: "unseen" }, title) : title))));
 }
 
-/** The best clock of each GPU, best first. A row compares its GPU. */
+/** A row of a table of GPUs, which compares its GPU. mine: {full name of a GPU that is compared: place}; text: what names it. */
+export function gpuRow(gpu, mine, rank, short, text, cells) {
+  const compared = gpu in mine;
+  return h("tr", { class: compared ? "mine" : null, "--series": compared ? series(mine[gpu]) : null, onclick: () => chooseByName(gpu) },
+    number(`${rank}`),
+    h("th", { scope: "row" }, h("button", { type: "button", class: "link", "aria-label": `${short}: compare` }, text)),
+    ...cells);
+}
+
+/** GPUs by the reason why they are not there, in a sentence. pairs: [[GPU, reason]]. */
+export function leftOut(pairs) {
+  const short = (name) => find(name)?.short_name ?? name;
+  // A reason may name its GPU: without the name it is the same for many. "2x" stands in the heading already.
+  pairs = pairs.map(([name, why]) => [name.replace(/^\d+x /, ""), why]).map(([name, why]) => [name, why.replaceAll(name, "this GPU")]);
+  const reasons = [...new Set(pairs.map(([, why]) => why))];
+  const told = reasons.map((why) => `${[...new Set(pairs.filter((pair) => pair[1] === why).map(([name]) => short(name)))].join(", ")} (${why})`);
+  return told.length ? `Left out: ${told.join("; ")}` : "";
+}
+
+/** The best clock of each GPU, best first. */
 export function bestTable(choices, mine, question, all) {
   const shown = all ? choices : choices.filter((choice, i) => i < SHOWN || choice.gpu in mine);
-  const number = (text) => h("td", { class: "number" }, text);
   const unit = { energy: "J", time: "s", edp: "Js", ed2p: "Js2", carbon: "g" }[question.objective];
   const valued = !["energy", "time"].includes(question.objective);
   const cost = question.objective === "cost";
@@ -112,14 +134,12 @@ export function bestTable(choices, mine, question, all) {
   byId("best").replaceChildren(
     h("caption", { class: "unseen" }, `The best clock of each GPU by least ${question.objectiveName}`),
     tableHead(head),
-    h("tbody", {}, shown.map((choice) => h("tr", { class: choice.gpu in mine ? "mine" : null, "--series": choice.gpu in mine ? series(mine[choice.gpu]) : null, onclick: () => chooseByName(choice.gpu) },
-      h("td", { class: "number" }, `${choices.indexOf(choice) + 1}`),
-      h("th", { scope: "row" }, h("button", { type: "button", class: "link", "aria-label": `${choice.alias}: compare` }, choice.alias)),
+    h("tbody", {}, shown.map((choice) => gpuRow(choice.gpu, mine, choices.indexOf(choice) + 1, choice.alias, choice.alias, [
       valued ? number(value(choice)) : null, number(si(choice[energy], "J")),
       number(si(choice[time], "s")), batched ? number(`${choice.batch_size}`) : null, number(si(choice.power_w, "W")), number(mhz(choice.clock_mhz)), number(si(choice.memory_bytes, "B")),
       h("td", {}, choice.tied ? h("span", { class: "badge known", title: "its value lies within the interval of the best" }, "tied") : null, " ",
         choice.measured ? null : h("span", { class: "pill" }, "never measured"), " ",
-        choice.uncovered.length ? h("span", { class: "pill", title: choice.uncovered.join("; ") }, "incomplete") : null)))));
+        choice.uncovered.length ? h("span", { class: "pill", title: choice.uncovered.join("; ") }, "incomplete") : null)]))));
   byId("best-more").textContent = shown.length < choices.length ? `Show all ${choices.length}${batched ? "" : " GPUs"}` : "";
   byId("unmeasured").textContent = shown.some((choice) => !choice.measured)
     ? "Never measured: predicted from the data sheet and from other GPUs. Such figures may be further off, so a small lead of such a GPU says little; “tied” marks those whose lead lies within the interval of the best." : "";

@@ -1,12 +1,11 @@
 // The table of operations with what each costs.
-import { byId, h, si } from "./format.js";
+import { byId, h, number, si } from "./format.js";
 
 /** The table of operations, most energy first. */
 export function costTable(prediction, all) {
   const costs = prediction.operations.filter((c) => c.energy_j !== null).sort((a, b) => b.energy_j - a.energy_j);
   const shown = all ? costs : costs.slice(0, 10);
   const head = ["operation", "share", "energy", "device time", "power", "calls", "bound by", "source"];
-  const number = (text) => h("td", { class: "number" }, text);
   byId("costs").replaceChildren(
     h("caption", { class: "unseen" }, "Operations, most energy first"),
     h("thead", {}, h("tr", {}, head.map((title, i) => h("th", { scope: "col", class: i > 1 && i < 6 ? "number" : null }, title)))),

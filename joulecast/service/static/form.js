@@ -19,7 +19,7 @@ let listed = false;
 let address = "";
 let ready = () => {};
 
-/** Fill the form, and call `answer` with the question now and whenever it changes. Gives the catalogue of GPUs. */
+/** Fill the form, and call `answer` with the question now and whenever it changes. */
 export async function setUp(answer, refuse) {
   ready = () => {
     try {
@@ -62,7 +62,6 @@ async function fill() {
   listed = true;
   await recall();
   ready();
-  return catalogue.gpus;
 }
 
 const subject = () => form.elements.subject.value;

@@ -37,6 +37,9 @@ export function h(tag, attributes = {}, ...children) {
   element.append(...children.flat().filter((child) => child !== null && child !== undefined));
   return element;
 }
+/** The cell of a table that holds a number. */
+export const number = (text) => h("td", { class: "number" }, text);
+
 const SVG = new Set(["svg", "g", "rect", "text", "title"]);
 
 export const byId = (id) => document.getElementById(id);

@@ -1,11 +1,10 @@
 // What text costs that a language model generates: cards for each GPU, and all ways to serve it with their Pareto front.
 import { ask, download, Refusal } from "./api.js";
 import { servingSnippets, showCalls } from "./calls.js";
-import { comparison, gauges, remarks, tableHead } from "./choices.js";
-import { byId, h, mhz, series, si } from "./format.js";
+import { comparison, ends, gauges, gpuRow, leftOut, remarks, tableHead } from "./choices.js";
+import { byId, h, mhz, number, series, si } from "./format.js";
 import { frontChart } from "./front.js";
-import { chooseByName, find } from "./gpus.js";
-import { leftOut } from "./model_view.js";
+import { find } from "./gpus.js";
 
 const QUANTITIES = [
   ["time per token", "time_per_output_token_s", "s"], ["first token after", "time_to_first_token_s", "s"],
@@ -16,7 +15,9 @@ const state = { question: null, gpus: [], predictions: [], refused: [], ways: nu
 
 export const box = byId("generation");
 
+/** Several GPUs as the service names them, and as the page writes them. */
 const boards = (gpu, share) => (share > 1 ? `${share}x ${gpu}` : gpu);
+const written = (gpu, share) => (share > 1 ? `${share} × ${gpu}` : gpu);
 
 /** Ask everything that a question needs. GPUs that cannot serve the model are told, and stop nobody else. */
 export async function answer(question, signal) {
@@ -46,7 +47,7 @@ export function show() {
   const { load, batch, precision } = question;
   byId("generation-headline").textContent = `${load.model}, ${precision}, ${load.engine}: ${load.prompt_tokens} prompt and ${load.output_tokens} output tokens, ${batch} requests at a time`;
   byId("generation-missing").textContent = state.refused.length ? `Left out: ${state.refused.join("; ")}` : "";
-  const most = Object.fromEntries(QUANTITIES.map(([, name]) => [name, Math.max(...predictions.map((p) => p.interval?.[name][1] ?? p[name]))]));
+  const most = ends(QUANTITIES, predictions);
   byId("generation-cards").replaceChildren(...gpus.map((gpu, i) => card(gpu, i, predictions[i], most)));
   byId("generation-comparison").textContent = comparison(gpus, predictions, "time_per_output_token_s", "energy_per_token_j");
   charts();
@@ -59,7 +60,7 @@ function card(gpu, at, prediction, most) {
   const { memory, gpus: count } = prediction;
   const held = memory.weights_bytes + memory.cache_bytes + memory.activations_bytes;
   return h("article", { class: "card", "--series": series(at) },
-    h("h3", {}, boards(gpu.short_name, count).replace("x ", " × ")),
+    h("h3", {}, written(gpu.short_name, count)),
     h("dl", {}, gauges(QUANTITIES, prediction, most)),
     h("dl", { class: "facts" },
       h("div", {}, h("dt", {}, "tokens a second"), h("dd", {}, Math.round(prediction.tokens_per_s).toLocaleString("en"))),
@@ -77,7 +78,7 @@ export function charts() {
   if (!state.ways) return;
   const point = (row) => {
     const short = shortOf(row);
-    const name = boards(short, row.gpus).replace("x ", " × ");
+    const name = written(short, row.gpus);
     return {
       x: row.time_per_output_token_s, y: row.energy_per_token_j, gpu: row.gpu, name, short,
       told: `${name}, batch ${row.batch} at ${mhz(row.clock_mhz)}: ${si(row.time_per_output_token_s, "s")} and ${si(row.energy_per_token_j, "J")} per token, ${si(row.power_w, "W")}`,
@@ -91,18 +92,15 @@ function table() {
   const own = mine();
   const { objective, objectiveName } = state.question;
   const shown = state.all ? choices : choices.filter((choice, i) => i < SHOWN || choice.gpu in own);
-  const number = (text) => h("td", { class: "number" }, text);
   const value = { cost: (row) => `${Number(row.value.toPrecision(3))}`, carbon: (row) => si(row.value, "g") }[objective];
   const head = ["rank", "GPU", ...(value ? [`${objectiveName} of a million`] : []), "energy per token", "time per token", "first token", "tokens/s", "batch", "power", "clock"];
   byId("ways").replaceChildren(
     h("caption", { class: "unseen" }, `The best way of each GPU by least ${objectiveName}`),
     tableHead(head),
-    h("tbody", {}, shown.map((row) => h("tr", { class: row.gpu in own ? "mine" : null, "--series": row.gpu in own ? series(own[row.gpu]) : null, onclick: () => chooseByName(row.gpu) },
-      number(`${choices.indexOf(row) + 1}`),
-      h("th", { scope: "row" }, h("button", { type: "button", class: "link", "aria-label": `${shortOf(row)}: compare` }, boards(shortOf(row), row.gpus).replace("x ", " × "))),
+    h("tbody", {}, shown.map((row) => gpuRow(row.gpu, own, choices.indexOf(row) + 1, shortOf(row), written(shortOf(row), row.gpus), [
       value ? number(value(row)) : null, number(si(row.energy_per_token_j, "J")), number(si(row.time_per_output_token_s, "s")),
       number(si(row.time_to_first_token_s, "s")), number(Math.round(row.tokens_per_s).toLocaleString("en")), number(`${row.batch}`),
-      number(si(row.power_w, "W")), number(mhz(row.clock_mhz))))));
+      number(si(row.power_w, "W")), number(mhz(row.clock_mhz))]))));
   byId("ways-more").textContent = shown.length < choices.length ? `Show all ${choices.length} GPUs` : "";
 }
 

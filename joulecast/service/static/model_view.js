@@ -2,7 +2,7 @@
 import { ask, download } from "./api.js";
 import { showCalls, snippets } from "./calls.js";
 import { clockChart } from "./charts.js";
-import { bestTable, cards, comparison } from "./choices.js";
+import { bestTable, cards, comparison, leftOut } from "./choices.js";
 import { costTable } from "./costs.js";
 import { remember } from "./form.js";
 import { byId, h, mhz, series, shapeText, si } from "./format.js";
@@ -59,16 +59,6 @@ export function show(again) {
   if (first) showCalls("calls", snippets(question, gpus.map((gpu) => gpu.short_name), clock));
   const missing = question.gpus.filter((gpu) => !gpus.includes(gpu)).map((gpu) => `${gpu.short_name}: ${reason(gpu)}`);
   byId("missing").textContent = missing.length ? `Left out: ${missing.join("; ")}` : "";
-}
-
-/** GPUs by the reason why they are not there, in a sentence. */
-export function leftOut(pairs) {
-  const short = (name) => find(name)?.short_name ?? name;
-  // A reason may name its GPU: without the name it is the same for many. "2x" stands in the heading already.
-  pairs = pairs.map(([name, why]) => [name.replace(/^\d+x /, ""), why]).map(([name, why]) => [name, why.replaceAll(name, "this GPU")]);
-  const reasons = [...new Set(pairs.map(([, why]) => why))];
-  const told = reasons.map((why) => `${[...new Set(pairs.filter((pair) => pair[1] === why).map(([name]) => short(name)))].join(", ")} (${why})`);
-  return told.length ? `Left out: ${told.join("; ")}` : "";
 }
 
 /** Draw the charts, in the colours that the page has now. */
