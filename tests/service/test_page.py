@@ -229,6 +229,7 @@ def test_the_page_requests_only_its_own_service(page, service):
 VIEWS = {
     "model": "#model=resnet18&shape=8+x+3+x+224+x+224&gpus=A30,L4&cap=60",
     "generation": "#view=generation&llm=llama3_1_8b&prompt=300&output=200&batch=16&gpus=H100+SXM,L40S&pace=40",
+    "images": "#view=images&pipeline=wan_2_1_1_3b&gpus=H100+SXM,L40S",
     "operations": "#view=operations&gpus=A30",
     "docs": "docs",
 }
