@@ -14,13 +14,14 @@ from ..operations.operation import Operation
 from .journal import Journal
 
 METHODS = {
-    "inference": ("forward_distinct", "forward in eval and inference mode over distinct instances, wall clock"),
+    "inference": ("forward_distinct", "forward in eval and inference mode over distinct instances"),
     "training": (
         "forward_backward_distinct",
         "forward in train mode and backward with a random output gradient over distinct instances, gradients cleared",
     ),
 }
-_BY_CPU_TIME = ("_cpu_time", "; timed by the CPU time of the process, which other programs do not lengthen")
+_WALL_CLOCK = ("", "wall clock")
+_BY_CPU_TIME = ("_cpu_time", "CPU time of the process, which other programs do not lengthen")
 _SAME_CLOCK = 0.01  # Relative difference; clocks change in steps of about 1 %.
 
 Record = Mapping[str, Any]
@@ -117,8 +118,8 @@ def _networks(records: list[tuple[int, Record]], campaign: str) -> Iterator[Netw
 def _method(mode: str, journal: Journal) -> tuple[str, str]:
     """Name and description of the method by which operations of a mode were measured."""
     name, text = METHODS[mode]
-    suffix, remark = _BY_CPU_TIME if journal.facts.get("cpu_time") else ("", "")
-    return name + suffix, text + remark
+    suffix, clock = _BY_CPU_TIME if journal.facts.get("cpu_time") else _WALL_CLOCK
+    return name + suffix, f"{text}, {clock}"
 
 
 def _measurement(record: Record, line: int, journal: Journal) -> Measurement:

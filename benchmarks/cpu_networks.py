@@ -1,0 +1,61 @@
+"""The outlook of Nicolai (2025), prediction on CPUs: errors on what was left out, from the card of the shipped entry."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+
+def section(entry: Path) -> str:
+    """The text of the section.
+
+    Args:
+        entry: Folder of the zoo entry of a CPU.
+    """
+    card: dict[str, Any] = json.loads((entry / "card.json").read_text("utf-8"))
+    (operations,) = card["operation_errors"].values()
+    times = {label: row["time"] for label, row in card["network_errors"].items()}
+    errors = [abs(error) for error in times.values()]
+    kinds = [
+        row for rows in card["kind_errors"].values() for row in rows.items() if row[1]["count"] >= _LEAST_OPERATIONS
+    ]
+    lines = [
+        "The outlook of the thesis is prediction on CPUs, so there is nothing to repeat. joulecast measured the operations "
+        f"of networks on this CPU ({card['gpu'].removeprefix('CPU ')}, fp32, inference), and learned time from them with "
+        f"the recipe `{card['predictor']}`. A CPU runs one operation after the other, so a network takes the sum of its "
+        "operations and the time between them.",
+        "",
+        f"{card['splits']}",
+        "",
+        "| left out | cases | time: median | mean | 90th percentile | R2 of the logarithm |",
+        "| --- | --- | --- | --- | --- | --- |",
+        f"| operations, in folds | {operations['unique_operations']:.0f} | {_percent(operations['time_median'])} | "
+        f"{_percent(operations['time_mean'])} | {_percent(operations['time_p90'])} | {operations['time_r2_log']:.3f} |",
+        f"| networks, by name | {len(errors)} | {_percent(median(errors))} | {_percent(mean(errors))} | "
+        f"{_percent(sorted(errors)[int(0.9 * len(errors))])} | |",
+        "",
+        "| network left out | error of time |",
+        "| --- | --- |",
+        *(f"| {label} | {100 * error:+.1f} % |" for label, error in times.items()),
+        "",
+        f"| kind (of at least {_LEAST_OPERATIONS} operations) | operations | time: median | mean |",
+        "| --- | --- | --- | --- |",
+        *(
+            f"| {kind} | {row['count']:.0f} | {_percent(row['time_median'])} | {_percent(row['time_mean'])} |"
+            for kind, row in kinds
+        ),
+        "",
+        "What limits these numbers:",
+        "",
+        *(f"- {limit}" for limit in card["limits"][1:]),
+    ]
+    return "\n".join(lines)
+
+
+_LEAST_OPERATIONS = 10
+
+
+def _percent(error: float) -> str:
+    return f"{100 * error:.1f} %"
