@@ -1,4 +1,4 @@
-"""The outlook of Nicolai (2025), prediction on CPUs: errors on what was left out, from the card of the shipped entry."""
+"""The outlook of Nicolai (2025), prediction on CPUs: errors on what was left out, from the card of an entry."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def section(entry: Path) -> str:
     errors = [abs(error) for error in times.values()]
     name, recipe = card["gpu"].removeprefix("CPU "), card["predictor"]
     lines = [
-        "The outlook of the thesis is prediction on CPUs, so there is nothing to repeat. joulecast measured operations of "
-        f"networks on a CPU ({name}, fp32, inference; `profiling/cpu.toml`), and learned their time with the recipe "
-        f"`{recipe}`. A CPU runs one operation after the other, so the time of a network is the sum of its operations and "
-        "of what passes between them.",
+        "The outlook of the thesis is prediction on CPUs, so there is nothing to repeat. joulecast measured operations "
+        f"of networks on a CPU ({name}, fp32, inference; `profiling/cpu.toml`), and learned their time with the recipe "
+        f"`{recipe}`. A CPU runs one operation after the other, so the time of a network is the sum of its operations "
+        "and of what passes between them.",
         "",
         card["splits"],
         "",
