@@ -7,7 +7,7 @@ import pytest
 
 import joulecast
 from joulecast import Operation
-from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement, load, save
+from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement, fingerprint, load, save
 from joulecast.errors import DatasetError, InputError, UncoveredError, UnknownNameError, ZooError
 from joulecast.hardware import CPU, find_device
 from joulecast.operations.network import Entry, Network
@@ -15,7 +15,12 @@ from joulecast.predictors.cpu.calls import CallModel
 from joulecast.predictors.cpu.fit import fit_cpu, fit_serial, quickest_loops
 from joulecast.predictors.cpu.network import CpuNetworkPredictor
 from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.resources import shipped
+from joulecast.zoo import entries, find_cpu_predictor
+from joulecast.zoo.catalogue import CPU_FOLDERS
 from joulecast.zoo.cpu_training import train_cpu
+from joulecast.zoo.entries.entry import load_card
+from joulecast.zoo.entries.measured import measured_gpus
 
 CALL_S, FLOPS_PER_S, BYTES_PER_S, POWER_W = 2e-6, 1e11, 1e10, {"linear": 30.0, "relu": 20.0}
 FACTOR, BETWEEN_S = 0.8, 5e-6
@@ -287,3 +292,22 @@ def test_a_stored_predictor_predicts_the_same(zoo, timed, tmp_path):
     (other / "predictor.json").write_text(json.dumps({**facts, "threads": 2}))
     with pytest.raises(ZooError):
         joulecast.predict(network, None, "Simulated Xeon", predictor=other)
+
+
+def test_the_shipped_predictor_of_a_cpu_is_what_its_card_says():
+    (name,) = [name for name in entries() if name.startswith(CPU_FOLDERS)]
+    card, found = load_card(shipped("zoo") / name), find_cpu_predictor(find_device("AMD EPYC"), "inference")
+    assert found.name == card["name"] == name
+    assert card["gpu"] == found.operations.cpu.name == "CPU AMD EPYC"
+    assert card["data"]["sha256"] == fingerprint(shipped("datasets") / "cpu-amd-epyc")
+    assert card["data"]["unique_operations"] == len(found.operations.measured) >= 150
+    assert found.operations.power is None
+    assert any(limit.startswith("Energy: not measured") for limit in card["limits"])
+    assert any(limit.startswith("Load average") for limit in card["limits"])
+    assert str(measured_gpus()["CPU AMD EPYC"]).endswith("networks (time only)")
+
+
+def test_more_images_take_longer_on_the_shipped_cpu():
+    times_s = [joulecast.predict("resnet18", (batch, 3, 224, 224), "AMD EPYC").time_s for batch in (1, 2, 8)]
+    assert times_s == sorted(times_s)
+    assert 0.01 < times_s[0] < 0.2
