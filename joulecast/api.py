@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .cluster import call_on_workers, on_cluster
 from .extraction import WHITELIST, network_of
 from .hardware import CPU, GPU, Device, find_device, find_gpu, gpu_name_notes
 from .hardware.host import Host, find_host
@@ -15,7 +16,7 @@ from .operations.columns import Columns, is_table, networks_of
 from .operations.network import Network
 from .predictors.networks import prediction_html
 from .predictors.networks.execution import EAGER, Execution
-from .predictors.networks.many import NetworkPredictions, in_pieces, predict_networks
+from .predictors.networks.many import NetworkPredictions, batched, in_pieces, predict_networks
 from .predictors.networks.memory import shortage
 from .predictors.networks.prediction import Prediction
 from .predictors.networks.prepared import PreparedNetwork
@@ -202,6 +203,7 @@ def predict_many(
     composition: str | None = None,
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
+    cluster: str | None = None,
 ) -> NetworkPredictions:
     """Predict the totals of many networks, such as the thousands of candidates of an architecture search.
 
@@ -224,6 +226,8 @@ def predict_many(
         composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
         execution: How the networks are run; see `predict`.
         host: The machine that launches operations; see `predict`.
+        cluster: Address of Dask's scheduler, such as tcp://host:8786, whose workers extract and predict; None for this
+            process. The workers must have the same version of joulecast and the same predictors.
 
     Returns:
         Arrays with one value per network, in their order. A network of which too much is not covered has NaN, and
@@ -237,19 +241,59 @@ def predict_many(
         >>> found.names[found.energy_j.argmin()]
         'alexnet'
     """
-    found, run = find_gpu(gpu), Execution.of(execution, find_host(host))
+    asked = _Asked(
+        find_gpu(gpu),
+        clock,
+        input_shape,
+        power_limit_w,
+        mode,
+        precision,
+        predictor,
+        composition,
+        Execution.of(execution, find_host(host)),
+    )
+    if cluster is None:
+        return asked.predicted(networks)
+    with on_cluster(cluster):
+        pieces = networks_of(networks) if is_table(networks) else batched(networks)
+        parts = call_on_workers(asked.predicted, ((piece,) for piece in pieces))
+        # The prediction of no networks says what all parts have in common.
+        return NetworkPredictions.joined([asked.predicted(()), *parts])
 
-    def extracted() -> Iterator[Network]:
-        for model in networks:
-            yield network_of(model, input_shape, mode=mode, precision=precision)
 
-    def checked() -> Iterator[Calls]:
-        for calls in networks_of(networks) if is_table(networks) else in_pieces(extracted()):
-            refuse_precisions(found, calls.operations)
+@dataclass(frozen=True)
+class _Asked:
+    """What `predict_many` is asked about each network; see there."""
+
+    gpu: GPU
+    clock: float | None
+    input_shape: InputShape | None
+    power_limit_w: float | None
+    mode: str
+    precision: str
+    predictor: str | Path | None
+    composition: str | None
+    execution: Execution
+
+    def predicted(self, networks: Iterable[Model] | Columns | Calls) -> NetworkPredictions:
+        """The totals of networks, which are extracted one after the other."""
+        predictor = find_predictor(self.gpu, self.mode, self.predictor).under(self.execution)
+        pieces = self._pieces(networks)
+        return predict_networks(predictor, pieces, self.clock, self.power_limit_w, composition=self.composition)
+
+    def _pieces(self, networks: Iterable[Model] | Columns | Calls) -> Iterator[Calls]:
+        if isinstance(networks, Calls):
+            pieces: Iterable[Calls] = [networks]
+        elif is_table(networks):
+            pieces = networks_of(networks)
+        else:
+            pieces = in_pieces(self._extracted(model) for model in networks)
+        for calls in pieces:
+            refuse_precisions(self.gpu, calls.operations)
             yield calls
 
-    network_predictor = find_predictor(found, mode, predictor).under(run)
-    return predict_networks(network_predictor, checked(), clock, power_limit_w, composition=composition)
+    def _extracted(self, model: Model) -> Network:
+        return network_of(model, self.input_shape, mode=self.mode, precision=self.precision)
 
 
 def prepare(

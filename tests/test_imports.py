@@ -42,6 +42,7 @@ ROOMS = [
     "fetching",
     "memory_limit",
     "progress",
+    "cluster",
     "regular_files",
     "whole_files",
     "units",

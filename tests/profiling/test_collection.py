@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from processes import started
 
 from joulecast import Network, Operation
 from joulecast.datasets import load
@@ -277,12 +277,10 @@ def test_killed_and_resumed_nothing_is_lost_or_twice(campaign, tmp_path):
     ]
     told = set()
     for _ in range(3):
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
         heard, wanted = b"", rng.randint(1, 3)
-        while heard.count(b"/11,") < wanted and (byte := process.stderr.read(1)):
-            heard += byte
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        with started(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+            while heard.count(b"/11,") < wanted and (byte := process.stderr.read(1)):
+                heard += byte
         told |= {int(part.split(b"/")[0].split()[-1]) for part in heard.split(b"\r")[1:] if b"/11," in part}
     done = records(out)
     assert len(done) >= max(told)
