@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .cluster import call_on_workers, on_cluster
 from .extraction import WHITELIST, network_of
-from .hardware import GPU, find_gpu, gpu_name_notes
+from .hardware import CPU, GPU, Device, find_device, find_gpu, gpu_name_notes
 from .hardware.host import Host, find_host
 from .operations.calls import Calls
 from .operations.columns import Columns, is_table, networks_of
@@ -21,12 +21,13 @@ from .predictors.networks.memory import shortage
 from .predictors.networks.prediction import Prediction
 from .predictors.networks.prepared import PreparedNetwork
 from .predictors.physics.precisions import refuse_precisions
-from .zoo import find_predictor
+from .zoo import find_cpu_predictor, find_predictor
 
 if TYPE_CHECKING:
     from .extraction.assumptions import Assume
     from .extraction.recorder import CustomOperators
     from .extraction.sources import InputShape, Model
+    from .predictors.cpu.network import PreparedOnCpu
 
 SHOWN_BY = prediction_html
 """Renders results in Jupyter. Importing the module registers the classes that it can render."""
@@ -101,7 +102,7 @@ def extract(
 def predict(
     model: Model,
     input_shape: InputShape | None = None,
-    gpu: str | GPU | None = None,
+    gpu: str | Device | None = None,
     clock: float | None = None,
     *,
     power_limit_w: float | None = None,
@@ -127,7 +128,8 @@ def predict(
         precision: "default", fp32, tf32, fp16 or bf16.
         cache_length: Tokens that a transformer has cached.
         optimizer: "sgd", "adam" or "adamw", to include its step in a training iteration, as in `extract`.
-        gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU; required.
+        gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU; or the
+            name of a CPU that was measured, such as "AMD EPYC", where "cpu" means that of this machine; required.
         clock: Graphics clock in MHz; None for the GPU's default.
         power_limit_w: Power cap in watts; None for the board's default. The clock falls until the GPU is within it.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
@@ -143,7 +145,8 @@ def predict(
         model_options: Arguments of a model that is given by name, as in `extract`.
 
     Returns:
-        Totals in seconds, watts and joules, with each operation's share.
+        Totals in seconds, watts and joules, with each operation's share. Watts and joules are None on a CPU whose power
+        was not measured.
 
     Raises:
         UnknownNameError: There is no such model, GPU, mode, precision or predictor.
@@ -157,7 +160,7 @@ def predict(
         >>> print(f"{prediction.energy_j:.1f} J, {1e3 * prediction.time_s:.0f} ms, {prediction.power_w:.0f} W")
         3.6 J, 22 ms, 163 W
     """
-    found = find_gpu(gpu)
+    found = find_device(gpu)
     found.checked_clock_mhz(clock)
     found.checked_power_limit_w(power_limit_w)
     run = Execution.of(execution, find_host(host))
@@ -172,10 +175,19 @@ def predict(
         assume=assume,
         model_options=model_options,
     )
-    prediction = prepare(network, found, power_limit_w, predictor, run).at(
+    prediction = _prepared(network, found, power_limit_w, predictor, run).at(
         clock, composition=composition, strict=strict
     )
     return replace(prediction, notes=(*gpu_name_notes(gpu), *prediction.notes))
+
+
+def _prepared(
+    network: Network, device: Device, power_limit_w: float | None, predictor: str | Path | None, run: Execution
+) -> PreparedNetwork | PreparedOnCpu:
+    """A network on a device: a GPU beside its host, or a CPU, which runs one operation after the other."""
+    if isinstance(device, CPU):
+        return find_cpu_predictor(device, network.mode, predictor).under(run).prepared(network)
+    return prepare(network, device, power_limit_w, predictor, run)
 
 
 def predict_many(

@@ -352,7 +352,7 @@ def network_errors(
         measurement=measurement,
         known=known,
         time=found.time_s / measurement.time_s - 1,
-        energy=found.energy_j / measurement.energy_j - 1,
-        power=found.power_w / measurement.power_w - 1,
+        energy=found.known_energy_j / measurement.known_energy_j - 1,
+        power=found.known_power_w / measurement.known_power_w - 1,
         sum_time=added.time_s / measurement.time_s - 1,
     )

@@ -77,7 +77,7 @@ class NetworkError:
     @property
     def energy_error(self) -> float:
         """Relative error of energy."""
-        return self.energy_j / self.measurement.energy_j - 1
+        return self.energy_j / self.measurement.known_energy_j - 1
 
     @property
     def power_error(self) -> float:
@@ -92,7 +92,7 @@ class NetworkError:
     @property
     def sum_energy_error(self) -> float:
         """Relative error of the plain sum of loop energies."""
-        return self.sum_energy_j / self.measurement.energy_j - 1
+        return self.sum_energy_j / self.measurement.known_energy_j - 1
 
     @property
     def host_bound(self) -> bool:
@@ -139,7 +139,7 @@ def leave_networks_out(
     Returns:
         One error per measured network, in the order of the dataset, and errors on the operations that were left out.
     """
-    measured = [(m, networks[m]) for m in dataset.usable_networks(mode)]
+    measured = [(m, networks[m]) for m in dataset.networks_with_energy(mode)]
     names = list(dict.fromkeys(_group(m, by) for m, _ in measured))
     everything = fit_own(dataset, mode, recipe) if by == "none" else None
     calls = [(dataset, mode, recipe, measured, by, name, everything) for name in names]
