@@ -24,7 +24,6 @@ from joulecast.predictors.measured.device_rows import DeviceRow, device_rows
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.physics.energy import (
-    PRIOR_ENERGY,
     EnergyConstants,
     process_factor,
     relative_voltage,
@@ -97,8 +96,8 @@ def test_energies_are_found_again(learned):
     # What runs at the cap says nothing; fp32 and memory show below it, and pull away from their priors.
     for name in ("fp32_j_per_flop", "hbm_j_per_byte", "gddr_j_per_byte"):
         assert found[name] == pytest.approx(truth[name], rel=0.3), name
-    # Nothing here ran on tensor cores, so they keep their prior.
-    assert found["tensor_j_per_flop"] == pytest.approx(PRIOR_ENERGY.tensor_j_per_flop)
+    # Nothing here ran on tensor cores, so they keep their prior of 0.7 pJ.
+    assert found["tensor_j_per_flop"] == pytest.approx(0.7e-12)
 
 
 @pytest.mark.parametrize("name", [gpu.name for gpu in gpus().values()])
