@@ -1,7 +1,7 @@
 """Notebooks in examples/notebooks/, made from the tutorials: `python3 tasks.py notebooks`.
 
 A tutorial is the only source of its notebook. Text becomes cells of text, Python becomes cells of code, and lines of
-shell become cells that IPython runs by `!`. What needs something that a notebook does not have stays text.
+shell become cells that IPython runs by `!`. What is installed, or needs what a notebook does not have, stays text.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def _cells(tutorial: Path) -> Iterator[tuple[str, str]]:
     text, done = tutorial.read_text(encoding="utf-8"), 0
     for block in _BLOCK.finditer(text):
         yield from _text(text[done : block.start()])
-        if block["language"] == "python":
+        if block["code"].startswith("pip "):  # which is for a terminal, in the folder of the clone
+            yield from _text(block[0])
+        elif block["language"] == "python":
             yield "code", block["code"]
         else:
             yield "code", "\n".join(f"!{line}" for line in block["code"].splitlines())

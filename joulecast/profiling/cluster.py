@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..errors import DeviceError, InputError, JoulecastError, MissingDependencyError, with_extra
+from ..cluster import connect
+from ..errors import DeviceError, InputError, JoulecastError
 from . import bench
 from .campaign import Campaign, NetworkTask, Task, plan
 from .journal import Journal
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from distributed import Client, Future
     from distributed.deploy import Cluster
 
-_CONNECT_S = 10.0
 _CHECK_S = 0.2  # between two looks at which workers there are
 _FETCH_S = 10.0  # for the record of a finished measurement, which its worker may take with it
 _MOST_LOSSES = 10  # workers that one measurement may be lost with before it counts as the cause
@@ -87,28 +87,6 @@ def _finished(dispatch: _Dispatch, out: Path, device: str, power: bool) -> str:
         say("".join(f"{result}\n" for result in results))
         raise errors[0]
     return "\n".join(results)
-
-
-def connect(cluster: str | Cluster) -> Client:
-    """A connection to the scheduler of a cluster.
-
-    Raises:
-        InputError: No scheduler answers.
-        MissingDependencyError: Dask is not installed.
-    """
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise MissingDependencyError("a campaign on a cluster needs Dask", hint=with_extra("cluster")) from error
-    try:
-        return Client(cluster, timeout=_CONNECT_S, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            "no Dask scheduler answers at this address",
-            given=cluster,
-            allowed="tcp://HOST:PORT or tls://HOST:PORT, as `dask scheduler` prints it",
-            hint="start one, or check host, port and firewall",
-        ) from error
 
 
 @dataclass

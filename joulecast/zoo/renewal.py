@@ -20,6 +20,8 @@ from ..predictors.networks.composition import HostModel
 from ..resources import shipped
 from .entries.any_gpu_entry import read_any_gpu
 from .entries.common_files import CARD
+from .entries.cpu_entry import PREDICTOR as CPU
+from .entries.cpu_entry import read_cpu_entry
 from .entries.entry import read_entry
 from .entries.files import MANIFEST, json_bytes, parsed_json, predictor_of, put_in_place, sha256_of, stored_files
 from .entries.kernels_entry import PREDICTOR as KERNELS
@@ -40,7 +42,8 @@ def renew_golden(folder: Path) -> float:
         ZooError: The entry is missing, damaged, changed, or of another format.
     """
     manifest, stored = stored_files(folder)
-    read = read_any_gpu if predictor_of(manifest) in ANY_GPU_FORMS else read_entry
+    predictor = predictor_of(manifest)
+    read = read_any_gpu if predictor in ANY_GPU_FORMS else read_cpu_entry if predictor == CPU else read_entry
     _, _, golden = read(folder)
     before, now = (np.array([*_numbers(each)]) for each in (manifest["golden"], golden))
     largest = float(np.max(np.abs(now / before - 1)))

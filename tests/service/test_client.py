@@ -28,6 +28,8 @@ FUNCTIONS = ("predict", "predict_many", "predict_operations", "explain", "extrac
 FUNCTIONS += ("predict_generation", "best_generation", "predict_image", "predict_parallel_training")
 # Functions of a program cannot be sent.
 ONLY_HERE = {name: {"operators"} for name in ("predict", "best", "sweep")} | {"extract": {"whitelist", "operators"}}
+# The service predicts on its own machine.
+ONLY_HERE |= {"predict_many": {"cluster"}}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
