@@ -19,7 +19,7 @@ def test_a_host_of_half_the_factor_takes_half_the_time_to_launch():
     assert fast.host_time_s == pytest.approx(0.5 * reference.host_time_s, rel=1e-12)
     assert slow.host_time_s == pytest.approx(2 * reference.host_time_s, rel=1e-12)
     assert fast.time_s < reference.time_s < slow.time_s
-    # While it waits the GPU draws its static power.
+    # While the GPU waits, it draws static power.
     assert fast.energy_j < reference.energy_j < slow.energy_j
     assert any("the host decides the time" in note for note in slow.notes)
 
@@ -85,7 +85,7 @@ def test_compiling_takes_less_off_products_than_off_what_moves_bytes():
     for before, after in zip(eager.operations, compiled.operations, strict=True):
         assert after.device_time_s <= before.device_time_s * (1 + 1e-9)
         of_kinds.setdefault(before.operation.kind, []).append(after.device_time_s / before.device_time_s)
-    assert min(of_kinds["conv2d"]) > 0.97  # (the clock under the cap may differ a little)
+    assert min(of_kinds["conv2d"]) > 0.97  # The clock under the cap may differ a little.
     # relu reads and writes what the norm before it wrote: in one kernel, two of four passes are left.
     assert max(of_kinds["relu"]) < 0.75
     assert sum(cost.energy_j for cost in compiled.operations) == pytest.approx(compiled.energy_j, rel=1e-9)

@@ -93,7 +93,7 @@ def test_a_changed_byte_is_refused(entry):
 
 
 def rewritten(entry, change):
-    """The entry with another predictor.json, and digests that fit it."""
+    """A copy of the entry with another predictor.json, and with digests that fit it."""
     manifest = json.loads((entry / MANIFEST).read_text())
     names = [name.removesuffix(".z") for name in manifest["files"]]
     files = dict(zip(names, map(_contents, [entry / name for name in manifest["files"]]), strict=True))
@@ -123,10 +123,10 @@ def _contents(path):
         (lambda fact, golden: golden["variants"][0].update(operations=[]), "golden"),
     ],
 )
-def test_facts_that_cannot_be_are_refused(entry, change, said):
+def test_impossible_facts_are_refused(entry, change, said):
     folder = rewritten(entry, change)
     if said is None:
-        checked_kernels(folder)  # (constants of GPUs that were not measured are asked for none here)
+        checked_kernels(folder)  # There are no constants of GPUs that were not measured.
         return
     with pytest.raises(ZooError, match=said):
         checked_kernels(folder)
@@ -161,7 +161,7 @@ def test_what_kernels_take_inside_networks_is_learned(trained, tmp_path):
     assert factors == {H100.chip: pytest.approx(1.3, abs=0.01)}
     better = replace(base, kernels=replace(kernels, network_factors=factors))
     assert better.on(H100, "inference").predict(network).time_s == pytest.approx(measured.time_s, rel=0.02)
-    # A loop is no network.
+    # The factor of networks does not apply to a loop.
     alone, inside = (each.on(H100, "inference").operations.predict(layers).time_s for each in (asking, better))
     assert alone == pytest.approx(inside)
     # Of another chip no network was measured: the mean of what is known and of no difference. (This draws too little to
@@ -186,9 +186,9 @@ def test_a_chip_without_networks_takes_the_mean_of_the_others_and_a_one(trained)
         ("RTX 4090", "linear", "fp16", False),  # 165 TFLOP/s over 128 at 2520 MHz: 512
         ("RTX 4090", "attention", "bf16", False),
         ("RTX 4090", "point-wise", "fp16", True),
-        ("RTX 4090", "linear", "fp8", True),  # nothing else predicts it
+        ("RTX 4090", "linear", "fp8", True),  # No other predictor covers this operation.
         ("RTX 3090", "experts", "bf16", True),
-        ("P100 PCIe", "linear", "fp16", False),  # no tensor cores
+        ("P100 PCIe", "linear", "fp16", False),  # This GPU has no tensor cores.
         ("A10", "linear", "bf16", True),
     ],
 )
@@ -201,7 +201,7 @@ def test_boards_with_tensor_cores_of_half_the_rate_are_unlike_those_that_were_me
 def test_point_wise_kernels_alone_are_not_slower_in_networks(trained):
     kernels = replace(trained.kernels, network_factors={"GA102": 1.113})
     assert kernels.network_factor(find_gpu("A10")) == 1.113
-    assert kernels.network_factor(find_gpu("RTX 3090")) == 1.0  # the same chip, with half the rate
+    assert kernels.network_factor(find_gpu("RTX 3090")) == 1.0  # This board has the same chip, with half of the rate.
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_point_wise_kernels_alone_are_not_slower_in_networks(trained):
         ({"a": [1.1, 1.2, 1.3]}, 1.2),
         ({"a": [1.1], "b": [1.2], "c": [1.5]}, 1.2),
         ({"a": [1.3] * 16, "b": [1.0], "c": [1.1]}, 1.3),  # weights 4, 1 and 1
-        ({"a": [9.0]}, 1.6),  # no network shows that much
+        ({"a": [9.0]}, 1.6),  # No measured network has such a large factor.
     ],
 )
 def test_the_factor_of_a_chip_is_a_median_weighted_by_the_root_of_the_measurements(by_network, expected):
@@ -255,7 +255,7 @@ def test_networks_mostly_in_half_precision_have_errors_of_their_own(trained):
         assert ("half precision" in prediction.spread.basis) is half
 
 
-def test_factors_of_networks_that_cannot_be_are_refused(trained, tmp_path):
+def test_impossible_factors_of_networks_are_refused(trained, tmp_path):
     folder = replace(trained, kernels=replace(trained.kernels, network_factors={"GH100": 50.0})).save(tmp_path)
     with pytest.raises(ZooError, match="network factors"):
         load_kernels(folder)
