@@ -62,6 +62,7 @@ ROOMS = [
     "choosing",
     "single_operations",
     "generation",
+    "many_networks",
     "api",
     "wire",
     "asking",
