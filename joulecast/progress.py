@@ -1,4 +1,4 @@
-"""A bar on the terminal while something takes long: how much is done, and how much longer it will take.
+"""A bar on the terminal while something takes long: how much is done, and how much longer it will take; then how long it took.
 
 Only a terminal gets one. Where standard error is a file or a pipe, nothing is written, so that logs stay readable.
 """
@@ -6,10 +6,15 @@ Only a terminal gets one. Where standard error is a file or a pipe, nothing is w
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager
 from typing import TypeVar
 
 Item = TypeVar("Item")
+
+_LONG_S = 5.0
+_MINUTE_S = 60
 
 
 def tracked(items: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
@@ -38,3 +43,23 @@ def tracked(items: Iterable[Item], what: str, total: int | None = None) -> Itera
         yield from track(done, what, total=total, console=Console(stderr=True), transient=True)
     except LiveError:  # a bar is shown already, for what these items are a part of
         yield from done
+
+
+@contextmanager
+def timed() -> Iterator[None]:
+    """A context manager that says on the terminal how long its block took, if it took long and did not fail."""
+    begin_s = time.monotonic()
+    try:
+        yield
+    except SystemExit as ended:
+        if not ended.code:
+            _say_duration(time.monotonic() - begin_s)
+        raise
+    _say_duration(time.monotonic() - begin_s)
+
+
+def _say_duration(duration_s: float) -> None:
+    if duration_s < _LONG_S or not sys.stderr.isatty():
+        return
+    minutes, seconds = divmod(round(duration_s), _MINUTE_S)
+    sys.stderr.write(f"took {f'{minutes} min ' if minutes else ''}{seconds} s\n")
