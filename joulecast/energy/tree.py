@@ -309,7 +309,9 @@ class EnergyTree(Plain, Drawn):
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError("this is not an energy tree", given=repr(error)) from error
+            raise InputError(
+                "this is not an energy tree", given=repr(error), allowed="what EnergyTree.to_dict returns"
+            ) from error
 
     def _picture(self) -> Picture:
         """The tree as an icicle: each box is as wide as its share of the joules."""
@@ -381,5 +383,5 @@ class _Draft:
         phase = self.made.phase or (phases.pop() if len(phases) == 1 else None)
         own = Share.total(self.shares)
         if not math.isfinite(self.calls) or self.calls < 0:
-            raise InputError("calls are not negative", given=self.calls)
+            raise InputError("calls are not negative", given=self.calls, allowed="finite, 0 or more")
         return replace(self.made, phase=phase, calls=self.calls, own=own, children=parts)

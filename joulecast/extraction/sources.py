@@ -145,7 +145,11 @@ def _check(mode: str, precision: str, cache_length: int | None) -> None:
     if cache_length is not None and (
         isinstance(cache_length, bool) or not isinstance(cache_length, int) or cache_length < 1
     ):
-        raise InputError("the length of a cache is a positive number of tokens", given=repr(cache_length))
+        raise InputError(
+            "the length of a cache is a positive number of tokens",
+            given=repr(cache_length),
+            allowed="1 or more, or None for no cache",
+        )
 
 
 def _is_file(path: Path) -> bool:
@@ -204,7 +208,11 @@ def _from_onnx(path: Path, inputs: Inputs | None, cache_length: int | None, opti
     from .files.onnx_graphs import load
 
     if cache_length is not None:
-        raise InputError("an ONNX file has its cache among its inputs", given=f"cache_length={cache_length}")
+        raise InputError(
+            "an ONNX file has its cache among its inputs",
+            given=f"cache_length={cache_length}",
+            hint="leave out cache_length, and give the inputs of the cache by name with their shapes",
+        )
     chosen = {name: options[name] for name in ("mode", "precision", "whitelist")}
     return load(path, inputs, **chosen)
 
@@ -267,7 +275,11 @@ def _from_file(path: Path, input_shape: Any, cache_length: int | None, options: 
 def _pair(item: Any) -> tuple[Operation, int]:
     if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], Operation):
         return item[0], item[1]
-    raise InputError("a list of operations holds pairs of Operation and count", given=repr(item)[:200])
+    raise InputError(
+        "a list of operations holds pairs of Operation and count",
+        given=repr(item)[:200],
+        allowed='such as [(Operation("relu", [(8, 64)]), 3)]',
+    )
 
 
 def _named(
@@ -342,7 +354,9 @@ def traced(
         )
     if cache_length is not None:
         raise InputError(
-            "only transformers have a cache of keys and values", given=f"cache_length={cache_length} for {name}"
+            "only transformers have a cache of keys and values",
+            given=f"cache_length={cache_length} for {name}",
+            hint="leave out cache_length",
         )
     if options["mode"] == "training" and is_detector(module):
         boxes = Assumptions.of(options.get("assume")).boxes

@@ -97,11 +97,19 @@ class Forward:
         name = item.dtype or getattr(self.module, "input_dtype", None)
         dtype = getattr(torch, name, None) if name else self._dtype
         if not isinstance(dtype, torch.dtype):
-            raise InputError("PyTorch has no such type of tensors", given=repr(item.dtype))
+            raise InputError(
+                "PyTorch has no such type of tensors",
+                given=repr(item.dtype),
+                allowed="such as float32, bfloat16 or int64",
+            )
         try:
             return self._in_type(torch.empty(item.shape, dtype=dtype, device="meta"))
         except (RuntimeError, OverflowError, TypeError) as error:
-            raise InputError("this input is larger than any tensor", given=shape_text(item.shape)) from error
+            raise InputError(
+                "this input is larger than any tensor",
+                given=shape_text(item.shape),
+                allowed="sizes whose number of bytes fits into 63 bits",
+            ) from error
 
     def with_inputs(self, inputs: Inputs, further: Mapping[str, Any]) -> Forward:
         """The same module with other inputs.

@@ -25,6 +25,7 @@ from ..errors import InputError
 from ..extraction import network_of
 from ..hardware import GPU
 from ..hardware.host import Host, find_host
+from ..operations.checked_values import require_positive_integer
 from ..operations.network import Entry, Network
 from ..operations.operation import Operation
 from ..operations.precisions import ELEMENT_BYTES
@@ -299,8 +300,7 @@ class _Sums:
 
 def _checked_parts(parts: Mapping[str, Any], count: int) -> int:
     for name, value in parts.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InputError(f"{name} is a positive integer", given=repr(value)[:100])
+        require_positive_integer(name, value)
         if name != "pipeline_parallel" and value not in GROUPS:
             raise InputError(
                 "sums over GPUs are predicted for groups whose collectives were measured",

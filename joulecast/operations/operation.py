@@ -46,6 +46,12 @@ def real_precision(kind: str, requested: str) -> Precision:
             raise unknown_name("precision", requested, get_args(RequestedPrecision))
 
 
+_KEYS = ("kind", "input_shapes", "attributes", "precision", "mode")
+
+EXAMPLE = '{"kind": "linear", "input_shapes": [[32, 128]], "attributes": {"out_features": 64}}'
+"""An operation as JSON, for messages."""
+
+
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Operation:
     """One operator call: kind, attributes, input shapes, precision and mode.
@@ -135,7 +141,11 @@ class Operation:
         try:
             shape = self.row.output(self.input_shapes, self.attributes)
         except (TypeError, IndexError, ZeroDivisionError) as error:
-            raise InputError(f"these inputs and attributes do not make a {self.kind}", given=repr(self)) from error
+            raise InputError(
+                f"these inputs and attributes do not make a {self.kind}",
+                given=repr(self),
+                hint="joulecast.extract shows how the operations of a torch.nn.Module are written",
+            ) from error
         try:
             return normalized_shape(shape)
         except InputError as error:
@@ -296,13 +306,21 @@ class Operation:
             InputError: The value is not such a dictionary, or describes an operation that cannot exist.
         """
         if not isinstance(value, Mapping) or not {"kind", "input_shapes"} <= value.keys():
-            raise InputError("an operation is an object with kind and input_shapes", given=repr(value)[:200])
-        extra = value.keys() - {"kind", "input_shapes", "attributes", "precision", "mode"}
+            raise InputError(
+                "an operation is an object with kind and input_shapes",
+                given=repr(value)[:200],
+                allowed=f"such as {EXAMPLE}",
+            )
+        extra = value.keys() - set(_KEYS)
         if extra:
-            raise InputError("an operation has no such keys", given=", ".join(sorted(extra)))
+            raise InputError("an operation has no such keys", given=", ".join(sorted(extra)), allowed=", ".join(_KEYS))
         shapes, attributes = value["input_shapes"], value.get("attributes")
         if not isinstance(shapes, list | tuple) or not isinstance(attributes, Mapping | None):
-            raise InputError("input_shapes is a list of shapes and attributes an object", given=repr(value)[:200])
+            raise InputError(
+                "input_shapes is a list of shapes and attributes an object",
+                given=repr(value)[:200],
+                allowed=f"such as {EXAMPLE}",
+            )
         return cls(
             value["kind"],
             shapes,
@@ -310,6 +328,23 @@ class Operation:
             precision=value.get("precision", "fp32"),
             mode=value.get("mode", "inference"),
         )
+
+
+def mode_of(operations: Sequence[Operation]) -> str:
+    """The mode that all operations share.
+
+    Raises:
+        InputError: There are operations of both modes, or none at all.
+    """
+    modes = sorted({operation.mode for operation in operations})
+    if len(modes) != 1:
+        raise InputError(
+            "operations to predict share one mode",
+            given=", ".join(modes) or "no operations",
+            allowed="one operation or more, of one mode",
+            hint="ask once for each mode",
+        )
+    return modes[0]
 
 
 def checked_operations(operations: Iterable[Operation]) -> list[Operation]:

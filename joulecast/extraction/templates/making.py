@@ -70,7 +70,11 @@ class Maker:
                     settings[f"{key} {precision}"] = half
                     done.update(half.halves)
         if not settings:
-            raise ExtractionError(f"no template of {self.name} holds", given="; ".join(self.left_out))
+            raise ExtractionError(
+                f"no template of {self.name} holds",
+                given="; ".join(self.left_out),
+                hint="leave this model out of the templates; torch answers for it",
+            )
         versions = {library: library_version(library) for library in self.plan.libraries}
         return ModelTemplates(
             self.plan.inputs,
