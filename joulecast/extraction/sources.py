@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..damage import refusing_damage
-from ..errors import InputError, MissingDependencyError, unknown_name, with_extra
+from ..errors import InputError, MissingDependencyError, with_extra
 from ..operations.inputs import Inputs, shape_text
 from ..operations.network import Network
-from ..operations.operation import MODES, Operation, real_precision
+from ..operations.operation import Operation, require_mode, require_precision
 from ..regular_files import open_regular, read_regular
 from .assumptions import Assume, Assumptions
 from .cache import recall, remember
@@ -139,9 +139,8 @@ def named_network(
 
 
 def _check(mode: str, precision: str, cache_length: int | None) -> None:
-    if mode not in MODES:
-        raise unknown_name("mode", mode, MODES)
-    real_precision("conv2d", precision)
+    require_mode(mode)
+    require_precision(precision)
     if cache_length is not None and (
         isinstance(cache_length, bool) or not isinstance(cache_length, int) or cache_length < 1
     ):

@@ -21,7 +21,7 @@ from ..errors import ExtractionError, InputError, JoulecastError, unknown_name
 from ..operations.inputs import Input, Inputs, shape_text
 from ..operations.kinds import KINDS
 from ..operations.network import Network
-from ..operations.operation import MODES, real_precision
+from ..operations.operation import require_mode, require_precision
 from .assumptions import EXPERTS, Assume, Assumptions
 from .exclusive import exclusive
 from .failures import LONGEST, explained, what_to_assume
@@ -247,9 +247,8 @@ def trace(
         ExtractionError: The module raises an exception on this input, or depends on values of the input.
     """
     inputs = Inputs.of(input_shape)
-    if mode not in MODES:
-        raise unknown_name("mode", mode, MODES)
-    real_precision("conv2d", precision)
+    require_mode(mode)
+    require_precision(precision)
     own = [kind for kind in (operators or {}).values() if isinstance(kind, str)]
     for kind in [*whitelist, *own]:
         if kind not in KINDS:

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
 _BUCKET_BYTES = 25 * 2**20  # Default size of a bucket of gradients in DistributedDataParallel.
 _BACKWARD = 2 / 3  # Share of the backward pass: it has two products for each one of the forward pass.
-_OPTIMIZER_STEPS = frozenset({"sgd_step", "adam_step", "adamw_step"})
 _SEND_S = 10e-6  # Starting a message to the next stage: about the time of NCCL's shortest collectives.
 
 
@@ -218,7 +217,7 @@ def training_of(
     refuse_precisions(board, whole.operations)
     network = divided(whole, tensor_parallel)
     run = find_predictor(board, "training", predictor).under(execution)
-    steps = [entry for entry in network if entry.operation.kind in _OPTIMIZER_STEPS]
+    steps = [entry for entry in network if entry.operation.row.is_optimizer_step]
     micro = run.predict(_without(network, steps), clock, power_limit_w)
     step = run.predict(_only(network, steps), clock, power_limit_w) if steps else None
     # Stages take equally long, so each GPU computes an equal part of the work of a replica.

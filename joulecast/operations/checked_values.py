@@ -108,8 +108,8 @@ def full_attributes(kind: str, row: Kind, shapes: Shapes, given: Mapping[str, An
         raise InputError(
             f"a {kind} needs more attributes", given=dict(given) or "none", hint=f"add {', '.join(missing)}"
         )
-    # "conv2d" has two spatial dimensions. Where the name does not say, all but batch and channels are spatial.
-    spatial = int(kind[-2]) if kind[-2:] in ("1d", "2d", "3d") else len(shapes[0]) - 2
+    # All dimensions but batch and channels are spatial where the kind takes any number of them.
+    spatial = len(shapes[0]) - 2 if row.spatial is None else row.spatial
     full = {}
     for name, attribute in row.attributes.items():
         default = attribute.default

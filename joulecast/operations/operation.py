@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from ..errors import InputError, unknown_name
 from .checked_values import full_attributes, normalized_shape
@@ -20,7 +20,28 @@ from .storage import Storage
 Mode = Literal["inference", "training"]
 
 MODES: tuple[str, ...] = get_args(Mode)
+_REQUESTED: tuple[str, ...] = get_args(RequestedPrecision)
 _to_text = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # (json.dumps makes one for every call)
+
+
+def require_mode(mode: str) -> None:
+    """Require that a mode exists.
+
+    Raises:
+        UnknownNameError: It does not.
+    """
+    if mode not in MODES:
+        raise unknown_name("mode", mode, MODES)
+
+
+def require_precision(requested: str) -> None:
+    """Require that a model can be asked for in a precision.
+
+    Raises:
+        UnknownNameError: There is no such precision.
+    """
+    if requested not in _REQUESTED:
+        raise unknown_name("precision", requested, _REQUESTED)
 
 
 def real_precision(kind: str, requested: str) -> Precision:
@@ -34,16 +55,15 @@ def real_precision(kind: str, requested: str) -> Precision:
     """
     if kind not in KINDS:
         raise unknown_name("operation kind", kind, KINDS)
+    require_precision(requested)
     row = KINDS[kind]
     match requested:
         case "default":
             return "tf32" if row.tf32_by_default else "fp32"
         case "tf32":
             return "tf32" if row.tensor_cores else "fp32"
-        case "fp32" | "fp16" | "bf16":
-            return requested
         case _:
-            raise unknown_name("precision", requested, get_args(RequestedPrecision))
+            return cast(Precision, requested)
 
 
 _KEYS = ("kind", "input_shapes", "attributes", "precision", "mode")
@@ -95,8 +115,7 @@ class Operation:
             raise unknown_name("operation kind", kind, KINDS)
         if precision not in PRECISIONS:
             raise unknown_name("precision of an operation", precision, PRECISIONS)
-        if mode not in MODES:
-            raise unknown_name("mode", mode, MODES)
+        require_mode(mode)
         row = KINDS[kind]
         if precision not in row.precisions:
             raise InputError(

@@ -13,7 +13,7 @@ from ..damage import refusing_damage
 from ..errors import InputError, unknown_name
 from ..extraction.sources import network_of
 from ..operations.checked_values import normalized_shape
-from ..operations.operation import MODES, Operation, real_precision
+from ..operations.operation import Operation, require_mode, require_precision
 from ..operations.rules import Shape
 from ..regular_files import MOST_BYTES, read_regular
 from ..resources import named_file
@@ -80,10 +80,9 @@ class Campaign:
                 hint="add [[network]] with model and input_shapes",
             )
         for mode in self.modes:
-            if mode not in MODES:
-                raise unknown_name("mode", mode, MODES)
+            require_mode(mode)
         for precision in self.precisions:
-            real_precision("conv2d", precision)
+            require_precision(precision)
         for flag in ("whole_networks", "three_sigma", "second_log"):
             if not isinstance(getattr(self, flag), bool):
                 raise InputError(
