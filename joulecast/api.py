@@ -107,11 +107,13 @@ def predict(
     mode: str = "inference",
     precision: str = "default",
     cache_length: int | None = None,
+    optimizer: str | None = None,
     predictor: str | Path | None = None,
     composition: str | None = None,
     strict: bool = False,
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
+    operators: CustomOperators | None = None,
     assume: Assume | None = None,
     model_options: Mapping[str, object] | None = None,
 ) -> Prediction:
@@ -123,6 +125,7 @@ def predict(
         mode: "inference", or "training" for forward and backward.
         precision: "default", fp32, tf32, fp16 or bf16.
         cache_length: Tokens that a transformer has cached.
+        optimizer: "sgd", "adam" or "adamw", to include its step in a training iteration, as in `extract`.
         gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU; required.
         clock: Graphics clock in MHz; None for the GPU's default.
         power_limit_w: Power cap in watts; None for the board's default. The clock falls until the GPU is within it.
@@ -134,6 +137,7 @@ def predict(
         host: The machine that launches operations: a factor on the launch times of the reference host, a name
             (`joulecast host --list`), or the path of a profile that `joulecast host --out` wrote; None for the host
             that is typical for the GPU: newer servers for GPUs announced in 2022 or later.
+        operators: Your own operators, as in `extract`.
         assume: Assumptions about values of the input, as in `extract`.
         model_options: Arguments of a model that is given by name, as in `extract`.
 
@@ -162,6 +166,8 @@ def predict(
         mode=mode,
         precision=precision,
         cache_length=cache_length,
+        optimizer=optimizer,
+        operators=operators,
         assume=assume,
         model_options=model_options,
     )

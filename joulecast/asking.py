@@ -67,6 +67,7 @@ def subject(
     input_shape: Any,
     mode: str,
     cache_length: int | None,
+    optimizer: str | None,
     assume: Assume | None,
     model_options: Mapping[str, object] | None,
 ) -> dict[str, Any]:
@@ -82,12 +83,14 @@ def subject(
             "input_shape": shape,
             "mode": mode,
             "cache_length": cache_length,
+            "optimizer": optimizer,
             "assume": dict(assume) if assume else None,
             "model_options": dict(model_options) if model_options else None,
         }
     content = _network(model).to_dict()
     described = {name: content[name] for name in ("operations", "name", "input_shape", "dropped", "assumptions")}
-    return {**described, "mode": mode}
+    # A service refuses an optimizer with operations, as the library does.
+    return {**described, "mode": mode, **({} if optimizer is None else {"optimizer": optimizer})}
 
 
 def one_of_many(model: Any) -> dict[str, Any]:

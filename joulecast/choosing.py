@@ -17,6 +17,7 @@ from .queries.objectives import Tariff
 
 if TYPE_CHECKING:
     from .extraction.assumptions import Assume
+    from .extraction.recorder import CustomOperators
     from .extraction.sources import InputShape, Model
 
 
@@ -32,6 +33,7 @@ def best(
     precision: str | Sequence[str] = "default",
     batch_sizes: Iterable[int] | None = None,
     cache_length: int | None = None,
+    optimizer: str | None = None,
     predictor: str | Path | None = None,
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
@@ -40,6 +42,7 @@ def best(
     price_per_hour: float | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,
+    operators: CustomOperators | None = None,
     assume: Assume | None = None,
     model_options: Mapping[str, object] | None = None,
 ) -> Choices:
@@ -59,6 +62,7 @@ def best(
         batch_sizes: First sizes of the input to choose from instead of its own. Several are compared per sample,
             whatever the objective; the deadline and the power budget stay those of an iteration.
         cache_length: Tokens that a transformer has cached.
+        optimizer: "sgd", "adam" or "adamw", to include its step in a training iteration, as in `extract`.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
         execution: How it is run; see `predict`.
         host: The machine that launches operations; see `predict`.
@@ -67,6 +71,7 @@ def best(
         price_per_hour: Price of an hour of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
         price_per_kwh: Price of a kilowatt-hour of electricity, in the same currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE": its yearly average.
+        operators: Your own operators, as in `extract`.
         assume: Assumptions about values of the input, as in `extract`.
         model_options: Arguments of a model that is given by name, as in `extract`.
 
@@ -94,6 +99,8 @@ def best(
         power_limit_w=power_limit_w,
         predictor=predictor,
         execution=Execution.of(execution, find_host(host)),
+        optimizer=optimizer,
+        operators=operators,
         assume=assume,
         model_options=model_options,
     )
@@ -112,12 +119,14 @@ def sweep(
     precision: str | Sequence[str] = "default",
     batch_sizes: Iterable[int] | None = None,
     cache_length: int | None = None,
+    optimizer: str | None = None,
     predictor: str | Path | None = None,
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
     price_per_hour: float | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,
+    operators: CustomOperators | None = None,
     assume: Assume | None = None,
     model_options: Mapping[str, object] | None = None,
 ) -> Sweep:
@@ -134,12 +143,14 @@ def sweep(
         precision: One, or several.
         batch_sizes: First sizes of the input instead of its own.
         cache_length: Tokens that a transformer has cached.
+        optimizer: "sgd", "adam" or "adamw", to include its step in a training iteration, as in `extract`.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
         execution: How it is run; see `predict`.
         host: The machine that launches operations; see `predict`.
         price_per_hour: Price of an hour of any GPU, or a mapping from GPU to price.
         price_per_kwh: Price of a kilowatt-hour of electricity, in any currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE".
+        operators: Your own operators, as in `extract`.
         assume: Assumptions about values of the input, as in `extract`.
         model_options: Arguments of a model that is given by name, as in `extract`.
 
@@ -163,6 +174,8 @@ def sweep(
         power_limit_w=power_limit_w,
         predictor=predictor,
         execution=Execution.of(execution, find_host(host)),
+        optimizer=optimizer,
+        operators=operators,
         assume=assume,
         model_options=model_options,
     )

@@ -1,7 +1,8 @@
-"""Finds the folders that come with joulecast, in the installed package or in a checkout."""
+"""Finds folders: those that come with joulecast, in the installed package or in a checkout, and the cache."""
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -26,6 +27,13 @@ def shipped(name: str) -> Path:
         if folder is not None and folder.is_dir():
             return folder
     raise ZooError(f"this installation has no {name} folder", given=str(_PACKAGE), hint="install joulecast again")
+
+
+def cache_folder() -> Path:
+    """Folder of the cache: $JOULECAST_CACHE if it is set, or "joulecast" in the user's cache folder."""
+    if folder := os.environ.get("JOULECAST_CACHE"):
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "joulecast"
 
 
 def named_file(path: str | Path, folder: str, what: str) -> Path:

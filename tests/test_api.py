@@ -40,6 +40,26 @@ def test_training_costs_about_three_times_as_much():
     assert 2.5 < training.energy_j / inference.energy_j < 4
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_the_step_of_an_optimizer_reads_and_writes_its_parameters(optimizer):
+    """A step is bound by memory. Each of PyTorch's kernels over all parameters (foreach) reads and writes its tensors.
+
+    SGD: one addition (2 reads, 1 write). AdamW: mul 2, lerp 3, mul 2, addcmul 3, sqrt 2, div 2, add 2, addcdiv 4.
+    """
+    about = ("resnet50", (32, 3, 224, 224))
+    without = joulecast.predict(*about, "A30", mode="training")
+    prediction = joulecast.predict(*about, "A30", mode="training", optimizer=optimizer)
+    (step,) = (cost for cost in prediction.operations if cost.operation.kind == f"{optimizer}_step")
+    passes = {"sgd": 3, "adamw": 20}[optimizer]
+    least_s = passes * 4 * 25_557_032 / 933e9  # parameters of ResNet-50; bandwidth of the A30
+    assert least_s < step.device_time_s < 2 * least_s
+    assert prediction.device_time_s == pytest.approx(without.device_time_s + step.device_time_s)
+    assert prediction.energy_j > without.energy_j
+    for choose in (joulecast.best, joulecast.sweep):
+        (row,) = choose(*about, gpus="A30", clocks=1440, mode="training", optimizer=optimizer)
+        assert row.energy_j == pytest.approx(prediction.energy_j)
+
+
 def test_more_images_cost_more():
     energies_j = [joulecast.predict("resnet18", (n, 3, 224, 224), "A30").energy_j for n in (8, 16, 32, 64)]
     assert energies_j == sorted(energies_j)
@@ -142,6 +162,14 @@ def test_by_default_the_predictor_for_any_gpu_fills_in():
         (("resnet18", (8, 3, 64, 64), "A30"), {"mode": "trianing"}, UnknownNameError, "training"),
         (("resnet18", (8, 3, 64, 64), "2080 Ti"), {"precision": "bf16"}, InputError, "does not support bf16"),
         (("resnet18", (8, 3, 64, 64), "A30"), {"predictor": "tree"}, UnknownNameError, "predictor"),
+        (("resnet18", (8, 3, 64, 64), "A30"), {"optimizer": "adamw"}, InputError, "steps in training"),
+        (("resnet18", (8, 3, 64, 64), "A30"), {"optimizer": "adma"}, UnknownNameError, "did you mean adam"),
+        (
+            ([(CONV, 1)], None, "A30"),
+            {"operators": {"mylib.gelu": "gelu"}},
+            InputError,
+            "list of operations is complete",
+        ),
         (("resnet18", (8, 3, 64, 64), "A30"), {"composition": "product"}, InputError, "overlap, sum"),
     ],
 )

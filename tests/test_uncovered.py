@@ -173,8 +173,11 @@ def test_too_much_has_no_total():
         assert "operators=" in caught.value.hint
     on_purpose = dataclasses.replace(network, dropped=())
     assert joulecast.predict(on_purpose, None, "A30").uncovered == ()
-    told = joulecast.extract(mostly_known(layers=1), SHAPE, operators={"joulecast_unknown.scale": "mul"})
-    assert joulecast.predict(told, None, "A30", strict=True).time_s > 0
+    operators = {"joulecast_unknown.scale": "mul"}
+    told = joulecast.predict(mostly_known(layers=1), SHAPE, "A30", operators=operators, strict=True)
+    assert "mul" in {cost.operation.kind for cost in told.operations}
+    (choice,) = joulecast.best(mostly_known(layers=1), SHAPE, gpus="A30", clocks=1440, operators=operators)
+    assert choice.energy_j == told.energy_j
 
 
 def test_memory_counts_what_is_dropped():

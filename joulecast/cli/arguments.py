@@ -30,6 +30,10 @@ Precision = Annotated[str, typer.Option(help="default, fp32, tf32, fp16 or bf16.
 CacheLength = Annotated[
     int | None, typer.Option(help="Tokens in a transformer's cache before this call, as in a step of decoding.")
 ]
+Optimizer = Annotated[
+    str | None,
+    typer.Option(help="sgd, adam or adamw: include the optimizer's step in an iteration of training."),
+]
 Clock = Annotated[float | None, typer.Option(help="Graphics clock in MHz. Default: the GPU's own default.")]
 Predictor = Annotated[
     str | None,

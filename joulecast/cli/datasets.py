@@ -11,7 +11,18 @@ import typer
 if TYPE_CHECKING:
     from ..datasets import Dataset
 
-app = typer.Typer(help="Import, inspect and verify measurements.", no_args_is_help=True, rich_markup_mode=None)
+Out = Annotated[Path, typer.Option(help="Folder to write datasets into, one per GPU and clock.")]
+Rows = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="For sources with millions of rows: most rows of each table, sampled evenly; 0 for all.",
+        show_default="60000",
+    ),
+]
+DATASETS = Path("build/datasets")
+
+app = typer.Typer(help="Fetch, import, inspect and verify measurements.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("import")
@@ -23,19 +34,49 @@ def import_source(
         ),
     ],
     folder: Annotated[Path, typer.Argument(help="Folder with the files of the source.")],
-    out: Annotated[Path, typer.Option(help="Folder to write datasets into, one per GPU and clock.")] = Path(
-        "build/datasets"
-    ),
-    rows: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="For sources with millions of rows: most rows of each table, sampled evenly; 0 for all.",
-            show_default="60000",
-        ),
-    ] = None,
+    out: Out = DATASETS,
+    rows: Rows = None,
 ) -> None:
     """Convert published measurements into datasets: one per GPU or, where clocks were varied, one per GPU and clock."""
+    _import(source, folder, out, rows)
+
+
+@app.command("sources")
+def sources() -> None:
+    """List published measurements: what was measured, by whom, and where their files are."""
+    from ..datasets.published import PUBLISHED
+
+    for name, published in PUBLISHED.items():
+        typer.echo(
+            f"{name}: {published.measured}\n"
+            f"  by {published.authors}\n"
+            f"  at {published.address}; licence: {published.licence}\n"
+            f"  imported from the tables {', '.join((*published.tables, *published.more_tables))}"
+        )
+
+
+@app.command("fetch")
+def fetch(
+    source: Annotated[str, typer.Argument(help="The source: `joulecast datasets sources` lists them.")],
+    address: Annotated[
+        str | None,
+        typer.Option("--from", help="Address of a folder on a web server with the tables and SHA256SUMS."),
+    ] = None,
+    out: Out = DATASETS,
+    rows: Rows = None,
+) -> None:
+    """Fetch the tables of published measurements from a web server, check their digests, and import them.
+
+    The tables stay in the cache ($JOULECAST_CACHE), and are fetched again only if they have changed.
+    """
+    from ..datasets.fetching import fetch_tables
+    from ..resources import cache_folder
+
+    folder = fetch_tables(source, address, cache_folder())
+    _import(source, folder, out, rows)
+
+
+def _import(source: str, folder: Path, out: Path, rows: int | None) -> None:
     from ..datasets import IMPORTERS, THINNED, save
     from ..errors import InputError, unknown_name
 

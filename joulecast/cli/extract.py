@@ -16,6 +16,7 @@ from .arguments import (
     CacheLength,
     Model,
     ModeOption,
+    Optimizer,
     Precision,
     Shapes,
     Top,
@@ -40,9 +41,7 @@ def extract(
     cache_length: CacheLength = None,
     model_option: ModelOptions = None,
     assume: Assumed = None,
-    optimizer: Annotated[
-        str | None, typer.Option(help="sgd, adam or adamw: list the optimizer's step as well.")
-    ] = None,
+    optimizer: Optimizer = None,
     depth: Annotated[int, typer.Option(min=0, help="Levels of the module tree to show; 0 for all.")] = 3,
     operations: Annotated[
         bool, typer.Option("--operations", help="Show one row per operation instead of the module tree.")

@@ -72,6 +72,7 @@ class Client(GenerationClient):
         mode: str = "inference",
         precision: str = "default",
         cache_length: int | None = None,
+        optimizer: str | None = None,
         predictor: str | None = None,
         composition: str | None = None,
         strict: bool = False,
@@ -86,7 +87,7 @@ class Client(GenerationClient):
             JoulecastError: The error that `joulecast.predict` would raise, or a ServiceError.
         """
         question = {
-            **subject(model, input_shape, mode, cache_length, assume, model_options),
+            **subject(model, input_shape, mode, cache_length, optimizer, assume, model_options),
             "precision": precision,
             "gpu": gpu_name(gpu),
             "clock_mhz": clock,
@@ -198,8 +199,8 @@ class Client(GenerationClient):
         Raises:
             JoulecastError: The error that `joulecast.extract` would raise, or a ServiceError.
         """
-        about = subject(model, input_shape, mode, cache_length, assume, model_options)
-        return self._connection.ask("extract", {**about, "precision": precision, "optimizer": optimizer}, Network)
+        about = subject(model, input_shape, mode, cache_length, optimizer, assume, model_options)
+        return self._connection.ask("extract", {**about, "precision": precision}, Network)
 
     def best(
         self,
@@ -214,6 +215,7 @@ class Client(GenerationClient):
         precision: str | Sequence[str] = "default",
         batch_sizes: Iterable[int] | None = None,
         cache_length: int | None = None,
+        optimizer: str | None = None,
         predictor: str | None = None,
         execution: str = "eager",
         host: str | float | Path | Host | None = None,
@@ -231,7 +233,7 @@ class Client(GenerationClient):
             JoulecastError: The error that `joulecast.best` would raise, or a ServiceError.
         """
         question = {
-            **subject(model, input_shape, mode, cache_length, assume, model_options),
+            **subject(model, input_shape, mode, cache_length, optimizer, assume, model_options),
             "objective": objective,
             **choices(gpus, clocks, precision, batch_sizes),
             "power_limit_w": power_limit_w,
@@ -256,6 +258,7 @@ class Client(GenerationClient):
         precision: str | Sequence[str] = "default",
         batch_sizes: Iterable[int] | None = None,
         cache_length: int | None = None,
+        optimizer: str | None = None,
         predictor: str | None = None,
         execution: str = "eager",
         host: str | float | Path | Host | None = None,
@@ -271,7 +274,7 @@ class Client(GenerationClient):
             JoulecastError: The error that `joulecast.sweep` would raise, or a ServiceError.
         """
         question = {
-            **subject(model, input_shape, mode, cache_length, assume, model_options),
+            **subject(model, input_shape, mode, cache_length, optimizer, assume, model_options),
             "objective": objective,
             **choices(gpus, clocks, precision, batch_sizes),
             "power_limit_w": power_limit_w,

@@ -20,18 +20,12 @@ from typing import Any
 
 from ..errors import InputError
 from ..operations.network import Network
+from ..resources import cache_folder
 from ..whole_files import whole_file
 from .digests import digest
 
 MOST_BYTES = 256 << 20
 """Largest size of the cache, which is enough for thousands of networks."""
-
-
-def cache_folder() -> Path:
-    """Folder of the cache: $JOULECAST_CACHE if it is set, or "joulecast" in the user's cache folder."""
-    if folder := os.environ.get("JOULECAST_CACHE"):
-        return Path(folder)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "joulecast"
 
 
 @functools.cache

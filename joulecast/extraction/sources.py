@@ -70,6 +70,7 @@ def network_of(
             hint="build the model with them, and give it without options",
         )
     if isinstance(model, Network):
+        _refuse_extraction_options(options)
         return _as_asked(_unchanged(model, input_shape), mode, precision)
     if isinstance(model, str | Path) and _is_file(Path(model)):
         return _from_file(Path(model), input_shape, cache_length, options)
@@ -84,6 +85,7 @@ def network_of(
     if torch_module is not None and isinstance(model, torch_module.export.ExportedProgram):
         return traced(model.module(), Inputs.of(input_shape), cache_length, options)
     if isinstance(model, Sequence):
+        _refuse_extraction_options(options)
         return _as_asked(Network.of(map(_pair, model)), mode, precision)
     if isinstance(model, type):
         raise InputError(
@@ -212,6 +214,12 @@ def _from_onnx(path: Path, inputs: Inputs | None, cache_length: int | None, opti
             given=f"cache_length={cache_length}",
             hint="leave out cache_length, and give the inputs of the cache by name with their shapes",
         )
+    if options["optimizer"] is not None:
+        raise InputError(
+            "the step of an optimizer is not listed for ONNX files",
+            given=f"optimizer={options['optimizer']}",
+            hint="give the PyTorch model instead, or leave the optimizer out",
+        )
     chosen = {name: options[name] for name in ("mode", "precision", "whitelist")}
     return load(path, inputs, **chosen)
 
@@ -244,6 +252,7 @@ def _from_file(path: Path, input_shape: Any, cache_length: int | None, options: 
     if path.suffix not in _READERS:
         content = _content(path)
         if not (isinstance(content, dict) and "model_type" in content and "operations" not in content):
+            _refuse_extraction_options(options)
             network = _unchanged(Network.from_dict(content, name=path.stem), input_shape)
             return _as_asked(network, options["mode"], options["precision"])
     if path.suffix != ".onnx":
@@ -361,6 +370,21 @@ def traced(
         boxes = Assumptions.of(options.get("assume")).boxes
         return trace(module, inputs, name=name, prepare=lambda forward: prepare_training(forward, boxes), **options)
     return trace(module, inputs, name=name, **options)
+
+
+def _refuse_extraction_options(options: Mapping[str, Any]) -> None:
+    """Refuse an optimizer and operators for operations that were listed before.
+
+    Raises:
+        InputError: One of them is given.
+    """
+    for name in ("optimizer", "operators"):
+        if options[name] is not None:
+            raise InputError(
+                "a list of operations is complete",
+                given=f"{name} together with operations",
+                hint="omit it, or extract the model with it",
+            )
 
 
 def _unchanged(network: Network, input_shape: Any) -> Network:

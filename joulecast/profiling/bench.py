@@ -5,7 +5,6 @@ The functions run on the worker. They write no files, so a worker that dies leav
 
 from __future__ import annotations
 
-import datetime
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from .. import __version__
 from ..errors import InputError
 from . import session
 from .campaign import Campaign, NetworkTask, Task
+from .journal import now
 
 if TYPE_CHECKING:
     import torch
@@ -80,13 +80,13 @@ def open_device(campaign: Campaign, device: str, version: str, *, power: bool) -
     session.ready_clocks(campaign, found)
     sensor = devices.sensor_of(found) if power else NoSensor("not asked for")
     second = session.second_log(found) if campaign.second_log else None
-    entered = ExitStack()
-    for each in (sensor, second):
-        if each is not None:
-            entered.enter_context(each)
-    _OPEN.append(_Bench(campaign, found, sensor, second, entered))
-    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    first = None if isinstance(sensor, NoSensor) else session.idle_and_probed(found, sensor)
+    started = now()
+    with ExitStack() as entered:
+        for each in (sensor, second):
+            if each is not None:
+                entered.enter_context(each)
+        first = None if isinstance(sensor, NoSensor) else session.idle_and_probed(found, sensor)
+        _OPEN.append(_Bench(campaign, found, sensor, second, entered.pop_all()))
     return Opened(
         device=devices.name_of(found),
         board=devices.board_of(found),

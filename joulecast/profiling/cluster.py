@@ -12,7 +12,7 @@ import json
 import queue
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from ..errors import DeviceError, InputError, JoulecastError, MissingDependencyE
 from . import bench
 from .campaign import Campaign, NetworkTask, Task, plan
 from .journal import Journal
-from .session import JOURNAL, finish_journal, say, sessions, termination_as_interrupt
+from .session import JOURNAL, check_resumed, finish_journal, say, sessions, termination_as_interrupt
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -154,24 +154,31 @@ class _Dispatch:
 
     def run(self, device: str, power: bool) -> None:
         """Measure until nothing is left."""
-        waits = False
+        waited = False
         try:
             while not self._is_done():
                 self._look_for_workers(device, power)
                 self._hand_out()
-                if waits != (waits := not self._workers):
-                    say("\nwaiting for workers\n" if waits else "")
-                try:
+                waits = not self._is_busy()
+                if waits and not waited:
+                    say(f"\nwaiting for workers{self._wanted()}\n")
+                waited = waits
+                with suppress(queue.Empty):
                     self._take(self._ended.get(timeout=_CHECK_S))
-                except queue.Empty:
-                    continue
         finally:
             self._client.cancel([worker.call for worker in self._workers.values() if worker.call is not None])
             self._client.run(bench.close_device, on_error="ignore")
 
+    def _is_busy(self) -> bool:
+        return any(worker.call is not None for worker in self._workers.values())
+
     def _is_done(self) -> bool:
-        busy = any(worker.call is not None for worker in self._workers.values())
-        return bool(self.models) and not busy and not any(model.left for model in self.models.values())
+        return bool(self.models) and not self._is_busy() and not any(model.left for model in self.models.values())
+
+    def _wanted(self) -> str:
+        """The models of GPU that have measurements left, as the end of a message; empty where none is known yet."""
+        wanted = [name for name, model in self.models.items() if model.left]
+        return f" with {', '.join(wanted)}" if wanted else ""
 
     def _look_for_workers(self, device: str, power: bool) -> None:
         try:
@@ -293,12 +300,7 @@ class _Dispatch:
         if name not in self.models:
             belongs_to = {**self._campaign.to_dict(), "device": opened.device}
             journal = self._journals.enter_context(Journal(self._out / name / JOURNAL, belongs_to, opened.facts))
-            if journal.records and not self._resume:
-                raise InputError(
-                    "this folder holds measurements of the same campaign",
-                    given=f"{self._out / name}, {len(journal.records)} records",
-                    hint="go on with --resume, or use another --out",
-                )
+            check_resumed(journal, self._resume)
             known = {record["key"] for record in journal.records}
             self.models[name] = _Model(journal, deque(task for task in self._tasks if task.key not in known))
         return self.models[name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
@@ -15,7 +14,7 @@ from ..metering import Sensor, estimate
 from ..metering.estimate import DISAGREEMENT
 from .campaign import Campaign, NetworkTask, Task
 from .devices import clocks_of, limits_of, refuse_broken
-from .journal import Journal
+from .journal import Journal, now
 from .runners import DTYPES, WholeNetwork
 from .timing import Timing, running, time_block, time_operation
 
@@ -59,7 +58,7 @@ def measure(
         **subject,
         "repeat": task.repeat,
         "clock_mhz": task.clock_mhz,
-        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "started": now(),
     }
     if device.type == "cuda":
         torch.cuda.empty_cache()  # Memory that the last measurement left in PyTorch's pool would count as used.

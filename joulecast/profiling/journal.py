@@ -8,6 +8,7 @@ out. Each line ends in a checksum of its number and text, so that changed, moved
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import os
 import re
@@ -26,6 +27,11 @@ _LINE = re.compile(rb'(\{.*), "crc32": "([0-9a-f]{8})"\}')
 
 
 _NEXT = "restore the file, or delete that line and all after it, and go on with --resume"
+
+
+def now() -> str:
+    """The time of day in UTC, as records state it: ISO 8601, to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def _checksum(number: int, text: bytes) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import signal
 import sys
 import threading
@@ -87,14 +86,7 @@ def run(
     # The device is part of the journal's identity, because times of two GPUs must not be mixed.
     belongs_to = {**campaign.to_dict(), "device": name}
     with Journal(out / JOURNAL, belongs_to, devices.facts_of(found, sensor)) as journal:
-        if journal.records and not resume:
-            raise InputError(
-                "this folder holds measurements of the same campaign",
-                given=f"{out}, {len(journal.records)} records",
-                hint="go on with --resume, or use another --out",
-            )
-        if journal.torn:
-            say("the journal's last line was incomplete; it is measured again\n")
+        check_resumed(journal, resume)
         say(f"{len(tasks)} measurements on {name}, power: {sensor.facts()['sensor']}\n")
         try:
             with termination_as_interrupt(), sensor, second or nullcontext(), _session(journal, found, sensor):
@@ -111,6 +103,18 @@ def finish(out: Path) -> str:
 
     with Journal(out / JOURNAL, None) as journal:
         return finish_journal(journal, out)
+
+
+def check_resumed(journal: Journal, resume: bool) -> None:
+    """Refuse to continue a journal that has records unless the user wants it, and say what of it was lost."""
+    if journal.records and not resume:
+        raise InputError(
+            "this folder holds measurements of the same campaign",
+            given=f"{journal.path.parent}, {len(journal.records)} records",
+            hint="go on with --resume, or use another --out",
+        )
+    if journal.torn:
+        say("the journal's last line was incomplete; it is measured again\n")
 
 
 def ready_clocks(campaign: Campaign, device: torch.device) -> None:
@@ -164,13 +168,14 @@ def _session(journal: Journal, device: torch.device, sensor: Sensor) -> Iterator
     """Record in the journal the properties of the sensor, and the power of the idle device before and after."""
     from ..metering import NoSensor
     from ..metering.probing import idle
+    from .journal import now
 
     if isinstance(sensor, NoSensor):
         yield
         return
     say("measuring the idle device and probing its sensor\n")
     number = sessions(journal)
-    session = {"key": f"session {number}", "status": "session", "started": _now()}
+    session = {"key": f"session {number}", "status": "session", "started": now()}
     journal.append({**session, **idle_and_probed(device, sensor)})
     stopped: KeyboardInterrupt | None = None
     try:
@@ -178,7 +183,7 @@ def _session(journal: Journal, device: torch.device, sensor: Sensor) -> Iterator
     except KeyboardInterrupt as interrupt:
         stopped = interrupt
     after = idle(sensor, _IDLE_S)
-    journal.append({**session, "key": f"session {number} ended", "ended": _now(), "idle": asdict(after)})
+    journal.append({**session, "key": f"session {number} ended", "ended": now(), "idle": asdict(after)})
     if stopped is not None:
         raise stopped
 
@@ -245,10 +250,6 @@ def finish_journal(journal: Journal, out: Path) -> str:
             hint="restore the journal, or collect the campaign again",
         ) from error
     return f"{', '.join(map(str, folders))}: {counts}; see {page}"
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def _duration(seconds: float) -> str:

@@ -85,7 +85,7 @@ class Answers(GenerationAnswers):
 
     def extract(self, question: ExtractQuestion) -> Network:
         """See `joulecast.extract`."""
-        return self.networks.of(question, question.precision, question.optimizer)
+        return self.networks.of(question, question.precision)
 
     def extract_file(self, query: FileQuery, content: bytes) -> Network:
         """See `joulecast.extract`, for the path of a file."""
@@ -216,6 +216,7 @@ class Answers(GenerationAnswers):
             predictor=checked_predictor_anywhere(question.predictor),
             execution=_execution(question),
             extract=self.networks.extract,
+            optimizer=question.optimizer,
             assume=question.assume,
             model_options=question.model_options,
         )

@@ -51,13 +51,12 @@ class Networks:
         other._tracer = tracer
         return other
 
-    def of(self, subject: Subject, precision: str, optimizer: str | None = None) -> Network:
+    def of(self, subject: Subject, precision: str) -> Network:
         """The network that a question is about.
 
         Args:
             subject: The question.
             precision: What the network runs in.
-            optimizer: Optimizer whose step ends a training iteration; None for none.
 
         Raises:
             JoulecastError: There is no such model, or its operations are not valid.
@@ -71,7 +70,7 @@ class Networks:
             mode=subject.mode,
             precision=precision,
             cache_length=subject.cache_length,
-            optimizer=optimizer,
+            optimizer=subject.optimizer,
             assume=subject.assume,
             model_options=subject.model_options,
         )
@@ -137,10 +136,12 @@ class Networks:
         Raises:
             JoulecastError: The operations are not valid, or too many.
         """
-        for name in ("cache_length", "assume", "model_options"):
+        for name in ("cache_length", "optimizer", "assume", "model_options"):
             if getattr(subject, name) is not None:
                 raise InputError(
-                    "operations have shapes of their own", given=f"{name} together with operations", hint="omit it"
+                    "a list of operations is complete",
+                    given=f"{name} together with operations",
+                    hint="omit it, or extract the model with it",
                 )
         self.refuse_many(len(items))
         merged: dict[Any, Entry] = {}

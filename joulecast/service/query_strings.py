@@ -43,6 +43,7 @@ class _Query(BaseModel):
     )
     mode: Mode = "inference"
     cache_length: TextSize | None = None
+    optimizer: Optimizer | None = None
     format: Format | None = Field(None, description="json or csv; the header Accept works as well.")
 
     def question(self, kind: type[_Question]) -> _Question:
@@ -103,7 +104,6 @@ class ExtractQuery(_Query):
     """See ExtractQuestion."""
 
     precision: Precision = "default"
-    optimizer: Optimizer | None = None
 
 
 def _plain(shape: Any) -> Any:

@@ -23,7 +23,6 @@ from .subjects import (
     OnePrecision,
     OnHost,
     OperationItem,
-    Optimizer,
     Positive,
     PowerCap,
     Precision,
@@ -172,8 +171,6 @@ class BestQuestion(SweepQuestion):
 
 class ExtractQuestion(OnePrecision):
     """The operations of a model; see `joulecast.extract`."""
-
-    optimizer: Optimizer | None = None
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"model": "resnet18", "input_shape": [8, 3, 224, 224], "mode": "training"}]}

@@ -117,6 +117,9 @@ class Subject(Strict):
     )
     mode: Mode = "inference"
     cache_length: Size | None = Field(None, description="Tokens in a transformer's cache before this call.")
+    optimizer: Optimizer | None = Field(
+        None, description="Optimizer whose step is part of a training iteration of a named model. Default: none."
+    )
     assume: Annotated[dict[Name, Assumed], Field(max_length=3)] | None = Field(
         None,
         description="Assumptions about values of the input of a named model: `experts` is uniform, `boxes` "

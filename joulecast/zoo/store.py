@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, ZooError
-from ..extraction.cache import cache_folder
 from ..hardware import find_gpu
 from ..operations.operation import MODES
-from ..resources import shipped
+from ..resources import cache_folder, shipped
 from ..whole_files import whole_file
 from .entries.common_files import read_facts
 from .entries.files import (

@@ -47,6 +47,14 @@ def test_training_and_precision(call):
     assert json.loads(default)["energy_j"] < json.loads(fp32)["energy_j"]
 
 
+def test_an_optimizer_is_part_of_an_iteration(call):
+    _, out, _ = call(*PREDICT, "--json", "--training", "--optimizer", "adamw")
+    assert "adamw_step" in {row["kind"] for row in json.loads(out)["operations"]}
+    code, _, err = call(*PREDICT, "--optimizer", "adamw")
+    assert code
+    assert "steps in training" in err
+
+
 def test_extract(call):
     code, out, _ = call("extract", "resnet18", "1x3x64x64")
     assert code == 0

@@ -1,11 +1,13 @@
 """Loaded by each worker of a Dask cluster in the tests: its GPU is the simulated one, and PyTorch computes on the CPU.
 
 The settings of workers N.0, N.1 ... are the words of $WORKER_N: device=NAME, driver=VERSION, joulecast=VERSION,
-board=IDENTITY, after=FILE.
+board=IDENTITY, after=FILE, loses=N (the GPU falls off the bus in the Nth measurement). While a worker measures, the
+folder $MEASURING has a file of its number.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from pathlib import Path
@@ -16,13 +18,14 @@ import joulecast
 
 
 def dask_setup(worker):
-    given = os.environ.get(f"WORKER_{worker.name.split('.')[0]}", "").split()
+    place = worker.name.split(".")[0]
+    given = os.environ.get(f"WORKER_{place}", "").split()
     settings = dict(word.split("=", 1) for word in given)
     joulecast.__version__ = settings.get("joulecast", joulecast.__version__)
 
     from joulecast.metering import probing
     from joulecast.metering.sensor import nvml_sensor
-    from joulecast.profiling import devices, session
+    from joulecast.profiling import collection, devices, session
 
     probing._STEPS = 1
     probing._IDLE_S = probing._LOAD_S = session._IDLE_S = 0.02
@@ -40,3 +43,16 @@ def dask_setup(worker):
     devices.board_of = lambda device: settings.get("board")
     devices.name_of = lambda device: settings.get("device", "GPU-A")
     devices.facts_of = lambda *given: {**facts_of(*given), "driver": settings.get("driver", "550")}
+
+    mark, measure, numbers = Path(os.environ["MEASURING"], place), collection.measure, itertools.count(1)
+
+    def marked(*given):
+        mark.touch()
+        if str(next(numbers)) == settings.get("loses"):
+            Path(os.environ["FAKE_NVML_LOST_FILE"]).touch()
+        try:
+            return measure(*given)
+        finally:
+            mark.unlink()
+
+    collection.measure = marked

@@ -10,8 +10,9 @@ import pytest
 import joulecast
 from joulecast import Network, Operation
 from joulecast.datasets import load
-from joulecast.errors import InputError
-from joulecast.profiling import bench
+from joulecast.errors import InputError, SensorError
+from joulecast.metering import NoSensor
+from joulecast.profiling import bench, devices
 from joulecast.profiling.campaign import Campaign, Subject
 from joulecast.profiling.journal import Journal
 
@@ -20,17 +21,19 @@ pytest.importorskip("distributed", reason="a campaign on a cluster needs jouleca
 SIMULATED = Path(__file__).with_name("simulated_worker.py")
 TESTS = SIMULATED.parents[1]
 
-# The first arguments are the number of workers, of kills, and of finished measurements between two kills.
+# The first arguments are the number of workers, the number of kills, and the seconds of a measurement. Workers are
+# killed while they measure.
 SCRIPT = """
-import itertools, random, subprocess, sys
+import itertools, os, random, subprocess, sys, threading, time
+from pathlib import Path
 
 if __name__ == "__main__":
     from distributed import LocalCluster
+    from waiting import until
     from joulecast.profiling import command
-    from joulecast.profiling.journal import Journal
 
-    workers, kills, between = map(int, sys.argv[1:4])
-    append, rng, seen, running, number = Journal.append, random.Random(0), [], {}, itertools.count()
+    workers, kills, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+    measuring, rng, running, number = Path(os.environ["MEASURING"]), random.Random(0), {}, itertools.count()
 
     def start(place):
         # The name of a worker that was lost is free only when the scheduler has noticed.
@@ -38,19 +41,25 @@ if __name__ == "__main__":
         command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address, *options]
         running[place] = subprocess.Popen([*command, "--no-dashboard"])
 
-    def append_and_kill(journal, record):
-        append(journal, record)
-        seen.append(record["key"])
-        if len(seen) % between == 0 and len(seen) // between <= kills:
-            place = rng.randrange(workers)
-            running[place].kill()
-            running[place].wait()
-            start(place)
+    def kill_while_measuring():
+        hits = 0
+        while hits < kills:
+            until(lambda: any(measuring.iterdir()))
+            time.sleep(seconds * rng.random())
+            for mark in list(measuring.iterdir())[:1]:
+                place = int(mark.name)
+                running[place].kill()
+                running[place].wait()
+                hits += mark.exists()  # it was gone if the measurement had ended just before
+                mark.unlink(missing_ok=True)
+                start(place)
+        print(hits, "kills while measuring")
 
-    Journal.append = append_and_kill
     with LocalCluster(n_workers=0, dashboard_address=None) as cluster:
         for place in range(workers):
             start(place)
+        killing = threading.Thread(target=kill_while_measuring, daemon=True)
+        killing.start()
         try:
             print(command.collect([*sys.argv[4:], "--cluster", cluster.scheduler_address]))
         finally:
@@ -62,16 +71,19 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def cluster(on_driver, tmp_path):
-    def run(operations, workers, kills=0, between=1, options=(), **settings):
+    def run(operations, workers, kills=0, seconds=0.01, options=(), **settings):
         Network.of([(Operation("relu", [(n, 8)]), 1) for n in range(1, operations + 1)]).save(tmp_path / "net.json")
         campaign = tmp_path / "campaign.toml"
-        campaign.write_text(f'seconds = 0.01\n[[network]]\nmodel = "{tmp_path / "net.json"}"\n')
-        arguments = [workers, kills, between, campaign, "--out", tmp_path / "out", "--device", "cpu", *options]
+        campaign.write_text(f'seconds = {seconds}\n[[network]]\nmodel = "{tmp_path / "net.json"}"\n')
+        arguments = [workers, kills, seconds, campaign, "--out", tmp_path / "out", "--device", "cpu", *options]
+        measuring = tmp_path / "measuring"
+        measuring.mkdir(exist_ok=True)
         settings = {
             "DASK_DISTRIBUTED__WORKER__PRELOAD": SIMULATED,
             "PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "FAKE_NVML_AVERAGING_MS": 20,
             "DASK_DISTRIBUTED__DIAGNOSTICS__NVML": False,
+            "MEASURING": measuring,
             **settings,
         }
         return on_driver(SCRIPT, *map(str, arguments), **settings)
@@ -88,12 +100,15 @@ def measured(folder):
 
 
 def test_a_killed_worker_loses_nothing_and_doubles_nothing(cluster, tmp_path):
-    result = cluster(5, 2, kills=1, between=3)
+    result = cluster(5, 1, kills=1, seconds=0.2)
     assert result.returncode == 0, result.stderr
     assert "5 measurements, 0 failed" in result.stdout
+    assert result.stderr.count("was lost; its measurement is made again") == 1
+    assert "waiting for workers with gpu-a" in result.stderr
     folder = tmp_path / "out" / "gpu-a"
-    keys, _ = measured(folder)
+    keys, workers = measured(folder)
     assert len(keys) == len(set(keys)) == 5
+    assert 1 <= len(workers) <= 2
     dataset = load(folder)
     assert {m.operation.input_shapes for m in dataset.measurements} == {((n, 8),) for n in range(1, 6)}
     assert (dataset.card.gpu, dataset.card.software["driver"]) == ("GPU-A", "550")
@@ -104,6 +119,28 @@ def test_a_worker_of_another_version_is_refused():
         bench.open_device(Campaign((Subject("resnet18"),)), "cpu", "0.0.1", power=False)
     assert (caught.value.given, caught.value.allowed) == (joulecast.__version__, "0.0.1")
     assert "same version" in caught.value.hint
+
+
+def test_the_sensor_stops_if_the_second_log_cannot_be_read(monkeypatch):
+    happened = []
+
+    class First(NoSensor):
+        def __enter__(self):
+            happened.append("first is read")
+            return self
+
+        def __exit__(self, *_):
+            happened.append("first stops")
+
+    class Second(NoSensor):
+        def __enter__(self):
+            raise SensorError("the power sensor was lost")
+
+    monkeypatch.setattr(devices, "sensor_of", lambda device: First())
+    monkeypatch.setattr(devices, "second_sensor_of", lambda device: Second())
+    with pytest.raises(SensorError):
+        bench.open_device(Campaign((Subject("resnet18"),), second_log=True), "cpu", joulecast.__version__, power=True)
+    assert happened == ["first is read", "first stops"]
 
 
 @pytest.mark.slow
@@ -133,10 +170,31 @@ def test_models_of_gpus_get_datasets_of_their_own_and_mixed_drivers_are_refused(
 
 @pytest.mark.slow
 def test_many_kills(cluster, tmp_path):
-    result = cluster(400, 4, kills=20, between=15)
+    kills = int(os.environ.get("KILLS", "20"))
+    result = cluster(2 * kills, 4, kills, seconds=0.3)
     assert result.returncode == 0, result.stderr
+    assert result.stderr.count("was lost; its measurement is made again") == kills
     keys, _ = measured(tmp_path / "out" / "gpu-a")
-    assert len(keys) == len(set(keys)) == 400
+    assert len(keys) == len(set(keys)) == 2 * kills
+
+
+@pytest.mark.slow
+def test_a_gpu_that_disappears_loses_nothing(cluster, tmp_path):
+    lost = tmp_path / "lost"
+    result = cluster(5, 1, WORKER_0="loses=3", FAKE_NVML_LOST_FILE=lost)
+    assert result.returncode != 0
+    assert "is not used: the power sensor was lost\ngiven:   GPU is lost" in result.stderr
+    journal = tmp_path / "out" / "gpu-a" / "journal.jsonl"
+    assert len(measured(journal.parent)[0]) == 2
+
+    lost.unlink()
+    with journal.open("a") as file:
+        file.write('{"key": "a line that its campaign could not finish"')
+    result = cluster(5, 1, options=["--resume"])
+    assert result.returncode == 0, result.stderr
+    assert "the journal's last line was incomplete; it is measured again" in result.stderr
+    keys, _ = measured(journal.parent)
+    assert len(keys) == len(set(keys)) == 5
 
 
 def test_a_scheduler_that_is_not_there_is_told(call, tmp_path, monkeypatch):

@@ -26,7 +26,8 @@ def client(service):
 
 FUNCTIONS = ("predict", "predict_many", "predict_operations", "explain", "extract", "best", "sweep")
 FUNCTIONS += ("predict_generation", "best_generation", "predict_image", "predict_parallel_training")
-ONLY_HERE = {"extract": {"whitelist", "operators"}}  # Functions of a program cannot be sent.
+# Functions of a program cannot be sent.
+ONLY_HERE = {name: {"operators"} for name in ("predict", "best", "sweep")} | {"extract": {"whitelist", "operators"}}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -42,6 +43,7 @@ def test_methods_have_the_arguments_of_the_library(name):
 QUESTIONS = {
     "by name": (("resnet50", (32, 3, 224, 224), "A30"), {}),
     "training at a clock": (("resnet18", (8, 3, 64, 64), "A30", 900), {"mode": "training", "precision": "fp32"}),
+    "with an optimizer": (("resnet18", (8, 3, 64, 64), "A30"), {"mode": "training", "optimizer": "adamw"}),
     "another GPU": (("bert_base", {"input_ids": (2, 16)}, "H100 SXM"), {"precision": "bf16"}),
     "decoding": (("gpt2", (4, 1), "T4"), {"cache_length": 100}),
     "operations": (([(RELU, 3), (ODD, 2)], None, "A30"), {}),
@@ -97,6 +99,8 @@ REFUSED = [
     ("predict", ("resnet50", (1, 3, 224, 224), "A30"), {"precision": "fp12"}),
     ("predict", ([(RELU.replace(precision="bf16"), 3)], None, "T4"), {}),
     ("predict", SMALL, {"gpu": None}),
+    ("predict", ([(RELU.replace(mode="training"), 3)], None, "A30"), {"mode": "training", "optimizer": "sgd"}),
+    ("predict", (*SMALL, "A30"), {"optimizer": "sgd"}),
     ("predict_many", (["resnet18"], "T4"), {"input_shape": (1, 3, 64, 64), "precision": "bf16"}),
     ("predict_many", (["resnet18"], "A30", 100), {"input_shape": (1, 3, 64, 64)}),
     ("predict_many", ([[(RELU, 1)]], "A30"), {"composition": "product"}),
