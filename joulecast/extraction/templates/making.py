@@ -17,7 +17,7 @@ from ..cache import library_version
 from ..digests import digest
 from ..models.named_models import build
 from ..recorder import Recorder
-from ..sources import traced
+from ..traced_models import traced
 from .answering import ANY_OPTIMIZER
 from .fitting import Sample, fit
 from .plans import Ranges, plan_of, sizes_in
