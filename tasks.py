@@ -72,6 +72,11 @@ def docs() -> None:
     run("mkdocs", "build", "--quiet")
 
 
+def notebooks() -> None:
+    """Write the notebooks of examples/ from the tutorials; needs nothing but Python."""
+    subprocess.run([sys.executable, "docs/notebooks.py"], cwd=ROOT, check=True)
+
+
 def templates() -> None:
     """Install what developing needs and extract the templates of all models again, which takes an hour."""
     install("dev")
@@ -114,6 +119,7 @@ TASKS = {
     "demo": demo,
     "check": check,
     "docs": docs,
+    "notebooks": notebooks,
     "templates": templates,
     "golden": golden,
     "mutate": mutate,

@@ -280,7 +280,8 @@ def probed(folder: Path) -> str:
         network = predictor.predict(Network.of([(operation, 3) for operation in operations]))
         interval = network.interval(0.5)
         numbers += [*predictions.energy_j.tolist(), *predictions.device_time_s.tolist()]
-        numbers += [network.time_s, network.energy_j, *(interval.time_s + interval.energy_j if interval else ())]
+        numbers += [network.time_s, np.nan if network.energy_j is None else network.energy_j]
+        numbers += [*interval.time_s, *(interval.energy_j or ())] if interval else []
     return hashlib.sha256(np.array(numbers).tobytes()).hexdigest()
 
 

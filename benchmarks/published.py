@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import cpu_networks
 import deeppm_tables
 import nicolai_clocks
 import nicolai_networks
@@ -34,6 +35,7 @@ PAGE = Path(__file__).parent / "published" / "REPORT.md"
 REDUCED_PAGE = Path("build/published/REPORT.md")
 NICOLAI = ("nicolai2025/operations.csv", "nicolai2025/networks.csv")
 SHIPPED = tuple(f"zoo/{gpu}/blend-{mode}" for gpu in ("a30", "rtx-2080-ti") for mode in ("inference", "training"))
+CPU = "zoo/cpu-amd-epyc/forest-inference"
 SECTIONS = {
     "operations": Section(
         "Nicolai: single operations",
@@ -45,6 +47,7 @@ SECTIONS = {
         "Nicolai: whole networks (tables I and II)", ("nicolai_networks.py",), (RECIPE, *SHIPPED), NICOLAI
     ),
     "clocks": Section("Nicolai: settings and clocks (figures 6.1 to 6.16)", ("nicolai_clocks.py",), SHIPPED),
+    "cpu": Section("Nicolai: his outlook, prediction on CPUs", ("cpu_networks.py",), (CPU,)),
     "deeppm": Section(
         "DeepPM: what of it helps on operations of GPUs",
         ("deeppm.py", "deeppm_tables.py"),
@@ -81,6 +84,7 @@ class Maker:
             "operations": self.operations,
             "networks": self.networks,
             "clocks": self.clocks,
+            "cpu": self.cpu,
             "deeppm": self.deeppm,
         }
 
@@ -98,6 +102,9 @@ class Maker:
 
     def clocks(self) -> str:
         return nicolai_clocks.section(self.out, reduced=self.reduced)
+
+    def cpu(self) -> str:
+        return cpu_networks.section(ROOT / CPU)
 
     def deeppm(self) -> str:
         fits = [json.loads(file.read_text("utf-8")) for file in sorted(self.work.glob("*-*.json"))]

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .cluster import call_on_workers, on_cluster
 from .extraction import WHITELIST, network_of
-from .hardware import GPU, find_gpu, gpu_name_notes
+from .hardware import CPU, GPU, Device, find_device, find_gpu, gpu_name_notes
 from .hardware.host import Host, find_host
 from .operations.calls import Calls
 from .operations.columns import Columns, is_table, networks_of
 from .operations.network import Network
 from .predictors.networks import prediction_html
 from .predictors.networks.execution import EAGER, Execution
-from .predictors.networks.many import NetworkPredictions, in_pieces, predict_networks
+from .predictors.networks.many import NetworkPredictions, batched, in_pieces, predict_networks
 from .predictors.networks.memory import shortage
 from .predictors.networks.prediction import Prediction
 from .predictors.networks.prepared import PreparedNetwork
 from .predictors.physics.precisions import refuse_precisions
-from .zoo import find_predictor
+from .zoo import find_cpu_predictor, find_predictor
 
 if TYPE_CHECKING:
     from .extraction.assumptions import Assume
     from .extraction.recorder import CustomOperators
     from .extraction.sources import InputShape, Model
+    from .predictors.cpu.network import PreparedOnCpu
 
 SHOWN_BY = prediction_html
 """Renders results in Jupyter. Importing the module registers the classes that it can render."""
@@ -100,7 +102,7 @@ def extract(
 def predict(
     model: Model,
     input_shape: InputShape | None = None,
-    gpu: str | GPU | None = None,
+    gpu: str | Device | None = None,
     clock: float | None = None,
     *,
     power_limit_w: float | None = None,
@@ -126,7 +128,8 @@ def predict(
         precision: "default", fp32, tf32, fp16 or bf16.
         cache_length: Tokens that a transformer has cached.
         optimizer: "sgd", "adam" or "adamw", to include its step in a training iteration, as in `extract`.
-        gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU; required.
+        gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU; or the
+            name of a CPU that was measured, such as "AMD EPYC", where "cpu" means that of this machine; required.
         clock: Graphics clock in MHz; None for the GPU's default.
         power_limit_w: Power cap in watts; None for the board's default. The clock falls until the GPU is within it.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
@@ -142,7 +145,8 @@ def predict(
         model_options: Arguments of a model that is given by name, as in `extract`.
 
     Returns:
-        Totals in seconds, watts and joules, with each operation's share.
+        Totals in seconds, watts and joules, with each operation's share. Watts and joules are None on a CPU whose power
+        was not measured.
 
     Raises:
         UnknownNameError: There is no such model, GPU, mode, precision or predictor.
@@ -156,7 +160,7 @@ def predict(
         >>> print(f"{prediction.energy_j:.1f} J, {1e3 * prediction.time_s:.0f} ms, {prediction.power_w:.0f} W")
         3.6 J, 22 ms, 163 W
     """
-    found = find_gpu(gpu)
+    found = find_device(gpu)
     found.checked_clock_mhz(clock)
     found.checked_power_limit_w(power_limit_w)
     run = Execution.of(execution, find_host(host))
@@ -171,10 +175,19 @@ def predict(
         assume=assume,
         model_options=model_options,
     )
-    prediction = prepare(network, found, power_limit_w, predictor, run).at(
+    prediction = _prepared(network, found, power_limit_w, predictor, run).at(
         clock, composition=composition, strict=strict
     )
     return replace(prediction, notes=(*gpu_name_notes(gpu), *prediction.notes))
+
+
+def _prepared(
+    network: Network, device: Device, power_limit_w: float | None, predictor: str | Path | None, run: Execution
+) -> PreparedNetwork | PreparedOnCpu:
+    """A network on a device: a GPU beside its host, or a CPU, which runs one operation after the other."""
+    if isinstance(device, CPU):
+        return find_cpu_predictor(device, network.mode, predictor).under(run).prepared(network)
+    return prepare(network, device, power_limit_w, predictor, run)
 
 
 def predict_many(
@@ -190,6 +203,7 @@ def predict_many(
     composition: str | None = None,
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
+    cluster: str | None = None,
 ) -> NetworkPredictions:
     """Predict the totals of many networks, such as the thousands of candidates of an architecture search.
 
@@ -212,6 +226,8 @@ def predict_many(
         composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
         execution: How the networks are run; see `predict`.
         host: The machine that launches operations; see `predict`.
+        cluster: Address of Dask's scheduler, such as tcp://host:8786, whose workers extract and predict; None for this
+            process. The workers must have the same version of joulecast and the same predictors.
 
     Returns:
         Arrays with one value per network, in their order. A network of which too much is not covered has NaN, and
@@ -225,19 +241,59 @@ def predict_many(
         >>> found.names[found.energy_j.argmin()]
         'alexnet'
     """
-    found, run = find_gpu(gpu), Execution.of(execution, find_host(host))
+    asked = _Asked(
+        find_gpu(gpu),
+        clock,
+        input_shape,
+        power_limit_w,
+        mode,
+        precision,
+        predictor,
+        composition,
+        Execution.of(execution, find_host(host)),
+    )
+    if cluster is None:
+        return asked.predicted(networks)
+    with on_cluster(cluster):
+        pieces = networks_of(networks) if is_table(networks) else batched(networks)
+        parts = call_on_workers(asked.predicted, ((piece,) for piece in pieces))
+        # The prediction of no networks says what all parts have in common.
+        return NetworkPredictions.joined([asked.predicted(()), *parts])
 
-    def extracted() -> Iterator[Network]:
-        for model in networks:
-            yield network_of(model, input_shape, mode=mode, precision=precision)
 
-    def checked() -> Iterator[Calls]:
-        for calls in networks_of(networks) if is_table(networks) else in_pieces(extracted()):
-            refuse_precisions(found, calls.operations)
+@dataclass(frozen=True)
+class _Asked:
+    """What `predict_many` is asked about each network; see there."""
+
+    gpu: GPU
+    clock: float | None
+    input_shape: InputShape | None
+    power_limit_w: float | None
+    mode: str
+    precision: str
+    predictor: str | Path | None
+    composition: str | None
+    execution: Execution
+
+    def predicted(self, networks: Iterable[Model] | Columns | Calls) -> NetworkPredictions:
+        """The totals of networks, which are extracted one after the other."""
+        predictor = find_predictor(self.gpu, self.mode, self.predictor).under(self.execution)
+        pieces = self._pieces(networks)
+        return predict_networks(predictor, pieces, self.clock, self.power_limit_w, composition=self.composition)
+
+    def _pieces(self, networks: Iterable[Model] | Columns | Calls) -> Iterator[Calls]:
+        if isinstance(networks, Calls):
+            pieces: Iterable[Calls] = [networks]
+        elif is_table(networks):
+            pieces = networks_of(networks)
+        else:
+            pieces = in_pieces(self._extracted(model) for model in networks)
+        for calls in pieces:
+            refuse_precisions(self.gpu, calls.operations)
             yield calls
 
-    network_predictor = find_predictor(found, mode, predictor).under(run)
-    return predict_networks(network_predictor, checked(), clock, power_limit_w, composition=composition)
+    def _extracted(self, model: Model) -> Network:
+        return network_of(model, self.input_shape, mode=self.mode, precision=self.precision)
 
 
 def prepare(

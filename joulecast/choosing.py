@@ -69,6 +69,7 @@ def best(
         max_time_s: Deadline of an iteration.
         max_power_w: Mean board power over an iteration.
         price_per_hour: Price of an hour of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
+            The price of a cloud's machine, such as "p5.48xlarge", is divided by the number of its GPUs.
         price_per_kwh: Price of a kilowatt-hour of electricity, in the same currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE": its yearly average.
         operators: Your own operators, as in `extract`.

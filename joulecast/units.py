@@ -7,6 +7,9 @@ SI_PREFIXES = (
     *((1e-3, "m"), (1e-6, "u"), (1e-9, "n"), (1e-12, "p")),
 )
 
+NOT_MEASURED = "not measured"
+"""What texts say of a quantity of a device that no sensor has measured."""
+
 
 def si(value: float | None, unit: str) -> str:
     """A quantity with three digits and an SI prefix: "21.4 ms"; a dash where it is missing."""

@@ -26,9 +26,10 @@ from .operations.operation import Operation
 from .predictors.explanation import Contribution, Explanation, Neighbour
 from .predictors.intervals.network_spread import NetworkSpread, SentNetworkSpread
 from .predictors.intervals.operation_spread import OperationIntervals, OperationSpread, SentOperationSpread
+from .predictors.networks.interval import Interval
 from .predictors.networks.many import NetworkPredictions
 from .predictors.networks.operation_cost import OperationCost
-from .predictors.networks.prediction import Interval, Prediction
+from .predictors.networks.prediction import Prediction
 from .predictors.networks.uncovered import Coverage, Uncovered
 from .predictors.operation_predictions import OperationPredictions
 from .queries import Choice, Choices, LeftOut, Sweep

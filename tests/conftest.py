@@ -21,6 +21,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from mlflow_servers import mlflow_server
+from simulated_counters import SIMULATION
 
 from joulecast import Operation
 from joulecast.cli import main
@@ -254,26 +255,27 @@ def mlflow_at(tmp_path_factory) -> Iterator[str]:
         yield address
 
 
+def compiled(source: Path, library: Path, *libraries: str) -> Path:
+    """Compile a simulation in C to a shared library; skips the test on machines without a compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("the simulated sensors need a C compiler")
+    flags = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([compiler, *flags, "-o", str(library), str(source), *libraries], check=True)
+    return library
+
+
+@pytest.fixture(scope="session")
+def preloaded(tmp_path_factory) -> Path:
+    """A library that simulates energy counters in programs that preload it; see simulated_counters.py."""
+    return compiled(SIMULATION, tmp_path_factory.mktemp("powercap") / "powercap.so", "-ldl", "-lm")
+
+
 @pytest.fixture(scope="session")
 def driver(tmp_path_factory) -> Path:
     """Folder with a simulated libnvidia-ml.so.1, and a `nvidia-smi` that reads it through the real nvidia-ml-py."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("the simulated driver needs a C compiler")
     folder = tmp_path_factory.mktemp("nvml")
-    library = folder / "libnvidia-ml.so.1"
-    command = [
-        compiler,
-        "-shared",
-        "-fPIC",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-o",
-        str(library),
-        str(FAKE_DRIVER / "nvml.c"),
-    ]
-    subprocess.run([*command, "-lm"], check=True)
+    compiled(FAKE_DRIVER / "nvml.c", folder / "libnvidia-ml.so.1", "-lm")
     program = folder / "nvidia-smi"
     program.write_text(f"#!{sys.executable}\n" + (FAKE_DRIVER / "nvidia_smi.py").read_text())
     program.chmod(program.stat().st_mode | stat.S_IXUSR)

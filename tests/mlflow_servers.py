@@ -5,20 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from processes import free_port
 from waiting import until
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def address_of(server: subprocess.Popen[bytes], port: int, log: Path) -> str:

@@ -74,6 +74,14 @@ def test_a_prediction_says_throughput_and_memory() -> None:
     assert joulecast.predict(NETWORK, gpu="A30").samples_per_s is None
 
 
+def test_pickled_predictions_of_operations_are_small() -> None:
+    predictions = joulecast.predict_operations([joulecast.Operation("relu", [(32, 64, 56, 56)])], "A30")
+    assert len(pickle.dumps(predictions)) < 10_000
+    again = copy.deepcopy(predictions)
+    assert again.operations == predictions.operations
+    assert again.interval(0.9).energy_j[0] == predictions.interval(0.9).energy_j[0]
+
+
 def test_a_pickled_prediction_is_small_and_keeps_its_interval() -> None:
     prediction = joulecast.predict("resnet18", (8, 3, 224, 224), "A30")
     assert len(pickle.dumps(prediction)) < 40_000

@@ -42,6 +42,7 @@ ROOMS = [
     "fetching",
     "memory_limit",
     "progress",
+    "cluster",
     "regular_files",
     "whole_files",
     "units",
@@ -82,6 +83,7 @@ PREDICTOR_ROOMS = [
     "kernels",
     "any_gpu",
     "transformer",
+    "cpu",
     "fitting",
     "evaluation",
 ]
@@ -89,7 +91,7 @@ PREDICTOR_ROOMS = [
 
 # Rooms that predicting with a GPU's own predictor does without. They are half of the package.
 UNUSED = ("accounting", "client", "datasets.", "energy.", "generation", "metering", "queries")
-UNUSED += tuple(f"predictors.{room}" for room in ("any_gpu", "kernels", "transformer", "fitting", "evaluation"))
+UNUSED += tuple(f"predictors.{room}" for room in ("any_gpu", "cpu", "kernels", "transformer", "fitting", "evaluation"))
 
 
 def all_modules_after(code: str) -> list[str]:

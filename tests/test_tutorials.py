@@ -2,45 +2,17 @@
 
 from __future__ import annotations
 
-import re
+import json
 import runpy
-import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from documented import BLOCK, ROOT, TUTORIALS, blocks, lines, run_line
 
-from joulecast.cli import main
-
-ROOT = Path(__file__).resolve().parents[1]
 _MINUTES = "collect-train-serve"  # trains a forest
-TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 DATA = ROOT.parent / "shared" / "data" / "nicolai2025"
-BLOCK = re.compile(r"(?:<!-- needs (?P<needs>[^>]+) -->\n)?```(?P<language>python|sh)\n(?P<code>.*?)```", re.DOTALL)
-
-
-def blocks(path: Path) -> list[tuple[str, str]]:
-    """Language and code of each block that can run here."""
-    found = []
-    for block in BLOCK.finditer(path.read_text(encoding="utf-8")):
-        if block["needs"] is None or (block["needs"] == "nicolai2025" and DATA.is_dir()):
-            found.append((block["language"], block["code"]))
-    return found
-
-
-def run_line(line: str) -> None:
-    """Run a line of shell, `joulecast` within this process."""
-    words = shlex.split(line, comments=True)
-    assert words[0] == "joulecast", line
-    if "--" in words:  # it runs another program, which writes to a standard output of its own
-        python = [sys.executable if word == "python" else word for word in words[1:]]
-        subprocess.run([sys.executable, "-m", "joulecast.cli", *python], check=True, capture_output=True, timeout=120)
-        return
-    with pytest.raises(SystemExit) as ended:
-        main(words[1:])
-    assert not ended.value.code, line
+THERE = ("nicolai2025",) if DATA.is_dir() else ()
 
 
 @pytest.mark.parametrize(
@@ -51,14 +23,31 @@ def test_a_tutorial_runs_as_it_stands(path: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     if DATA.is_dir():
         shutil.copytree(DATA, tmp_path / "nicolai2025")
-    found = blocks(path)
-    assert found
+    text = path.read_text(encoding="utf-8")
     script = tmp_path / f"{path.stem}.py"
-    script.write_text("\n".join(code for language, code in found if language == "python"), encoding="utf-8")
+    script.write_text("\n".join(code for language, code in blocks(text) if language == "python"), encoding="utf-8")
     runpy.run_path(str(script), run_name="__main__")
-    for language, code in found:
-        for line in code.splitlines() if language == "sh" else ():
-            run_line(line)
+    commands = lines(text, THERE)
+    assert script.read_text(encoding="utf-8") or commands
+    for line in commands:
+        run_line(line)
+
+
+NOTEBOOKS = runpy.run_path(str(ROOT / "docs" / "notebooks.py"))
+
+
+def test_notebooks_hold_the_code_of_their_tutorials() -> None:
+    """The code runs above as part of the tutorials; test_fresh_environments.py runs the notebooks in Jupyter."""
+    folder = ROOT / "examples" / "notebooks"
+    assert {path.stem for path in folder.glob("*.ipynb")} == {path.stem for path in NOTEBOOKS["tutorials"]()}
+    for path in folder.glob("*.ipynb"):
+        text = (ROOT / "docs" / "tutorials" / f"{path.stem}.md").read_text(encoding="utf-8")
+        content = path.read_text(encoding="utf-8")
+        told = "python3 tasks.py notebooks makes it anew"
+        assert content == NOTEBOOKS["notebook"](ROOT / "docs" / "tutorials" / f"{path.stem}.md"), told
+        cells = ["".join(cell["source"]) for cell in json.loads(content)["cells"] if cell["cell_type"] == "code"]
+        python = [cell for cell in cells if not cell.startswith("!")]
+        assert python == [code.rstrip("\n") for language, code in blocks(text) if language == "python"]
 
 
 def test_what_cannot_run_here_says_what_it_needs() -> None:

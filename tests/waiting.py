@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-_PAUSE_S = 0.01  # between two looks, so that what is waited for has the processor
+_PAUSE_S = 0.01
+"""Pause between two checks, in which the process that is waited for can run."""
 
 
-def until(claim: Callable[[], object], seconds: float = 120.0, otherwise: Callable[[], str] = str) -> None:
-    """Return as soon as a claim holds.
+def until(claim: Callable[[], object], seconds: float = 300.0, otherwise: Callable[[], str] = str) -> None:
+    """Return as soon as a claim holds, and fail if it does not hold in time.
 
     Args:
-        claim: What is looked at again and again.
-        seconds: Longest wait.
-        otherwise: Text of the failure if the claim does not hold by then.
+        claim: The claim, which is checked again and again.
+        seconds: Longest wait. It is long, because a busy machine may take a hundred times as long as an idle one.
+        otherwise: Gives the message of the failure.
     """
     deadline_s = time.monotonic() + seconds
     while not claim():

@@ -105,10 +105,10 @@ def _import(source: str, folder: Path, out: Path, rows: int | None) -> None:
 def _slug(gpu: str) -> str:
     """Name of a GPU's folder, whether the catalogue has it or not: "Tesla P100-PCIE-16GB" gives "p100-pcie-16gb"."""
     from ..errors import UnknownNameError
-    from ..hardware import find_gpu
+    from ..hardware import find_device
 
     try:
-        return find_gpu(gpu).slug
+        return find_device(gpu).slug
     except UnknownNameError:
         words = [word for word in gpu.lower().split() if word not in ("nvidia", "tesla", "geforce")]
         return "-".join(words)

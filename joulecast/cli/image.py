@@ -54,7 +54,7 @@ def image(
         ("decoder", 1, found.decode),
     ]
     rows = [
-        [name, str(times), si(part.time_s, "s"), si(part.power_w, "W"), si(times * part.energy_j / batch, "J")]
+        [name, str(times), si(part.time_s, "s"), si(part.power_w, "W"), si(times * part.known_energy_j / batch, "J")]
         for name, times, part in parts
     ]
     rows.append(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError
-from ..operations.inputs import parse_shapes, titled
+from ..operations.inputs import parse_shapes
 from ..operations.operation_text import operation_text
-from ..units import si
+from ..units import NOT_MEASURED, si
 from .arguments import (
     AsCsv,
     AsJson,
@@ -34,6 +34,7 @@ from .arguments import (
 from .models import Assumed, ModelOptions, assumed, model_and_options
 
 if TYPE_CHECKING:
+    from ..predictors.networks.interval import Interval
     from ..predictors.networks.memory_levels import MemoryLevels
     from ..predictors.networks.operation_cost import OperationCost
     from ..predictors.networks.prediction import Prediction
@@ -45,7 +46,10 @@ def predict(
     model: Model,
     input_shape: Shapes = None,
     gpu: Annotated[
-        str, typer.Option(help="GPU from the catalogue, such as A30, or a TOML file that describes one.")
+        str,
+        typer.Option(
+            help="GPU from the catalogue, such as A30, or a TOML file that describes one; or a CPU that was measured."
+        ),
     ] = "",
     clock: Clock = None,
     power_limit: Annotated[
@@ -148,25 +152,20 @@ def _prediction_text(prediction: Prediction, top: int) -> str:
     interval = prediction.interval(_LEVEL) if prediction.supports(_LEVEL) else None
     totals = [
         ["time", si(prediction.time_s, "s"), _range_text(interval.time_s if interval else None, "s")],
-        ["power", si(prediction.power_w, "W"), _range_text(interval.power_w if interval else None, "W")],
-        ["energy", si(prediction.energy_j, "J"), _range_text(interval.energy_j if interval else None, "J")],
-        ["energy-delay product", si(prediction.edp_js, "Js"), _range_text(interval.edp_js if interval else None, "Js")],
+        *_energy_rows(prediction, interval),
     ]
     if prediction.samples_per_s is not None:
         totals.append(["throughput", f"{prediction.samples_per_s:,.4g} samples/s", ""])
     if prediction.memory_bytes is not None:
         totals.append(["memory needed", f"{prediction.memory_bytes / 2**30:.1f} GiB", ""])
     header = ["per iteration", "predicted", f"{100 * _LEVEL:.0f} % interval" if interval else ""]
-    bound = "host" if prediction.host_time_s > prediction.device_time_s else "device"
     parts = [
-        f"{titled(prediction.network, prediction.input_shape)}, {prediction.mode}, on {prediction.gpu} at "
-        f"{prediction.clock_mhz:g} MHz{_throttled_text(prediction)}",
+        f"{prediction.title}{_throttled_text(prediction)}",
         "",
         table(header, totals, frozenset({1})),
         *(["", str(prediction.coverage)] if prediction.uncovered else []),
         "",
-        f"bound by the {bound}: device {si(prediction.device_time_s, 's')}, host {si(prediction.host_time_s, 's')}; "
-        f"predictor {prediction.predictor}, composition {prediction.composition}",
+        f"{_composed_text(prediction)}; predictor {prediction.predictor}, composition {prediction.composition}",
         "",
         _cost_table(prediction, top),
     ]
@@ -178,38 +177,66 @@ def _prediction_text(prediction: Prediction, top: int) -> str:
     return "\n".join(parts)
 
 
+def _energy_rows(prediction: Prediction, interval: Interval | None) -> list[list[str]]:
+    """Power, energy and energy-delay product; a single row says so where energy was not measured."""
+    if prediction.energy_j is None:
+        return [["energy", NOT_MEASURED, ""]]
+    return [
+        ["power", si(prediction.power_w, "W"), _range_text(interval.power_w if interval else None, "W")],
+        ["energy", si(prediction.energy_j, "J"), _range_text(interval.energy_j if interval else None, "J")],
+        ["energy-delay product", si(prediction.edp_js, "Js"), _range_text(interval.edp_js if interval else None, "Js")],
+    ]
+
+
+def _composed_text(prediction: Prediction) -> str:
+    """What the time consists of: host and device that overlap, or operations one after the other on a CPU."""
+    device, host = si(prediction.device_time_s, "s"), si(prediction.host_time_s, "s")
+    if prediction.composition == "serial":
+        return f"operations {device}, between them {host}"
+    bound = "host" if prediction.host_time_s > prediction.device_time_s else "device"
+    return f"bound by the {bound}: device {device}, host {host}"
+
+
 def _throttled_text(prediction: Prediction) -> str:
+    if prediction.clock_mhz is None or prediction.held_clock_mhz is None:
+        return ""
     if prediction.held_clock_mhz > 0.99 * prediction.clock_mhz:
         return ""
     return f" (held to {prediction.held_clock_mhz:.0f} MHz by its cap of {prediction.power_limit_w:g} W)"
 
 
 def _cost_table(prediction: Prediction, top: int) -> str:
-    costs = sorted(
-        (cost for cost in prediction.operations if cost.energy_j is not None), key=lambda cost: -(cost.energy_j or 0.0)
-    )
+    from ..predictors.networks.operation_cost import by_cost
+
+    costs = [cost for cost in by_cost(prediction.operations) if cost.source != "missing"]
     shown = costs[: top or None]
-    rows = [_cost_row(cost, prediction.energy_j) for cost in shown]
+    whole = _cost(prediction.energy_j, prediction.device_time_s)
     text = table(
         ["operation", "calls", "device time", "power", "energy", "share", "bound by", "source"],
-        rows,
+        [_cost_row(cost, whole) for cost in shown],
         frozenset({1, 2, 3, 4, 5}),
     )
     rest = costs[len(shown) :]
     if rest:
-        joules = sum(cost.energy_j or 0.0 for cost in rest)
-        text += f"\nand {len(rest)} more operations: {si(joules, 'J')}, {100 * joules / prediction.energy_j:.1f} %"
+        unit = "s" if prediction.energy_j is None else "J"
+        sum_of_rest = sum(_cost(cost.energy_j, cost.device_time_s) for cost in rest)
+        text += f"\nand {len(rest)} more operations: {si(sum_of_rest, unit)}, {100 * sum_of_rest / whole:.1f} %"
     return text
 
 
-def _cost_row(cost: OperationCost, total_j: float) -> list[str]:
+def _cost(energy_j: float | None, time_s: float | None) -> float:
+    """Joules, or seconds where no energy is known."""
+    return (time_s or 0.0) if energy_j is None else energy_j
+
+
+def _cost_row(cost: OperationCost, whole: float) -> list[str]:
     return [
         operation_text(cost.operation),
         str(cost.count),
         si(cost.device_time_s, "s"),
         si(cost.power_w, "W"),
         si(cost.energy_j, "J"),
-        f"{100 * (cost.energy_j or 0.0) / total_j:.1f} %",
+        f"{100 * _cost(cost.energy_j, cost.device_time_s) / whole:.1f} %",
         cost.bound_by,
         cost.source,
     ]

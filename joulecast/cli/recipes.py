@@ -12,6 +12,7 @@ from ..datasets import Dataset, NetworkMeasurement, fingerprint
 from ..errors import DatasetError, InputError
 from ..extraction import network_of
 from ..hardware import find_gpu
+from ..hardware.cpu import is_cpu
 from ..operations.network import Network
 from ..operations.operation import MODES, require_mode
 from ..predictors.contract import Networks
@@ -22,9 +23,11 @@ from ..predictors.evaluation.any_gpu import (
     operation_errors,
     validate_any_gpu,
 )
+from ..predictors.evaluation.cpu import SPLITS as CPU_SPLITS
+from ..predictors.evaluation.cpu import CpuValidation, validate_cpu
 from ..predictors.evaluation.one_gpu import Validation, validate
 from ..predictors.evaluation.report import write_report
-from ..predictors.evaluation.scores import Score, any_gpu_scores, own_scores
+from ..predictors.evaluation.scores import Score, any_gpu_scores, cpu_scores, own_scores
 from ..predictors.evaluation.tuning import Trial, search
 from ..predictors.fitting.any_gpu import ANY_GPU_FORMS
 from ..predictors.fitting.recipes import predictor_of
@@ -33,8 +36,9 @@ from ..predictors.recipes.settings import Recipe
 from ..predictors.recipes.xgboost import XGBoostRecipe
 from ..predictors.regressors.forms import ONE_GPU_FORMS
 from ..zoo.any_gpu_training import train_any_gpu
-from ..zoo.mlflow.tracking import track, track_any_gpu, tuning
-from ..zoo.rendering import any_gpu_errors
+from ..zoo.cpu_training import train_cpu
+from ..zoo.mlflow.tracking import track, track_any_gpu, track_cpu, tuning
+from ..zoo.rendering import any_gpu_errors, cpu_errors
 from ..zoo.training import train
 
 Tracking = tuple[str | None, str]
@@ -194,8 +198,13 @@ def _report_own(validations: list[Validation], recipe: Recipe, folder: Path, com
 
 
 def all_networks(loaded: Sequence[Loaded]) -> Networks:
-    """The measured networks of all datasets."""
-    return [(find_gpu(each.dataset.card.gpu), m, network) for each in loaded for m, network in each.networks.items()]
+    """The networks of all datasets that were measured with their power."""
+    return [
+        (find_gpu(each.dataset.card.gpu), m, network)
+        for each in loaded
+        for m, network in each.networks.items()
+        if m.energy_j is not None
+    ]
 
 
 def _train_any_gpu(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool) -> Iterator[Entry]:
@@ -223,11 +232,54 @@ def _report_any_gpu(
     return report
 
 
+def _train_cpu(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool) -> Iterator[Entry]:
+    for each, mode in _own(loaded, asked):
+        yield train_cpu(each.dataset, each.folder, mode, recipe, _of_mode(each, mode))
+
+
+def _validate_cpu(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool) -> list[CpuValidation]:
+    return [validate_cpu(each.dataset, mode, recipe, _of_mode(each, mode)) for each, mode in _own(loaded, asked)]
+
+
+def _report_cpu(validations: list[CpuValidation], recipe: Recipe, folder: Path, command: str, remarks: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = ", ".join(f"{name} = {value}" for name, value in recipe.to_dict().items())
+    lines = ["# How good the predictions for CPUs are", "", f"Made by `{command}`; do not edit. Recipe: {settings}."]
+    lines += ["", f"**Splits.** {CPU_SPLITS}", "", *([remarks.strip(), ""] if remarks else [])]
+    for validation in validations:
+        lines += [f"## {validation.gpu}, {validation.mode}", "", *cpu_errors(validation), ""]
+    report = folder / "CPUS.md"
+    report.write_text("\n".join(lines), encoding="utf-8")
+    return report
+
+
 _OWN = Way(_train_own, track, _validate_own, own_scores, _report_own)
 _ANY_GPU = Way(_train_any_gpu, track_any_gpu, _validate_any_gpu, any_gpu_scores, _report_any_gpu)
+_CPU = Way(_train_cpu, track_cpu, _validate_cpu, cpu_scores, _report_cpu)
 
 WAYS: Mapping[type[Recipe], Way] = {
     **{form.settings: _OWN for form in ONE_GPU_FORMS.values()},
     **{form.settings: _ANY_GPU for form in ANY_GPU_FORMS.values()},
 }
 """Class of recipe -> how it is handled: trained on one GPU's own measurements, or on those of many GPUs."""
+
+
+def ways_of(recipe: Recipe, loaded: Sequence[Loaded]) -> list[tuple[Way, list[Loaded]]]:
+    """How a recipe is handled, and the datasets for it: those of CPUs apart from those of GPUs.
+
+    Raises:
+        InputError: A recipe for any GPU, and datasets of CPUs only.
+    """
+    way = WAYS[type(recipe)]
+    on_cpus = [each for each in loaded if is_cpu(each.dataset.card.gpu)]
+    on_gpus = [each for each in loaded if each not in on_cpus]
+    if way is _OWN:
+        return [(each, part) for each, part in ((_CPU, on_cpus), (way, on_gpus)) if part]
+    if not on_gpus:
+        raise InputError(
+            "a predictor for any GPU is trained on measurements of GPUs",
+            given=", ".join(each.dataset.card.gpu for each in loaded),
+            allowed=f"for a CPU a recipe of {', '.join(ONE_GPU_FORMS)}",
+            hint="`joulecast train --dataset FOLDER --recipe forest`",
+        )
+    return [(way, on_gpus)]

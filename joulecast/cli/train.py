@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..cluster import on_cluster
 from ..damage import unreadable
 from ..errors import InputError
 from .arguments import table
@@ -17,7 +18,7 @@ from .arguments import table
 if TYPE_CHECKING:
     from ..predictors.evaluation.scores import Score
     from ..predictors.recipes.settings import Recipe
-    from .recipes import Entry, Loaded, Tracking
+    from .recipes import Entry, Loaded, Tracking, Way
 
 _Datasets = Annotated[list[Path], typer.Option("--dataset", help="Folder of a dataset; repeat it for several.")]
 _Recipes = Annotated[
@@ -35,6 +36,9 @@ _Training = Annotated[bool, typer.Option("--training", help="The same as --mode 
 _Tracking = Annotated[
     str | None, typer.Option("--tracking-uri", help="MLflow server or store. Default: a SQLite file in this folder.")
 ]
+_Cluster = Annotated[
+    str | None, typer.Option("--cluster", help="Fit on the workers of Dask's scheduler, such as tcp://HOST:8786.")
+]
 _NoTrack = Annotated[bool, typer.Option("--no-track", help="Do not log to MLflow.")]
 
 
@@ -51,14 +55,13 @@ def train(
     tune: Annotated[
         int, typer.Option("--tune", min=0, help="Number of settings from the recipe's [search] to try first.")
     ] = 0,
+    cluster: _Cluster = None,
 ) -> None:
     """Validate recipes on datasets, fit them on all data, and write zoo entries with model cards.
 
-    A GPU's own predictors are trained per dataset and mode. A predictor for any GPU is trained on all datasets
-    together. Several recipes are compared in one table.
+    A GPU's own predictors, and those of a CPU, are trained per dataset and mode. A predictor for any GPU is trained on
+    all datasets together. Several recipes are compared in one table.
     """
-    from .recipes import WAYS
-
     if register and no_track:
         raise InputError(
             "an entry must be tracked to be registered",
@@ -68,30 +71,46 @@ def train(
     settings = _load_recipes(recipe)
     loaded = _load(dataset)
     scores: dict[str, list[Score]] = {}
-    for name, one in settings.items():
-        way = WAYS[type(one)]
-        scores[name] = []
-        tracking = None if no_track else (tracking_uri, _command())
-        for chosen, trained in _trained(loaded, _asked_modes(mode, training), one, quick, tune, tracking):
-            entry = trained.save(zoo)
-            typer.echo(f"{entry}\n{_table({name: found}) if (found := [*way.scores(trained.validation)]) else _FEW}")
-            scores[name] += found
-            if not no_track:
-                run = way.track(trained, chosen, entry, tracking_uri, command=_command())
-                typer.echo(f"MLflow run {run}")
-                if register:
-                    _register(entry, tracking_uri, run)
+    with on_cluster(cluster):
+        for name, one, way, part in _handled(settings, loaded):
+            tracking = None if no_track else (tracking_uri, _command())
+            for chosen, trained in _trained(way, part, _asked_modes(mode, training), one, quick, tune, tracking):
+                entry = trained.save(zoo)
+                found = [*way.scores(trained.validation)]
+                typer.echo(f"{entry}\n{_table({name: found}) if found else _FEW}")
+                scores.setdefault(name, []).extend(found)
+                if not no_track:
+                    run = way.track(trained, chosen, entry, tracking_uri, command=_command())
+                    typer.echo(f"MLflow run {run}")
+                    if register:
+                        _register(entry, tracking_uri, run)
     if len(settings) > 1:
         typer.echo(_table(scores))
 
 
+def _handled(
+    settings: Mapping[str, Recipe], loaded: Sequence[Loaded]
+) -> Iterator[tuple[str, Recipe, Way, list[Loaded]]]:
+    """Recipes by name, with how each is handled on the datasets of GPUs, and on those of CPUs."""
+    from .recipes import ways_of
+
+    for name, recipe in settings.items():
+        for way, part in ways_of(recipe, loaded):
+            yield name, recipe, way, part
+
+
 def _trained(
-    loaded: Sequence[Loaded], modes: Sequence[str], recipe: Recipe, quick: bool, trials: int, tracking: Tracking | None
+    way: Way,
+    loaded: Sequence[Loaded],
+    modes: Sequence[str],
+    recipe: Recipe,
+    quick: bool,
+    trials: int,
+    tracking: Tracking | None,
 ) -> Iterator[tuple[Recipe, Entry]]:
     """Train entries, and return each with its settings: those of the recipe, or the best that a search found."""
-    from .recipes import WAYS, tune
+    from .recipes import tune
 
-    way = WAYS[type(recipe)]
     if not trials:
         yield from ((recipe, entry) for entry in way.train(loaded, modes, recipe, quick))
         return
@@ -111,27 +130,26 @@ def evaluate(
     remarks: Annotated[Path | None, typer.Option(help="Markdown file to include in the report.")] = None,
     tracking_uri: _Tracking = None,
     no_track: _NoTrack = False,
+    cluster: _Cluster = None,
 ) -> None:
     """Measure the errors of recipes on data left out of their training, and write a report with plots.
 
     Several recipes get a folder each, and a table compares them.
     """
-    from .recipes import WAYS
-
     settings = _load_recipes(recipe)
     text = "" if remarks is None else _text(remarks)
     loaded = _load(dataset)
     scores: dict[str, list[Score]] = {}
-    for name, one in settings.items():
-        way = WAYS[type(one)]
-        validations = way.validate(loaded, _asked_modes(mode, training), one, quick)
-        scores[name] = [score for validation in validations for score in way.scores(validation)]
+    for name, one, way, part in _handled(settings, loaded):
+        with on_cluster(cluster):
+            validations = way.validate(part, _asked_modes(mode, training), one, quick)
+        scores.setdefault(name, []).extend(score for validation in validations for score in way.scores(validation))
         report = way.report(validations, one, out / name if len(settings) > 1 else out, _command(), text)
         typer.echo(f"report: {report}")
         if not no_track:
             from ..zoo.mlflow.tracking import track_evaluation
 
-            used = [each.description() for each in loaded]
+            used = [each.description() for each in part]
             run = track_evaluation(name, validations, one, used, report, tracking_uri, command=_command())
             typer.echo(f"MLflow run {run}")
     typer.echo(_table(scores) if any(scores.values()) else _FEW)

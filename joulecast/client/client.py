@@ -21,7 +21,7 @@ from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices, Sweep
 from .connection import LOCAL, Connection
 from .generation import GenerationClient
-from .pieces import joined, pieces
+from .pieces import pieces
 
 ServiceModel = str | Network | Sequence[tuple[Operation, int]]
 """Models that a service accepts: a name, a Network, or operations with their counts."""
@@ -130,7 +130,7 @@ class Client(GenerationClient):
             "composition": composition,
             **run(execution, host),
         }
-        return joined(
+        return NetworkPredictions.joined(
             [
                 self._connection.ask("predict_many", {**question, "networks": piece}, NetworkPredictions)
                 for piece in pieces(map(one_of_many, _listed(networks)))

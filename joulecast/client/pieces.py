@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, replace
-from itertools import chain
+from collections.abc import Iterable, Iterator
 from typing import Any
-
-import numpy as np
-
-from ..predictors.networks.many import NetworkPredictions
 
 _MOST_BYTES = 2_000_000  # half of what a service takes by default
 _MOST_NETWORKS = 1_000
@@ -32,19 +26,3 @@ def pieces(networks: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]
         piece.append(network)
         size_bytes += added_bytes
     yield piece
-
-
-def joined(parts: Sequence[NetworkPredictions]) -> NetworkPredictions:
-    """Predictions of several requests as one, in their order.
-
-    Args:
-        parts: At least one; all on the same GPU and at the same clock.
-    """
-    values: dict[str, Any] = {}
-    for field in fields(NetworkPredictions):
-        each = [getattr(part, field.name) for part in parts]
-        if isinstance(each[0], np.ndarray):
-            values[field.name] = np.concatenate(each)
-        elif isinstance(each[0], tuple):
-            values[field.name] = tuple(chain.from_iterable(each))
-    return replace(parts[0], **values)

@@ -14,7 +14,7 @@ from ..operations.network import Network
 from ..operations.operation import Operation
 from ..operations.rules import Shape
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 _ENERGY_TOLERANCE = 0.01  # Relative tolerance, because energy is the product of two means.
 _POWER_OVERSHOOT = 1.2  # Boards exceed their cap for moments, but never by more than this on average.
@@ -84,6 +84,9 @@ class NetworkMeasurement:
         input_shape: Shape of its input, batch first.
         precision: Requested precision ("default", "fp32", ...).
         mode: inference or training.
+        time_s: Seconds per iteration, wall clock.
+        power_w: Mean power over the loop; None where no sensor was read.
+        energy_j: Joules per iteration; None without power.
         clock_mhz: Mean graphics clock that was held, where known.
         operations: Operations of the network, where the source lists them; None where its name identifies it.
         usable: Whether the measurement can be trusted.
@@ -95,14 +98,42 @@ class NetworkMeasurement:
     precision: str
     mode: str
     time_s: float
-    power_w: float
-    energy_j: float
+    power_w: float | None
+    energy_j: float | None
     campaign: str = ""
     line: int | None = None
     clock_mhz: float | None = None
     operations: Network | None = None
     usable: bool = True
     remark: str = ""
+
+    @property
+    def known_power_w(self) -> float:
+        """Mean power over the loop.
+
+        Raises:
+            DatasetError: It was not measured.
+        """
+        return self._known(self.power_w, "power")
+
+    @property
+    def known_energy_j(self) -> float:
+        """Joules per iteration.
+
+        Raises:
+            DatasetError: They were not measured.
+        """
+        return self._known(self.energy_j, "energy")
+
+    def _known(self, value: float | None, quantity: str) -> float:
+        if value is None:
+            raise DatasetError(
+                f"the {quantity} of this network was not measured",
+                given=f"{self.network}, {self.input_shape}",
+                allowed="a network that was measured with its power",
+                hint="collect it again on a machine whose power sensor can be read",
+            )
+        return value
 
 
 @dataclass(frozen=True)
@@ -124,6 +155,9 @@ class Card:
             is not known.
         idle_power_w: Power of the idle board with a CUDA context; None where it was not measured.
         limits: Known flaws and limits of the data.
+        threads: Threads that PyTorch used on a CPU; None on a GPU.
+        load_average: On a CPU the least, median and most one-minute load average of the machine during the
+            measurements, which is about the number of threads that were running; empty where it is not known.
     """
 
     gpu: str
@@ -139,10 +173,13 @@ class Card:
     power_limit_w: float | None = None
     idle_power_w: float | None = None
     limits: tuple[str, ...] = ()
+    threads: int | None = None
+    load_average: tuple[float, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The card as plain lists and dictionaries."""
+        """The card as plain lists and dictionaries; what only CPUs have is left out where there is none."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
+        values = {name: value for name, value in values.items() if value or name not in ("threads", "load_average")}
         return {
             name: list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
             for name, value in values.items()
@@ -188,6 +225,10 @@ class Dataset:
     def usable_networks(self, mode: str) -> list[NetworkMeasurement]:
         """The usable measurements of networks in a mode."""
         return [m for m in self.networks if m.usable and m.mode == mode]
+
+    def networks_with_energy(self, mode: str) -> list[NetworkMeasurement]:
+        """The usable measurements of networks in a mode whose power was measured."""
+        return [m for m in self.usable_networks(mode) if m.energy_j is not None]
 
     def campaigns(self, mode: str) -> list[str]:
         """The campaigns that hold usable measurements of a mode."""

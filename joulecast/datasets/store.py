@@ -17,8 +17,9 @@ from ..whole_files import whole_file
 from .measurement import SCHEMA_VERSION, Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
 from .parquet_limits import read_limited
 
-# Version 3 added engine, kernel and sustained. In older files these columns are missing and read as unknown.
-_READABLE = (2, SCHEMA_VERSION)
+# Version 3 added engine, kernel and sustained. In older files these columns are missing and read as unknown. Since
+# version 4, networks may have no power.
+_READABLE = (2, 3, SCHEMA_VERSION)
 _MOST_VALUES = 20_000_000
 _OPERATIONS, _NETWORKS, _CARD = "operations.parquet", "networks.parquet", "card.json"
 _NEXT = "restore the file, or import the dataset again"
@@ -71,8 +72,8 @@ def _schemas(pa: ModuleType) -> tuple[Any, Any]:
             pa.field("precision", text, nullable=False),
             pa.field("mode", text, nullable=False),
             pa.field("time_s", real, nullable=False),
-            pa.field("power_w", real, nullable=False),
-            pa.field("energy_j", real, nullable=False),
+            pa.field("power_w", real),
+            pa.field("energy_j", real),
             pa.field("campaign", text, nullable=False),
             pa.field("line", whole),
             pa.field("clock_mhz", real),
@@ -217,7 +218,7 @@ def _measurement(row: dict[str, Any], known: dict[str, Operation]) -> Measuremen
 
 
 def _network(row: dict[str, Any]) -> NetworkMeasurement:
-    values = {name: value for name, value in row.items() if value is not None}
+    values = {name: value for name, value in row.items() if value is not None or name in ("power_w", "energy_j")}
     if "operations" in values:
         values["operations"] = Network.from_dict(json.loads(values["operations"]))
     return NetworkMeasurement(**{**values, "input_shape": tuple(values["input_shape"])})

@@ -148,16 +148,18 @@ class EnergyTree(Plain, Drawn):
             depth: Levels of nodes to show; 0 for all.
             least_share: Nodes with less than this share of all joules are left out, 0 to 1.
         """
+        unknown = self.total.source == "missing" and bool(self.total.energy)
         whole = self.total.energy_j or 1.0
         lines = [f"{'energy':>10}  {'share':>6}  {'time':>9}  {'calls':>7}  part"]
 
         def add(node: Node, level: int) -> None:
             joules = node.total.energy_j
-            if level and joules < least_share * whole:
+            if level and joules < least_share * whole and not unknown:
                 return
+            share = f"{100 * joules / whole:5.1f}%" if not unknown else f"{'-':>6}"
             calls = f"{node.calls:g}" if node.calls else ""
             lines.append(
-                f"{_joules(node.total):>10}  {100 * joules / whole:5.1f}%  {si(node.total.time_s, 's'):>9}  "
+                f"{_joules(node.total):>10}  {share}  {si(node.total.time_s, 's'):>9}  "
                 f"{calls:>7}  {'  ' * level}{node.name}"
             )
             if not depth or level < depth:

@@ -109,7 +109,7 @@ def predict_generation(
         precision=precision,
         cache_precision=cache_precision,
         clock_mhz=clock_mhz,
-        power_limit_w=decode.power_limit_w,
+        power_limit_w=board.checked_power_limit_w(power_limit_w),
         time_to_first_token_s=float(figures.time_to_first_token_s[0]),
         time_per_output_token_s=float(figures.time_per_output_token_s[0]),
         tokens_per_s=float(figures.tokens_per_s[0]),

@@ -221,9 +221,9 @@ def training_of(
     micro = run.predict(_without(network, steps), clock, power_limit_w)
     step = run.predict(_only(network, steps), clock, power_limit_w) if steps else None
     # Stages take equally long, so each GPU computes an equal part of the work of a replica.
-    turn_s, turn_j = micro.time_s / pipeline_parallel, micro.energy_j / pipeline_parallel
+    turn_s, turn_j = micro.time_s / pipeline_parallel, micro.known_energy_j / pipeline_parallel
     compute_s = pieces * turn_s + (step.time_s / pipeline_parallel if step else 0.0)
-    compute_j = pieces * turn_j + (step.energy_j / pipeline_parallel if step else 0.0)
+    compute_j = pieces * turn_j + (step.known_energy_j / pipeline_parallel if step else 0.0)
     blocks = list(results_of_blocks(whole))
     sums = _Sums(board, precision)
     # The result of each block is summed once in the forward and once in the backward pass.

@@ -1,6 +1,8 @@
-"""The GPU catalogue: data sheets and their lookup."""
+"""Devices: the GPU catalogue with its data sheets, and CPUs by name."""
 
 from .catalogue import find_gpu, gpu_name_notes, gpus
+from .cpu import CPU
+from .device import Device, find_device
 from .gpu import GPU, IdleCurve, VoltageCurve
 
-__all__ = ["GPU", "IdleCurve", "VoltageCurve", "find_gpu", "gpu_name_notes", "gpus"]
+__all__ = ["CPU", "GPU", "Device", "IdleCurve", "VoltageCurve", "find_device", "find_gpu", "gpu_name_notes", "gpus"]

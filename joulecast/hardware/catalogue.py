@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..errors import InputError, UnknownNameError, unknown_name
 from .clouds import find_machine
-from .cpu import cpu_not_predicted, is_cpu
+from .cpu import cpu_is_no_gpu, is_cpu
 from .description import described_gpu, read_gpu
 from .gpu import GPU
 
@@ -79,7 +79,7 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
     if str(name).lower().endswith(".toml"):
         return read_gpu(name)
     if is_cpu(str(name)):
-        raise cpu_not_predicted(str(name))
+        raise cpu_is_no_gpu(str(name))
     machine = find_machine(name)
     found = _by_folded_name().get(_folded(str(name) if machine is None else machine.gpu))
     if found is not None:

@@ -39,7 +39,7 @@ PERIOD_S = 0.01
 """Seconds between samples of a campaign: counters update every 10 to 100 ms, and reading faster finds nothing new."""
 
 _PACKAGES = str(Path(__file__).resolve().parents[2])  # The folder that contains this package.
-_TIMEOUT_S = 30.0  # Longest wait for an answer.
+_TIMEOUT_S = 30.0  # Longest wait for an answer, and for the end of the process.
 
 
 class Sampler:
@@ -99,7 +99,7 @@ class Sampler:
         with suppress(OSError):
             self._input.close()
         try:
-            self._process.wait(timeout=5)
+            self._process.wait(timeout=_TIMEOUT_S)  # Writing the last block to a busy disk may take seconds.
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

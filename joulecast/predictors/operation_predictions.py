@@ -75,6 +75,11 @@ class OperationPredictions(Tabular, Plain, Drawn):
         sources = zip(self.source, impossible.tolist(), strict=True)
         object.__setattr__(self, "source", tuple("missing" if wrong else source for source, wrong in sources))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickle stores: of the errors, what was looked up for these operations, and not the whole table."""
+        spread = self.spread.as_sent(self) if isinstance(self.spread, OperationSpread) else self.spread
+        return {**self.__dict__, "spread": spread}
+
     def interval(self, level: float = 0.9) -> OperationIntervals | None:
         """Intervals of time, power and energy, from errors on operations that were held out; None if none are known.
 

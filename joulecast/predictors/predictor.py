@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import compress
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from ..hardware import GPU
 from ..operations.operation import Operation
 from ..operations.operation_list import OperationList
 from ..operations.precisions import PRECISIONS
+from .at_default import COLUMNS, AtDefault, rows_of, uncovered_rows
 from .batches import in_batches
 from .contract import Regressor, require_mode
 from .intervals.calibration import Calibration
@@ -22,11 +24,12 @@ from .intervals.operation_spread import OperationSpread
 from .intervals.power_range import power_range_w
 from .operation_predictions import OperationPredictions
 from .physics.baseline import Baseline, DeviceCosts, Loops, group_of
-from .physics.clock import Work, measured_work
+from .physics.clock import measured_work
 from .physics.energy import PRIOR_ENERGY, static_power_w
 from .physics.features import FEATURE_NAMES, features
 from .physics.norms import smooth_max
 from .physics.operation_numbers import numbers_of
+from .physics.operation_rows import OperationRows
 from .physics.roofline import Roofline
 
 INPUT_NAMES: tuple[str, ...] = (*FEATURE_NAMES, "log_baseline", "log_baseline_over_host")
@@ -102,20 +105,17 @@ class OperationPredictor:
             InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
         """
         operations = OperationList.of(operations)
-        require_mode(operations, self.mode)
         clock, cap_w = self.gpu.checked_clock_mhz(clock_mhz), self.gpu.checked_power_limit_w(power_limit_w)
-        groups = _by_kind(operations, self._group)
-        covered = np.array([group is not None for group in groups], dtype=bool)
-        some = operations if covered.all() else OperationList(compress(operations, covered))
+        at_default = AtDefault(self._rows.of(operations, self._at_default), self.gpu)
+        covered = at_default.covered
         values = np.full((6, len(operations)), np.nan)
         work = None
-        if some:
-            own_groups = [group for group in groups if group is not None]
-            values[:, covered], work = self._predict_covered(some, own_groups, clock, cap_w)
-            work = work.scatter(covered)
+        if covered.any():
+            some = at_default if covered.all() else AtDefault(at_default.rows[covered], self.gpu)
+            values[:, covered] = self._at(some, clock, cap_w)
+            work = some.work.scatter(covered)
         time_s, power_w, device_s, dynamic_j, host_s, held_mhz = values
         as_measured = clock == self.gpu.boost_clock_mhz and cap_w == self.gpu.power_limit_w
-        measured = self.measured if as_measured else frozenset()
         return OperationPredictions(
             operations=operations,
             time_s=time_s,
@@ -124,10 +124,7 @@ class OperationPredictor:
             device_time_s=device_s,
             dynamic_energy_j=dynamic_j,
             host_time_s=host_s,
-            source=tuple(
-                "missing" if group is None else "measured" if operation.digest in measured else "modelled"
-                for operation, group in zip(operations, groups, strict=True)
-            ),
+            source=at_default.sources(as_measured),
             static_power_w=self._static_power_w(clock),
             held_clock_mhz=held_mhz,
             work=work,
@@ -148,12 +145,24 @@ class OperationPredictor:
             return None
         return self.baseline.stand_in(operation, self.gpu)
 
-    def _predict_covered(
-        self, operations: Sequence[Operation], groups: Sequence[str], clock: float, cap_w: float
-    ) -> tuple[FloatArray, Work]:
-        # At the default clock, where the measurements are; physics takes it from there.
-        default = float(self.gpu.boost_clock_mhz)
-        matrix, line = features(operations, self.gpu, default)
+    @cached_property
+    def _rows(self) -> OperationRows:
+        """Costs of operations at the default clock and cap, where the measurements are."""
+        return OperationRows(len(COLUMNS))
+
+    def _at_default(self, operations: OperationList) -> FloatArray:
+        """Rows of `AtDefault` for operations of this mode."""
+        require_mode(operations, self.mode)
+        groups = _by_kind(operations, self._group)
+        covered = np.array([group is not None for group in groups], dtype=bool)
+        rows = uncovered_rows(len(operations))
+        if covered.any():
+            some = operations if covered.all() else OperationList(compress(operations, covered))
+            rows[covered] = self._covered_at_default(some, [group for group in groups if group is not None])
+        return rows
+
+    def _covered_at_default(self, operations: OperationList, groups: Sequence[str]) -> FloatArray:
+        matrix, line = features(operations, self.gpu, float(self.gpu.boost_clock_mhz))
         host_s = self.baseline.host_s(groups)
         without_stand_in = _by_kind(operations, lambda operation: group_of(operation, self.gpu))
         own = np.array([a == b for a, b in zip(without_stand_in, groups, strict=True)], dtype=bool)
@@ -170,19 +179,23 @@ class OperationPredictor:
             ):
                 whole[own] = part
         # No board draws more than its cap, or less than it draws without work.
-        static_w, default_cap_w = self.baseline.static_power_w, self.gpu.power_limit_w
-        loops = replace(loops, power_w=np.clip(loops.power_w, static_w, default_cap_w))
-        active_w = self.baseline.static_power_w + costs.dynamic_energy_j / np.maximum(costs.time_s, _LEAST_S)
+        static_w, cap_w = self.baseline.static_power_w, self.gpu.power_limit_w
+        power_w = np.clip(loops.power_w, static_w, cap_w)
+        active_w = static_w + costs.dynamic_energy_j / np.maximum(costs.time_s, _LEAST_S)
         work = measured_work(operations, self.gpu, costs.time_s, costs.dynamic_energy_j, active_w, PRIOR_ENERGY)
         device_s = work.device_s
-        costs = DeviceCosts(device_s, np.minimum(costs.dynamic_energy_j, (default_cap_w - static_w) * device_s))
-        loops = replace(loops, time_s=np.maximum(loops.time_s, device_s))
-        held_mhz = work.held_mhz(clock, cap_w, host_s)
-        if clock != default or cap_w != self.gpu.power_limit_w:
-            costs, before = DeviceCosts(*work.at(held_mhz)), costs
+        dynamic_j = np.minimum(costs.dynamic_energy_j, (cap_w - static_w) * device_s)
+        is_measured = [operation.digest in self.measured for operation in operations]
+        return rows_of(is_measured, np.maximum(loops.time_s, device_s), power_w, device_s, dynamic_j, host_s, work)
+
+    def _at(self, known: AtDefault, clock: float, cap_w: float) -> FloatArray:
+        """Time, power, device time, dynamic energy, host time and held clock of covered operations."""
+        loops, costs, host_s = known.loops, known.costs, known.host_s
+        held_mhz = known.work.held_mhz(clock, cap_w, host_s)
+        if clock != self.gpu.boost_clock_mhz or cap_w != self.gpu.power_limit_w:
+            costs, before = DeviceCosts(*known.work.at(held_mhz)), costs
             loops = self._loops_at_clock(loops, before, costs, host_s, held_mhz, cap_w)
-        values = [loops.time_s, loops.power_w, costs.time_s, costs.dynamic_energy_j, host_s, held_mhz]
-        return np.array(values), work
+        return np.array([loops.time_s, loops.power_w, costs.time_s, costs.dynamic_energy_j, host_s, held_mhz])
 
     def _by_constants(self, groups: Sequence[str], line: Roofline) -> tuple[Loops, DeviceCosts]:
         """Loops and device costs by the baseline alone."""

@@ -1,4 +1,4 @@
-"""A campaign on the workers of a Dask cluster: `joulecast collect --cluster tcp://HOST:PORT`.
+"""A campaign on the workers of a Dask cluster: `joulecast collect --cluster tcp://HOST:PORT`, or `--slurm 4`.
 
 Dask finds the workers, carries tasks and records, and notices when a worker is lost. What is measured where is decided
 here: a GPU measures one operation at a time, and each model of GPU measures the whole plan once. Only this process
@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..errors import DeviceError, InputError, JoulecastError, MissingDependencyError, with_extra
+from ..cluster import connect
+from ..errors import DeviceError, InputError, JoulecastError
 from . import bench
 from .campaign import Campaign, NetworkTask, Task, plan
 from .journal import Journal
@@ -26,8 +27,8 @@ from .session import JOURNAL, check_resumed, finish_journal, say, sessions, term
 
 if TYPE_CHECKING:
     from distributed import Client, Future
+    from distributed.deploy import Cluster
 
-_CONNECT_S = 10.0
 _CHECK_S = 0.2  # between two looks at which workers there are
 _FETCH_S = 10.0  # for the record of a finished measurement, which its worker may take with it
 _MOST_LOSSES = 10  # workers that one measurement may be lost with before it counts as the cause
@@ -39,7 +40,7 @@ _Plan = Sequence[Task | NetworkTask]
 def run_on_cluster(
     campaign: Campaign,
     out: Path,
-    address: str,
+    cluster: str | Cluster,
     device: str = "cuda",
     *,
     limit: int | None = None,
@@ -51,7 +52,7 @@ def run_on_cluster(
     Args:
         campaign: What to measure.
         out: Folder that gets a folder for each model of GPU, with journal and dataset.
-        address: Address of Dask's scheduler, such as tcp://host:8786.
+        cluster: Address of Dask's scheduler, such as tcp://host:8786, or the cluster itself.
         device: Device of each worker: cpu, cuda or cuda:1.
         limit: Most operations to measure; None for all.
         resume: Whether to continue the journals in `out`.
@@ -61,9 +62,9 @@ def run_on_cluster(
         InputError: No scheduler answers, a worker does not fit, or `out` has measurements that are not resumed.
         JoulecastError: The campaign cannot go on. Finished measurements are in the journals.
     """
-    with _connect(address) as client:
+    with connect(cluster) as client:
         tasks = plan(campaign, limit)
-        say(f"{len(tasks)} measurements for each model of GPU at {address}\n")
+        say(f"{len(tasks)} measurements for each model of GPU at {client.scheduler.address}\n")
         with _Dispatch(client, campaign, tasks, out, resume) as dispatch:
             return _finished(dispatch, out, device, power)
 
@@ -86,22 +87,6 @@ def _finished(dispatch: _Dispatch, out: Path, device: str, power: bool) -> str:
         say("".join(f"{result}\n" for result in results))
         raise errors[0]
     return "\n".join(results)
-
-
-def _connect(address: str) -> Client:
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise MissingDependencyError("a campaign on a cluster needs Dask", hint=with_extra("cluster")) from error
-    try:
-        return Client(address, timeout=_CONNECT_S, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            "no Dask scheduler answers at this address",
-            given=address,
-            allowed="tcp://HOST:PORT, as `dask scheduler` prints it",
-            hint="start one, or check host, port and firewall",
-        ) from error
 
 
 @dataclass

@@ -13,7 +13,7 @@ import torch
 from ..metering import Sensor, estimate
 from ..metering.estimate import DISAGREEMENT
 from .campaign import Campaign, NetworkTask, Task
-from .devices import clocks_of, limits_of, refuse_broken
+from .devices import clocks_of, limits_of, load_average_of, refuse_broken
 from .journal import Journal, now
 from .runners import DTYPES, WholeNetwork
 from .timing import Timing, running, time_block, time_operation
@@ -60,6 +60,9 @@ def measure(
         "clock_mhz": task.clock_mhz,
         "started": now(),
     }
+    load_average = load_average_of(device)
+    if load_average is not None:
+        record["load_average"] = load_average
     if device.type == "cuda":
         torch.cuda.empty_cache()  # Memory that the last measurement left in PyTorch's pool would count as used.
     try:

@@ -11,6 +11,7 @@ from ..errors import InputError
 from .campaign import load_campaign
 from .session import describe, run
 
+_SLURM = ("partition", "account", "gres", "walltime", "cpus", "memory", "directives")  # options of Slurm jobs
 _DESCRIPTION = """Measure time and power of the operations in a campaign's networks. Can be stopped and resumed at any
 time. The campaign is read from a TOML file and from the options, which override the file."""
 
@@ -28,12 +29,20 @@ def collect(arguments: Sequence[str], program: str = "joulecast collect") -> str
         return describe(campaign, a.limit)
     if a.out is None:
         _parser(program).error("--out is needed: the folder for the journal and the dataset")
-    if a.cluster is not None:
-        from .cluster import run_on_cluster
+    slurm = {name: getattr(a, name) for name in _SLURM if getattr(a, name) is not None}
+    if slurm and a.slurm is None:
+        _parser(program).error(f"--slurm is needed: the number of jobs that get {' '.join(slurm)}")
+    options = {"limit": a.limit, "resume": a.resume, "power": not a.no_power}
+    if a.cluster is None and a.slurm is None:
+        return run(campaign, a.out, a.device, **options)
+    from .cluster import run_on_cluster
 
-        options = {"limit": a.limit, "resume": a.resume, "power": not a.no_power}
+    if a.slurm is None:
         return run_on_cluster(campaign, a.out, a.cluster, a.device, **options)
-    return run(campaign, a.out, a.device, limit=a.limit, resume=a.resume, power=not a.no_power)
+    from .slurm import SlurmJobs, slurm_cluster
+
+    with slurm_cluster(SlurmJobs(a.slurm, **slurm), a.out) as cluster:
+        return run_on_cluster(campaign, a.out, cluster, a.device, **options)
 
 
 def _options(a: argparse.Namespace) -> dict[str, Any]:
@@ -63,11 +72,27 @@ def _parser(program: str) -> argparse.ArgumentParser:
     add("campaign", type=Path, nargs="?", help="a campaign by name (small, networks ...) or a TOML file")
     add("--out", type=Path, help="folder for the journal and the dataset")
     add("--device", default="cuda", help="cpu, cuda (default) or cuda:1")
-    add("--cluster", metavar="ADDRESS", help="measure on the workers of Dask's scheduler, such as tcp://HOST:8786")
+    where = parser.add_mutually_exclusive_group().add_argument
+    where("--cluster", metavar="ADDRESS", help="measure on the workers of Dask's scheduler, such as tcp://HOST:8786")
+    where("--slurm", type=_positive, metavar="JOBS", help="measure in this number of Slurm jobs, each with one GPU")
     add("--limit", type=_positive, help="most operations and whole networks to measure")
     add("--resume", action="store_true", help="continue the journal in the folder")
     add("--dry-run", action="store_true", help="print the plan and an estimate of its duration")
     add("--no-power", action="store_true", help="measure times only, without power")
+    add = parser.add_argument_group("Slurm jobs", "options of sbatch for each job of --slurm").add_argument
+    add("--partition", help="partition of the jobs")
+    add("--account", help="account that is charged")
+    add("--gres", help="the GPU of a job (default gpu:1), or none")
+    add("--walltime", help="longest time of a job (default 01:00:00); jobs that end are replaced")
+    add("--cpus", type=_positive, help="processor cores of a job (default 4)")
+    add("--memory", help="memory of a job (default 16GB)")
+    add(
+        "--sbatch",
+        action="append",
+        dest="directives",
+        metavar="OPTION",
+        help="such as --sbatch=--exclusive; repeatable",
+    )
     what = parser.add_argument_group("the campaign")
     add = what.add_argument
     add("--network", nargs="+", action="append", metavar=("NAME", "SHAPE"), help="resnet18 1,3,224,224 32,3,224,224")

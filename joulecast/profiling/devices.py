@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from contextlib import suppress
@@ -16,7 +17,7 @@ from ..metering.powercap import ZONES
 from ..metering.sampler import PERIOD_S
 from ..metering.sensor import nvidia_smi_sensor, nvml_sensor, powercap_sensor
 from .clocks import Clocks
-from .timing import synchronize
+from .timing import by_cpu_time, synchronize
 
 _CPU_CACHE_BYTES = 32 * 2**20
 _CPU_MEMORY_BYTES = 2**30
@@ -107,7 +108,22 @@ def nvml_index(device: torch.device) -> int:
 
 def facts_of(device: torch.device, sensor: Sensor) -> dict[str, Any]:
     """Facts about the machine for a dataset's card."""
-    return {**sensor.facts(), "torch": torch.__version__, "cuda": torch.version.cuda or "none"}
+    facts = {**sensor.facts(), "torch": torch.__version__, "cuda": torch.version.cuda or "none"}
+    if device.type == "cuda":
+        return facts
+    return {**facts, "threads": torch.get_num_threads(), "cpu_time": by_cpu_time(device)}
+
+
+def load_average_of(device: torch.device) -> float | None:
+    """The machine's one-minute load average, where a CPU is measured and the system states it.
+
+    Other programs take time from a CPU that is measured, which its times do not show by themselves.
+    """
+    if device.type == "cuda":
+        return None
+    with suppress(OSError, AttributeError):  # Windows has no load average.
+        return os.getloadavg()[0]
+    return None
 
 
 def limits_of(device: torch.device) -> dict[str, int]:

@@ -14,12 +14,14 @@ from ..operations.operation import Operation
 from .journal import Journal
 
 METHODS = {
-    "inference": ("forward_distinct", "forward in eval and inference mode over distinct instances, wall clock"),
+    "inference": ("forward_distinct", "forward in eval and inference mode over distinct instances"),
     "training": (
         "forward_backward_distinct",
         "forward in train mode and backward with a random output gradient over distinct instances, gradients cleared",
     ),
 }
+_WALL_CLOCK = ("", "wall clock")
+_BY_CPU_TIME = ("_cpu_time", "CPU time of the process, which other programs do not lengthen")
 _SAME_CLOCK = 0.01  # Relative difference; clocks change in steps of about 1 %.
 
 Record = Mapping[str, Any]
@@ -49,9 +51,7 @@ def datasets_of(journal: Journal) -> dict[int | None, Dataset]:
 
 def _dataset(journal: Journal, clock: int | None, records: list[tuple[int, Record]]) -> Dataset:
     measured = [(line, record) for line, record in records if record["status"] == "ok"]
-    measurements = tuple(
-        _measurement(record, line, journal.campaign["name"]) for line, record in measured if "operation" in record
-    )
+    measurements = tuple(_measurement(record, line, journal) for line, record in measured if "operation" in record)
     days = sorted(m.started[:10] for m in measurements)
     used = {m.method for m in measurements}
     facts = journal.facts
@@ -60,13 +60,15 @@ def _dataset(journal: Journal, clock: int | None, records: list[tuple[int, Recor
         clock_mhz=_held_mhz(measurements, clock, facts.get("max_clock_mhz")),
         source=f"joulecast collect, campaign {journal.campaign['name']}",
         licence="Apache-2.0",
-        method=dict(pair for pair in METHODS.values() if pair[0] in used),
+        method=dict(pair for mode in METHODS if (pair := _method(mode, journal))[0] in used),
         sensor=facts.get("sensor", "none"),
         software={name: facts.get(name, "none") for name in ("torch", "cuda", "driver")},
         measured=(days[0], days[-1]),
         power_limit_w=facts.get("power_limit_w"),
         idle_power_w=_idle_power_w(journal),
         limits=tuple(sorted({record["reason"] for _, record in records if record["status"] == "failed"})),
+        threads=facts.get("threads"),
+        load_average=_load_average([record for _, record in measured]),
     )
     return Dataset(card, measurements, tuple(_networks(measured, journal.campaign["name"])))
 
@@ -85,6 +87,11 @@ def _held_mhz(measurements: tuple[Measurement, ...], asked: int | None, most_mhz
     return round(median_mhz) if asked is not None or by_hand else None
 
 
+def _load_average(records: list[Record]) -> tuple[float, ...]:
+    known = [record["load_average"] for record in records if record.get("load_average") is not None]
+    return (min(known), median(known), max(known)) if known else ()
+
+
 def _idle_power_w(journal: Journal) -> float | None:
     idle = [record["idle"]["power_w"] for record in journal.records if record["status"] == "session"]
     known = [power_w for power_w in idle if power_w is not None]
@@ -93,8 +100,7 @@ def _idle_power_w(journal: Journal) -> float | None:
 
 def _networks(records: list[tuple[int, Record]], campaign: str) -> Iterator[NetworkMeasurement]:
     for line, record in records:
-        # Without power, no prediction of energy can be compared with it. Its time stays in the journal.
-        if "network" in record and record["power"]["power_w"] is not None:
+        if "network" in record:
             task, time_s, power_w = record["network"], record["timing"]["time_s"], record["power"]["power_w"]
             yield NetworkMeasurement(
                 network=task["model"],
@@ -103,13 +109,20 @@ def _networks(records: list[tuple[int, Record]], campaign: str) -> Iterator[Netw
                 mode=task["mode"],
                 time_s=time_s,
                 power_w=power_w,
-                energy_j=power_w * time_s,
+                energy_j=None if power_w is None else power_w * time_s,
                 campaign=campaign,
                 line=line,
             )
 
 
-def _measurement(record: Record, line: int, campaign: str) -> Measurement:
+def _method(mode: str, journal: Journal) -> tuple[str, str]:
+    """Name and description of the method by which operations of a mode were measured."""
+    name, text = METHODS[mode]
+    suffix, clock = _BY_CPU_TIME if journal.facts.get("cpu_time") else _WALL_CLOCK
+    return name + suffix, f"{text}, {clock}"
+
+
+def _measurement(record: Record, line: int, journal: Journal) -> Measurement:
     timing, power = record["timing"], record["power"]
     operation = Operation.from_dict(record["operation"])
     power_w = power["power_w"]
@@ -127,8 +140,8 @@ def _measurement(record: Record, line: int, campaign: str) -> Measurement:
         duration_s=timing["end_s"] - timing["start_s"],
         clock_mhz=power["clock_mhz"],
         temperature_c=power["temperature_c"],
-        campaign=campaign,
-        method=METHODS[operation.mode][0],
+        campaign=journal.campaign["name"],
+        method=_method(operation.mode, journal)[0],
         started=record["started"],
         line=line,
         remark="; ".join((*timing["warnings"], *power["warnings"])),

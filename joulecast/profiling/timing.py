@@ -146,7 +146,8 @@ def time_block(
         for instance in block:
             instance()
 
-    timer = Timer("run()", globals={"run": run})
+    clock = clock_of(device)
+    timer = Timer("run()", timer=clock, globals={"run": run}, num_threads=torch.get_num_threads())
     rounds = 1
     timer.timeit(1)  # the first run compiles, allocates and chooses algorithms
     while (warm := timer.timeit(rounds)).mean * rounds < min(_WARM_UP_S, seconds):
@@ -156,14 +157,14 @@ def time_block(
     number = max(1, round(seconds / short_s))
     start_s = time.monotonic()
     with _events(device) as events_s:
-        parts = [(count, timed(run, count, device)) for count in _parts(number, seconds)]
+        parts = [(count, timed(run, count, clock)) for count in _parts(number, seconds)]
     end_s = time.monotonic()
     measured_s = sum(part_s for _, part_s in parts) / number
     device_time_s, warnings = _device_time_s(run, len(block), device)
     loops = [(rounds, warm.mean), (few, short_s), (number, measured_s)]
     if loop_lengths:
         counts = [max(1, round(length_s / measured_s)) for length_s in lengths(loop_lengths, seconds)]
-        fitted = [(count, timed(run, count, device)) for count in dict.fromkeys(counts)]
+        fitted = [(count, timed(run, count, clock)) for count in dict.fromkeys(counts)]
         loops = [*((count, total_s / count) for count, total_s in fitted), loops[-1]]
         if len(fitted) > 2:
             warnings = (*warnings, *proportionality(fitted).doubts(floor_s))
@@ -184,14 +185,39 @@ def time_block(
     )
 
 
-def timed(run: Callable[[], None], count: int, device: torch.device) -> float:
-    """Seconds that a number of calls takes, until the device has finished them."""
-    synchronize(device)
-    start_s = time.perf_counter()
+def timed(run: Callable[[], None], count: int, clock: Callable[[], float]) -> float:
+    """Seconds that a number of calls takes.
+
+    Args:
+        run: The call.
+        count: Number of calls.
+        clock: Gives the seconds when the device has finished all calls before, see `clock_of`.
+    """
+    start_s = clock()
     for _ in range(count):
         run()
-    synchronize(device)
-    return time.perf_counter() - start_s
+    return clock() - start_s
+
+
+def by_cpu_time(device: torch.device) -> bool:
+    """Whether a device is timed by the CPU time of this process: a CPU on which PyTorch uses one thread.
+
+    Then CPU time is the wall time on a machine that does nothing else, and other programs do not lengthen it by taking
+    the core away. (They still take room in its caches, and bandwidth of its memory.)
+    """
+    return device.type == "cpu" and torch.get_num_threads() == 1
+
+
+def clock_of(device: torch.device) -> Callable[[], float]:
+    """The clock that a device is timed by: CPU time (`by_cpu_time`), or wall time after all queued work is done."""
+    if by_cpu_time(device):
+        return time.process_time
+
+    def clock() -> float:
+        synchronize(device)
+        return time.perf_counter()
+
+    return clock
 
 
 def synchronize(device: torch.device) -> None:

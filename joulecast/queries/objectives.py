@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import InputError, unknown_name
 from ..hardware import find_gpu
+from ..hardware.clouds import find_machine
 from ..units import si
 from .carbon import carbon_intensity
 
@@ -45,7 +46,7 @@ class Tariff:
             by_gpu: dict[str, float] = {}
         elif isinstance(price_per_hour, Mapping):
             by_gpu = {
-                find_gpu(name).name if name else "": _not_negative("price per hour", price)
+                find_gpu(name).name if name else "": _not_negative("price per hour", price) / _boards(name)
                 for name, price in price_per_hour.items()
             }
         else:
@@ -77,6 +78,12 @@ class Tariff:
     def carbon_g(self, energy_j: Any) -> Any:
         """Grams of CO2 equivalent of some joules; None where the intensity is not known."""
         return None if self.carbon_g_per_kwh is None else self.carbon_g_per_kwh * energy_j / _J_PER_KWH
+
+
+def _boards(name: str) -> int:
+    """Number of GPUs that a price is for: those of a cloud's machine, or one."""
+    machine = find_machine(name)
+    return 1 if machine is None else machine.boards
 
 
 def _not_negative(what: str, value: object) -> float:

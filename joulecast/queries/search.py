@@ -10,9 +10,10 @@ import numpy as np
 from ..arrays import FloatArray
 from ..errors import InputError
 from ..hardware import GPU
+from ..predictors.networks.interval import Interval
 from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usable_bytes
 from ..predictors.networks.network_predictor import NetworkPredictor
-from ..predictors.networks.prediction import Interval
+from ..predictors.networks.prediction import energy_not_measured
 from ..predictors.networks.uncovered import Coverage
 from ..zoo import find_predictor
 from ..zoo.entries.measured import measured_gpus
@@ -188,6 +189,8 @@ class _Candidates:
     def _value_at(self, interval: Interval, end: int, each: Curve) -> float:
         """The low (0) or high (1) end of the objective's interval."""
         job = self._job(each)
+        if interval.energy_j is None or interval.edp_js is None:
+            raise energy_not_measured(each.gpu.name)
         if self.objective.name == "edp":
             # The interval of the EDP is narrower than the product of the intervals of energy and time.
             per = (job.batch_size or 1) ** 2 if self.per_sample else 1

@@ -65,12 +65,16 @@ def checked_host(wanted: str | float | None) -> Host:
 
 
 def checked_prices(price: float | Mapping[str, float] | None) -> float | dict[str, float] | None:
-    """Prices by the full names of GPUs, or one price for all.
+    """Prices by GPU, or one price for all.
 
     Raises:
         UnknownNameError: There is no such GPU.
     """
-    return {checked_gpu(name).name: each for name, each in price.items()} if isinstance(price, Mapping) else price
+    if not isinstance(price, Mapping):
+        return price
+    for name in price:
+        checked_gpu(name)
+    return dict(price)
 
 
 def plain_clock(clock_mhz: float | None) -> float | None:

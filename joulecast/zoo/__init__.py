@@ -1,6 +1,14 @@
-"""The zoo: trained predictors with their cards, found by GPU, loaded without executing code."""
+"""The zoo: trained predictors with their cards, found by device, loaded without executing code."""
 
-from .catalogue import entries, find_background, find_predictor
+from .catalogue import entries, find_background, find_cpu_predictor, find_predictor
 from .entries.entry import ModelCard, load_entry, save_entry
 
-__all__ = ["ModelCard", "entries", "find_background", "find_predictor", "load_entry", "save_entry"]
+__all__ = [
+    "ModelCard",
+    "entries",
+    "find_background",
+    "find_cpu_predictor",
+    "find_predictor",
+    "load_entry",
+    "save_entry",
+]

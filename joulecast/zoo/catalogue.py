@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError, ZooError, unknown_name
-from ..hardware import GPU, find_gpu, gpus
+from ..hardware import CPU, GPU, Device, find_gpu, gpus
 from ..predictors.fallback import FallbackPredictor
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.regressors.forms import ONE_GPU_FORMS
@@ -19,15 +19,19 @@ from .entries.files import MANIFEST, predictor_of, read_manifest, read_plain
 from .store import NAME, pulled, pulled_folder
 
 if TYPE_CHECKING:
+    from ..predictors.cpu.network import CpuNetworkPredictor
     from ..predictors.kernels.learned import Kernels
     from .entries.any_gpu_entry import AnyGpuEntry
-    from .entries.kernels_entry import KernelsEntry
+    from .entries.loaders import Loaded
 
 DEFAULT_PREDICTOR = "blend"
 """The predictor of a GPU that has its own, unless the caller names another. Where a GPU has no such entry, "forest"."""
 
 
 _MOST_PREDICTORS = 256  # Twice the GPUs of the catalogue, in two modes. They share what was learned, so they are small.
+
+CPU_FOLDERS = "cpu-"
+"""Beginning of the folders of CPUs in a zoo."""
 
 KERNELS_ENTRY = "any-gpu/kernels"
 """The entry with which predictors for any GPU predict device times in half precision and below."""
@@ -38,9 +42,9 @@ ANY_GPU_BY_MODE: Mapping[str, str] = {"inference": ANY_GPU, "training": ANY_GPU}
 were left out of training. Where it is not in the zoo, ANY_GPU is used."""
 
 
-def entry_name(gpu: GPU, predictor: str, mode: str) -> str:
-    """Name of the entry of a GPU, predictor and mode: "a30/forest-inference"."""
-    return f"{gpu.slug}/{predictor}-{mode}"
+def entry_name(device: Device, predictor: str, mode: str) -> str:
+    """Name of the entry of a GPU or CPU, a predictor and a mode: "a30/forest-inference"."""
+    return f"{device.slug}/{predictor}-{mode}"
 
 
 def entries(zoo: Path | None = None) -> list[str]:
@@ -49,7 +53,22 @@ def entries(zoo: Path | None = None) -> list[str]:
     return sorted(f"{manifest.parent.parent.name}/{manifest.parent.name}" for manifest in zoo.glob(f"*/*/{MANIFEST}"))
 
 
-def _folder(gpu: GPU, mode: str, predictor: str | Path | None) -> Path:
+def _own(device: Device, mode: str) -> tuple[str, ...]:
+    """Names of the entries that were trained on measurements of a device itself, the preferred one first."""
+    return tuple(entry_name(device, name, mode) for name in (DEFAULT_PREDICTOR, "forest"))
+
+
+def _of_gpu(gpu: GPU, mode: str, predictor: str | Path | None) -> Path:
+    """Folder of the entry of a GPU: its own, or one for any GPU."""
+    return _folder(gpu, mode, predictor, (*_own(gpu, mode), ANY_GPU_BY_MODE.get(mode, ANY_GPU), ANY_GPU))
+
+
+def _folder(device: Device, mode: str, predictor: str | Path | None, defaults: Sequence[str]) -> Path:
+    """Folder of the entry that a user names, or of the first of the defaults that exists.
+
+    Raises:
+        InputError, UnknownNameError, ZooError: See `find_predictor`.
+    """
     if predictor is not None and not isinstance(predictor, str | Path):
         raise InputError(
             "this is not the name of a predictor",
@@ -66,16 +85,15 @@ def _folder(gpu: GPU, mode: str, predictor: str | Path | None) -> Path:
         return Path(predictor).resolve()
     zoo = shipped("zoo")
     if predictor is None:
-        own = (entry_name(gpu, name, mode) for name in (DEFAULT_PREDICTOR, "forest"))
         names = pulled()
-        for name in (*own, ANY_GPU_BY_MODE.get(mode, ANY_GPU), ANY_GPU):
+        for name in defaults:
             if name in names and (found := pulled_folder(name)):
                 return found
             if (zoo / f"{name}/{MANIFEST}").is_file():
                 return zoo / name
-    name = entry_name(gpu, DEFAULT_PREDICTOR, mode) if predictor is None else predictor
+    name = defaults[0] if predictor is None else predictor
     if "/" not in name:
-        name = entry_name(gpu, name, mode)
+        name = entry_name(device, name, mode)
     if found := pulled_folder(name):
         return found
     # Looked up by name, because listing the whole zoo takes as long as a prediction.
@@ -84,11 +102,12 @@ def _folder(gpu: GPU, mode: str, predictor: str | Path | None) -> Path:
     known = entries(zoo)
     if predictor is None:
         trained = sorted({g.aliases[0] for g in gpus().values() if any(e.startswith(f"{g.slug}/") for e in known)})
+        cpus = sorted({entry.partition("/")[0] for entry in (*known, *pulled()) if entry.startswith(CPU_FOLDERS)})
         raise ZooError(
-            f"no predictor for {mode} on {gpu.name}",
+            f"no predictor for {mode} on {device.name}",
             given=name,
-            allowed=f"GPUs with predictors: {', '.join(trained)}",
-            hint="`joulecast train` makes one from a dataset",
+            allowed=f"devices with predictors of their own: {', '.join((*trained, *cpus))}",
+            hint="`joulecast collect` measures a device, and `joulecast train` makes a predictor of the dataset",
         )
     hint = "the folder of an entry or models:/NAME@ALIAS is allowed, too; `joulecast zoo pull` fetches other entries"
     raise unknown_name("predictor", predictor, {*known, *pulled()}, hint=hint)
@@ -100,15 +119,15 @@ def find_background(gpu: str | GPU, mode: str, predictor: str | Path | None = No
     Raises:
         UnknownNameError, ZooError: As for `find_predictor`.
     """
-    return load_background(_folder(find_gpu(gpu), mode, predictor).resolve())
+    return load_background(_of_gpu(find_gpu(gpu), mode, predictor).resolve())
 
 
 @lru_cache(maxsize=8)
-def _loaded(folder: Path, stamp: int) -> NetworkPredictor | AnyGpuEntry | KernelsEntry:
+def _loaded(folder: Path, stamp: int) -> Loaded:
     return load_any(folder)
 
 
-def load_any(folder: Path) -> NetworkPredictor | AnyGpuEntry | KernelsEntry:
+def load_any(folder: Path) -> Loaded:
     """Load an entry with any kind of predictor.
 
     Raises:
@@ -147,29 +166,63 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
         InputError: The predictor named is for another GPU or mode.
     """
     gpu = find_gpu(gpu)
-    folder = _folder(gpu, mode, predictor)
+    folder = _of_gpu(gpu, mode, predictor)
     found = _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
     if not isinstance(found, NetworkPredictor):
         return _shared(found, gpu, mode, predictor)
     if (found.operations.gpu, found.operations.mode) != (gpu, mode):
-        raise InputError(
-            f"{found.name} is a predictor for another GPU or mode",
-            given=f"{gpu.name}, {mode}",
-            allowed=f"{found.operations.gpu.name}, {found.operations.mode}",
-        )
+        raise _for_another(found.name, found.operations.gpu, found.operations.mode, gpu, mode)
     return found if predictor is not None else _with_fallback(found)
 
 
-def _shared(found: AnyGpuEntry | KernelsEntry, gpu: GPU, mode: str, predictor: str | Path | None) -> NetworkPredictor:
+def find_cpu_predictor(cpu: CPU, mode: str, predictor: str | Path | None = None) -> CpuNetworkPredictor:
+    """Load the predictor of a CPU and mode.
+
+    Args:
+        cpu: The CPU.
+        mode: inference or training.
+        predictor: As in `find_predictor`; None for the one that was trained on this model of CPU.
+
+    Raises:
+        UnknownNameError: No such predictor.
+        ZooError: This model of CPU was not measured, or the entry is damaged.
+        InputError: The predictor named is for another device or mode.
+    """
+    from ..predictors.cpu.network import CpuNetworkPredictor
+
+    folder = _folder(cpu, mode, predictor, _own(cpu, mode))
+    found = _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
+    if not isinstance(found, CpuNetworkPredictor):
+        raise InputError(
+            f"{found.name} predicts GPUs", given=cpu.name, allowed=f"an entry of {cpu.slug}", hint="omit the predictor"
+        )
+    known = found.operations
+    if (known.cpu.slug, known.mode) != (cpu.slug, mode):
+        raise _for_another(found.name, known.cpu, known.mode, cpu, mode)
+    return found
+
+
+def _for_another(name: str, device: Device, its_mode: str, asked: Device, mode: str) -> InputError:
+    return InputError(
+        f"{name} is a predictor for another {'GPU' if isinstance(asked, GPU) else 'CPU'} or mode",
+        given=f"{asked.name}, {mode}",
+        allowed=f"{device.name}, {its_mode}",
+    )
+
+
+def _shared(found: Loaded, gpu: GPU, mode: str, predictor: str | Path | None) -> NetworkPredictor:
     """The predictor of a GPU and mode from an entry that several GPUs share.
 
     Raises:
-        InputError: The entry predicts no networks.
+        InputError: The entry predicts no networks, or those of a CPU.
     """
+    from ..predictors.cpu.network import CpuNetworkPredictor
     from .entries.any_gpu_entry import AnyGpuEntry
 
     if isinstance(found, AnyGpuEntry):
         return _on_gpu(found, find_kernels(), gpu, mode)
+    if isinstance(found, CpuNetworkPredictor):
+        raise _for_another(found.name, found.operations.cpu, found.operations.mode, gpu, mode)
     raise InputError(
         f"{found.name} predicts device times of kernels only, not networks",
         given=str(predictor),

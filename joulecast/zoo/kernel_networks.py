@@ -83,7 +83,10 @@ def network_errors(
             if gpu.chip in factors or basis == "networks of other chips":
                 asking = replace(entry, kernels=replace(kernels, network_factors=factors))
                 predicted = asking.on(gpu, measurement.mode).predict(network, measurement.clock_mhz)
-                time, energy = predicted.time_s / measurement.time_s, predicted.energy_j / measurement.energy_j
+                time, energy = (
+                    predicted.time_s / measurement.time_s,
+                    predicted.known_energy_j / measurement.known_energy_j,
+                )
                 found[basis].append(np.abs(np.log([time, energy / time, energy, time * energy])))
     return {
         basis: {

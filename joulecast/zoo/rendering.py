@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import mean, median
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..predictors.evaluation.cpu import CpuValidation
 
 
 def _percent(value: float) -> str:
@@ -21,7 +24,11 @@ def _operation_table(errors: Mapping[str, Mapping[str, float]]) -> list[str]:
         lines.append(
             f"| {campaign} | {e['unique_operations']:.0f} | "
             f"{e['time_r2']:.3f} | {_percent(e['time_median'])} | {_percent(e['time_mean'])} | "
-            f"{e['power_r2']:.3f} | {_percent(e['power_median'])} | {_percent(e['power_mean'])} |"
+            + (
+                f"{e['power_r2']:.3f} | {_percent(e['power_median'])} | {_percent(e['power_mean'])} |"
+                if "power_r2" in e
+                else "- | - | - |"
+            )
         )
     return lines
 
@@ -41,7 +48,15 @@ def _kind_tables(campaigns: Mapping[str, Mapping[str, Mapping[str, float]]]) -> 
 
 def _network_table(errors: Mapping[str, Mapping[str, float]]) -> list[str]:
     lines = ["| network | time error | energy error |", "| --- | --- | --- |"]
-    return lines + [f"| {network} | {_percent(e['time'])} | {_percent(e['energy'])} |" for network, e in errors.items()]
+    return lines + [
+        f"| {network} | {_percent(e['time'])} | {_percent(e['energy']) if 'energy' in e else '-'} |"
+        for network, e in errors.items()
+    ]
+
+
+def _quantities(card: Mapping[str, Any]) -> str:
+    errors = card["operation_errors"].values()
+    return "time" if errors and not any("power_r2" in each for each in errors) else "time and power"
 
 
 def markdown(card: Mapping[str, Any]) -> str:
@@ -65,7 +80,7 @@ def own_markdown(card: Mapping[str, Any]) -> str:
     lines = [
         f"# {card['name']}",
         "",
-        f"Predicts time and power of operations and networks in {card['mode']} on {card['gpu']}, "
+        f"Predicts {_quantities(card)} of operations and networks in {card['mode']} on {card['gpu']}, "
         f"precision {' or '.join(card['precisions'])}. Made {card['created']}, licence {card['licence']}.",
         "",
         "## Data",
@@ -90,7 +105,7 @@ def own_markdown(card: Mapping[str, Any]) -> str:
         *(
             _network_table(card["network_errors"])
             if card["network_errors"]
-            else ["No network was measured on this GPU."]
+            else ["No network was measured on this device."]
         ),
         "",
         *_kind_tables(card.get("kind_errors", {})),
@@ -104,6 +119,18 @@ def own_markdown(card: Mapping[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def cpu_errors(validation: CpuValidation) -> list[str]:
+    """Tables of errors on a CPU, as lines of Markdown."""
+    networks = {each.label: each.errors for each in validation.networks}
+    return [
+        *_operation_table({"operations in folds": validation.operations.summary()}),
+        "",
+        *(_network_table(networks) if networks else ["No network was measured on this device."]),
+        "",
+        *_kind_tables({"operations in folds": validation.operations.by_kind()}),
+    ]
 
 
 def any_gpu_markdown(card: Mapping[str, Any]) -> str:

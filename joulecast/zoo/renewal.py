@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..predictors.contract import Networks
-from ..predictors.evaluation import any_gpu, kernels, one_gpu
+from ..predictors.evaluation import any_gpu, cpu, kernels, one_gpu
 from ..predictors.evaluation.any_gpu import fit_hosts
 from ..predictors.fitting.any_gpu import ANY_GPU_FORMS
 from ..predictors.networks.composition import HostModel
@@ -24,6 +24,8 @@ from ..resources import shipped
 from . import any_gpu_training, kernels_training
 from .entries.any_gpu_entry import read_any_gpu
 from .entries.common_files import card_files, read_card
+from .entries.cpu_entry import PREDICTOR as CPU
+from .entries.cpu_entry import read_cpu_entry
 from .entries.entry import read_entry
 from .entries.files import MANIFEST, json_bytes, predictor_of, put_in_place, sha256_of, stored_files
 from .entries.kernels_entry import PREDICTOR as KERNELS
@@ -45,7 +47,8 @@ def renew_golden(folder: Path) -> float:
         ZooError: The entry is missing, damaged, changed, or of another format.
     """
     manifest, stored = stored_files(folder)
-    read = read_any_gpu if predictor_of(manifest) in ANY_GPU_FORMS else read_entry
+    predictor = predictor_of(manifest)
+    read = read_any_gpu if predictor in ANY_GPU_FORMS else read_cpu_entry if predictor == CPU else read_entry
     _, _, golden = read(folder)
     before, now = (np.array([*_numbers(each)]) for each in (manifest["golden"], golden))
     largest = float(np.max(np.abs(now / before - 1)))
@@ -100,6 +103,8 @@ def renew_card(folder: Path) -> bool:
     elif predictor_of(manifest) in ANY_GPU_FORMS:
         quick = [any_gpu.QUICKLY] if card["splits"].endswith(any_gpu.QUICKLY) else []
         sentences = {"splits": " ".join([any_gpu.SPLITS, *quick]), "limits": any_gpu_training.LIMITS}
+    elif predictor_of(manifest) == CPU:
+        sentences = {"splits": cpu.SPLITS}  # Its limits depend on the measurements, which an entry does not hold.
     else:
         entry, _, _ = read_entry(folder)
         sentences = {

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, ZooError
-from ..hardware import find_gpu
+from ..hardware import find_device
 from ..operations.operation import MODES
 from ..resources import cache_folder, shipped
 from ..whole_files import whole_file
@@ -155,7 +155,7 @@ def _refuse_other_name(name: str, manifest: Mapping[str, Any], files: Mapping[st
     try:
         facts = read_facts(files)
         gpu, mode = facts.get("gpu"), facts.get("mode")
-        room = "any-gpu" if gpu is None else find_gpu(gpu).slug
+        room = "any-gpu" if gpu is None else find_device(gpu).slug
     except (AttributeError, KeyError, TypeError, InputError) as error:
         raise ZooError(
             "the predictor of this zoo entry is damaged", given=name, hint="pull it again, or ask its owner"

@@ -84,7 +84,7 @@ def train(
     if network_errors is None and calibration is not None:
         network_errors = borrowed
     if validation.networks:
-        host = fit_host(predictor, [(m, networks[m]) for m in dataset.usable_networks(mode)], mode)
+        host = fit_host(predictor, [(m, networks[m]) for m in dataset.networks_with_energy(mode)], mode)
     else:
         host = HostModel.prior(mode)
     card = _card(dataset, dataset_folder, recipe, predictor, host, validation)

@@ -240,10 +240,10 @@ def test_unknown_gpu_suggests_close_names():
 
 @pytest.mark.parametrize("name", ["cpu", "CPU x86_64", "CPU Intel(R) Xeon(R) Platinum 8480+"])
 def test_a_cpu_is_no_gpu_and_the_error_says_what_can_be_done(name):
-    with pytest.raises(UnknownNameError, match="a CPU can be measured, but no predictor") as caught:
+    with pytest.raises(UnknownNameError, match="only GPUs can be used here") as caught:
         find_gpu(name)
     assert repr(name) in str(caught.value)
-    assert "joulecast datasets show" in caught.value.hint
+    assert "joulecast predict MODEL SHAPE --gpu cpu" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -43,12 +43,22 @@ def amdsmi_get_energy_count(handle):
     return {"energy_accumulator": ticks, "counter_resolution": 15.3, "timestamp": 0}
 """
 
-PERF = """#!/bin/sh
-case "$*" in
-  *-I*) i=0; while true; do i=$((i+1)); sleep 0.1; echo "$i,3.50,Joules,power/energy-pkg/,100,100.00,," >&2; done ;;
-  *) echo "1.00,Joules,power/energy-pkg/,100,100.00,," >&2 ;;
-esac
+# A `perf stat` on a machine that draws 35 W, however late it is with a line.
+PERF = f"""#!{sys.executable}
+import sys, time
+begin_s = before_s = time.monotonic()
+while "-I" in sys.argv:
+    time.sleep(0.1)
+    now_s = time.monotonic()
+    line = f"{{now_s - begin_s}},{{35 * (now_s - before_s)}},Joules,power/energy-pkg/,100,100.00,,"
+    print(line, file=sys.stderr, flush=True)
+    before_s = now_s
+print("1.00,Joules,power/energy-pkg/,100,100.00,,", file=sys.stderr)
 """
+
+# The devices draw twice and three times as much as each other. Readings of a busy machine may be some hundredths of a
+# second late in a measurement of 0.6 s; the accuracy of meters has its own tests, in simulated time.
+LATE = 0.25
 
 
 def measured(environment):
@@ -59,6 +69,10 @@ def measured(environment):
     return json.loads(result.stdout)
 
 
+def about(power_w):
+    return pytest.approx(power_w, rel=LATE)
+
+
 def by_name(found):
     return {device["name"]: device for device in found["devices"]}
 
@@ -66,7 +80,7 @@ def by_name(found):
 def test_several_nvidia_gpus(driver, tmp_path):
     found = measured({"LD_LIBRARY_PATH": str(driver), "FAKE_NVML_GPUS": "3", "JOULECAST_POWERCAP": str(tmp_path)})
     watts = {name: device["mean_w"] for name, device in by_name(found).items()}
-    assert watts == {name: pytest.approx(200 * (n + 1), rel=0.05) for n, name in enumerate(("gpu0", "gpu1", "gpu2"))}
+    assert watts == {"gpu0": about(200), "gpu1": about(400), "gpu2": about(600)}
 
 
 @pytest.mark.parametrize("stranger", [1, 2**22 + 1], ids=["of this machine", "of another container"])
@@ -93,15 +107,12 @@ with open({str(listed)!r}, "w") as file:
         assert shares == [told]
     else:
         assert shares == []  # whose processes these are nobody can tell
-    assert by_name(found)["gpu0"]["mean_w"] == pytest.approx(200, rel=0.05)  # the whole device, as ever
+    assert by_name(found)["gpu0"]["mean_w"] == about(200)  # that of the whole device
 
 
 def test_a_gpu_that_is_lost_is_reported(driver, tmp_path):
     lost = tmp_path / "lost"
-    script = MEASURE.replace(
-        "threading.Event().wait(0.6)",
-        f"threading.Event().wait(0.4); open({str(lost)!r}, 'w'); threading.Event().wait(3)",
-    )
+    script = MEASURE.replace("wait(0.6)", f"wait(0.3); open({str(lost)!r}, 'w'); threading.Event().wait(1.0)")
     result = subprocess.run(
         [sys.executable, "-c", script],
         env={
@@ -123,8 +134,8 @@ def test_amd_gpus(tmp_path):
     (tmp_path / "amdsmi.py").write_text(AMDSMI)
     environment = {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}", "JOULECAST_POWERCAP": str(tmp_path)}
     devices = by_name(measured(environment))
-    assert devices["gpu0"]["mean_w"] == pytest.approx(100, rel=0.05)
-    assert devices["gpu1"]["mean_w"] == pytest.approx(200, rel=0.05)
+    assert devices["gpu0"]["mean_w"] == about(100)
+    assert devices["gpu1"]["mean_w"] == about(200)
     assert devices["gpu0"]["facts"]["device"] == "AMD Instinct MI210"
     assert devices["gpu0"]["idle_w"] is None or devices["gpu0"]["idle_w"] > 0
 
@@ -134,7 +145,7 @@ def test_perf_where_powercap_shows_nothing(tmp_path):
     perf.write_text(PERF)
     perf.chmod(perf.stat().st_mode | stat.S_IXUSR)
     found = measured({"PATH": f"{tmp_path}:{os.environ['PATH']}", "JOULECAST_POWERCAP": str(tmp_path / "none")})
-    assert by_name(found)["cpu"]["mean_w"] == pytest.approx(35, rel=0.35)  # 3.5 J a line, a line in 0.1 s or a bit more
+    assert by_name(found)["cpu"]["mean_w"] == about(35)
 
 
 def test_unknown_devices_are_refused(tmp_path, monkeypatch):

@@ -6,17 +6,16 @@ import copy
 import json
 import os
 import re
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
-from pathlib import Path
 
 import pytest
+from processes import free_port, started
+from simulated_counters import begin_s, simulate_zones
 from waiting import until
 
 import joulecast
@@ -28,43 +27,31 @@ from joulecast.metering.prometheus import MetricsServer
 from joulecast.metering.recording import read_recording
 from joulecast.metering.result import Metering, merged
 
-NAMES = {"intel-rapl:0": "package-0", "intel-rapl:0:0": "core", "intel-rapl:0:1": "dram"}
 ERROR = 0.01
-LOADS = {"intel-rapl:0": "constant", "intel-rapl:0:0": "cores", "intel-rapl:0:1": "memory"}  # 50, 20 and 8 W
-SIMULATION = Path(__file__).parent / "fake_powercap" / "powercap.c"
-RANGE_J = 20.0  # The counters start again after so many joules.
-
-
-@pytest.fixture(scope="module")
-def preloaded(tmp_path_factory):
-    """A library that gives energy_uj files the value of the moment at which they are opened."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("the simulated counters need a C compiler")
-    library = tmp_path_factory.mktemp("powercap") / "powercap.so"
-    flags = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run([compiler, *flags, "-o", str(library), str(SIMULATION), "-ldl", "-lm"], check=True)
-    return library
-
-
-def simulate_zones(folder, names, loads):
-    """Counters as Linux shows them, near their end at first, so that they wrap around soon."""
-    for zone, name in names.items():
-        (folder / zone).mkdir(parents=True)
-        (folder / zone / "name").write_text(name)
-        (folder / zone / "max_energy_range_uj").write_text(f"{RANGE_J * 1e6:.0f}")
-        (folder / zone / "energy_uj").write_text("0")
-        (folder / zone / "load").write_text(f"{loads[zone]} {time.monotonic()} {RANGE_J - 3.0} {RANGE_J}")
+ZONES = {
+    "intel-rapl:0": ("package-0", "50 W"),
+    "intel-rapl:0:0": ("core", "20 W"),
+    "intel-rapl:0:1": ("dram", "8 W"),
+}
 
 
 @pytest.fixture
-def counters(preloaded, tmp_path, monkeypatch):
-    """A package of 50 W with its cores, and memory of 8 W beside it; counters wrap around every 20 J."""
-    folder = tmp_path / "powercap"
-    simulate_zones(folder, NAMES, LOADS)
-    monkeypatch.setenv("JOULECAST_POWERCAP", str(folder))
-    monkeypatch.setenv("LD_PRELOAD", str(preloaded))
-    return folder
+def simulated(preloaded, tmp_path, monkeypatch):
+    """Simulates zones; gives their folder."""
+
+    def simulate(zones):
+        simulate_zones(tmp_path / "powercap", zones)
+        monkeypatch.setenv("JOULECAST_POWERCAP", str(tmp_path / "powercap"))
+        monkeypatch.setenv("LD_PRELOAD", str(preloaded))
+        return tmp_path / "powercap"
+
+    return simulate
+
+
+@pytest.fixture
+def counters(simulated):
+    """A package of 50 W with its cores, which draw 20 W of that, and memory of 8 W beside it."""
+    return simulated(ZONES)
 
 
 def waited(seconds):
@@ -111,22 +98,24 @@ def bursts_j(t):
     return 10 * t + 70 * (t // 0.4 * 0.1 + min(t % 0.4, 0.1))
 
 
-def test_ramps_and_bursts_are_measured_within_a_percent(preloaded, tmp_path, monkeypatch):
+def test_ramps_and_bursts_are_measured_within_a_percent(simulated):
     """Two packages; the window of a second begins in the middle of a burst, wherever that happens to be."""
-    folder, zones = tmp_path / "powercap", {"intel-rapl:0": "package-0", "intel-rapl:1": "package-1"}
-    simulate_zones(folder, zones, {"intel-rapl:0": "ramp", "intel-rapl:1": "bursts"})
-    monkeypatch.setenv("JOULECAST_POWERCAP", str(folder))
-    monkeypatch.setenv("LD_PRELOAD", str(preloaded))
+    folder = simulated({"intel-rapl:0": ("package-0", "ramp"), "intel-rapl:1": ("package-1", "bursts")})
     with Meter(("cpu",)) as meter:
         waited(0.3)
         with meter.window("load"):
             waited(1.0)
-    ((_, start_s, end_s),) = meter.result().recordings[0].windows
+    (recording,) = meter.result().recordings
+    ((_, start_s, end_s),) = recording.windows
     load = meter.result().tree().at("load").total
     for device, zone, energy_j in (("cpu0", "intel-rapl:0", ramp_j), ("cpu1", "intel-rapl:1", bursts_j)):
-        begin_s = float((folder / zone / "load").read_text().split()[1])
-        expected_j = energy_j(end_s - begin_s) - energy_j(start_s - begin_s)
-        assert load.on(device).energy_j == pytest.approx(expected_j, rel=ERROR)
+        begun_s = begin_s(folder / zone)
+        expected_j = energy_j(end_s - begun_s) - energy_j(start_s - begun_s)
+        # A busy machine may delay the readings at the ends of the window. In a burst, where the power is 10 or 80 W,
+        # each second from an end to the nearest reading then leaves up to 70 J open.
+        read_s = recording.samples[device].time_s
+        open_j = 70 * sum(abs(read_s - edge_s).min() for edge_s in (start_s, end_s))
+        assert load.on(device).energy_j == pytest.approx(expected_j, abs=ERROR * expected_j + open_j)
 
 
 def test_a_function_is_measured_by_its_decorator(counters):
@@ -145,12 +134,17 @@ def test_a_function_is_measured_by_its_decorator(counters):
     assert longer.metering.energy_j == pytest.approx(50 * longer.metering.duration_s, rel=ERROR)
 
 
-def test_a_counter_that_vanishes_is_reported(counters):
-    with Meter(("cpu",), interval_s=0.02) as meter:
-        waited(0.2)
-        # Nobody may read it from now on, root included.
+def test_a_counter_that_vanishes_is_reported(counters, tmp_path):
+    out = tmp_path / "r.jsonl"
+    with Meter(("cpu",), interval_s=0.02, out=out) as meter:
+        until(lambda: meter.totals()["cpu0"]["energy_j"] > 10)
+        # Nobody may read the range from now on, root included; and the counter starts again at less than 1 J.
         (counters / "intel-rapl:0" / "max_energy_range_uj").unlink()
-        waited(1.2)  # 50 W wrap 20 J around every 0.4 s, and the range is not known any more
+        load = counters / "intel-rapl:0" / "load"
+        (tmp_path / "load").write_text(f"50 W, {begin_s(load.parent)} 0 1")
+        (tmp_path / "load").replace(load)
+        until(lambda: b"lost" in out.read_bytes())
+        waited(0.6)  # time in which the device is not read
     found = meter.result()
     assert not found.complete
     assert any("cpu0: lost" in note for note in found.notes)
@@ -164,7 +158,8 @@ def test_windows_are_cheap(counters):
             with meter.window("step"):
                 pass
         spent_s = time.process_time() - start_s
-    assert spent_s / 20_000 < 50e-6  # ten times the goal: this machine may be busy, a quadratic list is slower still
+    # Ten times the goal, because the machine may be busy; a list that grows quadratically is slower still.
+    assert spent_s / 20_000 < 50e-6
     assert len(meter.result().recordings[0].windows) == 20_000
     assert meter.result().tree().at("step").calls == 20_000
 
@@ -218,25 +213,23 @@ def test_signals_reach_the_command_and_the_exit_code_says_which(counters, tmp_pa
         "while True: signal.pause()"
     )
     command = [sys.executable, "-m", "joulecast.cli", "measure", "--devices", "cpu", "--out", str(out), "--"]
-    process = subprocess.Popen([*command, sys.executable, "-c", script], stderr=subprocess.DEVNULL)
-    until(lambda: ready.exists() and samples_in(out) > 2, 30.0)
-    process.send_signal(signal.SIGUSR1)
-    until(told.exists, 30.0)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 128 + signal.SIGTERM
+    with started([*command, sys.executable, "-c", script], stderr=subprocess.DEVNULL) as process:
+        until(lambda: ready.exists() and samples_in(out) > 2)
+        process.send_signal(signal.SIGUSR1)
+        until(told.exists)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(300) == 128 + signal.SIGTERM
     found = read_recording(out)
     assert found.complete
     assert found.exit_code == 128 + signal.SIGTERM
 
 
 def test_joules_so_far_are_served_and_shown_in_a_line(counters):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port, before_s = free_port(), time.monotonic()
     with Meter(("cpu",), interval_s=0.02) as meter:
         server = MetricsServer(port, meter.totals)
         try:
-            waited(0.3)
+            until(lambda: meter.totals()["cpu0"]["energy_j"] > 10)
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
                 text = answer.read().decode()
             with pytest.raises(InputError, match="metrics cannot be served on this port"):
@@ -244,7 +237,7 @@ def test_joules_so_far_are_served_and_shown_in_a_line(counters):
         finally:
             server.close()
         joules = float(re.search(r'joules_total{device="cpu0"} ([\d.]+)', text)[1])
-        assert 0.2 * 50 < joules < 50 * 5
+        assert 10 < joules < 50 * (time.monotonic() - before_s)
         assert re.match(r"cpu0 [\d.]+ J", live_line(meter.totals()))
     assert live_line({}) == "nothing can be measured here"
     assert live_line({"gpu0": {"energy_j": 1200.0, "power_w": 300.0}}) == "gpu0 1.2 kJ at 300 W"
@@ -254,12 +247,8 @@ def test_a_killed_program_and_a_killed_meter_leave_what_was_recorded(counters, t
     out = tmp_path / "r.jsonl"
     command = [sys.executable, "-m", "joulecast.cli", "measure", "--devices", "cpu", "--interval", "0.02"]
     command += ["--out", str(out), "--", "sleep", "60"]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    try:
+    with started(command, stderr=subprocess.DEVNULL):
         until(lambda: samples_in(out) > 20)
-    finally:
-        process.kill()
-        process.wait()
     found = Metering("killed", (read_recording(out),))
     assert found.energy_j == pytest.approx(50 * found.duration_s, rel=ERROR)
 

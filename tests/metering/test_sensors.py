@@ -1,4 +1,8 @@
-"""Sensors: NVML through the real nvidia-ml-py on a simulated driver, nvidia-smi and powercap."""
+"""Sensors: NVML through the real nvidia-ml-py on a simulated driver, nvidia-smi and powercap.
+
+These tests look at which reading goes where. The accuracy of estimates is tested in simulated time (test_accuracy.py,
+test_estimate.py), because a busy machine reads sensors late.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +37,21 @@ if __name__ == "__main__":
 """
 
 
+LATE = 0.05  # Relative error that late readings may cause.
+
+
 def look(on_driver, sensor="nvml", *arguments, **settings):
-    result = on_driver(LOOK, sensor, *arguments, **settings)
+    # The more often the counter is updated, the less it matters that some readings are late.
+    result = on_driver(LOOK, sensor, *arguments, **{"FAKE_NVML_COUNTER_MS": 10, **settings})
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
 
 
 def test_nvml_reads_everything(on_driver):
     found = look(on_driver, FAKE_NVML_INSTANT=1)
-    assert found["power_w"] == pytest.approx(200, rel=0.01)
+    assert found["power_w"] == pytest.approx(200, rel=LATE)
     assert found["counter_w"] == found["power_w"]
-    assert found["instant_w"] == pytest.approx(200, rel=0.01)
+    assert found["instant_w"] == pytest.approx(200, rel=1e-3)
     assert (found["clock_mhz"], found["memory_clock_mhz"], found["temperature_c"]) == (1410, 1215, 55)
     assert found["utilization"] == 1.0
     assert found["facts"]["device"] == "NVIDIA Simulated"
@@ -61,7 +69,7 @@ def test_without_a_counter(on_driver):
 def test_a_slow_reading_is_flagged_against_the_counter(on_driver, tmp_path):
     schedule = str(tmp_path / "schedule")
     found = look(on_driver, "nvml", schedule, FAKE_NVML_SCHEDULE=schedule, FAKE_NVML_AVERAGING_MS=1000)
-    assert found["power_w"] == pytest.approx(250, rel=0.01)
+    assert found["power_w"] == pytest.approx(250, rel=LATE)
     assert found["integrated_w"] < 220
     assert any("differ by" in warning for warning in found["warnings"])
 
@@ -132,7 +140,7 @@ def test_powercap_adds_packages_and_memory_up_over_turning_counters(zones):
             for zone in zones.iterdir():
                 (zone / "new").write_text(f"{energy_uj}\n")
                 (zone / "new").replace(zone / "energy_uj")
-            until(lambda total_j=total_j: joules() == pytest.approx(total_j), 30.0, lambda: f"{joules()} J")
+            until(lambda total_j=total_j: joules() == pytest.approx(total_j), otherwise=lambda: f"{joules()} J")
     assert sensor.facts()["sensor"] == "powercap: energy counters of 3 zones"
 
 

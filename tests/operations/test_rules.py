@@ -6,7 +6,7 @@ import pytest
 
 from joulecast.errors import InputError
 from joulecast.operations.operation import Operation
-from joulecast.operations.rules import linear_output
+from joulecast.operations.rules import experts_parameters, linear_output
 
 
 def refused(kind, shapes, **attributes):
@@ -83,3 +83,20 @@ def test_dimensions_that_an_input_lacks(dim):
 def test_batch_norm_needs_channels():
     what, given, _ = refused("batch_norm", [(4,)])
     assert (what, given) == ("the input needs a batch and a channel dimension", (4,))
+
+
+def test_channels_of_a_group_norm_divide_into_its_groups():
+    assert Operation("group_norm", [(2, 6, 4)], {"num_groups": 3}).output_shape == (2, 6, 4)
+    expected = (
+        "the channels of a group norm do not divide into its groups",
+        "4 groups of (2, 6, 4)",
+        "[batch, channels, ...] with channels a multiple of num_groups",
+    )
+    assert refused("group_norm", [(2, 6, 4)], num_groups=4) == expected
+
+
+@pytest.mark.parametrize(("bias", "parameters"), [(False, 3 * 5 * 8), (True, 3 * (5 * 8 + 5))])
+def test_parameters_of_experts(bias, parameters):
+    """Three experts, each of 8 x 5 weights, and 5 biases."""
+    attributes = {"num_experts": 3, "out_features": 5, "bias": bias}
+    assert experts_parameters(((4, 8),), attributes) == parameters

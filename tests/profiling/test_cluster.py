@@ -24,33 +24,51 @@ TESTS = SIMULATED.parents[1]
 # The first arguments are the number of workers, the number of kills, and the seconds of a measurement. Workers are
 # killed while they measure.
 SCRIPT = """
-import itertools, os, random, subprocess, sys, threading, time
+import itertools, multiprocessing, os, random, sys, threading, time
 from pathlib import Path
+
+def work(arguments):
+    from distributed.cli.dask_worker import main
+    main(arguments, standalone_mode=False)
 
 if __name__ == "__main__":
     from distributed import LocalCluster
     from waiting import until
     from joulecast.profiling import command
+    from joulecast.profiling.journal import Journal
 
     workers, kills, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     measuring, rng, running, number = Path(os.environ["MEASURING"]), random.Random(0), {}, itertools.count()
+    append, finished = Journal.append, []
+    # Workers are forked from a process that has imported what they need: starting a Python takes seconds.
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload(["distributed.cli.dask_worker", "joulecast.profiling.collection"])
+
+    def append_and_count(journal, record):
+        append(journal, record)
+        finished.extend([record["key"]] * (record["status"] == "ok"))
+
+    Journal.append = append_and_count
 
     def start(place):
         # The name of a worker that was lost is free only when the scheduler has noticed.
         options = ["--name", f"{place}.{next(number)}", "--no-nanny", "--nthreads", "1", "--memory-limit", "0"]
-        command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address, *options]
-        running[place] = subprocess.Popen([*command, "--no-dashboard"])
+        running[place] = forks.Process(target=work, args=[[cluster.scheduler_address, *options, "--no-dashboard"]])
+        running[place].start()
 
     def kill_while_measuring():
         hits = 0
         while hits < kills:
-            until(lambda: any(measuring.iterdir()))
+            # Between two kills a measurement has to be finished, or new workers would be killed before any is.
+            until(lambda: len(finished) >= hits and any(measuring.iterdir()), seconds=600)
             time.sleep(seconds * rng.random())
-            for mark in list(measuring.iterdir())[:1]:
+            marks = list(measuring.iterdir())
+            if marks:
+                mark = rng.choice(marks)
                 place = int(mark.name)
                 running[place].kill()
-                running[place].wait()
-                hits += mark.exists()  # it was gone if the measurement had ended just before
+                running[place].join()
+                hits += mark.exists()  # it is gone if the measurement ended just before
                 mark.unlink(missing_ok=True)
                 start(place)
         print(hits, "kills while measuring")
@@ -65,7 +83,7 @@ if __name__ == "__main__":
         finally:
             for process in running.values():
                 process.kill()
-                process.wait()
+                process.join()
 """
 
 
@@ -198,7 +216,7 @@ def test_a_gpu_that_disappears_loses_nothing(cluster, tmp_path):
 
 
 def test_a_scheduler_that_is_not_there_is_told(call, tmp_path, monkeypatch):
-    from joulecast.profiling import cluster
+    from joulecast import cluster
 
     monkeypatch.setattr(cluster, "_CONNECT_S", 0.1)
     for address in ("tcp://127.0.0.1:1", "nothing://here"):

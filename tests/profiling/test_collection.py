@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from processes import started
 
 from joulecast import Network, Operation
 from joulecast.datasets import load
@@ -60,7 +60,13 @@ def test_a_campaign_becomes_a_dataset(campaign, tmp_path, capsys):
     assert dataset.card.gpu == f"CPU {processor()}"
     assert dataset.card.sensor.startswith("none (this machine shows no energy counter")
     assert all(m.power_w is None and m.time_s > 0 for m in dataset.measurements)
-    assert {m.method for m in dataset.measurements} == {"forward_distinct", "forward_backward_distinct"}
+    assert dataset.card.threads == torch.get_num_threads()
+    # With one thread it is timed by CPU time, and the method says so.
+    suffix = "_cpu_time" if torch.get_num_threads() == 1 else ""
+    methods = {f"forward_distinct{suffix}", f"forward_backward_distinct{suffix}"}
+    assert {m.method for m in dataset.measurements} == methods == dataset.card.method.keys()
+    least, middle, most = dataset.card.load_average
+    assert 0 <= least <= middle <= most
     assert "11/11" in capsys.readouterr().err
 
 
@@ -155,8 +161,10 @@ def test_whole_networks_are_measured_beside_their_operations(tmp_path):
     networks = [record for record in records(tmp_path / "out") if "network" in record]
     assert {record["network"]["mode"] for record in networks} == {"inference", "training"}
     assert all(record["status"] == "ok" and record["timing"]["time_s"] > 0 for record in networks)
-    # Without power there is no energy to check a prediction against.
-    assert load(tmp_path / "out").networks == ()
+    # Without power they have no energy, and only their time can be compared with a prediction.
+    networks = load(tmp_path / "out").networks
+    assert {m.mode for m in networks} == {"inference", "training"}
+    assert all(m.power_w is None and m.energy_j is None and m.time_s > 0 for m in networks)
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
@@ -269,12 +277,10 @@ def test_killed_and_resumed_nothing_is_lost_or_twice(campaign, tmp_path):
     ]
     told = set()
     for _ in range(3):
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
         heard, wanted = b"", rng.randint(1, 3)
-        while heard.count(b"/11,") < wanted and (byte := process.stderr.read(1)):
-            heard += byte
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        with started(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+            while heard.count(b"/11,") < wanted and (byte := process.stderr.read(1)):
+                heard += byte
         told |= {int(part.split(b"/")[0].split()[-1]) for part in heard.split(b"\r")[1:] if b"/11," in part}
     done = records(out)
     assert len(done) >= max(told)

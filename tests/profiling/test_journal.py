@@ -6,12 +6,12 @@ import contextlib
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from processes import started
 
 from joulecast.errors import JoulecastError, JournalError
 from joulecast.profiling.journal import Journal
@@ -99,10 +99,11 @@ with Journal(sys.argv[1], {"name": "test", "seed": 0}) as journal:
 def test_killed_at_random_moments_nothing_finished_is_lost(tmp_path):
     rng, path, told = random.Random(0), tmp_path / "j", []
     for _ in range(12):
-        process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
-        told += [process.stdout.readline() for _ in range(rng.randint(1, 60))]
-        process.send_signal(signal.SIGKILL)
-        told += process.communicate()[0].splitlines()
+        command = [sys.executable, "-c", WRITER, str(path)]
+        with started(command, stdout=subprocess.PIPE, text=True) as process:
+            told += [process.stdout.readline() for _ in range(rng.randint(1, 60))]
+            process.kill()
+            told += process.communicate()[0].splitlines()
     finished = [int(line) for line in told if line.strip().isdigit()]
     lines = [json.loads(line) for line in path.read_bytes()[: path.read_bytes().rfind(b"\n")].splitlines()]
     keys = [line["key"] for line in lines[1:]]

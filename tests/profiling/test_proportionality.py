@@ -57,8 +57,8 @@ def test_a_measurement_with_many_lengths_and_a_standard_error():
     assert len(timing.loops) > 3  # of eight; those that are alike are measured once
     assert 0 < timing.time_std_s < timing.time_s
     assert any("less than the floor of 1e+06 s" in warning for warning in timing.warnings)
-    # The parts of the loop add up to what it took.
-    assert timing.time_s * timing.iterations == pytest.approx(timing.end_s - timing.start_s, rel=0.05)
+    # The parts of the loop add up to what it took, less what other programs took from it.
+    assert timing.time_s * timing.iterations <= 1.01 * (timing.end_s - timing.start_s)
 
 
 class Steady(NoSensor):

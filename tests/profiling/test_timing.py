@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import time
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from joulecast.errors import InputError
 from joulecast.extraction.models.torchvision_models import import_torchvision
 from joulecast.operations.kinds import KINDS
 from joulecast.profiling.runners import RUNNERS, Instance
-from joulecast.profiling.timing import block_length, running_precision, time_operation
+from joulecast.profiling.timing import block_length, by_cpu_time, clock_of, running_precision, time_operation
 
 CPU = torch.device("cpu")
 IMAGE = (2, 6, 9, 8)
@@ -187,3 +188,16 @@ def test_the_plain_bert_does_what_bert_does(mode):
     # Only the pooler, which looks at one token, and a gradient that it sends there; and the types of tokens looked up.
     assert left <= {"linear", "tanh", "copy", "gradient_accumulation", "gather"}
     assert not [operation for operation, count in difference.items() if count < 0]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_single_thread_is_timed_by_its_cpu_time(threads):
+    before, cpu = torch.get_num_threads(), torch.device("cpu")
+    torch.set_num_threads(threads)
+    try:
+        assert by_cpu_time(cpu) == (threads == 1)
+        clock = time.process_time if threads == 1 else time.perf_counter
+        start_s = clock()
+        assert start_s <= clock_of(cpu)() <= clock()
+    finally:
+        torch.set_num_threads(before)

@@ -32,6 +32,12 @@ def test_a_price_for_all_makes_time_the_objective_and_electricity_makes_it_energ
     assert [(c.alias, c.clock_mhz) for c in by_kwh] == [(c.alias, c.clock_mhz) for c in best()]
 
 
+def test_the_price_of_a_machine_is_that_of_all_its_gpus():
+    for name, boards in (("p5.48xlarge", 8), ("p5.4xlarge", 1), ("H100 SXM", 1)):
+        (choice,) = joulecast.best(*JOB, gpus="H100 SXM", clocks=1200, objective="cost", price_per_hour={name: 36.0})
+        assert choice.cost == pytest.approx(36.0 / boards * choice.time_s / 3600), name
+
+
 def test_gpus_without_a_price_are_left_out():
     sweep = joulecast.sweep(*JOB, **TWO, objective="cost", price_per_hour={"A30": 1.0})
     assert {row.alias for row in sweep} == {"A30"}

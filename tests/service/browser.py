@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 CHROMEDRIVER = shutil.which("chromedriver")
@@ -29,20 +29,13 @@ class Page:
         return self.wait()
 
     def wait(self):
-        """Until everything that was asked for is shown."""
-        deadline_s = time.monotonic() + 120
-        while time.monotonic() < deadline_s:
-            time.sleep(0.05)
-            if self.js("return document.getElementById('results').getAttribute('aria-busy')") == "false":
-                return self
-        raise AssertionError(self.text("body"))
+        """Wait until everything that was asked for is shown. A question is under way before its event has ended."""
+        self.until(lambda: self.js("return document.getElementById('results').getAttribute('aria-busy')") == "false")
+        return self
 
     def until(self, claim):
-        """Until a claim holds."""
-        deadline_s = time.monotonic() + 120
-        while not claim():
-            assert time.monotonic() < deadline_s, self.text("body")
-            time.sleep(0.02)
+        """Wait until a claim holds."""
+        until(claim, otherwise=lambda: self.text("body"))
 
     def js(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)
@@ -64,7 +57,6 @@ class Page:
             selector,
             value,
         )
-        time.sleep(0.05)
         return self.wait()
 
     def complaints(self):

@@ -7,13 +7,15 @@ import json
 import os
 import subprocess
 import sys
-import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from waiting import until
+
 TOKEN = "a-token-for-the-tests"  # noqa: S105  # which is no secret
-NARROW = ["--max-body-bytes", "20000", "--max-batch", "3", "--max-operations", "40", "--body-seconds", "0.5"]
+NARROW = ["--max-body-bytes", "20000", "--max-batch", "3", "--max-operations", "40", "--body-seconds", "1"]
 NARROW += ["--max-choices", "50", "--cors-origin", "https://example.org", "--no-extraction"]
 NARROW += ["--cached-predictions-bytes", "200000", "--cached-answers-bytes", "200000"]
 
@@ -45,23 +47,26 @@ class Service:
         return f"http://127.0.0.1:{self.port}"
 
     def ask(self, path: str, question: Any = None, *, method: str | None = None, **headers: str) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         body = question if isinstance(question, bytes | None) else json.dumps(question).encode()
         sent = {**self.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
         if body is not None:
             sent.setdefault("Content-Type", "application/json")
-        connection.request(method or ("GET" if body is None else "POST"), path, body, sent)
-        response = connection.getresponse()
-        answer = Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
-        connection.close()
-        return answer
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)) as connection:
+            connection.request(method or ("GET" if body is None else "POST"), path, body, sent)
+            response = connection.getresponse()
+            return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
 
     def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
+        return logged(self.log)
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(timeout=120)
+        return self.process.wait(timeout=300)
+
+
+def logged(log: Path) -> list[dict[str, Any]]:
+    """The events of a log, without a last one that is not written to its end."""
+    return [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 def start(folder: Path, *options: str, **environment: str) -> Service:
@@ -74,14 +79,18 @@ def start(folder: Path, *options: str, **environment: str) -> Service:
             text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1", "JOULECAST_CACHE": str(folder / "cache"), **environment},
         )
-    assert process.stdout is not None
-    with process.stdout as printed:
-        said = printed.readline()  # joulecast serves http://127.0.0.1:PORT/
-    deadline_s = time.monotonic() + 300
-    while time.monotonic() < deadline_s and process.poll() is None:
-        events = [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        if any(event["event"] == "ready" for event in events):
-            return Service(process, int(said.split("/")[2].split(":")[1]), log)
-        time.sleep(0.02)
-    process.kill()
-    raise AssertionError(f"the service did not start: {log.read_text()}")
+
+    def is_ready() -> bool:
+        assert process.poll() is None, f"the service ended: {log.read_text()}"
+        return any(event["event"] == "ready" for event in logged(log))
+
+    try:
+        assert process.stdout is not None
+        with process.stdout as printed:
+            said = printed.readline()  # joulecast serves http://127.0.0.1:PORT/
+        until(is_ready, otherwise=log.read_text)
+        return Service(process, int(said.split("/")[2].split(":")[1]), log)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise

@@ -21,13 +21,15 @@ ODD = joulecast.Operation("softmax", [(8, 128)], {"dim": -1})
 
 @pytest.fixture(scope="module")
 def client(service):
-    return joulecast.Client(service.url)
+    return joulecast.Client(service.url, timeout_s=600)
 
 
 FUNCTIONS = ("predict", "predict_many", "predict_operations", "explain", "extract", "best", "sweep")
 FUNCTIONS += ("predict_generation", "best_generation", "predict_image", "predict_parallel_training")
 # Functions of a program cannot be sent.
 ONLY_HERE = {name: {"operators"} for name in ("predict", "best", "sweep")} | {"extract": {"whitelist", "operators"}}
+# The service predicts on its own machine.
+ONLY_HERE |= {"predict_many": {"cluster"}}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -14,7 +14,7 @@ from joulecast.errors import InputError, JoulecastError, UnknownNameError
 
 @pytest.fixture(scope="module")
 def client(service):
-    return joulecast.Client(service.url)
+    return joulecast.Client(service.url, timeout_s=600)
 
 
 def test_generation_is_equal(client):

@@ -204,6 +204,48 @@ def test_generation_is_that_of_the_library(page):
     assert all("422" in line for line in page.complaints())
 
 
+def test_images_are_those_of_the_library(page):
+    page.open("#view=images&pipeline=sd3_5_medium&copies=2&steps=20&gpus=H100+SXM,P4,L40S")
+    assert page.texts("#images-cards h3") == ["H100 SXM", "L40S"]
+    assert page.text("#images-missing").startswith("Left out: P4: ")
+    columns = page.texts("#parts tr:last-child td")
+    for place, gpu in enumerate(("H100 SXM", "L40S")):
+        found = joulecast.predict_image("sd3_5_medium", gpu, batch=2, steps=20)
+        shown = page.texts(f"#images-cards .card:nth-child({place + 1}) .value")
+        assert shown == [
+            si(found.time_per_image_s, "s"),
+            si(found.power_w, "W"),
+            si(found.energy_per_image_j, "J"),
+        ]
+        energy_j = 2 * found.energy_per_image_j
+        assert columns[2 * place : 2 * place + 2] == [si(found.time_per_batch_s, "s"), si(energy_j, "J")]
+        row = page.texts("#parts tr:nth-child(2) td")[2 * place]
+        assert row == si(20 * found.denoise.time_s, "s")
+    calls = page.text("#images-calls")
+    assert 'joulecast.predict_image("sd3_5_medium", "H100 SXM", batch=2, steps=20)' in calls
+    assert "joulecast image sd3_5_medium --gpu 'H100 SXM' --batch 2 --steps 20" in calls
+    assert "steps=20" in page.js("return location.hash")
+    page.choose("#steps", "many")
+    assert page.text("#problem").startswith("this is no number of steps")
+    # That a GPU lacks bf16 is a refusal, which the browser lists.
+    assert all("422" in line for line in page.complaints())
+
+
+def test_an_optimizer_steps_in_training_only(page):
+    about = "resnet18", (8, 3, 224, 224), "A30"
+    page.open("#model=resnet18&shape=8+x+3+x+224+x+224&gpus=A30&mode=training&optimizer=adamw")
+    assert page.find("#optimizer-field").is_displayed()
+    prediction = joulecast.predict(*about, mode="training", optimizer="adamw")
+    assert page.texts(".value")[2] == si(prediction.energy_j, "J")
+    assert 'mode="training", execution' not in page.text("#calls")
+    assert 'optimizer="adamw"' in page.text("#calls")
+    page.js("document.querySelector('[name=mode][value=inference]').click()")
+    page.wait()
+    assert not page.find("#optimizer-field").is_displayed()
+    page.until(lambda: page.texts(".value")[2] == si(joulecast.predict(*about).energy_j, "J"))
+    assert page.complaints() == []
+
+
 def test_generation_over_several_gpus(page):
     page.open("#view=generation&llm=llama3_1_70b&prompt=300&output=200&batch=8&share=4&weights=fp8&gpus=H100+SXM")
     assert page.texts("#generation-cards h3") == ["4 \u00d7 H100 SXM"]

@@ -8,9 +8,10 @@ import json
 import signal
 import socket
 import threading
-import time
+from http.client import HTTPException
 
 import pytest
+from waiting import until
 
 import joulecast
 from joulecast.errors import InputError
@@ -72,10 +73,8 @@ def test_too_much_is_refused(narrow):
 
 
 def waiting(running, count):
-    """Wait until so many questions are computed, loading of predictors among them."""
-    deadline_s = time.monotonic() + 200
-    while f"joulecast_waiting_requests {count}\n" not in running.ask("/v1/metrics").text:
-        assert time.monotonic() < deadline_s
+    """Wait until so many questions are computed; loading predictors counts as one."""
+    until(lambda: f"joulecast_waiting_requests {count}\n" in running.ask("/v1/metrics").text)
 
 
 def test_a_damaged_list_of_predictors_is_reported_and_does_not_stop_the_service(tmp_path, stopped):
@@ -97,16 +96,14 @@ def test_later_damage_is_reported(tmp_path, stopped):
     assert running.ask("/v1/ready").status == 200
     (tmp_path / "cache" / "zoo").mkdir(parents=True)
     (tmp_path / "cache" / "zoo" / "names.json").write_text("[]")
-    deadline_s = time.monotonic() + 60
-    while running.ask("/v1/ready").status == 200:
-        assert time.monotonic() < deadline_s
+    until(lambda: running.ask("/v1/ready").status != 200)
     assert running.ask("/v1/predict", QUESTION).status == 503
 
 
 def test_what_takes_too_long_is_refused_and_stopped(tmp_path, stopped):
-    running = stopped(start(tmp_path, "--max-seconds", "1", "--max-waiting", "1", "--no-extraction"))
+    running = stopped(start(tmp_path, "--max-seconds", "2", "--max-waiting", "1", "--no-extraction"))
     waiting(running, 0)
-    shapes = [[size, 3, 224, 224] for size in range(1, 80)]
+    shapes = [[size, 3, 224, 224] for size in range(1, 2000)]  # would take half a minute
     requests = [{**QUESTION, "model": "densenet121", "input_shape": shape} for shape in shapes]
     with concurrent.futures.ThreadPoolExecutor() as pool:
         asked = pool.submit(running.ask, "/v1/predict/batch", {"requests": requests})
@@ -115,7 +112,7 @@ def test_what_takes_too_long_is_refused_and_stopped(tmp_path, stopped):
         answer = asked.result()
     assert (busy.status, busy.headers["retry-after"]) == (429, "1")
     assert answer.status == 408
-    assert answer.json["allowed"] == "1 s"
+    assert answer.json["allowed"] == "2 s"
     # It was stopped, so there is room again.
     waiting(running, 0)
     assert running.ask("/v1/predict", {"operations": [RELU], "gpu": "A30"}).status == 200
@@ -127,9 +124,7 @@ def test_who_leaves_is_no_fault_of_the_service(tmp_path, stopped):
     with socket.create_connection(("127.0.0.1", running.port)) as raw:
         raw.sendall(head + b'{"model"')
     counted = 'joulecast_requests_total{route="/v1/predict",method="POST",status="499"} 1'
-    deadline_s = time.monotonic() + 60
-    while counted not in running.ask("/v1/metrics").text:
-        assert time.monotonic() < deadline_s, running.log.read_text()
+    until(lambda: counted in running.ask("/v1/metrics").text, otherwise=running.log.read_text)
     assert not [line for line in running.lines() if line["level"] == "error"]
 
 
@@ -231,16 +226,14 @@ def test_counts_and_logs(service):
 
 
 def test_finishes_what_it_has_begun(tmp_path, stopped):
-    running = stopped(start(tmp_path))
+    running = stopped(start(tmp_path, "--drain-seconds", "300"))
     question = {"model": "resnet18", "input_shape": [1, 3, 224, 224], "precision": ["fp32", "fp16", "bf16"]}
     with concurrent.futures.ThreadPoolExecutor() as pool:
         asked = pool.submit(running.ask, "/v1/sweep", question)
-        deadline_s = time.monotonic() + 200
-        while "joulecast_waiting_requests 1" not in running.ask("/v1/metrics").text and time.monotonic() < deadline_s:
-            assert not asked.done()
+        waiting(running, 1)
         running.process.send_signal(signal.SIGTERM)
         assert asked.result().status == 200
-    assert running.process.wait(timeout=120) in (0, -signal.SIGTERM)
+    assert running.process.wait(timeout=300) in (0, -signal.SIGTERM)
 
 
 def test_killed_under_load_it_starts_again(tmp_path, stopped):
@@ -255,21 +248,21 @@ def test_killed_under_load_it_starts_again(tmp_path, stopped):
             question = {**QUESTION, "model": "plain_bert_base", "input_shape": [batch, 8 + place]}
             try:
                 running.ask("/v1/predict", question)
-            except OSError:
+            except (OSError, HTTPException):
                 return
 
     threads = [threading.Thread(target=load, args=(i,)) for i in range(4)]
     for thread in threads:
         thread.start()
     folder = tmp_path / "cache" / "networks"
-    deadline_s = time.monotonic() + 300
-    while len(list(folder.glob("*.json"))) < 4 and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    running.process.kill()
-    running.process.wait()
-    stop.set()
-    for thread in threads:
-        thread.join()
+    try:
+        until(lambda: len(list(folder.glob("[!.]*.json"))) >= 4)
+    finally:
+        running.process.kill()
+        running.process.wait()
+        stop.set()
+        for thread in threads:
+            thread.join()
     files = list(folder.glob("[!.]*.json"))
     assert len(files) >= 4
     for file in files:
@@ -288,9 +281,7 @@ def test_a_promoted_predictor_answers_from_then_on(small_entry, tmp_path, stoppe
     before = running.ask("/v1/predict", question)
     generation = running.ask("/v1/version").json["generation"]
     push(small_entry, entry_name(find_gpu("A30"), DEFAULT_PREDICTOR, "inference"), str(source))
-    deadline_s = time.monotonic() + 300
-    while running.ask("/v1/version").json["generation"] == generation and time.monotonic() < deadline_s:
-        time.sleep(0.05)
+    until(lambda: running.ask("/v1/version").json["generation"] != generation)
     after = running.ask("/v1/predict", question, If_None_Match=before.headers["etag"])
     running.stop()
     assert after.status == 200

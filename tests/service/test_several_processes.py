@@ -6,9 +6,10 @@ import os
 import re
 import signal
 import socket
-import time
+from http.client import HTTPException
 
 import pytest
+from waiting import until
 
 from joulecast.hardware import find_gpu
 from joulecast.zoo.catalogue import DEFAULT_PREDICTOR, entry_name
@@ -19,17 +20,11 @@ pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
 from joulecast.service import Settings
 
 
-def until(enough):
-    deadline_s = time.monotonic() + 120
-    while not enough():
-        assert time.monotonic() < deadline_s
-
-
 def process_of(running):
     """The process that answers a new connection; None where it is not ready, or was killed meanwhile."""
     try:
         answer = running.ask("/v1/ready")
-    except OSError:
+    except (OSError, HTTPException):
         return None
     return answer.json["process"] if answer.status == 200 else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from mlflow_servers import address_of, free_port, mlflow_server
+from mlflow_servers import address_of, mlflow_server
+from processes import free_port, started
 
 from conftest import SMALL_RECIPE, simulated_dataset, simulated_operations, train_small
 from joulecast.datasets import save
@@ -90,16 +92,13 @@ def test_two_trainings_at_once_into_one_sqlite_store(tmp_path):
     import mlflow
 
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    both = [
-        subprocess.Popen(
-            train_command(tmp_path, name, uri, seed), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        for seed, name in enumerate(("one", "other"))
-    ]
-    for each in both:
-        out, err = each.communicate(timeout=300)
-        assert each.returncode == 0, err
-        assert f"models:/{MODEL}/" in out
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    one, other = (train_command(tmp_path, name, uri, seed) for seed, name in enumerate(("one", "other")))
+    with started(one, **pipes) as first, started(other, **pipes) as second:
+        for each in (first, second):
+            out, err = each.communicate(timeout=600)
+            assert each.returncode == 0, err
+            assert f"models:/{MODEL}/" in out
     client = mlflow.MlflowClient(uri)
     experiment = client.get_experiment_by_name("joulecast")
     runs = client.search_runs([experiment.experiment_id])
@@ -192,6 +191,15 @@ def test_a_login(tmp_path, small_entry, monkeypatch):
         server.wait()
 
 
+CLIENT = """
+import sys, mlflow
+from pathlib import Path
+from joulecast.zoo.mlflow.registry import register
+print("begins", flush=True)
+register(Path(sys.argv[1]), sys.argv[2])
+"""
+
+
 def test_a_server_killed_while_registering(tmp_path, monkeypatch):
     """Nothing lost, nothing half-registered, and the same command again completes it."""
     import mlflow
@@ -210,24 +218,17 @@ def test_a_server_killed_while_registering(tmp_path, monkeypatch):
         entry = train_small(tmp_path / f"n{number}", replace(SMALL_RECIPE, seed=2 + number)).save(
             tmp_path / f"z{number}"
         )
-        with mlflow_server(folder) as address:
-            code = (
-                "import sys, mlflow; from pathlib import Path; from joulecast.zoo.mlflow.registry import register\n"
-                "print('begins', flush=True); register(Path(sys.argv[1]), sys.argv[2])"
-            )
-            client = subprocess.Popen(
-                [sys.executable, "-c", code, str(entry), address],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-            assert client.stdout is not None
-            client.stdout.readline()
-            # The moment of the kill: from about the first request to about the last.
-            time.sleep((number + 0.5) * whole_s / 4)
-            running = client.poll() is None
-        # The server is gone; the client ends with an error, or had just finished.
-        client.communicate(timeout=120)
+        with contextlib.ExitStack() as client_ends:
+            with mlflow_server(folder) as address:
+                command = [sys.executable, "-c", CLIENT, str(entry), address]
+                pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
+                client = client_ends.enter_context(started(command, **pipes))
+                client.stdout.readline()
+                # The moment of the kill: from about the first request to about the last.
+                time.sleep((number + 0.5) * whole_s / 4)
+                running = client.poll() is None
+            # The server is gone; the client ends with an error, or had just finished.
+            client.communicate(timeout=600)
         killed += running and client.returncode != 0
         with mlflow_server(folder) as address:
             api = mlflow.MlflowClient(address)

@@ -1,4 +1,4 @@
-"""Two transformers in plain PyTorch, whose operations can be measured on machines that have only torch.
+"""Transformers in plain PyTorch, whose operations can be measured on machines that have only torch.
 
 They have the sizes and operators of the original models but other names of parameters, so published weights do not fit.
 To predict the original models, use `bert_base` and the others of transformers_configs.py.
@@ -132,6 +132,10 @@ class Decoder(nn.Module):
 PLAIN_TRANSFORMERS: Mapping[str, Callable[[], Encoder | Decoder]] = {
     # google-bert/bert-base-uncased
     "plain_bert_base": lambda: Encoder(vocabulary=30522, width=768, layers=12, heads=12, inner=3072, positions=512),
+    # google/bert_uncased_L-4_H-512_A-8
+    "plain_bert_small": lambda: Encoder(vocabulary=30522, width=512, layers=4, heads=8, inner=2048, positions=512),
+    # JackFram/llama-68m
+    "plain_llama_68m": lambda: Decoder(vocabulary=32000, width=768, layers=2, heads=12, key_heads=12, inner=3072),
     # TinyLlama/TinyLlama-1.1B: grouped queries, and small enough to train on a card of 24 GB.
     "plain_llama_1b": lambda: Decoder(vocabulary=32000, width=2048, layers=22, heads=32, key_heads=4, inner=5632),
 }

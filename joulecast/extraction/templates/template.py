@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Self
 
 from ...errors import InputError
@@ -16,6 +17,8 @@ from ...operations.dropped import Dropped
 from ...operations.operation import Operation, real_precision
 from ...operations.precisions import HALF_PRECISIONS
 from ...operations.rules import size
+
+_CACHED_OPERATIONS = 8192  # They take about 20 MB.
 
 Dimension = int
 """A dimension: a positive number is a constant, and -1 - i stands for symbol i."""
@@ -77,7 +80,7 @@ class Step:
 
     kind: str
     shapes: tuple[tuple[Dimension, ...], ...]
-    attributes: Mapping[str, Any]
+    attributes: Mapping[str, Any] = field(hash=False)
     is_half: bool
 
 
@@ -128,9 +131,9 @@ class Template:
         full = "default" if precision in HALF_PRECISIONS else precision
         for step in self.steps:
             real = precision if precision in HALF_PRECISIONS and step.is_half else real_precision(step.kind, full)
-            shapes = [tuple(map(value, shape)) for shape in step.shapes]
+            shapes = tuple(tuple(map(value, shape)) for shape in step.shapes)
             _refuse_one_value(step.kind, shapes[0], mode)
-            done.append(Operation(step.kind, shapes, step.attributes, precision=real, mode=mode))
+            done.append(_operation(step, shapes, real, mode))
         return [(done[position], path) for position, path in self.calls]
 
     def to_dict(self) -> dict[str, Any]:
@@ -161,6 +164,12 @@ class Template:
             tuple((position, path) for position, path in value["calls"]),
             tuple(Dropped(name, count, tuple(paths), reason) for name, count, paths, reason in value["dropped"]),
         )
+
+
+# Networks at two sizes share many operations. Making one takes longer than predicting it, because it is checked.
+@lru_cache(maxsize=_CACHED_OPERATIONS)
+def _operation(step: Step, shapes: tuple[tuple[int, ...], ...], precision: str, mode: str) -> Operation:
+    return Operation(step.kind, shapes, step.attributes, precision=precision, mode=mode)
 
 
 def _symbol_to_json(symbol: Symbol) -> list[Any]:

@@ -166,7 +166,7 @@ def predict_image(
         predictions.append(found.predict(network, clock, power_limit_w))
     *text, denoise, decode = predictions
     time_s = sum(each.time_s for each in text) + count * denoise.time_s + decode.time_s
-    energy_j = sum(each.energy_j for each in text) + count * denoise.energy_j + decode.energy_j
+    energy_j = sum(each.known_energy_j for each in text) + count * denoise.known_energy_j + decode.known_energy_j
     return ImagePrediction(
         model=model,
         gpu=board.name,

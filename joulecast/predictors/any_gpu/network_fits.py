@@ -158,7 +158,7 @@ def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: BoostedResid
         for row, part in zip(mine, paid, strict=True):
             found.append((part, row.power_w or 0.0, static_power_w(gpu, clock), _LOOPS_COUNT))
     for gpu, measurement, network in networks:
-        if measurement.clock_mhz is None and measurement.power_w > AT_CAP * gpu.power_limit_w:
+        if measurement.clock_mhz is None and measurement.known_power_w > AT_CAP * gpu.power_limit_w:
             continue
         clock = measurement.clock_mhz or float(gpu.boost_clock_mhz)
         operations, counts = network.operations, counts_of(network)
@@ -167,7 +167,7 @@ def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: BoostedResid
         # The predicted device time must not exceed the measured time, in which the GPU drew the measured power.
         device_s *= min(1.0, measurement.time_s / float(counts @ device_s))
         part = counts @ EnergyConstants.parts(operations, device_s, gpu, clock) / measurement.time_s
-        found.append((part, measurement.power_w, static_power_w(gpu, clock), 1.0))
+        found.append((part, measurement.known_power_w, static_power_w(gpu, clock), 1.0))
     if not found:
         return None
     parts, *columns = zip(*found, strict=True)

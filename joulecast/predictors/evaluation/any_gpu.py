@@ -191,12 +191,8 @@ def cross_validate(
         The errors, and the learning curves as in `AnyGpuValidation.curves`.
     """
     fold = fold_of({row.operation for row in rows}, recipe.folds, recipe.seed)
-    found = in_parallel(
-        _fold,
-        [(rows, recipe, fold, held) for held in range(folds or recipe.folds)],
-        worthwhile=len(rows) >= _MANY_ROWS,
-        what="folds",
-    )
+    calls = [(rows, recipe, fold, held) for held in range(folds or recipe.folds)]
+    found = [*in_parallel(_fold, calls, worthwhile=len(rows) >= _MANY_ROWS, what="folds")]
     tested = [row for rows_of_one, _, _ in found for row in rows_of_one]
     log_ratio = [value for _, values, _ in found for value in values]
     return tuple(_by_kind(tested, log_ratio)), found[0][2]
@@ -230,12 +226,8 @@ def validate_any_gpu(
         recipe = quicker(recipe)
     rows = [row for dataset in datasets for row in device_rows(dataset)]
     chips = dict.fromkeys([row.gpu.chip for row in rows if not quick] + [gpu.chip for gpu, _, _ in networks])
-    found = in_parallel(
-        _chip,
-        [(datasets, rows, networks, recipe, chip) for chip in chips],
-        worthwhile=len(rows) >= _MANY_ROWS,
-        what="chips left out",
-    )
+    calls = [(datasets, rows, networks, recipe, chip) for chip in chips]
+    found = [*in_parallel(_chip, calls, worthwhile=len(rows) >= _MANY_ROWS, what="chips left out")]
     in_folds, curves = cross_validate(rows, recipe, 1 if quick else None)
     tested = [row for chip in found for row in chip.tested]
     log_ratio = [value for chip in found for value in chip.log_ratio]
@@ -360,7 +352,7 @@ def network_errors(
         measurement=measurement,
         known=known,
         time=found.time_s / measurement.time_s - 1,
-        energy=found.energy_j / measurement.energy_j - 1,
-        power=found.power_w / measurement.power_w - 1,
+        energy=found.known_energy_j / measurement.known_energy_j - 1,
+        power=found.known_power_w / measurement.known_power_w - 1,
         sum_time=added.time_s / measurement.time_s - 1,
     )

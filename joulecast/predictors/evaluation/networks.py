@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +13,6 @@ from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import find_gpu
 from ...operations.network import Network
 from ...operations.operation import Operation
-from ...progress import tracked
 from ..fitting.one_gpu import fit_own
 from ..intervals.closeness import Closeness
 from ..intervals.network_calibration import Parts
@@ -26,6 +25,7 @@ from ..predictor import OperationPredictor
 from ..recipes.settings import Recipe
 from .metrics import absolute_errors
 from .operations import OperationErrors, errors_on
+from .parallel import in_parallel
 
 NetworkSplit = Literal["name", "family", "none"]
 """What is left out with a network: all of its shapes and precisions, its whole family, or nothing."""
@@ -77,7 +77,7 @@ class NetworkError:
     @property
     def energy_error(self) -> float:
         """Relative error of energy."""
-        return self.energy_j / self.measurement.energy_j - 1
+        return self.energy_j / self.measurement.known_energy_j - 1
 
     @property
     def power_error(self) -> float:
@@ -92,7 +92,7 @@ class NetworkError:
     @property
     def sum_energy_error(self) -> float:
         """Relative error of the plain sum of loop energies."""
-        return self.sum_energy_j / self.measurement.energy_j - 1
+        return self.sum_energy_j / self.measurement.known_energy_j - 1
 
     @property
     def host_bound(self) -> bool:
@@ -139,29 +139,60 @@ def leave_networks_out(
     Returns:
         One error per measured network, in the order of the dataset, and errors on the operations that were left out.
     """
-    measured = [(m, networks[m]) for m in dataset.usable_networks(mode)]
-    group: Callable[[str], str] = network_family if by == "family" else str
+    measured = [(m, networks[m]) for m in dataset.networks_with_energy(mode)]
+    names = list(dict.fromkeys(_group(m, by) for m, _ in measured))
     everything = fit_own(dataset, mode, recipe) if by == "none" else None
-    known = {m.operation for m in dataset.usable(mode)}
-    errors: list[NetworkError] = []
-    operations: list[OperationErrors] = []
-    for name in tracked(dict.fromkeys(group(m.network) for m, _ in measured), "networks left out"):
-        mine = [(m, network) for m, network in measured if group(m.network) == name]
-        others = [(m, network) for m, network in measured if group(m.network) != name]
-        only_here: frozenset[Operation] = frozenset()
-        if everything is None:
-            only_here = only_in(*([network.operations for _, network in part] for part in (mine, others)))
-        predictor = everything or fit_own(dataset, mode, recipe, without=only_here)
-        if known & only_here:
-            operations.append(errors_on(dataset, predictor, only_here, f"networks left out by {by}"))
-        host = fit_host(predictor, others, mode)
-        closeness = Closeness.of(known - only_here)
-        left_out = len(known & only_here)
-        errors += [_network_error(m, network, predictor, host, closeness, left_out) for m, network in mine]
+    calls = [(dataset, mode, recipe, measured, by, name, everything) for name in names]
+    found = (
+        [*in_parallel(_errors_without, calls, worthwhile=False, what="networks left out")]
+        if everything is None
+        else [_errors_without(*call) for call in calls]
+    )
     position = {m: i for i, (m, _) in enumerate(measured)}
+    errors = [error for networks_of_one, _ in found for error in networks_of_one]
     in_order = sorted(errors, key=lambda error: position[error.measurement])
+    operations = [errors for _, errors in found if errors is not None]
     joined = OperationErrors.joined(f"networks left out by {by}", operations) if operations else None
     return NetworksLeftOut(tuple(in_order), joined)
+
+
+def _group(measurement: NetworkMeasurement, by: NetworkSplit) -> str:
+    """What is left out together with a network: its family, or all of its name."""
+    return network_family(measurement.network) if by == "family" else measurement.network
+
+
+def _errors_without(
+    dataset: Dataset,
+    mode: str,
+    recipe: Recipe,
+    measured: Sequence[tuple[NetworkMeasurement, Network]],
+    by: NetworkSplit,
+    name: str,
+    everything: OperationPredictor | None,
+) -> tuple[list[NetworkError], OperationErrors | None]:
+    """Errors on the networks of one name or family, and on the operations that only these have.
+
+    Args:
+        dataset: Measurements of one GPU.
+        mode: inference or training.
+        recipe: Settings of the predictor.
+        measured: All measured networks with their operations.
+        by: What is left out.
+        name: Name or family of the networks that are left out.
+        everything: A predictor that was fitted to all operations, if none are left out; None to fit one without them.
+    """
+    mine = [(m, network) for m, network in measured if _group(m, by) == name]
+    others = [(m, network) for m, network in measured if _group(m, by) != name]
+    only_here: frozenset[Operation] = frozenset()
+    if everything is None:
+        only_here = only_in(*([network.operations for _, network in part] for part in (mine, others)))
+    predictor = everything or fit_own(dataset, mode, recipe, without=only_here)
+    known = {m.operation for m in dataset.usable(mode)}
+    left_out = known & only_here
+    operations = errors_on(dataset, predictor, only_here, f"networks left out by {by}") if left_out else None
+    host = fit_host(predictor, others, mode)
+    closeness = Closeness.of(known - only_here)
+    return [_network_error(m, network, predictor, host, closeness, len(left_out)) for m, network in mine], operations
 
 
 def _network_error(

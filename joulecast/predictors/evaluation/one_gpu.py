@@ -123,7 +123,7 @@ def validate(dataset: Dataset, mode: str, recipe: Recipe, networks: Mapping[Netw
         # Every fold must leave enough to train on.
         if len(with_power) * (1 - 1 / recipe.folds) >= 2 * LEAST_OPERATIONS:
             operations.append(cross_validate(dataset, mode, recipe, campaign))
-    measured = bool(dataset.usable_networks(mode))
+    measured = bool(dataset.networks_with_energy(mode))
     by_name, by_family, seen = (
         leave_networks_out(dataset, mode, recipe, networks, by=by) if measured else NetworksLeftOut()
         for by in ("name", "family", "none")

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...datasets import Dataset, Measurement
 from ...operations.operation import Operation
-from ...progress import tracked
 from ..fitting.one_gpu import LEAST_OPERATIONS, fit_own
 from ..intervals.closeness import Closeness
 from ..measured.splits import fold_of, variants
@@ -22,6 +21,7 @@ from ..physics.roofline import roofline
 from ..predictor import OperationPredictor
 from ..recipes.settings import Recipe
 from .metrics import errors_by, scores
+from .parallel import in_parallel
 
 
 @dataclass(frozen=True)
@@ -127,19 +127,20 @@ def cross_validate(dataset: Dataset, mode: str, recipe: Recipe, campaign: str | 
     Raises:
         DatasetError: There are too few operations.
     """
-    title = campaign or "all campaigns"
-    return OperationErrors.joined(title, [errors for _, errors in cross_validated(dataset, mode, recipe, campaign)])
-
-
-def cross_validated(
-    dataset: Dataset, mode: str, recipe: Recipe, campaign: str | None = None
-) -> Iterator[tuple[OperationPredictor, OperationErrors]]:
-    """Like `cross_validate`, but fold by fold, with the predictors."""
     if campaign is not None:
         rows = tuple(m for m in dataset.usable(mode) if m.campaign == campaign)
         dataset = replace(dataset, measurements=rows, networks=())
     fold = fold_of({m.operation for m in dataset.usable(mode)}, recipe.folds, recipe.seed)
-    yield from _held_out(dataset, mode, recipe, fold, campaign or "all campaigns")
+    return _held_out(dataset, mode, recipe, fold, campaign or "all campaigns")
+
+
+def cross_validated(
+    dataset: Dataset, mode: str, recipe: Recipe
+) -> Iterator[tuple[OperationPredictor, OperationErrors]]:
+    """Like `cross_validate`, but one fold after the other in this process, with the predictors."""
+    fold = fold_of({m.operation for m in dataset.usable(mode)}, recipe.folds, recipe.seed)
+    for operations in _parts(fold):
+        yield _fitted_without(dataset, mode, recipe, operations, "all campaigns")
 
 
 def leave_kinds_out(dataset: Dataset, mode: str, recipe: Recipe) -> OperationErrors | None:
@@ -153,17 +154,34 @@ def leave_kinds_out(dataset: Dataset, mode: str, recipe: Recipe) -> OperationErr
     fold = {o: kinds.index(o.kind) for o in operations if o.kind in kinds}
     if not fold:
         return None
-    title = "kinds left out"
-    return OperationErrors.joined(title, [errors for _, errors in _held_out(dataset, mode, recipe, fold, title)])
+    return _held_out(dataset, mode, recipe, fold, "kinds left out")
 
 
 def _held_out(
     dataset: Dataset, mode: str, recipe: Recipe, fold: Mapping[Operation, int], title: str
-) -> Iterator[tuple[OperationPredictor, OperationErrors]]:
-    for held in tracked(sorted(set(fold.values())), title):
-        operations = variants([operation for operation, mine in fold.items() if mine == held])
-        predictor = fit_own(dataset, mode, recipe, without=operations)
-        yield predictor, errors_on(dataset, predictor, operations, title)
+) -> OperationErrors:
+    """Errors on the operations of each fold, by predictors that were fitted without it."""
+    calls = [(dataset, mode, recipe, operations, title) for operations in _parts(fold)]
+    return OperationErrors.joined(title, [*in_parallel(_errors_without, calls, worthwhile=False, what=title)])
+
+
+def _parts(fold: Mapping[Operation, int]) -> list[list[Operation]]:
+    return [[operation for operation, mine in fold.items() if mine == held] for held in sorted(set(fold.values()))]
+
+
+def _errors_without(
+    dataset: Dataset, mode: str, recipe: Recipe, held: Collection[Operation], title: str
+) -> OperationErrors:
+    return _fitted_without(dataset, mode, recipe, held, title)[1]
+
+
+def _fitted_without(
+    dataset: Dataset, mode: str, recipe: Recipe, held: Collection[Operation], title: str
+) -> tuple[OperationPredictor, OperationErrors]:
+    """A predictor that was fitted without some operations, in any mode and precision, and its errors on them."""
+    operations = variants(held)
+    predictor = fit_own(dataset, mode, recipe, without=operations)
+    return predictor, errors_on(dataset, predictor, operations, title)
 
 
 def errors_on(

@@ -72,7 +72,7 @@ def plot_errors_by_kind(errors: OperationErrors, title: str, path: Path) -> Path
 def plot_networks(by_name: Sequence[NetworkError], by_family: Sequence[NetworkError], title: str, path: Path) -> Path:
     """Bars: errors of time and energy of every network, left out by name and by family."""
     plt = pyplot()
-    order = sorted(range(len(by_name)), key=lambda i: by_name[i].measurement.energy_j)
+    order = sorted(range(len(by_name)), key=lambda i: by_name[i].measurement.known_energy_j)
     rows = np.arange(len(order))
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(1, 2, figsize=(11, 1.6 + 0.36 * len(order)), sharey=True, layout="constrained")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import mean, median
 
 from .any_gpu import ALL, AnyGpuValidation
+from .cpu import CpuValidation
 from .one_gpu import Validation
 
 
@@ -60,6 +61,17 @@ def own_scores(validation: Validation) -> Iterator[Score]:
         yield _of_networks(where, "networks by name", times, [e.energy_error for e in validation.networks])
 
 
+def cpu_scores(validation: CpuValidation) -> Iterator[Score]:
+    """Scores of a predictor of a CPU."""
+    where, s = f"{validation.gpu}, {validation.mode}", validation.operations.summary()
+    count = int(s["unique_operations"])
+    yield Score(where, "operations in folds", count, s["time_median"], s["time_mean"], power_mean=s.get("power_mean"))
+    if validation.networks:
+        times = [each.errors["time"] for each in validation.networks]
+        energies = [each.errors["energy"] for each in validation.networks if "energy" in each.errors]
+        yield _of_networks(where, "networks by name", times, energies)
+
+
 def any_gpu_scores(validation: AnyGpuValidation) -> Iterator[Score]:
     """Scores of a predictor for any GPU."""
     for split, errors in (("operations in folds", validation.folds), ("operations by chip", validation.left_out)):
@@ -82,4 +94,5 @@ def _of_networks(
 ) -> Score:
     times = [abs(error) for error in time]
     power_mean = None if power is None else mean(map(abs, power))
-    return Score(where, split, len(times), median(times), mean(times), mean(map(abs, energy)), power_mean)
+    energy_mean = mean(map(abs, energy)) if energy else None
+    return Score(where, split, len(times), median(times), mean(times), energy_mean, power_mean)

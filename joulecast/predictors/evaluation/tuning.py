@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ...datasets import Dataset
-from ...progress import tracked
 from ..recipes.xgboost import XGBoostRecipe
 from .curves import Curves, curves_of
 from .operations import OperationErrors, cross_validated
+from .parallel import in_parallel
 
 FOLDS = 3
 
@@ -40,7 +40,7 @@ class Trial:
 
 
 def search(dataset: Dataset, mode: str, recipe: XGBoostRecipe, trials: int) -> Iterator[Trial]:
-    """Try settings, one after the other: first the recipe's own, then others drawn from its search space.
+    """Try settings: first the recipe's own, then others drawn from its search space.
 
     Args:
         dataset: Measurements of one GPU.
@@ -53,22 +53,24 @@ def search(dataset: Dataset, mode: str, recipe: XGBoostRecipe, trials: int) -> I
     """
     rng = np.random.default_rng(recipe.seed)
     names = sorted(recipe.search)
-    tried = set()
-    for number in tracked(range(trials), "settings"):
+    tried: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for number in range(trials):
         if number == 0:
             settings = {name: getattr(recipe, name) for name in names}
         else:
             settings = {name: recipe.search[name][int(rng.integers(len(recipe.search[name])))] for name in names}
-        key = tuple(settings.values())
-        if key in tried:
-            continue
-        tried.add(key)
-        candidate = replace(recipe, **settings)
-        # These folds differ from those of the evaluation, so that the choice of settings does not see its test data.
-        judged = replace(candidate, folds=FOLDS, seed=recipe.seed + 1)
-        predictors, parts = zip(*cross_validated(dataset, mode, judged), strict=True)
-        errors = OperationErrors.joined("all campaigns", parts)
-        summary = errors.summary()
-        metrics = {name: summary[name] for name in ("time_median", "time_mean", "power_median", "power_mean")}
-        loss = sum(float(np.nanmean(np.abs(errors.log_errors(quantity)))) for quantity in ("time", "power"))
-        yield Trial(candidate, settings, {**metrics, "loss": loss}, curves_of(predictors[0]))
+        tried.setdefault(tuple(settings.values()), settings)
+    calls = [(dataset, mode, recipe, settings) for settings in tried.values()]
+    yield from in_parallel(_trial, calls, worthwhile=False, what="settings")
+
+
+def _trial(dataset: Dataset, mode: str, recipe: XGBoostRecipe, settings: Mapping[str, Any]) -> Trial:
+    candidate = replace(recipe, **settings)
+    # These folds differ from those of the evaluation, so that the choice of settings does not see its test data.
+    judged = replace(candidate, folds=FOLDS, seed=recipe.seed + 1)
+    predictors, parts = zip(*cross_validated(dataset, mode, judged), strict=True)
+    errors = OperationErrors.joined("all campaigns", parts)
+    summary = errors.summary()
+    metrics = {name: summary[name] for name in ("time_median", "time_mean", "power_median", "power_mean")}
+    loss = sum(float(np.nanmean(np.abs(errors.log_errors(quantity)))) for quantity in ("time", "power"))
+    return Trial(candidate, settings, {**metrics, "loss": loss}, curves_of(predictors[0]))

@@ -104,7 +104,7 @@ class NetworkSpread:
         """
         return _supports(self.networks.scores[self.composition], self.measured_mhz, level)
 
-    def around(self, quantity: str, value: float, level: float, held_mhz: float) -> tuple[float, float]:
+    def around(self, quantity: str, value: float, level: float, held_mhz: float | None) -> tuple[float, float]:
         """Low and high of a quantity, for a prediction with this held clock.
 
         Raises:
@@ -150,7 +150,7 @@ class SentNetworkSpread:
         """See `NetworkSpread.supports`."""
         return _supports(self.scores, self.measured_mhz, level)
 
-    def around(self, quantity: str, value: float, level: float, held_mhz: float) -> tuple[float, float]:
+    def around(self, quantity: str, value: float, level: float, held_mhz: float | None) -> tuple[float, float]:
         """See `NetworkSpread.around`."""
         errors = self.scores[quantity]
         half = _half_width(errors, self.units[quantity], self.measured_mhz, quantity, level, held_mhz)
@@ -170,10 +170,10 @@ def _half_width(
     measured_mhz: float | None,
     quantity: str,
     level: float,
-    held_mhz: float,
+    held_mhz: float | None,
 ) -> float:
     half = conformal_error(errors, level, "measured networks") * unit
-    if measured_mhz is not None:
+    if measured_mhz is not None and held_mhz is not None:
         half = float(np.hypot(half, clock_error(quantity, level, octaves(held_mhz, measured_mhz))))
     return half
 

@@ -47,7 +47,7 @@ def never_measured(operations: Sequence[Operation], also_measured: Collection[st
 
 
 def _is_new(operation: Operation, known: Collection[str]) -> bool:
-    return not operation.is_identity and (operation.kind not in known or operation.precision == "fp64")
+    return (operation.kind not in known or operation.precision == "fp64") and not operation.is_identity
 
 
 def least_half_width(quantity: str, level: float) -> float:

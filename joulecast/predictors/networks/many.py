@@ -7,10 +7,10 @@ totals are computed, as arrays over all networks (sums.py). For intervals, notes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import islice
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain, islice
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from .network_predictor import NetworkPredictor
 from .prepared import PreparedNetwork, checked_composition
 from .sums import can_be_summed, totals_of
 from .uncovered import Coverage
+
+Item = TypeVar("Item")
 
 _AT_ONCE = 1_000  # Networks whose operations are predicted together: enough to share most, few enough for memory.
 _COLUMNS = ("time_s", "power_w", "energy_j", "edp_js", "device_time_s", "host_time_s", "held_clock_mhz")
@@ -60,6 +62,22 @@ class NetworkPredictions(Tabular, Plain):
     held_clock_mhz: FloatArray
     uncovered_share: FloatArray
     problems: tuple[str, ...]
+
+    @classmethod
+    def joined(cls, parts: Sequence[NetworkPredictions]) -> NetworkPredictions:
+        """Predictions for several groups of networks as one, in their order.
+
+        Args:
+            parts: At least one; all on the same GPU and at the same clock.
+        """
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            each = [getattr(part, field.name) for part in parts]
+            if isinstance(each[0], np.ndarray):
+                values[field.name] = np.concatenate(each)
+            elif isinstance(each[0], tuple):
+                values[field.name] = tuple(chain.from_iterable(each))
+        return replace(parts[0], **values)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -98,9 +116,15 @@ def in_pieces(networks: Iterable[Network]) -> Iterator[Calls]:
     Args:
         networks: Read one after the other, and not held on to.
     """
-    remaining = iter(networks)
-    while some := list(islice(remaining, _AT_ONCE)):
+    for some in batched(networks):
         yield Calls.of(some)
+
+
+def batched(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Items, as many at a time as networks are predicted together."""
+    remaining = iter(items)
+    while some := list(islice(remaining, _AT_ONCE)):
+        yield some
 
 
 def predict_networks(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -60,3 +61,11 @@ class OperationCost:
             "source": self.source,
             "bound_by": self.bound_by,
         }
+
+
+def by_cost(costs: Iterable[OperationCost]) -> list[OperationCost]:
+    """Operations by their energy, or by their time where no energy is known; the most expensive first."""
+    listed = list(costs)
+    if any(cost.energy_j is not None for cost in listed):
+        return sorted(listed, key=lambda cost: -(cost.energy_j or 0.0))
+    return sorted(listed, key=lambda cost: -(cost.device_time_s or 0.0))

@@ -17,9 +17,9 @@ from ..physics.clock import Work
 from ..physics.energy import static_power_w
 from .builder import Conditions, execution_notes, notes_of, spread_of
 from .composition import overlap
+from .interval import Interval, interval_around
 from .knowledge import NetworkKnowledge
 from .network_predictor import NetworkPredictor
-from .prediction import Interval, interval_around
 from .prepared import PreparedNetwork
 from .uncovered import Coverage
 
@@ -148,8 +148,8 @@ def over_clocks(prepared: PreparedNetwork, clocks_mhz: Iterable[float]) -> OverC
         values = np.full((5, len(clocks)), np.nan)
     elif predictions.work is None or knowledge.composition != "overlap":
         each = [prepared.at(float(clock)) for clock in clocks]
-        totals = [(one.held_clock_mhz, one.time_s, one.energy_j, one.device_time_s) for one in each]
-        values = np.column_stack([clocks, totals]).T
+        totals = [(one.held_clock_mhz, one.time_s, one.known_energy_j, one.device_time_s) for one in each]
+        values = np.column_stack([clocks, np.array(totals, dtype=float)]).T
     else:
         pieces = np.array_split(clocks, min(len(clocks), -(-len(clocks) * len(counts) // _MOST_VALUES)))
         work, static = predictions.work, prepared.static

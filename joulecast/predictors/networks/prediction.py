@@ -1,7 +1,8 @@
-"""Prediction: the answer to what a network costs on a GPU at a clock."""
+"""Prediction: the answer to what a network costs on a GPU at a clock, or on a CPU."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,90 +14,58 @@ from ...operations.tables import IDENTITY, identity
 from ...rendering.answers import Drawn, Plain
 from ...rendering.notebook import Picture, as_html, as_picture
 from ...rendering.tables import Table, Tabular
-from ...units import si
+from ...units import NOT_MEASURED, si
 from ..intervals.conformal import require_level
-from ..intervals.network_spread import NetworkSpread
-from ..intervals.power_range import within_range
-from .operation_cost import OperationCost
+from ..intervals.network_spread import NetworkSpread, SentNetworkSpread
+from .interval import Interval, interval_around
+from .operation_cost import OperationCost, by_cost
 from .uncovered import Coverage, Uncovered
 
 if TYPE_CHECKING:
     from ...energy import EnergyTree, Row
     from .memory_levels import MemoryLevels
 
-Composition = Literal["overlap", "sum"]
+Composition = Literal["overlap", "sum", "serial"]
 COMPOSITIONS: tuple[Composition, ...] = ("overlap", "sum")
+"""How networks are composed on GPUs. On a CPU there is one way only, "serial"."""
 _COST_COLUMNS = ("device_time_s", "power_w", "energy_j", "source", "bound_by")
 
 
-@dataclass(frozen=True)
-class Interval:
-    """Low and high of each quantity, for a share `level` of networks like those that were left out."""
-
-    level: float
-    time_s: tuple[float, float]
-    power_w: tuple[float, float]
-    energy_j: tuple[float, float]
-    edp_js: tuple[float, float]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The interval as plain lists; quantities in SI units."""
-        return {
-            "level": self.level,
-            "time_s": list(self.time_s),
-            "power_w": list(self.power_w),
-            "energy_j": list(self.energy_j),
-            "edp_js": list(self.edp_js),
-        }
-
-
-def interval_around(
-    spread: NetworkSpread | None,
-    level: float,
-    time_s: float,
-    energy_j: float,
-    held_clock_mhz: float,
-    power_range_w: tuple[float, float],
-) -> Interval | None:
-    """The interval around predicted totals; None where no errors are known.
+def energy_not_measured(device: str) -> InputError:
+    """Build the error for joules or watts of a device whose power was not measured.
 
     Args:
-        spread: Errors on similar networks; None if there are none.
-        level: Share of such networks that should lie within, above 0 and below 1.
-        time_s: Predicted seconds per iteration.
-        energy_j: Predicted joules per iteration.
-        held_clock_mhz: Graphics clock that the GPU settles at.
-        power_range_w: Least and most power that the board can draw.
-
-    Raises:
-        InputError: The level is too high for the number of networks that errors are known of.
+        device: Name of the device.
     """
-    if spread is None:
-        return None
-    power_w = energy_j / time_s
-    values = {"time": time_s, "power": power_w, "energy": energy_j, "edp": energy_j * time_s}
-    found = {name: spread.around(name, value, level, held_clock_mhz) for name, value in values.items()}
-    low_w, high_w = found["power"]
-    low_w, high_w = within_range(low_w, power_w, high_w, power_range_w)
-    return Interval(level, found["time"], (float(low_w), float(high_w)), found["energy"], found["edp"])
+    return InputError(
+        f"the power of {device} was not measured, so that its energy is not known",
+        given="energy",
+        allowed="time",
+        hint="collect on a machine that lets you read the energy counters of its CPU (`joulecast measure` says how), "
+        "and train again; or choose a GPU",
+    )
 
 
 @dataclass(frozen=True)
 class Prediction(Tabular, Plain, Drawn):
-    """Time, power and energy of one iteration of a network.
+    """Time, power and energy of one iteration of a network on a GPU or a CPU.
+
+    What was not measured on a device is None: energy on a CPU whose counters could not be read, and on every CPU the
+    clocks and the power cap, which cannot be chosen there.
 
     Args:
         network: Name of the network.
         input_shape: Shape of the input of an iteration; None for a list of operations.
         mode: inference or training.
-        gpu: Full name of the GPU.
+        gpu: Full name of the GPU or CPU.
         clock_mhz: Requested graphics clock in MHz.
         power_limit_w: Requested power cap in watts.
         predictor: Name of the zoo entry of the predictor.
-        composition: "overlap" of host and device, or plain "sum".
+        composition: "overlap" of host and device, or plain "sum"; on a CPU "serial", one operation after the other.
         time_s: Seconds per iteration.
         energy_j: Joules per iteration.
-        device_time_s, host_time_s: Seconds that GPU and host need per iteration; the larger decides the time.
+        device_time_s, host_time_s: Seconds that GPU and host need per iteration; the larger decides the time. On a CPU
+            those of its operations, and those between them, which add up.
         held_clock_mhz: Graphics clock that the GPU settles at: clock_mhz, or less where it would draw more than its
             cap; where some operations throttle and others do not, the mean over device time.
         operations: Cost of each operation, in the order of the network.
@@ -113,17 +82,17 @@ class Prediction(Tabular, Plain, Drawn):
     input_shape: InputShape | None
     mode: str
     gpu: str
-    clock_mhz: float
+    clock_mhz: float | None
     predictor: str
     composition: Composition
     time_s: float
-    energy_j: float
+    energy_j: float | None
     device_time_s: float
     host_time_s: float
-    power_limit_w: float
-    held_clock_mhz: float
+    power_limit_w: float | None
+    held_clock_mhz: float | None
     operations: tuple[OperationCost, ...] = field(repr=False)
-    spread: NetworkSpread | None = field(repr=False, compare=False)
+    spread: NetworkSpread | SentNetworkSpread | None = field(repr=False, compare=False)
     notes: tuple[str, ...] = ()
     coverage: Coverage = Coverage()
     idle_power_w: float = 0.0
@@ -137,22 +106,46 @@ class Prediction(Tabular, Plain, Drawn):
         for name, unit in (("time_s", "s"), ("power_w", "W"), ("energy_j", "J")):
             low_high = getattr(interval, name) if interval else None
             about = f" ({si(low_high[0], unit)} to {si(low_high[1], unit)})" if low_high else ""
-            told.append(f"{si(getattr(self, name), unit)}{about}")
+            value = getattr(self, name)
+            told.append(f"{si(value, unit)}{about}" if value is not None else f"{name.split('_')[0]}: {NOT_MEASURED}")
         incomplete = f"; {self.coverage}" if self.uncovered else ""
-        return (
-            f"{titled(self.network, self.input_shape)}, {self.mode}, on {self.gpu} at {self.clock_mhz:g} MHz: "
-            f"{', '.join(told)}; predictor {self.predictor}{incomplete}"
-        )
+        return f"{self.title}: {', '.join(told)}; predictor {self.predictor}{incomplete}"
 
     @property
-    def power_w(self) -> float:
-        """Mean board power over an iteration."""
-        return self.energy_j / self.time_s
+    def title(self) -> str:
+        """What was predicted, and on which device at which clock, in a line."""
+        clock = "" if self.clock_mhz is None else f" at {self.clock_mhz:g} MHz"
+        return f"{titled(self.network, self.input_shape)}, {self.mode}, on {self.gpu}{clock}"
 
     @property
-    def edp_js(self) -> float:
-        """Energy-delay product."""
-        return self.energy_j * self.time_s
+    def power_w(self) -> float | None:
+        """Mean power of the board or CPU over an iteration; None where it was not measured."""
+        return None if self.energy_j is None else self.energy_j / self.time_s
+
+    @property
+    def known_energy_j(self) -> float:
+        """Joules per iteration.
+
+        Raises:
+            InputError: The device's power was not measured.
+        """
+        if self.energy_j is None:
+            raise energy_not_measured(self.gpu)
+        return self.energy_j
+
+    @property
+    def known_power_w(self) -> float:
+        """Mean power over an iteration.
+
+        Raises:
+            InputError: The device's power was not measured.
+        """
+        return self.known_energy_j / self.time_s
+
+    @property
+    def edp_js(self) -> float | None:
+        """Energy-delay product; None where energy was not measured."""
+        return None if self.energy_j is None else self.energy_j * self.time_s
 
     @property
     def batch_size(self) -> int | None:
@@ -166,8 +159,8 @@ class Prediction(Tabular, Plain, Drawn):
 
     @property
     def energy_per_sample_j(self) -> float | None:
-        """Joules for each sample; None without a batch size."""
-        return None if self.batch_size is None else self.energy_j / self.batch_size
+        """Joules for each sample; None without a batch size, or where energy was not measured."""
+        return None if self.batch_size is None or self.energy_j is None else self.energy_j / self.batch_size
 
     @property
     def uncovered(self) -> tuple[Uncovered, ...]:
@@ -201,7 +194,7 @@ class Prediction(Tabular, Plain, Drawn):
 
         Raises:
             UnknownNameError: The catalogue has no such GPU.
-            InputError: It is another GPU than the one that was predicted.
+            InputError: It is another GPU than the one that was predicted, or a CPU.
         """
         # Imported here, because most programs ask for totals alone.
         from .memory_levels import memory_levels
@@ -213,8 +206,8 @@ class Prediction(Tabular, Plain, Drawn):
             titled(self.network, self.input_shape),
             self.operations,
             found,
-            clock_mhz=self.held_clock_mhz,
-            energy_j=self.energy_j,
+            clock_mhz=found.checked_clock_mhz(self.held_clock_mhz),
+            energy_j=self.known_energy_j,
             notes=self.notes,
         )
 
@@ -232,7 +225,7 @@ class Prediction(Tabular, Plain, Drawn):
             InputError: The level is not between 0 and 1, or too high for the number of networks.
         """
         require_level(level)
-        power_range_w = (self.idle_power_w, self.power_limit_w)
+        power_range_w = (self.idle_power_w, math.inf if self.power_limit_w is None else self.power_limit_w)
         return interval_around(self.spread, level, self.time_s, self.energy_j, self.held_clock_mhz, power_range_w)
 
     @property
@@ -299,7 +292,7 @@ class Prediction(Tabular, Plain, Drawn):
         return as_picture(self)
 
     def _table(self) -> Table:
-        """The operations, most energy first, and then the operators that were dropped."""
+        """The operations, most expensive first, and then the operators that were dropped."""
         header = (*IDENTITY, "count", *_COST_COLUMNS, "module_paths")
         rows = [
             (
@@ -308,7 +301,7 @@ class Prediction(Tabular, Plain, Drawn):
                 *(getattr(cost, name) for name in _COST_COLUMNS),
                 " ".join(cost.module_paths),
             )
-            for cost in sorted(self.operations, key=lambda c: -(c.energy_j or 0.0))
+            for cost in by_cost(self.operations)
         ]
         named = dict.fromkeys(header) | {"source": "missing"}
         dropped = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...operations.inputs import titled
 from ...operations.operation_text import operation_text
 from ...rendering.notebook import Bar, Picture, as_html, as_picture, bars, document, notes, short, table
-from ...units import si
-from .operation_cost import OperationCost
-from .prediction import Interval, Prediction
+from ...units import NOT_MEASURED, si
+from .interval import Interval
+from .operation_cost import OperationCost, by_cost
+from .prediction import Prediction
 
 LEVEL = 0.9
 QUANTITIES = (("time", "time_s", "s"), ("power", "power_w", "W"), ("energy", "energy_j", "J"))
@@ -22,7 +22,8 @@ def quantity_rows(value: object, interval: Interval | None) -> Iterator[list[str
     for title, name, unit in (*QUANTITIES, ("energy-delay product", "edp_js", "Js")):
         low_high = getattr(interval, name) if interval else None
         between = f"{si(low_high[0], unit)} to {si(low_high[1], unit)}" if low_high else ""
-        yield [title, si(getattr(value, name), unit), between]
+        known = getattr(value, name)
+        yield [title, NOT_MEASURED if known is None else si(known, unit), between]
 
 
 def quantity_table(value: object, interval: Interval | None) -> str:
@@ -35,6 +36,7 @@ def quantity_table(value: object, interval: Interval | None) -> str:
 def prediction_html(prediction: Prediction) -> str:
     """A prediction as HTML: totals with intervals, the energy tree, the operations that cost most, and the notes."""
     costs = _costs(prediction)
+    whole = prediction.device_time_s if prediction.energy_j is None else prediction.energy_j
     rows = [
         [
             operation_text(cost.operation),
@@ -42,7 +44,7 @@ def prediction_html(prediction: Prediction) -> str:
             si(cost.device_time_s, "s"),
             si(cost.power_w, "W"),
             si(cost.energy_j, "J"),
-            f"{100 * (cost.energy_j or 0.0) / prediction.energy_j:.1f} %",
+            f"{100 * _cost(cost) / whole:.1f} %",
             cost.bound_by,
             cost.source,
         ]
@@ -53,8 +55,7 @@ def prediction_html(prediction: Prediction) -> str:
     if len(costs) > _TOP:
         remarks.insert(0, f"and {len(costs) - _TOP} more operations")
     return document(
-        f"{titled(prediction.network, prediction.input_shape)}, {prediction.mode}, on {prediction.gpu} at "
-        f"{prediction.clock_mhz:g} MHz",
+        prediction.title,
         quantity_table(prediction, prediction.interval(LEVEL) if prediction.supports(LEVEL) else None),
         prediction.tree().plot().svg,
         table(header, rows, frozenset({1, 2, 3, 4, 5})),
@@ -64,19 +65,24 @@ def prediction_html(prediction: Prediction) -> str:
 
 @as_picture.register(Prediction)
 def prediction_plot(prediction: Prediction) -> Picture:
-    """Bars: the operations that cost most energy, in the colour of what bounds them (compute, memory, launch)."""
+    """Bars: the operations that cost most, in the colour of what bounds them (compute, memory, launch)."""
+    quantity, unit = ("Time", "s") if prediction.energy_j is None else ("Energy", "J")
     items = [
         Bar(
             short(operation_text(cost.operation)),
-            cost.energy_j or 0.0,
-            f"{si(cost.energy_j, 'J')}, {cost.bound_by}",
+            _cost(cost),
+            f"{si(_cost(cost), unit)}, {cost.bound_by}",
             colour=_BOUNDS.index(cost.bound_by),
         )
         for cost in _costs(prediction)[: 2 * _TOP]
     ]
-    return Picture(bars(items, f"Energy of the operations of {prediction.network} on {prediction.gpu}"))
+    return Picture(bars(items, f"{quantity} of the operations of {prediction.network} on {prediction.gpu}"))
 
 
 def _costs(prediction: Prediction) -> list[OperationCost]:
-    known = [cost for cost in prediction.operations if cost.energy_j is not None]
-    return sorted(known, key=lambda cost: -(cost.energy_j or 0.0))
+    return [cost for cost in by_cost(prediction.operations) if cost.source != "missing"]
+
+
+def _cost(cost: OperationCost) -> float:
+    """Joules, or seconds where no energy is known."""
+    return (cost.device_time_s or 0.0) if cost.energy_j is None else cost.energy_j

@@ -14,7 +14,7 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...operations.precisions import ELEMENT_BYTES, PRECISIONS
 from ...operations.rules import Product, size
-from .cached import cached_by_operation
+from .operation_rows import OperationRows
 from .tiling import padded
 
 FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(kind.family for kind in KINDS.values()))
@@ -126,12 +126,8 @@ def _numbers(operation: Operation) -> _Numbers:
     )
 
 
-# The thousands of candidates of an architecture search share most operations. Computing the numbers of an operation
-# takes longer than predicting its cost.
-@cached_by_operation(most_bytes=150_000_000)
-def _packed(operation: Operation) -> bytes:
-    """The numbers of an operation as float64 bytes; joining bytes is quicker than building arrays of numbers."""
-    return np.array(_numbers(operation), dtype=float).tobytes()
+_ROWS = OperationRows(len(_Numbers._fields))
+"""The numbers of operations; computing those of one takes longer than predicting its cost."""
 
 
 def numbers_of(operations: Sequence[Operation]) -> Any:
@@ -140,7 +136,7 @@ def numbers_of(operations: Sequence[Operation]) -> Any:
 
 
 def _numbers_of(operations: OperationList) -> _Numbers:
-    table = np.frombuffer(b"".join(map(_packed, operations))).reshape(-1, len(_Numbers._fields))
+    table = _ROWS.of(operations, lambda some: np.array([_numbers(operation) for operation in some], dtype=float))
     columns = np.ascontiguousarray(table.T)
     columns.flags.writeable = False
     return _Numbers(*columns)

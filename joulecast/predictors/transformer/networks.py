@@ -93,7 +93,7 @@ def _measured(
     totals = compose(counts, settled, host, cap_w)
     static_w = settled.static_power_w
     predicted_w = totals.energy_j / totals.time_s - static_w
-    measured_w = max(m.power_w - static_w, _LEAST_DYNAMIC * m.power_w)
+    measured_w = max(m.known_power_w - static_w, _LEAST_DYNAMIC * m.known_power_w)
     log_time = float(np.log(m.time_s / totals.time_s))
     # Device and host are joined by a 4-norm (physics/norms.py), whose derivative d(log time) / d(log device time) is:
     device = totals.device_time_s**4 / (totals.device_time_s**4 + totals.host_time_s**4)

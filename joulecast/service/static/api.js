@@ -36,6 +36,20 @@ export async function ask(path, question, signal) {
   return (await post(path, question, "application/json", signal)).json();
 }
 
+/** Ask for each GPU. Those that are refused are told, and stop nobody else, unless all are. */
+export async function askEach(gpus, question) {
+  const found = await Promise.all(gpus.map((gpu) => question(gpu).catch((error) => {
+    if (error instanceof Refusal && error.problem.status === 422) return error;
+    throw error;
+  })));
+  const works = found.map((each) => !(each instanceof Refusal));
+  if (!works.some(Boolean)) throw found[0];
+  return {
+    gpus: gpus.filter((_, i) => works[i]), predictions: found.filter((_, i) => works[i]),
+    refused: gpus.flatMap((gpu, i) => (works[i] ? [] : [`${gpu.short_name}: ${found[i].message}`])),
+  };
+}
+
 /** The operations of a model in a file. */
 export async function upload(file, options) {
   const query = new URLSearchParams([["name", file.name], ...options]);

@@ -3,13 +3,14 @@ import { Refusal } from "./api.js";
 import { setUp } from "./form.js";
 import { byId, h } from "./format.js";
 import * as generation from "./generation_view.js";
+import * as images from "./image_view.js";
 import * as model from "./model_view.js";
 
-const VIEWS = [model, generation];
+const VIEWS = [model, generation, images];
 let shown = model;
 let running = null;
 
-const viewOf = (question) => (question.about === "generation" ? generation : model);
+const viewOf = (question) => ({ generation, images })[question.about] ?? model;
 
 async function answer(question) {
   running?.abort();

@@ -81,6 +81,15 @@ export function servingSnippets(question, gpus) {
   };
 }
 
+/** The same for images and videos. */
+export function imageSnippets({ pipeline, options, cap }, gpus) {
+  const own = { ...unusual(options, { batch: 1, precision: "bf16", execution: "eager", host: "usual" }), ...cap };
+  return {
+    Python: ["import joulecast", "", `prediction = joulecast.predict_image(${python(pipeline)}, ${python(gpus[0])}${keywords(own)})`].join("\n"),
+    "Command line": ["joulecast image", quoted(pipeline), "--gpu", quoted(gpus[0]), ...flags(own)].join(" "),
+  };
+}
+
 export function showCalls(id, found) {
   byId(id).replaceChildren(...Object.entries(found).map(([title, code]) => h("div", { class: "call" },
     h("h3", {}, title),

@@ -93,9 +93,9 @@ function thriftier(ratio) {
   return ratio > 2 ? `takes ${figure(ratio)} times the energy` : `takes ${percent(ratio)}\u00a0% ${ratio < 1 ? "less" : "more"} energy`;
 }
 
-/** The head of a table whose first two columns are texts; what "rank" and "remarks" mean can be seen without a title. */
-export function tableHead(titles) {
-  return h("thead", {}, h("tr", {}, titles.map((title, i) => h("th", { scope: "col", class: i > 1 ? "number" : null },
+/** The head of a table whose first columns are texts; what "rank" and "remarks" mean can be seen without a title. */
+export function tableHead(titles, texts = 2) {
+  return h("thead", {}, h("tr", {}, titles.map((title, i) => h("th", { scope: "col", class: i < texts ? null : "number" },
     ["rank", "remarks"].includes(title) ? h("span", { class: "unseen" }, title) : title))));
 }
 

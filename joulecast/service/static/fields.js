@@ -29,6 +29,9 @@ export function whole(id, title) {
   throw new Refusal({ title, given: text || null, allowed: "1, 2, 3, ..." });
 }
 
+/** A whole number from 1; null for an empty field. */
+export const wholeOrNone = (id, title) => (typed(id) ? whole(id, title) : null);
+
 /** "1, 8, 32" as a list; null for an empty field. */
 export function wholes(id, title) {
   const text = typed(id);

@@ -1,7 +1,7 @@
 // The form: what can be asked, and what was asked.
 import { read as readAddress, written } from "./address.js";
 import { ask, Refusal, setToken } from "./api.js";
-import { given, grid, milliseconds, positive, prices, typed, whole, wholes } from "./fields.js";
+import { given, grid, milliseconds, positive, prices, typed, whole, wholeOrNone, wholes } from "./fields.js";
 import { byId, h, parseJson, parseShape, shapeText } from "./format.js";
 import { chosen, listenToGpus, recallGpus, rememberedGpus, setUpGpus, showGpus } from "./gpus.js";
 import { listenToFiles } from "./upload.js";
@@ -52,6 +52,7 @@ async function fill() {
   models = found.models;
   const options = (id, rows) => byId(id).replaceChildren(...rows.map(([value, text]) => h("option", { value }, text ?? value)));
   options("models", models.map(({ name }) => [name]));
+  options("pipelines", found.pipelines.map((name) => [name]));
   options("llms", found.language_models.map((name) => [name]));
   options("execution", runs.executions.map((name) => [name, RUNS[name]]));
   options("host", runs.hosts.map(({ name, factor }) => [name, factor === 1 ? name : `${name} (${factor} ×)`]));
@@ -72,6 +73,7 @@ function show() {
   for (const part of form.querySelectorAll("[data-for]")) part.hidden = !part.dataset.for.split(" ").includes(about);
   for (const option of byId("objective").options) option.hidden = option.disabled = about === "generation" && OF_ITERATIONS.includes(option.value);
   if (byId("objective").selectedOptions[0]?.disabled) byId("objective").value = "energy";
+  byId("optimizer-field").hidden ||= form.elements.mode.value !== "training";
   const model = models.find((each) => each.name === byId("model").value);
   byId("cache-field").hidden = model?.family !== "tokens";
   byId("shape-help").textContent = model ? { image: "batch x channels x height x width", tokens: "batch x tokens", features: "batch first" }[model.family] : "";
@@ -104,12 +106,13 @@ function read() {
     cap: given({ power_limit_w: positive("cap", "this is no power cap", "300") }),
   };
   if (about === "generation") return { ...asked, ...generation() };
+  if (about === "images") return { ...asked, ...images() };
   return {
     ...asked,
     subject: about === "operations" ? operations() : { model: name("model", "resnet50"), input_shape: parseShape(typed("shape")), ...cache() },
     options: {
       mode: form.elements.mode.value, precision: byId("precision").value,
-      execution: byId("execution").value, host: byId("host").value,
+      ...run(), ...given({ optimizer: typed("optimizer") || null }),
     },
     limits: given({ max_time_s: milliseconds("deadline", "this is no deadline"), max_power_w: positive("budget", "this is no power budget", "250") }),
     batches: given({ batch_sizes: wholes("batches", "these are no batch sizes") }),
@@ -130,15 +133,24 @@ function generation() {
   };
 }
 
-function cache() {
-  const text = typed("cache");
-  return text ? { cache_length: whole("cache", "this is no number of tokens") } : {};
+function images() {
+  const sizes = { frames: "frames", height: "pixels", width: "pixels", steps: "steps" };
+  const own = Object.entries(sizes).map(([id, what]) => [id, wholeOrNone(id, `this is no number of ${what}`)]);
+  return {
+    pipeline: name("pipeline", "sd3_5_medium"),
+    options: { batch: whole("copies", "this is no number of images"), precision: byId("pixels").value, ...given(Object.fromEntries(own)), ...run() },
+  };
 }
+
+const run = () => ({ execution: byId("execution").value, host: byId("host").value });
+
+const cache = () => given({ cache_length: wholeOrNone("cache", "this is no number of tokens") });
 
 function name(id, example) {
   const text = typed(id);
   if (text) return text;
-  throw new Refusal({ title: "no model is named", allowed: `a name from the list, such as ${example}`, hint: "or choose Operations above, and open a file" });
+  const hint = id === "model" ? "or choose Operations above, and open a file" : null;
+  throw new Refusal({ title: "no model is named", allowed: `a name from the list, such as ${example}`, hint });
 }
 
 function operations() {
@@ -162,6 +174,6 @@ async function recall() {
   const kept = await readAddress(location.hash);
   if (!byId("price").value) byId("price").value = PRICED[byId("objective").value]?.[2] ?? "";
   recallGpus(kept);
-  byId("more").open ||= ["execution", "host", "deadline", "budget", "pace", "wait", "cap", "batches"].some((id) => kept.has(id));
+  byId("more").open ||= ["execution", "host", "deadline", "budget", "pace", "wait", "cap", "batches", "optimizer"].some((id) => kept.has(id));
   show();
 }

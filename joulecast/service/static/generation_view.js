@@ -1,5 +1,5 @@
 // What text costs that a language model generates: cards for each GPU, and all ways to serve it with their Pareto front.
-import { ask, download, Refusal } from "./api.js";
+import { ask, askEach, download } from "./api.js";
 import { servingSnippets, showCalls } from "./calls.js";
 import { comparison, ends, gauges, gpuRow, leftOut, remarks, tableHead } from "./choices.js";
 import { byId, h, mhz, number, series, si } from "./format.js";
@@ -19,26 +19,16 @@ export const box = byId("generation");
 const boards = (gpu, share) => (share > 1 ? `${share}x ${gpu}` : gpu);
 const written = (gpu, share) => (share > 1 ? `${share} × ${gpu}` : gpu);
 
-/** Ask everything that a question needs. GPUs that cannot serve the model are told, and stop nobody else. */
+/** Ask everything that a question needs. */
 export async function answer(question, signal) {
   const { load, batch, precision, share, cap, limits, objective, tariff, gpus } = question;
   const asked = { ...load, precision, ...cap };
   const choice = { ...load, precisions: [precision], counts: [share], objective, ...tariff, ...cap, ...limits };
-  const [ways, ...found] = await Promise.all([
+  const [ways, found] = await Promise.all([
     ask("best_generation", choice, signal),
-    ...gpus.map((gpu) => ask("predict_generation", { ...asked, gpu: boards(gpu.name, share), batch, tensor_parallel: share }, signal).catch(refused)),
+    askEach(gpus, (gpu) => ask("predict_generation", { ...asked, gpu: boards(gpu.name, share), batch, tensor_parallel: share }, signal)),
   ]);
-  const works = found.map((each) => !(each instanceof Refusal));
-  if (!works.some(Boolean)) throw found[0];
-  Object.assign(state, {
-    question, choice, ways, gpus: gpus.filter((_, i) => works[i]), predictions: found.filter((_, i) => works[i]),
-    refused: gpus.flatMap((gpu, i) => (works[i] ? [] : [`${gpu.short_name}: ${found[i].message}`])),
-  });
-}
-
-function refused(error) {
-  if (error instanceof Refusal && error.problem.status === 422) return error;
-  throw error;
+  Object.assign(state, { question, choice, ways, ...found });
 }
 
 /** Show the last answer. */

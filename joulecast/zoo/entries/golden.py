@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import InputError, ZooError, damaged_entry
 from ...operations.network import Network
 from ...operations.operation import Operation
-from ...predictors.networks.network_predictor import NetworkPredictor
 from .files import disagreement
+
+if TYPE_CHECKING:
+    from ...predictors.cpu.network import CpuNetworkPredictor
+    from ...predictors.networks.network_predictor import NetworkPredictor
 
 GOLDEN_OPERATIONS = 8
 """How many operations a golden prediction has; where it covers several GPUs, per GPU."""
@@ -46,7 +49,7 @@ def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
     return [Operation.from_dict(value) for value in values]
 
 
-def smoke_test(predictor: NetworkPredictor, operations: Sequence[Operation]) -> None:
+def smoke_test(predictor: NetworkPredictor | CpuNetworkPredictor, operations: Sequence[Operation]) -> None:
     """Predict a network of these operations with its interval, so that damage shows when an entry is loaded.
 
     Raises:
@@ -54,7 +57,9 @@ def smoke_test(predictor: NetworkPredictor, operations: Sequence[Operation]) -> 
     """
     prediction = predictor.predict(Network.of([(operation, 2) for operation in operations]))
     interval = prediction.interval(0.5)
-    numbers = [prediction.time_s, prediction.energy_j, *(interval.time_s + interval.energy_j if interval else ())]
+    ends = (*interval.time_s, *(interval.energy_j or ())) if interval else ()
+    energies = () if prediction.energy_j is None else (prediction.energy_j,)
+    numbers = [prediction.time_s, *energies, *ends]
     if not all(type(number) in (float, np.float64) and np.isfinite(number) and number >= 0 for number in numbers):
         raise ZooError(
             "a zoo entry predicts times or energies that are not finite numbers",

@@ -17,7 +17,7 @@ _NO_SENSOR = "none"
 
 @dataclass(frozen=True)
 class Measured:
-    """How much was measured on a GPU.
+    """How much was measured on a GPU or CPU.
 
     Args:
         operations: Number of measurements of single operations.
@@ -61,7 +61,7 @@ class Measured:
 
 
 def measured_gpus(zoo: Path | None = None) -> Mapping[str, Measured]:
-    """Full name of a GPU -> what was measured on it. Of GPUs that are not listed, only the data sheet is known.
+    """Full name of a GPU or CPU -> what was measured on it. Of GPUs that are not listed, only the data sheet is known.
 
     Raises:
         ZooError: There is no zoo, or the card of an entry is damaged.
@@ -84,9 +84,10 @@ def _measured(stamped: tuple[tuple[Path, int], ...]) -> Mapping[str, Measured]:
 
 
 def _of_card(card: Mapping[str, Any]) -> Iterator[tuple[str, Measured]]:
-    if isinstance(card["data"], Mapping):  # a predictor of one GPU
+    if isinstance(card["data"], Mapping):  # a predictor of one GPU or CPU
         operations = int(card["data"].get("unique_operations", 0))
-        yield card["gpu"], Measured(operations, len(card["network_errors"]), has_power=True)
+        has_power = not card["data"].get("sensor", "").startswith(_NO_SENSOR)
+        yield card["gpu"], Measured(operations, len(card["network_errors"]), has_power=has_power)
         return
     for data in card["data"]:
         # Cards of kernels have no clocks and networks: kernels were measured one by one, at the default clock.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...hardware import find_gpu
+from ...hardware import find_device
 from ...operations.operation import Operation
 from ..entries.entry import load_card
 from ..entries.files import MANIFEST, library_versions, read_plain, sha256_of, stored_files
@@ -36,7 +36,7 @@ def model_name(card: Mapping[str, Any]) -> str:
         raise not_by_itself(card["name"])
     if "gpu" not in card:
         return "joulecast-any-gpu"
-    return f"joulecast-{find_gpu(card['gpu']).slug}-{card['mode']}"
+    return f"joulecast-{find_device(card['gpu']).slug}-{card['mode']}"
 
 
 def entry_sha256(folder: Path) -> str:

@@ -15,11 +15,13 @@ from statistics import fmean
 from typing import Any
 
 from ...predictors.evaluation.any_gpu import AnyGpuValidation
+from ...predictors.evaluation.cpu import CpuValidation
 from ...predictors.evaluation.curves import Curves, curves_of
 from ...predictors.evaluation.one_gpu import Validation
 from ...predictors.evaluation.report import write_report
 from ...predictors.recipes.settings import Recipe
 from ..any_gpu_training import TrainedAnyGpu
+from ..cpu_training import TrainedOnCpu
 from ..entries.files import library_versions
 from ..entries.provenance import git_commit
 from ..training import Trained
@@ -32,6 +34,7 @@ __all__ = [
     "default_uri",
     "track",
     "track_any_gpu",
+    "track_cpu",
     "track_evaluation",
     "tuning",
 ]
@@ -73,6 +76,21 @@ def track(trained: Trained, recipe: Recipe, entry: Path, uri: str | None = None,
     return _run(card.name, {**tags, "command": command, "stage": "train"}, uri, fill)
 
 
+def track_cpu(trained: TrainedOnCpu, recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
+    """Log a training on a CPU's measurements; see `track`."""
+    card = trained.card
+
+    def fill(mlflow: Any, run_id: str) -> None:
+        log_params(mlflow, {**recipe.to_dict(), "dataset_sha256": card.data["sha256"]})
+        log_metrics(mlflow, trained.validation.metrics())
+        _log_datasets(mlflow, run_id, [{"gpu": card.gpu, **card.data}])
+        mlflow.log_text((entry / "README.md").read_text(encoding="utf-8"), "report/REPORT.md")
+        log_model(mlflow, entry)
+
+    tags = {"gpu": card.gpu, "mode": card.mode, "predictor": card.predictor, "precision": ",".join(card.precisions)}
+    return _run(card.name, {**tags, "command": command, "stage": "train"}, uri, fill)
+
+
 def track_any_gpu(trained: TrainedAnyGpu, recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
     """Log a training over many GPUs; see `track`."""
     card = trained.card
@@ -91,7 +109,7 @@ def track_any_gpu(trained: TrainedAnyGpu, recipe: Recipe, entry: Path, uri: str 
 
 def track_evaluation(
     name: str,
-    validations: Sequence[Validation | AnyGpuValidation],
+    validations: Sequence[Validation | AnyGpuValidation | CpuValidation],
     recipe: Recipe,
     datasets: Sequence[Mapping[str, Any]],
     report: Path,
@@ -122,7 +140,8 @@ def track_evaluation(
             metrics |= any_gpu_metrics(validation)
         else:
             prefix = f"{validation.gpu}/{validation.mode}/" if len(validations) > 1 else ""
-            metrics |= {f"{prefix}{key}": value for key, value in own_metrics(validation).items()}
+            own = own_metrics(validation) if isinstance(validation, Validation) else validation.metrics()
+            metrics |= {f"{prefix}{key}": value for key, value in own.items()}
 
     def fill(mlflow: Any, run_id: str) -> None:
         log_params(mlflow, recipe.to_dict())
@@ -130,10 +149,10 @@ def track_evaluation(
         _log_datasets(mlflow, run_id, datasets)
         mlflow.log_artifacts(str(report.parent), "report")
 
-    own = [validation for validation in validations if isinstance(validation, Validation)]
+    of_devices = [validation for validation in validations if not isinstance(validation, AnyGpuValidation)]
     tags = {
-        "gpu": ",".join(dict.fromkeys(v.gpu for v in own)) or "any",
-        "mode": ",".join(dict.fromkeys(v.mode for v in own)) or "inference,training",
+        "gpu": ",".join(dict.fromkeys(v.gpu for v in of_devices)) or "any",
+        "mode": ",".join(dict.fromkeys(v.mode for v in of_devices)) or "inference,training",
         "predictor": name,
         "precision": "any",
     }

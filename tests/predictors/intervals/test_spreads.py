@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from joulecast.operations.operation import Operation
 from joulecast.predictors.intervals.calibration import Calibration, ErrorGroup, PowerUnits
 from joulecast.predictors.intervals.closeness import COORDINATES, Closeness, coordinates
 from joulecast.predictors.intervals.conformal import conformal_error, conformal_rank
-from joulecast.predictors.intervals.network_calibration import NetworkCalibration
+from joulecast.predictors.intervals.network_calibration import NetworkCalibration, Parts
 from joulecast.predictors.intervals.network_spread import NetworkSpread
 from joulecast.predictors.intervals.operation_spread import OperationSpread, SentOperationSpread
 from joulecast.predictors.operation_predictions import OperationPredictions
@@ -160,3 +162,80 @@ def test_operations_are_sent_at_all_levels_that_their_errors_support():
     assert set(sent.half_widths) == {0.5, 0.68, 0.8, 0.9}
     assert sent.half_widths[0.9]["time"].tolist() == pytest.approx([0.09])
     assert sent.far == (False,)
+
+
+def calibration_of(error):
+    errors = dict.fromkeys(("time", "power", "energy"), np.full(9, error))
+    return Calibration(Closeness({}), {"": (ErrorGroup(1.0, errors),)})
+
+
+def test_another_clock_widens_by_what_it_adds_per_octave():
+    """Two octaves below the measured clock add twice what one adds; independent errors add as squares."""
+    known = OperationSpread(calibration_of(0.09), frozenset({RELU.digest}), 1440.0)
+
+    def added(held_mhz):
+        asked = replace(predictions(RELU), held_clock_mhz=np.array([held_mhz]))
+        half = known.log_errors(asked, 0.9)["time"][0]
+        return math.sqrt(half**2 - 0.09**2)
+
+    assert added(1440.0) == 0.0
+    assert added(720.0) > 0.01
+    assert added(360.0) == pytest.approx(2 * added(720.0))
+    assert added(2880.0) == pytest.approx(added(720.0))
+
+
+def test_operations_of_the_fallback_have_its_errors():
+    other = OperationSpread(calibration_of(0.3), frozenset(), None)
+    known = OperationSpread(calibration_of(0.1), frozenset({RELU.digest}), None, (other, np.array([False, True])))
+    for quantity in ("time", "power", "energy"):
+        assert known.log_errors(predictions(RELU, RELU), 0.9)[quantity] == pytest.approx([0.1, 0.3])
+    turned = known.take(np.array([1, 0, 1]))
+    assert turned.log_errors(predictions(RELU, RELU, RELU), 0.9)["time"] == pytest.approx([0.3, 0.1, 0.3])
+    alone = OperationSpread(calibration_of(0.1), frozenset(), None)
+    assert alone.take(np.array([0, 0])) is alone
+
+
+def test_what_was_sent_is_taken_by_places():
+    sent = SentOperationSpread({0.5: {"time": np.array([0.1, 0.2])}}, (True, False))
+    found = sent.take(np.array([1, 1, 0]))
+    assert found.half_widths[0.5]["time"].tolist() == [0.2, 0.2, 0.1]
+    assert found.far == (False, False, True)
+
+
+def test_errors_of_another_clock_limit_the_levels_as_well():
+    """1000 errors on networks support 0.99; the fewer errors of other clocks do not."""
+    many = np.linspace(0.001, 0.1, 1000)
+    assert spread(RELU, errors=many).supports(0.99)
+    for known in (spread(RELU, errors=many, measured_mhz=1440.0),):
+        assert not known.supports(0.99)
+        assert not known.as_sent().supports(0.99)
+        assert known.supports(0.5)
+
+
+def test_a_pickle_is_what_a_client_gets():
+    known = spread(RELU, missing_share=0.2)
+    sent = pickle.loads(pickle.dumps(known))  # noqa: S301  (written a moment ago)
+    assert sent == known.as_sent()
+
+
+def test_families_without_errors_of_time_have_those_of_all():
+    of_power = {"power": {"normalization": [0.2]}, "energy": {"normalization": [0.3]}}
+    found = Calibration.of_device_errors({"": [0.1]}, of_power).groups["normalization GPU"][0].errors
+    assert {quantity: errors.tolist() for quantity, errors in found.items()} == {
+        "time": [0.1],
+        "power": [0.2],
+        "energy": [0.3],
+    }
+    own = Calibration.of_device_errors({"": [0.1], "normalization": [0.05]}, of_power)
+    assert own.groups["normalization GPU"][0].errors["time"].tolist() == [0.05]
+
+
+def test_parts_of_a_network_leave_out_what_is_missing():
+    """Calls of 1 and 3 ms; the second operation of three is missing. Shares are a quarter and three quarters."""
+    asked = replace(predictions(RELU, SORT, RELU), device_time_s=np.array([1e-3, np.nan, 1e-3]))
+    measured, distances = np.array([True, False, False]), np.array([0.0, 1.0, 2.0])
+    found = Parts.of(np.array([1.0, 5.0, 3.0]), asked, measured, distances)
+    assert found.operations == (RELU, RELU)
+    assert found.shares == pytest.approx([0.25, 0.75])
+    assert found.measured.tolist() == [True, False]
+    assert found.distances.tolist() == [0.0, 2.0]

@@ -1,4 +1,4 @@
-"""A network that is predicted again: the same bits, without asking the regressors again."""
+"""Networks and operations that are predicted again: the same bits, without asking the regressors again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from joulecast.predictors.predictor import OperationPredictor
 SHAPE = (2, 3, 99, 99)
 
 
-def test_regressors_are_asked_once_for_a_network(monkeypatch):
+def test_regressors_are_asked_once_for_an_operation(monkeypatch):
     joulecast.predict("resnet18", (1, 3, 64, 64), "A30")  # loads the predictor, which makes its golden prediction
     joulecast.predict("resnet18", (1, 3, 64, 64), "A30", predictor="forest")
     asked, learn = [], OperationPredictor._learned_loops
@@ -24,8 +24,11 @@ def test_regressors_are_asked_once_for_a_network(monkeypatch):
     assert joulecast.predict("resnet18", SHAPE, "A30", 900).time_s > once.time_s
     assert len(asked) == 1
     joulecast.predict("resnet18", SHAPE, "A30", power_limit_w=120)
+    assert len(asked) == 1
     joulecast.predict("resnet18", SHAPE, "A30", predictor="forest")
-    assert len(asked) == 3
+    assert len(asked) == 2
+    joulecast.predict("resnet34", SHAPE, "A30")  # the same layers, more often
+    assert len(asked) == 2
 
 
 def test_other_sizes_and_precisions_are_other_networks():

@@ -7,6 +7,7 @@ import pytest
 from round_gpu import ROUND
 
 from joulecast.operations.operation import Operation
+from joulecast.predictors.physics.bounds import Bounds
 from joulecast.predictors.physics.clock import Work, measured_work, throttled_mhz
 from joulecast.predictors.physics.energy import EnergyConstants
 from joulecast.predictors.physics.least_times import LeastTimes
@@ -189,3 +190,51 @@ def test_a_power_near_the_cap_counts_as_throttled():
     held = found.clock_mhz[1]
     static_w, volts = 20 + 30 * (held - 500) / 1500, 0.8 + 0.2 * max(held - 1000, 0) / 1000
     assert static_w + 0.4 + volts**2 * (0.01 + 400 * held / 2000) == pytest.approx(200.0, abs=0.1)
+
+
+def three(**more):
+    """Operations of 1, 2 and 4 ms of computing with 1, 2 and 4 J, at the boost clock."""
+    values = np.array([1.0, 2.0, 4.0])
+    parts = LeastTimes(1e-3 * values, np.zeros(3), np.zeros(3))
+    return Work(ROUND, np.full(3, 2000.0), parts, 0.5 * values, 0.3 * values, 0.2 * values, **more)
+
+
+def test_an_operation_is_raised_to_the_time_and_energy_of_its_limit():
+    """The last operation limits the second: 4 ms and 4 J instead of 2 ms and 2 J; the first has no limit."""
+    found = three(most_mhz=np.array([1900.0, 1800.0, 1700.0])).at_least(np.array([1]))
+    assert found.device_s == pytest.approx([1e-3, 4e-3])
+    assert found.clock_mhz.tolist() == [2000.0, 2000.0]
+    assert found.most_mhz.tolist() == [1900.0, 1800.0]
+    assert found.switching_j == pytest.approx([0.5, 2.0])
+    assert found.awake_j == pytest.approx([0.3, 1.2])
+    assert found.memory_j == pytest.approx([0.2, 0.8])
+
+
+def test_a_limit_below_an_operation_changes_nothing():
+    """The first operation, 1 ms, limits one of 4 ms here."""
+    turned = three().take(np.array([2, 1, 0]))
+    found = turned.at_least(np.array([0]))
+    assert found.device_s == pytest.approx([4e-3, 2e-3])
+    assert found.switching_j + found.awake_j + found.memory_j == pytest.approx([4.0, 2.0])
+    assert found.most_mhz == np.inf
+
+
+def test_least_times_rise_with_the_operation_they_bound():
+    """A kernel that may take no less than 3 ms; its operation is raised twofold, to 4 ms, and so is its bound."""
+    bounds = Bounds(np.array([1e-3, 3e-3, 0.0]), np.zeros(3))
+    found = three(bounds=bounds).at_least(np.array([1]))
+    assert found.bounds[0] == pytest.approx([1e-3, 3e-3 * 4 / 3])
+
+
+def test_work_is_taken_by_places_which_may_repeat():
+    found = three(most_mhz=np.array([1900.0, 1800.0, 1700.0]), cap_w=120.0).take(np.array([2, 0, 2]))
+    assert found.device_s == pytest.approx([4e-3, 1e-3, 4e-3])
+    assert found.switching_j == pytest.approx([2.0, 0.5, 2.0])
+    assert found.most_mhz.tolist() == [1700.0, 1900.0, 1700.0]
+    assert found.cap_w == 120.0
+
+
+def test_the_higher_cap_holds_for_work_of_two_sources():
+    low, high = work(compute_s=1e-3, cap_w=100.0), work(compute_s=2e-3, cap_w=150.0)
+    for one, other in ((low, high), (high, low)):
+        assert one.with_others(other, np.array([True])).cap_w == 150.0

@@ -77,3 +77,28 @@ def test_an_a100_feeds_its_tensor_cores_worse_than_geforce():
 def test_a_convolution_of_one_channel_in_all_is_not_depthwise():
     one = Operation("conv2d", [(32, 1, 56, 56)], {**WINDOW, "groups": 1}, precision="fp16")
     assert half_groups([one]).tolist() == [[0], [1], [0]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "mode"),
+    [
+        pytest.param("relu", 1, "training", id="a backward of its own"),
+        pytest.param("cat", 2, "inference", id="a backward that moves bytes, as the forward does"),
+        pytest.param("gradient_accumulation", 1, "inference", id="no backward"),
+    ],
+)
+def test_training_is_looked_up_as_inference_where_it_takes_as_long(kind, inputs, mode):
+    training = Operation(kind, [(64, 64)] * inputs, mode="training")
+    forward = Operation("relu", [(64, 64)])
+    assert [o.mode for o in seen_as(OperationList.of([training, forward]), A100)] == [mode, "inference"]
+
+
+def test_factors_come_back_from_their_dictionary():
+    half = HalfPrecision(product=0.5, convolution=0.3, other=0.1)
+    assert half.to_dict() == {"product": 0.5, "convolution": 0.3, "other": 0.1}
+    assert HalfPrecision.from_dict(half.to_dict()) == half
+
+
+def test_two_groups_of_one_channel_are_depthwise_already():
+    two = Operation("conv2d", [(32, 2, 56, 56)], {**WINDOW, "out_channels": 2, "groups": 2}, precision="fp16")
+    assert half_groups([two]).tolist() == [[0], [0], [1]]

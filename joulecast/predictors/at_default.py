@@ -1,0 +1,131 @@
+"""Costs of operations at a GPU's default clock and cap, as a table with one row for each operation.
+
+A predictor of one GPU computes them once for each operation; other clocks and caps follow from them by the clock law.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import FloatArray
+from ..hardware import GPU
+from .operation_predictions import Source
+from .physics.baseline import DeviceCosts, Loops
+from .physics.bounds import Bounds
+from .physics.clock import Work
+from .physics.least_times import LeastTimes
+
+_MISSING, _MODELLED, _MEASURED = 0, 1, 2
+_SOURCES = np.array(["missing", "modelled", "measured"], dtype=object)
+
+COLUMNS = (
+    *("source", "time_s", "power_w", "device_s", "dynamic_j", "host_s", "work_mhz"),
+    *("compute_s", "memory_s", "cache_s", "switching_j", "awake_j", "memory_j", "least_compute_s", "least_fixed_s"),
+)
+"""What a row contains: the source, the loop, the costs on the device, the host's time, and the work (`Work`)."""
+
+
+@dataclass(frozen=True)
+class AtDefault:
+    """Costs of operations on a GPU at its default clock and cap.
+
+    Args:
+        rows: A row of COLUMNS for each operation, shape (operations, columns); NaN in all but the first where missing.
+        gpu: The GPU.
+    """
+
+    rows: FloatArray
+    gpu: GPU
+
+    @cached_property
+    def _columns(self) -> dict[str, FloatArray]:
+        return dict(zip(COLUMNS, np.ascontiguousarray(self.rows.T), strict=True))
+
+    @property
+    def covered(self) -> NDArray[np.bool_]:
+        """Mask of the operations whose costs are known, shape (operations,)."""
+        covered: NDArray[np.bool_] = self._columns["source"] != _MISSING
+        return covered
+
+    def sources(self, as_measured: bool) -> tuple[Source, ...]:
+        """Where the cost of each operation comes from.
+
+        Args:
+            as_measured: Whether clock and cap are those of the measurements.
+        """
+        codes = self._columns["source"].astype(int)
+        return tuple(_SOURCES[codes if as_measured else np.minimum(codes, _MODELLED)].tolist())
+
+    @property
+    def loops(self) -> Loops:
+        """Time and power of measurement loops."""
+        return Loops(self._columns["time_s"], self._columns["power_w"])
+
+    @property
+    def costs(self) -> DeviceCosts:
+        """Costs on the device."""
+        return DeviceCosts(self._columns["device_s"], self._columns["dynamic_j"])
+
+    @property
+    def host_s(self) -> FloatArray:
+        """Seconds that the host needs for a launch in a loop."""
+        return self._columns["host_s"]
+
+    @cached_property
+    def work(self) -> Work:
+        """The work, at the clock that each operation holds under the default cap."""
+        of = self._columns
+        return Work(
+            gpu=self.gpu,
+            clock_mhz=of["work_mhz"],
+            parts=LeastTimes(of["compute_s"], of["memory_s"], of["cache_s"]),
+            switching_j=of["switching_j"],
+            awake_j=of["awake_j"],
+            memory_j=of["memory_j"],
+            most_mhz=of["work_mhz"],
+            cap_w=self.gpu.power_limit_w,
+            bounds=Bounds(of["least_compute_s"], of["least_fixed_s"]),
+        )
+
+
+def uncovered_rows(count: int) -> FloatArray:
+    """Rows of operations that are not covered."""
+    rows = np.full((count, len(COLUMNS)), np.nan)
+    rows[:, 0] = _MISSING
+    return rows
+
+
+def rows_of(
+    is_measured: Sequence[bool],
+    time_s: FloatArray,
+    power_w: FloatArray,
+    device_s: FloatArray,
+    dynamic_j: FloatArray,
+    host_s: FloatArray,
+    work: Work,
+) -> FloatArray:
+    """Rows of operations that are covered; all arrays have the shape (operations,).
+
+    Args:
+        is_measured: Whether the predictor was trained on each operation itself.
+        time_s: Seconds per call in a loop.
+        power_w: Mean board power of that loop.
+        device_s: Seconds that the GPU works.
+        dynamic_j: Joules above static power.
+        host_s: Seconds that the host needs for a launch.
+        work: The work, as `measured_work` makes it for this GPU.
+    """
+    source = np.where(is_measured, _MEASURED, _MODELLED)
+    parts, bounds = work.parts, work.bounds
+    return np.column_stack(
+        [
+            *(source, time_s, power_w, device_s, dynamic_j, host_s, work.clock_mhz),
+            *(parts.compute_s, parts.memory_s, parts.cache_s, work.switching_j, work.awake_j, work.memory_j),
+            *(bounds.compute_s, bounds.fixed_s),
+        ]
+    )

@@ -1,0 +1,230 @@
+"""Networks on a CPU, which runs one operation after the other: the one place that says how their times add up.
+
+    T = factor x sum of the times of operations + calls x between
+
+Unlike a GPU's host, Python and the dispatcher cannot run ahead, so nothing overlaps. In a network an operation reads
+what the one before has just written, which may still lie in a cache, while loops read each input from memory: the
+factor may be below 1. Between operations, modules call modules. Both constants are learned from networks that were
+measured whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from ...arrays import FloatArray
+from ...errors import InputError
+from ...hardware.host import USUAL
+from ...operations.network import Network
+from ..formats.numbers import number
+from ..intervals.network_spread import SentNetworkSpread
+from ..networks.composition import counts_of
+from ..networks.execution import EAGER, EXECUTIONS, Execution
+from ..networks.memory import memory_need
+from ..networks.operation_cost import Bound, OperationCost
+from ..networks.prediction import Composition, Prediction
+from ..networks.uncovered import Coverage
+from .predictor import CpuPredictor, PredictedCalls
+
+COMPOSITION: Composition = "serial"
+_FACTORS = np.arange(0.5, 1.305, 0.01)
+_BETWEEN_S = np.arange(0.0, 30.5e-6, 0.5e-6)
+_LEAST_NETWORKS = 3  # Two constants need more than two networks.
+_CLEARLY_WORK = 2.0  # A call that takes at least this multiple of an empty call is bound by its work.
+
+
+@dataclass(frozen=True)
+class SerialModel:
+    """How the times of operations add up to that of a network.
+
+    Args:
+        factor: Time of operations in a network over that in loops.
+        between_s: Seconds between two operations.
+        networks: Number of measured networks that both were learned from; 0 where they are assumed.
+    """
+
+    factor: float = 1.0
+    between_s: float = 0.0
+    networks: int = 0
+
+    @classmethod
+    def fit(cls, networks: Sequence[tuple[FloatArray, PredictedCalls, float]]) -> Self:
+        """Learn both constants: those with the least mean absolute logarithmic error of time.
+
+        Args:
+            networks: For each network the calls of each operation, shape (operations,), their predictions, and the
+                measured seconds of an iteration.
+        """
+        if len(networks) < _LEAST_NETWORKS:
+            return cls()
+        sums_s = np.array([float(np.nansum(counts * calls.time_s)) for counts, calls, _ in networks])
+        counts = np.array([float(each.sum()) for each, _, _ in networks])
+        measured_s = np.array([seconds for _, _, seconds in networks])
+        predicted_s = _FACTORS[:, None, None] * sums_s + _BETWEEN_S[:, None] * counts
+        errors = abs(np.log(predicted_s / measured_s)).mean(axis=-1)
+        factor, between = divmod(int(errors.argmin()), len(_BETWEEN_S))
+        return cls(round(float(_FACTORS[factor]), 2), round(float(_BETWEEN_S[between]), 8), len(networks))
+
+    def parts_s(self, counts: FloatArray, time_s: FloatArray) -> tuple[float, float]:
+        """Seconds of the operations of a network, and between them; missing operations are left out.
+
+        Args:
+            counts: Calls of each operation, shape (operations,).
+            time_s: Seconds of a call of each in a loop, shape (operations,).
+        """
+        return self.factor * float(np.nansum(counts * time_s)), self.between_s * float(counts.sum())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The model as a dictionary."""
+        return {"factor": self.factor, "between_s": self.between_s, "networks": self.networks}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        return cls(number(value["factor"]), number(value["between_s"]), int(number(value["networks"])))
+
+
+@dataclass(frozen=True, eq=False)
+class CpuNetworkPredictor:
+    """Predicts networks on one CPU in one mode.
+
+    Args:
+        name: Name of the zoo entry, such as "cpu-amd-epyc/forest-inference".
+        operations: Predicts single operations.
+        serial: How their times add up.
+        network_errors: Quantity ("time" and, where power was measured, "power", "energy" and "edp") -> sorted absolute
+            log errors on networks that were left out; empty where no network was measured.
+    """
+
+    name: str
+    operations: CpuPredictor
+    serial: SerialModel
+    network_errors: Mapping[str, tuple[float, ...]]
+
+    def under(self, execution: Execution) -> Self:
+        """The predictor itself: on a CPU only eager runs were measured, and there is no host beside it.
+
+        Raises:
+            InputError: Another execution, or a host.
+        """
+        if execution.name != EAGER.name or execution.host is not USUAL:
+            raise InputError(
+                "on a CPU only eager runs are predicted, and the CPU is its own host",
+                given=f"execution={execution.name!r}, host={execution.host.name!r}",
+                allowed=f"execution={EAGER.name!r} and no host; GPUs have {', '.join(EXECUTIONS)}",
+                hint="omit execution and host",
+            )
+        return self
+
+    def prepared(self, network: Network) -> PreparedOnCpu:
+        """A network that `at` predicts."""
+        return PreparedOnCpu(self, network)
+
+    def predict(self, network: Network) -> Prediction:
+        """Predict one iteration of a network; see `PreparedOnCpu.at`."""
+        return self.prepared(network).at()
+
+
+@dataclass(frozen=True)
+class PreparedOnCpu:
+    """A network on a CPU, asked in the way of `PreparedNetwork`."""
+
+    predictor: CpuNetworkPredictor
+    network: Network
+
+    def at(self, clock_mhz: float | None = None, *, composition: str | None = None, strict: bool = False) -> Prediction:
+        """Predict one iteration.
+
+        Args:
+            clock_mhz: None, because a CPU chooses its clock.
+            composition: "serial" or None.
+            strict: Whether to raise an error where an operation is not covered.
+
+        Raises:
+            InputError: A clock, another composition, or operations of another mode.
+            UncoveredError: Too much of the network is not covered; in strict mode, anything is not.
+        """
+        known, network = self.predictor, self.network
+        known.operations.cpu.checked_clock_mhz(clock_mhz)
+        if composition not in (None, COMPOSITION):
+            raise InputError("unknown composition on a CPU", given=repr(composition), allowed=COMPOSITION)
+        calls, counts = known.operations.predict(network.operations), counts_of(network)
+        coverage = Coverage.of(network, calls.source, known.name)
+        if strict:
+            coverage.refuse_any(network.name)
+        coverage.refuse_too_much(network.name)
+        work_s, between_s = known.serial.parts_s(counts, calls.time_s)
+        costs = tuple(self._costs(calls, counts, (work_s + between_s) / work_s if work_s else 1.0))
+        energies_j = [cost.energy_j for cost in costs if cost.energy_j is not None]
+        need = None if network.input_shape is None else memory_need(network)
+        return Prediction(
+            network=network.name,
+            input_shape=network.input_shape,
+            mode=network.mode,
+            gpu=known.operations.cpu.name,
+            clock_mhz=None,
+            predictor=known.name,
+            composition=COMPOSITION,
+            time_s=work_s + between_s,
+            energy_j=sum(energies_j) if energies_j else None,
+            device_time_s=work_s,
+            host_time_s=between_s,
+            power_limit_w=None,
+            held_clock_mhz=None,
+            operations=costs,
+            spread=self._spread(coverage),
+            notes=tuple(self._notes(coverage)),
+            coverage=coverage,
+            host=known.operations.cpu.name,
+            memory_bytes=None if need is None else need.weights_bytes + need.activations_bytes,
+        )
+
+    def _costs(self, calls: PredictedCalls, counts: FloatArray, longer: float) -> Iterator[OperationCost]:
+        """The cost of each operation, all calls together.
+
+        Args:
+            calls: Predictions of the operations.
+            counts: Calls of each.
+            longer: Time of the network over that of its operations. The CPU draws as much power between operations as
+                in them, so their joules are longer by the same factor, and add up to the network's.
+        """
+        model = self.predictor.operations.calls
+        times_s = self.predictor.serial.factor * counts * calls.time_s
+        in_memory = model.memory_bound(calls.operations)
+        works = calls.time_s > _CLEARLY_WORK * model.call_s
+        has_power = self.predictor.operations.power is not None
+        columns = zip(times_s.tolist(), calls.power_w.tolist(), calls.source, in_memory, works.tolist(), strict=True)
+        for entry, (time_s, power_w, source, by_memory, has_work) in zip(self.network, columns, strict=True):
+            bound: Bound = "launch" if not has_work else "memory" if by_memory else "compute"
+            if source == "missing":
+                yield OperationCost(entry, None, None, None, source, bound)
+            elif has_power:
+                energy_j = longer * time_s * power_w
+                yield OperationCost(entry, time_s, power_w, energy_j, source, bound, energy_j)
+            else:
+                yield OperationCost(entry, time_s, None, None, source, bound)
+
+    def _spread(self, coverage: Coverage) -> SentNetworkSpread | None:
+        errors = self.predictor.network_errors
+        if not errors or coverage.share is None:
+            return None
+        networks = f"{len(errors['time'])} measurements of networks on this CPU, each left out by name"
+        return SentNetworkSpread(errors, dict.fromkeys(errors, 1.0), coverage.share, False, networks, None)
+
+    def _notes(self, coverage: Coverage) -> Iterator[str]:
+        if coverage:
+            yield str(coverage)
+        yield from (f"assumed: {assumption}" for assumption in self.network.assumptions)
+        threads = self.predictor.operations.threads
+        yield (
+            f"measured on a CPU of this name with {threads} thread{'s' if threads > 1 else ''} of PyTorch: with another"
+            " number of threads, or beside other programs, it takes another time"
+        )
+        if self.predictor.operations.power is None:
+            yield "energy: not measured, because the energy counters of this CPU could not be read"
+        if not self.predictor.serial.networks:
+            yield "no network was measured on this CPU: its time is the sum of its operations"

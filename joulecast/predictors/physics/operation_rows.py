@@ -1,0 +1,132 @@
+"""Rows of numbers that depend on an operation alone, computed once for each operation of a process.
+
+The thousands of candidates of an architecture search share most operations, and a network at a new input size shares
+many with the one before. All tables number operations alike, so that the operations themselves are stored once, and the
+rows of a list of operations are one look-up in an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import compress
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import FloatArray
+from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
+
+MOST_OPERATIONS = 50_000
+"""Operations that are numbered before all are forgotten. They take 125 MB: 2,500 bytes each, measured with
+tracemalloc."""
+
+_MOST_INPUTS = 16  # An operation with more inputs may be of any size, so it is not stored.
+_FEWEST_ROWS = 256
+
+
+class Places(NamedTuple):
+    """Numbers of operations.
+
+    Args:
+        generation: How often all operations had been forgotten before; numbers of other generations mean other
+            operations.
+        numbers: The number of each operation, shape (operations,); -1 for one that is not stored.
+    """
+
+    generation: int
+    numbers: NDArray[np.intp]
+
+
+class _Numbering:
+    """Numbers operations in the order in which they are first seen, and forgets all when there are too many."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Operation, int] = {}
+        self._generation = 0
+        self._lock = Lock()
+
+    def of(self, operations: Sequence[Operation]) -> Places:
+        with self._lock:
+            found = [self._numbers.get(operation, -1) for operation in operations]
+            new = found.count(-1)
+            if len(operations) <= MOST_OPERATIONS < len(self._numbers) + new:
+                self._numbers, self._generation, found = {}, self._generation + 1, [-1] * len(operations)
+            if new:
+                found = [self._number(*each) for each in zip(operations, found, strict=True)]
+            return Places(self._generation, np.array(found, dtype=np.intp))
+
+    def _number(self, operation: Operation, known: int) -> int:
+        if known >= 0 or len(self._numbers) >= MOST_OPERATIONS or len(operation.input_shapes) > _MOST_INPUTS:
+            return known
+        return self._numbers.setdefault(operation, len(self._numbers))
+
+    def is_current(self, places: Places) -> bool:
+        return places.generation == self._generation
+
+
+_NUMBERING = _Numbering()
+
+
+def _places_of(operations: OperationList) -> Places:
+    places = operations.derived(_NUMBERING.of)
+    return places if _NUMBERING.is_current(places) else _NUMBERING.of(operations)
+
+
+class OperationRows:
+    """A table with one row for each operation.
+
+    Args:
+        columns: Number of columns. The first one must not be NaN, which marks a row that is not computed yet.
+    """
+
+    def __init__(self, columns: int) -> None:
+        self._columns = columns
+        self._generation = 0
+        self._table = np.empty((0, columns))
+        self._lock = Lock()
+
+    def of(self, operations: OperationList, make: Callable[[OperationList], FloatArray]) -> FloatArray:
+        """The rows of operations, shape (operations, columns).
+
+        Args:
+            operations: The operations.
+            make: Computes the rows of operations that are not in the table yet. A row depends on its operation alone.
+        """
+        places = _places_of(operations)
+        with self._lock:
+            found = self._known(places)
+        is_new = np.isnan(found[:, 0])
+        if is_new.any():
+            some = operations if is_new.all() else OperationList(compress(operations, is_new))
+            found[is_new] = made = make(some)
+            with self._lock:
+                self._store(Places(places.generation, places.numbers[is_new]), made)
+        return found
+
+    def _known(self, places: Places) -> FloatArray:
+        """The stored rows; NaN for those that are not."""
+        if places.generation != self._generation or not len(self._table):
+            return np.full((len(places.numbers), self._columns), np.nan)
+        # The last row stays NaN; it stands for all that are not stored (-1) or beyond the end.
+        rows: FloatArray = self._table[np.minimum(places.numbers, len(self._table) - 1)]
+        return rows
+
+    def _store(self, places: Places, rows: FloatArray) -> None:
+        if places.generation < self._generation:
+            return
+        if places.generation > self._generation:
+            self._generation, self._table = places.generation, np.empty((0, self._columns))
+        is_stored = places.numbers >= 0
+        needed = int(places.numbers.max(initial=-1)) + 2
+        if needed > len(self._table):
+            larger = np.full((max(needed, 2 * len(self._table), _FEWEST_ROWS), self._columns), np.nan)
+            larger[: len(self._table)] = self._table
+            self._table = larger
+        self._table[places.numbers[is_stored]] = rows[is_stored]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process numbers operations in another way.
+        return type(self), (self._columns,)

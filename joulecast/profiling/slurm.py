@@ -1,0 +1,160 @@
+"""Slurm jobs as the workers of a campaign: `joulecast collect --slurm 4`. dask-jobqueue writes and submits them.
+
+Any user of a cluster could reach the scheduler and have programs run in the name of whoever started it. Scheduler and
+workers therefore talk by TLS, with certificates that are made for this campaign and that only its user can read.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError, MissingDependencyError, with_extra
+from .session import say
+
+if TYPE_CHECKING:
+    from dask_jobqueue import SLURMCluster
+    from distributed.security import Security
+
+_RENEW_S = 5.0  # between two looks at whether a job has ended and another has to be submitted
+_LOST_S = "2s"  # after which Dask takes a worker that has gone for lost, and its job for ended
+# Dask would otherwise query the GPU twice a second, for a display that campaigns do not have.
+_WITHOUT_DISPLAY = "export DASK_DISTRIBUTED__DIAGNOSTICS__NVML=False"
+
+
+@dataclass(frozen=True)
+class SlurmJobs:
+    """The jobs that measure, in the terms of sbatch. Each is one worker on one GPU.
+
+    Args:
+        number: How many jobs run at the same time. A job that ends is replaced until the campaign is finished.
+        partition: Partition to submit to; None for the cluster's default.
+        account: Account that is charged; None for the user's default.
+        gres: Generic resources of a job: one GPU, such as gpu:a100:1, or none.
+        walltime: Longest time that a job runs, such as 01:00:00. The measurement that it ends in is made again.
+        cpus: Processor cores of a job.
+        memory: Memory of a job, such as 16GB.
+        directives: Further options of sbatch, such as --exclusive.
+    """
+
+    number: int
+    partition: str | None = None
+    account: str | None = None
+    gres: str = "gpu:1"
+    walltime: str = "01:00:00"
+    cpus: int = 4
+    memory: str = "16GB"
+    directives: tuple[str, ...] = ()
+
+    def to_options(self) -> dict[str, Any]:
+        """The options of dask-jobqueue's SLURMCluster that describe these jobs."""
+        return {
+            "queue": self.partition,
+            "account": self.account,
+            "walltime": self.walltime,
+            "job_cpu": self.cpus,
+            "job_mem": self.memory,
+            "job_extra_directives": [f"--gres={self.gres}", *self.directives],
+        }
+
+
+@contextmanager
+def slurm_cluster(jobs: SlurmJobs, folder: Path) -> Iterator[SLURMCluster]:
+    """Start a scheduler here and submit the jobs of its workers. The jobs are cancelled at the end.
+
+    Args:
+        jobs: The jobs.
+        folder: Folder that all nodes see, for logs and for certificates while the campaign runs.
+
+    Raises:
+        MissingDependencyError: dask-jobqueue is not installed.
+        InputError: Slurm is not on this machine, or does not accept the jobs.
+    """
+    try:
+        import dask
+        from dask_jobqueue import SLURMCluster
+        from tornado.ioloop import PeriodicCallback
+    except ImportError as error:
+        raise MissingDependencyError("Slurm jobs need dask-jobqueue", hint=with_extra("slurm")) from error
+    if shutil.which("sbatch") is None:
+        raise InputError(
+            "Slurm jobs cannot be submitted from here",
+            given="no sbatch in PATH",
+            allowed="a machine of the cluster",
+            hint="run this on its login node, or start the workers yourself and use --cluster",
+        )
+    logs = folder.resolve() / "slurm"
+    logs.mkdir(parents=True, exist_ok=True)
+    prologue = dask.config.get("jobqueue.slurm.job-script-prologue", None) or []
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": _LOST_S, "distributed.diagnostics.nvml": False}),
+        _certificates(logs) as security,
+        SLURMCluster(
+            cores=1,  # threads of a worker, which measures one operation at a time
+            processes=1,
+            memory=jobs.memory,
+            nanny=False,
+            # A worker must not pause or restart because of the memory that a measurement takes.
+            worker_extra_args=["--memory-limit", "0", "--no-dashboard"],
+            job_script_prologue=[*prologue, _WITHOUT_DISPLAY],
+            security=security,
+            log_directory=str(logs),
+            scheduler_options={"dashboard_address": "127.0.0.1:0"},
+            **jobs.to_options(),
+        ) as cluster,
+    ):
+        _check(cluster.job_script())
+        say(f"{jobs.number} Slurm jobs; their logs are in {logs}\n")
+        renewal = PeriodicCallback(partial(cluster.scale, jobs.number), 1e3 * _RENEW_S)
+        cluster.scale(jobs.number)
+        cluster.loop.add_callback(renewal.start)
+        try:
+            yield cluster
+        finally:
+            cluster.loop.add_callback(renewal.stop)
+
+
+@contextmanager
+def _certificates(folder: Path) -> Iterator[Security]:
+    """Certificates for one campaign, in files in a folder that only its user can read; they are deleted at the end."""
+    from distributed.security import Security
+
+    made = Security.temporary().get_tls_config_for_role("worker")
+    with tempfile.TemporaryDirectory(prefix="certificates-", dir=folder) as private:
+        files = {name: Path(private) / name for name in ("ca_file", "cert", "key")}
+        for name, path in files.items():
+            path.write_text(made[name], encoding="utf-8")
+        roles = {
+            f"tls_{role}_{name}": str(files[name])
+            for role in ("client", "scheduler", "worker")
+            for name in ("cert", "key")
+        }
+        yield Security(require_encryption=True, tls_ca_file=str(files["ca_file"]), **roles)
+
+
+def _check(script: str) -> None:
+    """Have Slurm look at a job without running it, so that what is wrong is said at once and not in a log.
+
+    Raises:
+        InputError: Slurm does not accept it.
+    """
+    tried = subprocess.run(
+        ["sbatch", "--test-only"],  # noqa: S607  (wherever the cluster has it)
+        input=script,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if tried.returncode:
+        raise InputError(
+            "Slurm does not accept these jobs",
+            given=tried.stderr.strip(),
+            hint="`sinfo -o '%P %l %G'` lists partitions, their longest time, and their GPUs",
+        )

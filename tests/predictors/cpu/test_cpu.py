@@ -1,0 +1,313 @@
+"""Prediction on a simulated CPU whose law is known: 2 us for a call, 100 GFLOP/s, 10 GB/s, 20 or 30 W."""
+
+import json
+
+import numpy as np
+import pytest
+
+import joulecast
+from joulecast import Operation
+from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement, fingerprint, load, save
+from joulecast.errors import DatasetError, InputError, UncoveredError, UnknownNameError, ZooError
+from joulecast.hardware import CPU, find_device
+from joulecast.operations.network import Entry, Network
+from joulecast.predictors.cpu.calls import CallModel
+from joulecast.predictors.cpu.fit import fit_cpu, fit_serial, quickest_loops
+from joulecast.predictors.cpu.network import CpuNetworkPredictor
+from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.resources import shipped
+from joulecast.zoo import entries, find_cpu_predictor
+from joulecast.zoo.catalogue import CPU_FOLDERS
+from joulecast.zoo.cpu_training import train_cpu
+from joulecast.zoo.entries.entry import load_card
+from joulecast.zoo.entries.measured import measured_gpus
+
+CALL_S, FLOPS_PER_S, BYTES_PER_S, POWER_W = 2e-6, 1e11, 1e10, {"linear": 30.0, "relu": 20.0}
+FACTOR, BETWEEN_S = 0.8, 5e-6
+RECIPE = ForestRecipe(trees=8, folds=3)
+NAME = "CPU Simulated Xeon"
+
+# The first is bound by arithmetic: 2 x 64 x n x n FLOPs. The second by memory: it reads and writes 4 x n bytes.
+LINEARS = [Operation("linear", [(64, n)], {"out_features": n}) for n in range(256, 2816, 64)]
+RELUS = [Operation("relu", [(n,)]) for n in range(1000, 2_000_000, 50_000)]
+NETWORKS = {
+    f"net{i}": Network(
+        (Entry(LINEARS[i], 3), Entry(RELUS[i], 5), Entry(LINEARS[2 * i + 5], 2)), name=f"net{i}", input_shape=(64, 256)
+    )
+    for i in range(5)
+}
+
+
+def law_s(operation):
+    if operation.kind == "linear":
+        n = operation.attributes["out_features"]
+        return CALL_S + 2 * 64 * n * n / FLOPS_PER_S
+    return CALL_S + 8 * operation.input_shapes[0][0] / BYTES_PER_S
+
+
+def network_s(network):
+    calls = sum(entry.count for entry in network)
+    return FACTOR * sum(entry.count * law_s(entry.operation) for entry in network) + calls * BETWEEN_S
+
+
+def network_j(network):
+    """Joules of a network: between operations the CPU draws their mean power."""
+    times_s = [entry.count * law_s(entry.operation) for entry in network]
+    mean_w = np.average([POWER_W[entry.operation.kind] for entry in network], weights=times_s)
+    return float(mean_w * network_s(network))
+
+
+def measured(operation, longer=1.0, *, power):
+    time_s, power_w = longer * law_s(operation), POWER_W[operation.kind] if power else None
+    energy_j = power_w * time_s if power else None
+    return Measurement(operation, time_s, power_w, energy_j, campaign="simulated", method="loop")
+
+
+def whole(network, *, power):
+    time_s, energy_j = network_s(network), network_j(network) if power else None
+    power_w = energy_j / time_s if power else None
+    shape = network.input_shape
+    return NetworkMeasurement(
+        network.name, shape, "default", "inference", time_s, power_w, energy_j, operations=network
+    )
+
+
+def dataset(*, power=False):
+    method = {"loop": "a simulated loop"}
+    card = Card(NAME, None, "a simulation", "Apache-2.0", method, threads=1, load_average=(1, 2, 3))
+    rows = [measured(operation, power=power) for operation in (*LINEARS, *RELUS)]
+    # Beside other programs, a repeat takes three times as long.
+    rows += [measured(operation, 3.0, power=power) for operation in (*LINEARS[::7], *RELUS[::7])]
+    return Dataset(card, tuple(rows), tuple(whole(network, power=power) for network in NETWORKS.values()))
+
+
+def predictor_of(data):
+    operations = fit_cpu(data, "inference", RECIPE)
+    serial = fit_serial(operations, [(m, m.operations) for m in data.networks])
+    return CpuNetworkPredictor("cpu-simulated-xeon/forest-inference", operations, serial, {"time": (0.01,) * 20})
+
+
+@pytest.fixture(scope="module")
+def timed():
+    return predictor_of(dataset())
+
+
+@pytest.fixture(scope="module")
+def powered():
+    return predictor_of(dataset(power=True))
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cpu")
+    data = dataset()
+    save(data, folder)
+    trained = train_cpu(data, folder, "inference", RECIPE, {m: m.operations for m in data.networks})
+    return trained.save(folder / "zoo")
+
+
+def test_constants_of_calls_are_found_again():
+    operations = [*LINEARS, *RELUS, Operation("relu", [(1,)])]
+    found = CallModel.fit(operations, np.array([law_s(o) for o in operations]))
+    assert found.call_s == pytest.approx(CALL_S, rel=0.01)
+    # Rates contain the call itself, so that they are a little below those of the law.
+    assert found.flops_per_s == pytest.approx(FLOPS_PER_S, rel=0.1)
+    assert found.bytes_per_s == pytest.approx(BYTES_PER_S, rel=0.2)
+    large = [LINEARS[-1], RELUS[-1]]
+    predicted_s = found.time_s(large, ["linear fp32", "relu fp32"])
+    assert predicted_s == pytest.approx([law_s(o) for o in large], rel=0.05)
+    assert CallModel.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
+def test_the_quickest_repeat_counts():
+    loops = {loop.operation: loop.time_s for loop in quickest_loops(dataset(), "inference")}
+    assert loops == {operation: law_s(operation) for operation in (*LINEARS, *RELUS)}
+
+
+def test_networks_say_how_operations_add_up(timed):
+    assert timed.serial.factor == pytest.approx(FACTOR, abs=0.02)
+    assert timed.serial.between_s == pytest.approx(BETWEEN_S, abs=1e-6)
+    assert timed.serial.networks == len(NETWORKS)
+
+
+def test_time_is_that_of_operations_and_between_them(timed):
+    network = NETWORKS["net3"]
+    found = timed.predict(network)
+    assert found.time_s == pytest.approx(network_s(network), rel=0.03)
+    assert found.time_s == pytest.approx(found.device_time_s + found.host_time_s)
+    assert found.device_time_s == pytest.approx(sum(cost.device_time_s for cost in found.operations))
+    assert found.host_time_s == pytest.approx(10 * timed.serial.between_s)
+    assert found.samples_per_s == pytest.approx(64 / found.time_s)
+    low, high = found.interval(0.9).time_s
+    assert low == pytest.approx(found.time_s / np.exp(0.01))
+    assert high == pytest.approx(found.time_s * np.exp(0.01))
+
+
+def test_energy_that_was_not_measured_is_missing_everywhere(timed):
+    found = timed.predict(NETWORKS["net1"])
+    assert found.energy_j is found.power_w is found.edp_js is found.energy_per_sample_j is None
+    assert found.interval().energy_j is None
+    assert "energy: not measured" in str(found)
+    assert any(note.startswith("energy: not measured") for note in found.notes)
+    value = json.loads(found.to_json())
+    assert value["energy_j"] is value["power_w"] is value["clock_mhz"] is value["interval"]["energy_j"] is None
+    assert {cost.energy_j for cost in found.operations} == {None}
+    assert found.to_csv().splitlines()[1].count(",,") >= 1
+    assert "not measured" in found._repr_html_()
+    assert "Time of the operations" in found.plot().svg
+    assert "%" not in found.tree().to_text()
+    with pytest.raises(InputError, match="was not measured") as caught:
+        _ = found.known_energy_j
+    assert "energy counters" in caught.value.hint
+
+
+def test_energy_is_power_times_time_where_counters_were_read(powered):
+    found = powered.predict(NETWORKS["net2"])
+    assert found.energy_j == pytest.approx(network_j(NETWORKS["net2"]), rel=0.03)
+    assert POWER_W["relu"] < found.power_w < POWER_W["linear"]
+    by_kind = {cost.operation.kind: cost.power_w for cost in found.operations}
+    assert by_kind == pytest.approx(POWER_W, rel=0.02)
+    assert found.energy_j == pytest.approx(sum(cost.energy_j for cost in found.operations))
+    assert found.tree().total.energy_j == pytest.approx(found.energy_j)
+    assert found.known_energy_j == found.energy_j
+
+
+def test_an_unmeasured_kind_is_modelled_by_its_family_or_missing(timed):
+    gelu, lookup = (
+        Operation("gelu", [(100_000,)]),
+        Operation("embedding", [(8, 16)], {"num_embeddings": 100, "embedding_dim": 8}),
+    )
+    calls = timed.operations.predict([gelu, lookup, RELUS[3]])
+    assert calls.source == ("modelled", "modelled", "measured")
+    half = RELUS[-1].replace(precision="fp16")
+    assert timed.operations.predict([half]).source == ("missing",)
+    with pytest.raises(UncoveredError):
+        timed.predict(Network.of([(half, 9), (RELUS[0], 1)]))
+    with pytest.raises(UncoveredError):
+        timed.prepared(Network.of([(half.replace(precision="fp16"), 1), (LINEARS[-1], 900)])).at(strict=True)
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        ({"clock": 1000}, "the clock of a CPU"),
+        ({"power_limit_w": 50}, "cannot be capped"),
+        ({"execution": "graph"}, "only eager runs"),
+        ({"host": 0.5}, "its own host"),
+        ({"composition": "overlap"}, "unknown composition"),
+        ({"mode": "training"}, "another CPU or mode"),
+    ],
+)
+def test_what_a_cpu_does_not_have_is_refused(zoo, ask, said):
+    with pytest.raises(InputError, match=said) as caught:
+        joulecast.predict("alexnet", (1, 3, 224, 224), "Simulated Xeon", **{"predictor": zoo, **ask})
+    assert caught.value.allowed
+
+
+def test_a_cpu_has_many_names_and_one_folder():
+    cpu = find_device("CPU Intel(R) Xeon(R) Platinum 8480C")
+    assert isinstance(cpu, CPU)
+    assert cpu.slug == find_device("intel xeon platinum 8480c").slug == "cpu-intel-xeon-platinum-8480c"
+    assert find_device("cpu") == find_device(joulecast.hardware.cpu.cpu_name())
+    assert find_device("A30").name == "NVIDIA A30"
+    assert find_device(cpu) is cpu
+    with pytest.raises(UnknownNameError):
+        find_device("Zeon")
+
+
+def test_a_cpu_that_was_not_measured_says_what_to_do():
+    with pytest.raises(ZooError, match="no predictor for inference on CPU Xeon of nobody") as caught:
+        joulecast.predict("alexnet", (1, 3, 224, 224), "Xeon of nobody")
+    assert "joulecast collect" in caught.value.hint
+
+
+@pytest.mark.parametrize("ask", [joulecast.best, joulecast.sweep])
+def test_choosing_by_energy_among_cpus_is_refused(ask):
+    with pytest.raises(UnknownNameError, match="only GPUs can be used here") as caught:
+        ask("alexnet", (1, 3, 224, 224), gpus=["AMD EPYC"])
+    assert "joulecast predict" in caught.value.hint
+
+
+def test_networks_without_power_survive_a_dataset(tmp_path):
+    data = dataset()
+    again = load(save(data, tmp_path))
+    assert again == data
+    assert len(again.usable_networks("inference")) == len(NETWORKS)
+    assert again.networks_with_energy("inference") == []
+    with pytest.raises(DatasetError, match="was not measured"):
+        _ = again.networks[0].known_energy_j
+    assert len(dataset(power=True).networks_with_energy("inference")) == len(NETWORKS)
+
+
+def test_a_network_left_out_takes_its_operations_along(tmp_path):
+    save(dataset(power=True), tmp_path)
+    data = dataset(power=True)
+    trained = train_cpu(data, tmp_path, "inference", RECIPE, {m: m.operations for m in data.networks})
+    left_out = {each.measurement.network: each.left_out for each in trained.validation.networks}
+    # net0 has the linears 0 and 5 and a relu; nobody else has linear 0, 5 and relu 0.
+    assert left_out["net0"] == 3
+    assert all(abs(each.errors["time"]) < 0.2 for each in trained.validation.networks)
+    assert set(trained.card.network_errors["net0 64x256 default"]) == {"time", "energy"}
+    assert set(trained.predictor.network_errors) == {"time", "energy", "power", "edp"}
+    assert any("1.0 to 3.0" in limit for limit in trained.card.limits)
+    assert trained.validation.metrics()["networks/time_mean"] < 0.2
+
+
+def test_train_and_predict_by_command(call, tmp_path):
+    save(dataset(), tmp_path / "dataset")
+    recipe = tmp_path / "few.toml"
+    recipe.write_text('predictor = "forest"\ntrees = 4\nfolds = 2\n')
+    code, said, errors = call(
+        "train", "--dataset", tmp_path / "dataset", "--recipe", recipe, "--no-track", "--zoo", tmp_path / "zoo"
+    )
+    assert code == 0, errors
+    assert "networks by name" in said
+    entry = tmp_path / "zoo" / "cpu-simulated-xeon" / "forest-inference"
+    assert (entry / "README.md").read_text().count("Energy: not measured") == 1
+    NETWORKS["net2"].save(tmp_path / "net2.json")
+    code, said, _ = call("predict", tmp_path / "net2.json", "--gpu", "Simulated Xeon", "--predictor", entry)
+    assert code == 0
+    assert "on CPU Simulated Xeon\n" in said
+    assert "not measured" in said
+    assert "composition serial" in said
+    code, _, errors = call("train", "--dataset", tmp_path / "dataset", "--recipe", "any-gpu", "--no-track")
+    assert code == 2
+    assert "trained on measurements of GPUs" in errors
+
+
+def test_a_stored_predictor_predicts_the_same(zoo, timed, tmp_path):
+    network = NETWORKS["net4"]
+    first = joulecast.predict(network, None, "Simulated Xeon", predictor=zoo)
+    assert first.time_s == joulecast.predict(network, None, "Simulated Xeon", predictor=zoo).time_s
+    assert first.time_s == pytest.approx(network_s(network), rel=0.05)
+    with pytest.raises(InputError, match="another GPU"):
+        joulecast.predict(network, None, "A30", predictor=zoo)
+    with pytest.raises(InputError, match="predicts GPUs"):
+        joulecast.predict(network, None, "Simulated Xeon", predictor="any-gpu/boosting")
+    other = tmp_path / "other"
+    other.mkdir()
+    for path in zoo.iterdir():
+        (other / path.name).write_bytes(path.read_bytes())
+    facts = json.loads((other / "predictor.json").read_text())
+    (other / "predictor.json").write_text(json.dumps({**facts, "threads": 2}))
+    with pytest.raises(ZooError):
+        joulecast.predict(network, None, "Simulated Xeon", predictor=other)
+
+
+def test_the_shipped_predictor_of_a_cpu_is_what_its_card_says():
+    (name,) = [name for name in entries() if name.startswith(CPU_FOLDERS)]
+    card, found = load_card(shipped("zoo") / name), find_cpu_predictor(find_device("AMD EPYC"), "inference")
+    assert found.name == card["name"] == name
+    assert card["gpu"] == found.operations.cpu.name == "CPU AMD EPYC"
+    assert card["data"]["sha256"] == fingerprint(shipped("datasets") / "cpu-amd-epyc")
+    assert card["data"]["unique_operations"] == len(found.operations.measured) >= 150
+    assert found.operations.power is None
+    assert any(limit.startswith("Energy: not measured") for limit in card["limits"])
+    assert any(limit.startswith("Load average") for limit in card["limits"])
+    assert str(measured_gpus()["CPU AMD EPYC"]).endswith("networks (time only)")
+
+
+def test_more_images_take_longer_on_the_shipped_cpu():
+    times_s = [joulecast.predict("resnet18", (batch, 3, 224, 224), "AMD EPYC").time_s for batch in (1, 2, 8)]
+    assert times_s == sorted(times_s)
+    assert 0.01 < times_s[0] < 0.2

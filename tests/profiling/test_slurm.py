@@ -1,0 +1,95 @@
+"""Campaigns in Slurm jobs. Where Slurm is installed and the tests run as root, on a real cluster of one node."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from slurm_node import is_possible, slurm_node
+
+from joulecast import Network, Operation
+from joulecast.datasets import load
+from joulecast.errors import InputError
+from joulecast.profiling import command
+from joulecast.profiling.journal import Journal
+
+pytest.importorskip("dask_jobqueue", reason="Slurm jobs need joulecast[slurm]")
+
+HERE = Path(__file__).parent
+
+# All jobs are cancelled as soon as one of them measures.
+SCRIPT = """
+import os, subprocess, sys, threading
+from pathlib import Path
+
+if __name__ == "__main__":
+    from waiting import until
+    from joulecast.profiling import command
+
+    def cancel():
+        until(lambda: any(Path(os.environ["MEASURING"]).iterdir()))
+        subprocess.run(["scancel", "--name=dask-worker", "--state=RUNNING"], check=True)
+
+    threading.Thread(target=cancel, daemon=True).start()
+    print(command.collect(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def node(tmp_path, monkeypatch):
+    if not is_possible():
+        pytest.skip("needs slurmctld and slurmd, and root")
+    with slurm_node(tmp_path / "node") as configuration:
+        monkeypatch.setenv("SLURM_CONF", str(configuration))
+        yield
+
+
+@pytest.mark.slow
+def test_a_campaign_runs_in_slurm_jobs_and_cancelled_ones_are_replaced(node, on_driver, tmp_path):
+    Network.of([(Operation("relu", [(n, 8)]), 1) for n in range(1, 11)]).save(tmp_path / "net.json")
+    campaign = tmp_path / "campaign.toml"
+    campaign.write_text(f'seconds = 0.3\n[[network]]\nmodel = "{tmp_path / "net.json"}"\n')
+    measuring = tmp_path / "measuring"
+    measuring.mkdir()
+    options = ["--slurm", "2", "--partition", "gpus", "--cpus", "1", "--memory", "1GB", "--sbatch=--nice=10"]
+    result = on_driver(
+        SCRIPT,
+        *[str(campaign), "--out", str(tmp_path / "out"), "--device", "cpu", *options],
+        DASK_DISTRIBUTED__WORKER__PRELOAD=HERE / "simulated_worker.py",
+        PYTHONPATH=os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        FAKE_NVML_AVERAGING_MS=20,
+        MEASURING=measuring,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "its measurement is made again" in result.stderr
+    folder = tmp_path / "out" / "gpu-a"
+    with Journal(folder / "journal.jsonl", None) as journal:
+        keys = [record["key"] for record in journal.records if record["status"] == "ok"]
+        workers = {record["worker"] for record in journal.records}
+    assert len(keys) == len(set(keys)) == 10
+    assert all(worker.startswith("tls://") for worker in workers)
+    assert len(load(folder).measurements) == 10
+    assert not subprocess.check_output(["squeue", "--noheader", "--states=RUNNING,PENDING"])  # noqa: S607
+    assert not list((tmp_path / "out" / "slurm").glob("certificates-*"))
+
+
+@pytest.mark.slow
+def test_jobs_that_slurm_would_refuse_are_refused_at_once(node, tmp_path):
+    with pytest.raises(InputError, match="Slurm does not accept these jobs") as caught:
+        command.collect(["small", "--out", str(tmp_path / "out"), "--slurm", "1", "--partition", "nowhere"])
+    assert "invalid partition" in caught.value.given
+
+
+def test_without_slurm_the_message_says_where_to_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match="Slurm jobs cannot be submitted from here") as caught:
+        command.collect(["small", "--out", str(tmp_path / "out"), "--slurm", "2"])
+    assert "login node" in caught.value.hint
+
+
+def test_options_of_jobs_without_jobs_are_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        command.collect(["small", "--out", str(tmp_path), "--partition", "gpus", "--sbatch=--exclusive"])
+    assert "--slurm is needed: the number of jobs that get partition directives" in capsys.readouterr().err

@@ -1,0 +1,124 @@
+"""What README and the tutorials promise to a stranger: their commands, run literally in a fresh clone and environment.
+
+These tests take minutes, and need pip's index. Within this process the commands run in every run of the tests: those of
+the tutorials in test_tutorials.py, and those of README here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from documented import ROOT, TUTORIALS, blocks, first_steps, lines, run_line
+
+from conftest import simulated_dataset
+from joulecast.datasets import save
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+LIMITS_S = {"tasks.py demo": 60, "joulecast best": 120, "joulecast measure": 180, "joulecast train": 600}
+"""Part of a command -> seconds from the beginning after which a stranger has its answer."""
+MEASURING_S = 240
+"""What `joulecast collect` takes, as README says; its measurements are simulated here, where there is no GPU."""
+
+
+def stranger(home: Path) -> dict[str, str]:
+    """The environment of somebody who has Python and pip's settings, and nothing of this project."""
+    own = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_", "http", "HTTP"))}
+    python = Path(sys.base_prefix) / "bin"
+    return {**own, "HOME": str(home), "PATH": f"{python}:/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+
+
+def run(script: str, folder: Path) -> dict[str, float]:
+    """Run a script of shell line by line: line -> seconds from the beginning until it was done."""
+    marked = "".join(f'{line}\necho "@@ $(date +%s.%N) {number}"\n' for number, line in enumerate(script.splitlines()))
+    text = f'set -e\necho "@@ $(date +%s.%N) begin"\n{marked}'
+    result = subprocess.run(
+        ["/bin/bash", "-c", text], cwd=folder, env=stranger(folder.parent), capture_output=True, text=True, timeout=1800
+    )
+    assert result.returncode == 0, f"{result.stdout[-2000:]}\n{result.stderr[-4000:]}"
+    (begin, *ends) = (float(moment) for moment in re.findall(r"^@@ ([\d.]+)", result.stdout, re.MULTILINE))
+    took = {line: end - begin for line, end in zip(script.splitlines(), ends, strict=True)}
+    for line, seconds in took.items():
+        sys.stdout.write(f"{seconds:6.1f} s  {line}\n")  # pytest -s shows them
+    return took
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Iterator[Path]:
+    """A clone of what is committed here."""
+    git = shutil.which("git")
+    if git is None or not (ROOT / ".git").exists():
+        pytest.skip("needs git and a clone")
+    subprocess.run([git, "clone", "--quiet", str(ROOT), str(tmp_path / "joulecast")], check=True)
+    yield tmp_path / "joulecast"
+    shutil.rmtree(tmp_path / "joulecast")  # an environment has gigabytes
+
+
+@pytest.mark.slow
+def test_a_stranger_follows_the_first_steps(clone: Path) -> None:
+    save(simulated_dataset(), clone / "build" / "mine")
+    steps = lines(first_steps((clone / "README.md").read_text(encoding="utf-8")))
+    took = run("\n".join(steps), clone)
+    for part, limit_s in LIMITS_S.items():
+        (seconds,) = (seconds for line, seconds in took.items() if part in line)
+        assert seconds + (MEASURING_S if "train" in part else 0) < limit_s, part
+    assert list((clone / "my-zoo").rglob("card.json"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_a_stranger_follows_a_tutorial(clone: Path, path: Path) -> None:
+    text = (clone / path.relative_to(ROOT)).read_text(encoding="utf-8")
+    script = "\n".join(code for language, code in blocks(text) if language == "python")
+    (clone / "tutorial.py").write_text(script, encoding="utf-8")
+    install = [line for line in lines(text) if line.startswith("pip ")]
+    rest = [line for line in lines(text) if line not in install]
+    # The constraints save gigabytes of CUDA, as README says.
+    install = [f"{line} --quiet --constraint constraints.txt" for line in install]
+    begin = ["python3 -m venv .venv", ". .venv/bin/activate", *install]
+    run("\n".join([*begin, "python tutorial.py", *rest]), clone)
+
+
+@pytest.mark.slow
+def test_a_wheel_predicts_where_there_is_no_checkout(clone: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    steps = ["python3 -m venv .venv", ". .venv/bin/activate", f"pip wheel --quiet --no-deps --wheel-dir . {clone}"]
+    steps += ["pip install --quiet ./joulecast-*.whl", "joulecast predict resnet50 32,3,224,224 --gpu A30"]
+    steps += ["joulecast best resnet50 32,3,224,224 --gpu A30,L4", "joulecast zoo verify", "joulecast collect --help"]
+    run("\n".join(steps), elsewhere)
+
+
+@pytest.mark.slow
+def test_notebooks_run_in_jupyter(clone: Path) -> None:
+    steps = ["python3 -m venv .venv", ". .venv/bin/activate"]
+    steps += ["pip install --quiet --constraint constraints.txt '.[torch]' matplotlib pandas nbclient ipykernel"]
+    steps += ["cd examples/notebooks", "jupyter execute *.ipynb"]
+    run("\n".join(steps), clone)
+
+
+def test_the_first_steps_of_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    steps = [line for line in lines(first_steps(README)) if "joulecast train" not in line and "my-zoo" not in line]
+    for line in steps:
+        run_line(line)
+    assert "least energy" in capsys.readouterr().out
+    assert all(any(part in line for line in lines(first_steps(README))) for part in LIMITS_S)
+
+
+def test_what_readme_shows_is_what_is_printed(call) -> None:
+    """The output that README shows, and every command of its tables that needs no other file or machine."""
+    _, out, _ = call("predict", "resnet50", "32,3,224,224", "--gpu", "A30")
+    (shown,) = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
+    assert out.startswith(shown.strip())
+
+
+def test_readme_is_short_and_begins_with_a_picture() -> None:
+    assert len(README.split()) <= 900
+    assert README.index("](docs/service-page.png)") < README.index("## First steps")
