@@ -4,6 +4,7 @@
     python benchmarks/service.py --seconds 600 mixed
     python benchmarks/service.py --seconds 60 --clients 32 --hostile mixed
     python benchmarks/service.py --workers 2 clocks
+    python benchmarks/service_table.py              # 1, 2 and 4 processes, up to 500 connections: SERVICE.md
 
 Starts `joulecast serve` on a free port of this machine and asks it over the loopback; the load needs a core of its own.
 """
@@ -22,7 +23,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 MODELS = ("resnet18", "resnet50", "mobilenet_v2", "efficientnet_b0", "vit_b_16", "densenet121")
@@ -156,29 +158,62 @@ async def watch(pid: int, every_s: float, into: list[float]) -> None:
         await asyncio.sleep(every_s)
 
 
-async def measure(arguments: argparse.Namespace, process: subprocess.Popen[str], port: int) -> None:
+async def measure(
+    process: subprocess.Popen[str],
+    port: int,
+    loads: Sequence[str],
+    seconds: float,
+    connections: int,
+    *,
+    rates: Sequence[float] = (0,),
+    clients: int = 1,
+    hostile: bool = False,
+) -> list[dict[str, object]]:
+    """Measure each load at each rate, after a few seconds of warming up, and print each result."""
     await load(port, "repeated", 3, 4, 0)
     attacking = None
-    if arguments.hostile:
+    if hostile:
         import hostile_clients
 
         attacking = asyncio.create_task(hostile_clients.attack(port))
-    for name in arguments.loads:
-        for rate in arguments.rate or [0]:
+    results = []
+    for name in loads:
+        for rate in rates:
             memory: list[float] = []
-            watching = asyncio.create_task(watch(process.pid, max(1.0, arguments.seconds / 20), memory))
+            watching = asyncio.create_task(watch(process.pid, max(1.0, seconds / 20), memory))
             before_s = cpu_s(process.pid)
-            result = await load(port, name, arguments.seconds, arguments.connections, rate, arguments.clients)
+            result = await load(port, name, seconds, connections, rate, clients)
             watching.cancel()
             each_ms = 1e3 * (cpu_s(process.pid) - before_s) / max(1, sum(result["status"].values()))
-            print(
-                json.dumps(
-                    {**result, "CPU ms each": round(each_ms, 3), "MB": memory if len(memory) > 12 else memory[-1]}
-                ),
-                flush=True,
-            )
+            result |= {"CPU ms each": round(each_ms, 3), "MB": memory if len(memory) > 12 else memory[-1]}
+            print(json.dumps(result), flush=True)
+            results.append(result)
     if attacking is not None:
         attacking.cancel()
+    return results
+
+
+@contextmanager
+def service(workers: int = 1, *, extracts: bool = False) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A service as a process, with the port that it listens on."""
+    started_s = time.perf_counter()
+    command = [sys.executable, "-m", "joulecast.cli", "serve", "--port", "0", "--log-level", "info"]
+    command += ["--workers", str(workers), *([] if extracts else ["--no-extraction"])]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    port, ready = None, 0
+    for line in process.stderr or ():
+        port = port or (re.search(r"http://127.0.0.1:(\d+)", line) or [None, None])[1]
+        ready += '"event": "ready"' in line
+        if port and ready == workers:
+            break
+    print(f"ready after {time.perf_counter() - started_s:.2f} s")
+    # The log has to be read, because the service would otherwise wait when the pipe is full.
+    threading.Thread(target=lambda: [None for _ in process.stderr], daemon=True).start()
+    try:
+        yield process, int(port)
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
 
 
 def main() -> None:
@@ -194,26 +229,10 @@ def main() -> None:
     parser.add_argument(
         "--rate", type=float, action="append", help="questions a second, instead of as many as it takes"
     )
-    arguments = parser.parse_args()
-    started_s = time.perf_counter()
-    command = [sys.executable, "-m", "joulecast.cli", "serve", "--port", "0", "--log-level", "info"]
-    command += ["--workers", str(arguments.workers)]
-    command += [] if arguments.hostile else ["--no-extraction"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    port, ready = None, 0
-    for line in process.stderr or ():
-        port = port or (re.search(r"http://127.0.0.1:(\d+)", line) or [None, None])[1]
-        ready += '"event": "ready"' in line
-        if port and ready == arguments.workers:
-            break
-    print(f"ready after {time.perf_counter() - started_s:.2f} s")
-    # The log has to be read, because the service would otherwise wait when the pipe is full.
-    threading.Thread(target=lambda: [None for _ in process.stderr], daemon=True).start()
-    try:
-        asyncio.run(measure(arguments, process, int(port)))
-    finally:
-        process.terminate()
-        process.wait(timeout=30)
+    a = parser.parse_args()
+    options = {"rates": a.rate or [0], "clients": a.clients, "hostile": a.hostile}
+    with service(a.workers, extracts=a.hostile) as (process, port):
+        asyncio.run(measure(process, port, a.loads, a.seconds, a.connections, **options))
 
 
 if __name__ == "__main__":

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import FloatArray
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 _MANY = 512
 """Number of rows from which sorting them pays."""
@@ -109,4 +111,7 @@ def _blas() -> Any:
 
 @lru_cache(maxsize=1)
 def _threads() -> ThreadPoolExecutor:
+    # Imported here like threadpoolctl: a network is predicted without threads.
+    from concurrent.futures import ThreadPoolExecutor
+
     return ThreadPoolExecutor(cores(), thread_name_prefix="joulecast-batch")

@@ -9,7 +9,7 @@ from ..arrays import FloatArray
 from ..hardware import GPU
 from ..operations.network import Network
 from ..operations.operation_list import OperationList
-from ..predictors.any_gpu.forward import with_forward
+from ..predictors.any_gpu.predictor import lists_asked_for
 from ..predictors.contract import SharedModel
 from ..predictors.networks.memory import MemoryNeed
 from ..predictors.networks.network_predictor import NetworkPredictor
@@ -63,14 +63,15 @@ class Curve:
 
 def prefetch(predictors: Iterable[NetworkPredictor], network: Network) -> None:
     """Predict a network on all GPUs of the predictors for any GPU in one batch, before it is needed on each."""
-    by_learned: dict[int, tuple[SharedModel, list[GPU]]] = {}
+    asked: dict[tuple[int, int], tuple[SharedModel, OperationList, list[GPU]]] = {}
     for predictor in predictors:
+        gpu = predictor.operations.gpu
         for shared in predictor.operations.shared_models:
-            by_learned.setdefault(id(shared), (shared, []))[1].append(predictor.operations.gpu)
-    for learned, gpus in by_learned.values():
-        learned.prefetch(
-            OperationList.of(network.operations).derived(with_forward).operations.derived(fp64_in_fp32), gpus
-        )
+            for operations in lists_asked_for(network.operations, gpu):
+                listed = operations.derived(fp64_in_fp32)
+                asked.setdefault((id(shared), id(listed)), (shared, listed, []))[2].append(gpu)
+    for shared, listed, gpus in asked.values():
+        shared.prefetch(listed, gpus)
 
 
 def curve(

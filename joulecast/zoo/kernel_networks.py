@@ -1,16 +1,14 @@
-"""How much longer kernels in half precision take inside networks than in loops, learned from measured networks.
+"""How much longer operations in half precision take inside networks than alone, learned from measured networks.
 
-In a loop a kernel finds its inputs in the cache, where its own last run left them. Inside a network other kernels ran
-in between. What that costs, together with everything else that loops do not show, is one factor for each chip on which
-networks were measured in half precision.
+For each chip on which networks were measured in half precision there are two factors: one for kernels that were
+measured in half precision, and one for other operations (predictors/kernels/in_networks.py).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -21,29 +19,33 @@ from ..operations.network import Network
 from ..operations.precisions import HALF_PRECISIONS
 from ..predictors.contract import Networks
 from ..predictors.intervals.network_calibration import NETWORK_QUANTITIES
+from ..predictors.kernels.in_networks import NetworkFactors, cached_share, others_in_half
 from ..predictors.kernels.learned import Kernels, NetworkBasis
 from .entries.any_gpu_entry import AnyGpuEntry
 
-_LEAST_SHARE = 0.3  # Least share of a network's device time in such kernels. Networks with less say little about them.
-_BOUNDS = (0.7, 1.6)
+_BOUNDS = (0.7, 2.5)  # No network shows more.
 
 
 class _Shown(NamedTuple):
-    """What a measured network shows of kernels.
+    """What a measured network shows of operations inside networks.
 
     Args:
         chip: Chip that it was measured on.
         network: Its name.
-        factor: How much longer its kernels took than in loops.
+        kernels: Share of its predicted time in which kernels would find their data in the cache, if they ran in loops.
+        others: Share of other operations in half precision.
+        slower: Time beyond what is predicted from operations alone, relative to the predicted time.
     """
 
     chip: str
     network: str
-    factor: float
+    kernels: float
+    others: float
+    slower: float
 
 
-def network_factors(entry: AnyGpuEntry, kernels: Kernels, networks: Networks) -> dict[str, float]:
-    """Chip -> factor by which predicted times of networks must be multiplied to match the measured ones.
+def network_factors(entry: AnyGpuEntry, kernels: Kernels, networks: Networks) -> dict[str, NetworkFactors]:
+    """Chip -> factors with which predicted times of networks come closest to the measured ones.
 
     A network counts by the square root of the number of its measurements, at several shapes and clocks. Networks that
     wait for their host are left out.
@@ -75,7 +77,7 @@ def network_errors(
     shown = _shown(entry, kernels, networks)
     found: dict[NetworkBasis, list[FloatArray]] = defaultdict(list)
     for gpu, measurement, network in _in_half(networks):
-        splits: dict[NetworkBasis, dict[str, float]] = {
+        splits: dict[NetworkBasis, dict[str, NetworkFactors]] = {
             "networks of the chip": _factors([each for each in shown if each.network != measurement.network]),
             "networks of other chips": _factors([each for each in shown if each.chip != gpu.chip]),
         }
@@ -106,30 +108,34 @@ def _shown(entry: AnyGpuEntry, kernels: Kernels, networks: Networks) -> list[_Sh
     found = []
     for gpu, measurement, network in _in_half(networks):
         predicted = asking.on(gpu, measurement.mode).predict(network, measurement.clock_mhz)
-        share = _share(network, [cost.device_time_s or 0.0 for cost in predicted.operations], kernels, gpu)
-        if share >= _LEAST_SHARE and predicted.device_time_s > 2 * predicted.host_time_s:
-            factor = 1 + (measurement.time_s / predicted.time_s - 1) / share
-            found.append(_Shown(gpu.chip, measurement.network, factor))
+        if predicted.device_time_s > 2 * predicted.host_time_s:
+            times_s = np.array([cost.device_time_s or 0.0 for cost in predicted.operations])  # for all calls of each
+            cached, others = _shares(network, times_s / times_s.sum(), kernels, gpu)
+            beyond = measurement.time_s / predicted.time_s - 1
+            found.append(_Shown(gpu.chip, measurement.network, cached, others, beyond))
     return found
 
 
-def _share(network: Network, device_s: Sequence[float], kernels: Kernels, gpu: GPU) -> float:
-    """Share of a network's device time in operations that kernels cover."""
-    times = np.array(device_s)  # (for all calls of an operation)
-    covered = ~np.isnan(kernels.device_s(network.operations, gpu))
-    return float(times[covered].sum() / max(times.sum(), 1e-12))
+def _shares(network: Network, times: FloatArray, kernels: Kernels, gpu: GPU) -> tuple[float, float]:
+    """The shares of `_Shown`, given the share of each operation in the network's device time."""
+    operations = network.operations
+    by_kernels = ~np.isnan(kernels.device_s(operations, gpu))
+    cached = times * cached_share(operations, gpu)
+    return float(cached[by_kernels].sum()), float(times[others_in_half(operations, by_kernels)].sum())
 
 
-def _factors(shown: Iterable[_Shown]) -> dict[str, float]:
-    by_chip: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+def _factors(shown: Iterable[_Shown]) -> dict[str, NetworkFactors]:
+    by_chip: dict[str, list[_Shown]] = defaultdict(list)
     for each in shown:
-        by_chip[each.chip][each.network].append(each.factor)
-    return {chip: _typical(by_network) for chip, by_network in sorted(by_chip.items())}
+        by_chip[each.chip].append(each)
+    return {chip: _fitted(some) for chip, some in sorted(by_chip.items())}
 
 
-def _typical(by_network: Mapping[str, Sequence[float]]) -> float:
-    """The weighted median over networks, of the median of each."""
-    factors, weights = np.array(sorted((median(each), len(each) ** 0.5) for each in by_network.values())).T
-    reached = np.cumsum(weights) / weights.sum()
-    middle = float(factors[int(np.searchsorted(reached, 0.5))])
-    return round(float(np.clip(middle, *_BOUNDS)), 3)
+def _fitted(shown: Sequence[_Shown]) -> NetworkFactors:
+    """The factors that fit best by least squares; all measurements of a network count as much as their square root."""
+    counts = Counter(each.network for each in shown)
+    weights = np.array([counts[each.network] ** -0.25 for each in shown])  # the squares count
+    shares = np.array([(each.kernels, each.others) for each in shown]) * weights[:, None]
+    slower = np.array([each.slower for each in shown]) * weights
+    (kernels_slower, others_slower), *_ = np.linalg.lstsq(shares, slower, rcond=None)
+    return NetworkFactors(*(round(float(np.clip(1 + more, *_BOUNDS)), 3) for more in (kernels_slower, others_slower)))

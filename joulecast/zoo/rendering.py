@@ -196,8 +196,14 @@ def kernels_markdown(card: Mapping[str, Any]) -> str:
         ]
         lines += ["", *_kernel_errors(card["power_errors"])]
     if card["network_factors"]:
-        factors = ", ".join(f"{chip} {factor:g}" for chip, factor in card["network_factors"].items())
-        lines += ["", f"Inside measured networks these kernels take longer than in loops, by a factor: {factors}."]
+        factors = "; ".join(
+            f"{chip} {each['kernels']:g}, others {each['others']:g}" for chip, each in card["network_factors"].items()
+        )
+        lines += [
+            "",
+            "Inside measured networks, kernels whose data fit into the L2 cache take longer than in loops, and so do "
+            f"other operations in half precision. Factors: {factors}.",
+        ]
     if card.get("network_errors"):
         lines += ["", "### Networks in half precision", "", *_network_log_errors(card["network_errors"])]
     recipe = ", ".join(f"{name} = {value}" for name, value in card["recipe"].items())

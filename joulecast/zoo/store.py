@@ -13,7 +13,6 @@ import contextlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -227,6 +226,8 @@ def verify_apart(folder: Path) -> None:
         "except MemoryError:\n"
         "    sys.exit('it takes more memory than this process may have (ulimit -v)')\n"
     )
+    import subprocess  # imported here, because most commands only read entries that were checked before
+
     package = str(Path(__file__).resolve().parents[2])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
     try:

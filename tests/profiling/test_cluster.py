@@ -197,7 +197,7 @@ def test_many_kills(cluster, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_gpu_that_disappears_loses_nothing(cluster, tmp_path):
+def test_a_gpu_that_disappears_and_a_half_written_journal_lose_nothing(cluster, tmp_path):
     lost = tmp_path / "lost"
     result = cluster(5, 1, WORKER_0="loses=3", FAKE_NVML_LOST_FILE=lost)
     assert result.returncode != 0

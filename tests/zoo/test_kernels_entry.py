@@ -18,6 +18,7 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.roofline import NoResidual
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
 from joulecast.predictors.kernels.basis import is_like_measured
+from joulecast.predictors.kernels.in_networks import NetworkFactors, cached_share
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.recipes.kernels import KernelRecipe, KernelTrees
 from joulecast.zoo import find_predictor, kernel_networks
@@ -155,27 +156,31 @@ def test_what_kernels_take_inside_networks_is_learned(trained, tmp_path):
     network = Network.of([(layers[0], 100)])
     asking = replace(base, kernels=kernels)
     alone_s = asking.on(H100, "inference").predict(network).time_s
-    measured = NetworkMeasurement("deep", (1, 1), "bf16", "inference", 1.3 * alone_s, 500.0, 650.0 * alone_s)
+    measured = NetworkMeasurement("deep", (1, 1), "bf16", "inference", 1.1 * alone_s, 500.0, 550.0 * alone_s)
     in_fp32 = replace(measured, precision="fp32", time_s=9.0)
     factors = network_factors(base, kernels, [(H100, measured, network), (H100, in_fp32, network)])
-    assert factors == {H100.chip: pytest.approx(1.3, abs=0.01)}
+    # Each layer touches 3 x 8192 x 8192 elements of 2 bytes. 50 MB of these would be in the cache, in a loop.
+    share = H100.l2_bytes / (3 * 8192 * 8192 * 2)
+    assert factors[H100.chip].kernels == pytest.approx(1 + 0.1 / share, rel=0.02)
     better = replace(base, kernels=replace(kernels, network_factors=factors))
     assert better.on(H100, "inference").predict(network).time_s == pytest.approx(measured.time_s, rel=0.02)
     # A loop is no network.
     alone, inside = (each.on(H100, "inference").operations.predict(layers).time_s for each in (asking, better))
     assert alone == pytest.approx(inside)
-    # Of another chip no network was measured: the mean of what is known and of no difference. (This draws too little to
-    # meet the cap.)
+    # Of another chip no network was measured: its kernels lose as much, in proportion to its own cache.
     gpu, network = find_gpu("A10"), Network.of([(BY_MEMORY, 100)])
     there, before = (each.on(gpu, "inference").predict(network).time_s for each in (better, asking))
-    assert there == pytest.approx(1.3**0.5 * before, rel=0.01)
+    slower = 1 + (factors[H100.chip].kernels - 1) * float(cached_share(OperationList([BY_MEMORY]), gpu)[0])
+    assert there == pytest.approx(slower * before, rel=0.01)
 
 
-def test_a_chip_without_networks_takes_the_mean_of_the_others_and_a_one(trained):
-    kernels = replace(trained.kernels, network_factors={"GA100": 1.31, "GA102": 1.113})
-    assert kernels.network_factor(find_gpu("A10")) == 1.113
-    assert kernels.network_factor(H100) == pytest.approx((1.31 * 1.113) ** (1 / 3), rel=1e-12)
-    assert replace(kernels, network_factors={}).network_factor(H100) == 1.0
+def test_a_chip_without_networks_takes_the_mean_of_the_others(trained):
+    by_chip = {"GA100": NetworkFactors(1.6, 1.4), "GA102": NetworkFactors(1.2, 1.1)}
+    kernels = replace(trained.kernels, network_factors=by_chip)
+    assert kernels.factors_in_networks(find_gpu("A10")) == by_chip["GA102"]
+    # How much longer operations take that were not measured in half precision is known of these chips alone.
+    assert kernels.factors_in_networks(H100) == (pytest.approx((1.6 * 1.2) ** 0.5, rel=1e-12), 1.0)
+    assert replace(kernels, network_factors={}).factors_in_networks(H100) == (1.0, 1.0)
     assert kernels.network_basis(H100) == "networks of other chips"
 
 
@@ -199,31 +204,29 @@ def test_boards_with_tensor_cores_of_half_the_rate_are_unlike_those_that_were_me
 
 
 def test_point_wise_kernels_alone_are_not_slower_in_networks(trained):
-    kernels = replace(trained.kernels, network_factors={"GA102": 1.113})
-    assert kernels.network_factor(find_gpu("A10")) == 1.113
-    assert kernels.network_factor(find_gpu("RTX 3090")) == 1.0  # the same chip, with half the rate
+    kernels = replace(trained.kernels, network_factors={"GA102": NetworkFactors(1.113)})
+    assert kernels.factors_in_networks(find_gpu("A10")).kernels == 1.113
+    assert kernels.factors_in_networks(find_gpu("RTX 3090")).kernels == 1.0  # the same chip, with half the rate
 
 
-@pytest.mark.parametrize(
-    ("by_network", "expected"),
-    [
-        ({"a": [1.1, 1.2, 1.3]}, 1.2),
-        ({"a": [1.1], "b": [1.2], "c": [1.5]}, 1.2),
-        ({"a": [1.3] * 16, "b": [1.0], "c": [1.1]}, 1.3),  # weights 4, 1 and 1
-        ({"a": [9.0]}, 1.6),  # no network shows that much
-    ],
-)
-def test_the_factor_of_a_chip_is_a_median_weighted_by_the_root_of_the_measurements(by_network, expected):
-    assert kernel_networks._typical(by_network) == expected
+def test_factors_are_those_of_least_squares():
+    """Of two networks, one loses 0.2 with half of its time in kernels, the other 0.3 with all of it in others."""
+    shown = [
+        kernel_networks._Shown("GA100", "first", 0.5, 0.0, 0.2),
+        kernel_networks._Shown("GA100", "second", 0.0, 1.0, 0.3),
+    ]
+    assert kernel_networks._factors(shown) == {"GA100": (1.4, 1.3)}
+    impossible = [each._replace(slower=9.0) for each in shown]
+    assert kernel_networks._factors(impossible) == {"GA100": (2.5, 2.5)}  # no network shows that much
 
 
 def test_errors_on_networks_come_from_factors_of_other_names_and_other_chips(trained, tmp_path):
-    """One chip is 1.2 times slower inside networks, the other 1.5 times: what each says of the other, by hand."""
+    """One chip is 1.2 times slower inside networks, the other 1.02 times: what each says of the other, by hand."""
     hosts = {mode: HostModel.prior(mode) for mode in ("inference", "training")}
     base = AnyGpuEntry("any", NoResidual(), hosts, {}, None)
     network = Network.of([(BY_MEMORY, 100)])
     measured = []
-    for gpu, slower in ((H100, 1.2), (find_gpu("A10"), 1.5)):
+    for gpu, slower in ((H100, 1.2), (find_gpu("A10"), 1.02)):
         alone = replace(base, kernels=trained.kernels).on(gpu, "inference").predict(network)
         for name in ("first", "second"):
             time_s = slower * alone.time_s
@@ -232,7 +235,13 @@ def test_errors_on_networks_come_from_factors_of_other_names_and_other_chips(tra
     errors = network_errors(base, trained.kernels, measured)
     of_names, of_chips = errors["networks of the chip"]["time"], errors["networks of other chips"]["time"]
     assert of_names == pytest.approx([0.0] * 4, abs=0.01)
-    by_hand = [abs(math.log(1.5**0.5 / 1.2)), abs(math.log(1.2**0.5 / 1.5))]
+    # What one chip loses beside the share of the data that fits into its cache, the other would lose by its own share.
+    shares = [float(cached_share(OperationList([BY_MEMORY]), gpu)[0]) for gpu in (H100, find_gpu("A10"))]
+    factors = [1 + lost / share for lost, share in zip((0.2, 0.02), shares, strict=True)]
+    by_hand = [
+        abs(math.log((1 + (factors[1] - 1) * shares[0]) / 1.2)),
+        abs(math.log((1 + (factors[0] - 1) * shares[1]) / 1.02)),
+    ]
     assert of_chips == pytest.approx(sorted(by_hand * 2), abs=0.01)
     kernels = replace(trained.kernels, network_factors=network_factors(base, trained.kernels, measured))
     stored = replace(trained, kernels=replace(kernels, network_errors=errors)).save(tmp_path)
@@ -256,6 +265,8 @@ def test_networks_mostly_in_half_precision_have_errors_of_their_own(trained):
 
 
 def test_factors_of_networks_that_cannot_be_are_refused(trained, tmp_path):
-    folder = replace(trained, kernels=replace(trained.kernels, network_factors={"GH100": 50.0})).save(tmp_path)
+    folder = replace(trained, kernels=replace(trained.kernels, network_factors={"GH100": NetworkFactors(50.0)})).save(
+        tmp_path
+    )
     with pytest.raises(ZooError, match="network factors"):
         load_kernels(folder)

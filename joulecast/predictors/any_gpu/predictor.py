@@ -35,6 +35,19 @@ from .forward import with_forward
 _LEAST_J = 1e-15  # Instead of a division by zero.
 
 
+def lists_asked_for(operations: OperationList, gpu: GPU) -> tuple[OperationList, ...]:
+    """The lists that `AnyGpuPredictor.work` asks the residual model and the kernels for, to prefetch them."""
+    listed = operations.derived(with_forward).operations
+    plain = listed.derived(tf32_in_fp32).operations
+    if plain and _tf32_is_no_quicker(gpu):
+        return (listed.derived(without_tf32),)
+    return (listed, plain) if plain else (listed,)
+
+
+def _tf32_is_no_quicker(gpu: GPU) -> bool:
+    return gpu.peak_flops.get("tf32", 0.0) <= gpu.peak_flops["fp32"]
+
+
 @dataclass(frozen=True, eq=False)
 class AnyGpuPredictor:
     """The predictor for any GPU, applied to one GPU and one mode.
@@ -123,7 +136,7 @@ class AnyGpuPredictor:
 
     def _allowing_fp32(self, listed: OperationList, capped: bool) -> Work:
         places, always, plain = listed.derived(tf32_in_fp32)
-        if plain and self.gpu.peak_flops.get("tf32", 0.0) <= self.gpu.peak_flops["fp32"]:
+        if plain and _tf32_is_no_quicker(self.gpu):
             return self._work(listed.derived(without_tf32), capped)
         work = self._work(listed, capped)
         if not plain:

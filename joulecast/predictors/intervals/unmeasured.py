@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,5 +54,7 @@ def least_half_width(quantity: str, level: float) -> float:
 
     Log errors are assumed to be normally distributed, from which the factors at other levels follow.
     """
+    from statistics import NormalDist  # imported here, because it takes as long as all of this package's intervals
+
     quantiles = [NormalDist().inv_cdf((1 + each) / 2) for each in (level, LEAST_LEVEL)]
     return math.log(_LEAST_FACTORS[quantity]) * quantiles[0] / quantiles[1]

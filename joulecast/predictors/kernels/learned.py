@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU, find_gpu
+from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..batches import asked_together
 from ..contract import Regressor
@@ -21,6 +21,8 @@ from ..physics.cached import ON_EACH_GPU, cached
 from .basis import Basis, basis_of, generation_of, is_like_measured, known_basis
 from .families import FAMILIES
 from .family import Family
+from .gradients import kernels_of
+from .in_networks import NetworkFactors, factors_of, slower
 from .power import Burst, PowerDemand, as_pytorch, demand_of_same_die_w, power_inputs
 
 _LEAST_S = 1e-6  # No kernel takes less than a microsecond.
@@ -146,11 +148,11 @@ class Variant:
 
 
 class Part(NamedTuple):
-    """The operations of a list that belong to one variant.
+    """The operations of a list that belong to one variant, or consist of kernels that do (gradients.py).
 
     Args:
         family, variant: Names of the family and of the variant.
-        places: Index of each of the operations in the list.
+        places: Index of each of the operations in the list; the same for all kernels of one operation.
         operations: These operations.
     """
 
@@ -166,16 +168,17 @@ def variant_parts(operations: OperationList) -> tuple[Part, ...]:
 
 
 def _parts(operations: OperationList) -> tuple[Part, ...]:
-    places: dict[tuple[str, str], list[int]] = {}
+    found: dict[tuple[str, str], list[tuple[int, Operation]]] = {}
     for place, operation in enumerate(operations):
-        for name, family in FAMILIES.items():
-            variant = family.variant(operation)
-            if variant is not None:
-                places.setdefault((name, variant), []).append(place)
-                break
+        for kernel in kernels_of(operation):
+            for name, family in FAMILIES.items():
+                variant = family.variant(kernel)
+                if variant is not None:
+                    found.setdefault((name, variant), []).append((place, kernel))
+                    break
     return tuple(
-        Part(*names, np.array(some), OperationList(operations[place] for place in some))
-        for names, some in places.items()
+        Part(*names, np.array([place for place, _ in some]), OperationList(kernel for _, kernel in some))
+        for names, some in found.items()
     )
 
 
@@ -192,13 +195,13 @@ class Kernels:
 
     Args:
         variants: Names of a family and of its variant -> learned model.
-        network_factors: Chip -> time of these kernels inside measured networks over their time in loops.
+        network_factors: Chip with measured networks -> how much longer operations take inside them.
         network_errors: Basis -> quantity -> sorted absolute log errors on networks in half precision that were left
             out.
     """
 
     variants: Mapping[tuple[str, str], Variant]
-    network_factors: Mapping[str, float] = field(default_factory=dict)
+    network_factors: Mapping[str, NetworkFactors] = field(default_factory=dict)
     network_errors: Mapping[NetworkBasis, Mapping[str, Sequence[float]]] = field(default_factory=dict)
 
     def knows(self, part: Part, gpu: GPU) -> bool:
@@ -231,22 +234,17 @@ class Kernels:
         found.update(((self, gpu), costs) for gpu, costs in _costs_on_each(operations, self, asked).items())
 
     def in_network(self, operations: OperationList, gpu: GPU) -> FloatArray:
-        """Time of each operation inside a network over its time in a loop, shape (operations,)."""
+        """Time of each operation inside a network over what is predicted without networks, shape (operations,)."""
         known = ~np.isnan(self.device_s(operations, gpu))
-        return np.where(known, self.network_factor(gpu), 1.0)
+        return slower(operations, gpu, known, self.factors_in_networks(gpu))
 
-    def network_factor(self, gpu: GPU) -> float:
-        """Time of kernels inside networks over their time in loops.
+    def factors_in_networks(self, gpu: GPU) -> NetworkFactors:
+        """How much longer operations take inside networks on a GPU.
 
-        For a chip without measured networks, this is the geometric mean of the factors of all other chips and of a 1,
-        because there are few chips, and they differ. With each chip left out, network predictions were closer with this
-        mean than with 1. If kernels predict neither linear layers nor attention on a GPU, the factor is 1: nothing is
-        known about the other kernels.
+        If kernels predict neither linear layers nor attention on a GPU, nothing is known about the others: no longer.
         """
-        if not is_like_measured(gpu, "linear", "fp16"):
-            return 1.0
-        known = [math.log(factor) for factor in self.network_factors.values()]
-        return self.network_factors.get(gpu.chip, math.exp(sum(known) / (len(known) + 1)))
+        known = is_like_measured(gpu, "linear", "fp16")
+        return factors_of(gpu, self.network_factors) if known else NetworkFactors()
 
     def network_basis(self, gpu: GPU) -> NetworkBasis:
         """The basis of predictions of networks in half precision on a GPU."""
@@ -313,9 +311,12 @@ def _costs_on_each(operations: OperationList, kernels: Kernels, gpus: Sequence[G
         bursts = dict(zip(some, variant.bursts(family, part.operations, some), strict=True))
         demands_w = variant.demands_w(family, part.operations, bursts)
         for gpu, burst in bursts.items():
-            found[gpu][0, part.places] = burst.device_s
+            found[gpu][0, part.places] = 0.0
+            np.add.at(found[gpu][0], part.places, burst.device_s)
         for gpu, demand_w in demands_w.items():
-            found[gpu][1, part.places] = demand_w
+            energy_j = np.zeros(len(operations))
+            np.add.at(energy_j, part.places, demand_w * bursts[gpu].device_s)
+            found[gpu][1, part.places] = (energy_j / found[gpu][0])[part.places]
     for both in found.values():
         both.flags.writeable = False
     return {gpu: _Costs(*both) for gpu, both in found.items()}

@@ -111,8 +111,9 @@ export function gpuRow(gpu, mine, rank, short, text, cells) {
 /** GPUs by the reason why they are not there, in a sentence. pairs: [[GPU, reason]]. */
 export function leftOut(pairs) {
   const short = (name) => find(name)?.short_name ?? name;
-  // A reason may name its GPU: without the name it is the same for many. "2x" stands in the heading already.
-  pairs = pairs.map(([name, why]) => [name.replace(/^\d+x /, ""), why]).map(([name, why]) => [name, why.replaceAll(name, "this GPU")]);
+  // A reason may name its GPU, mostly by the full name: without it, it is the same for many. "2x" stands in the heading already.
+  const nameless = (name, why) => why.replaceAll(find(name)?.name ?? name, "this GPU").replaceAll(name, "this GPU");
+  pairs = pairs.map(([name, why]) => [name.replace(/^\d+x /, ""), why]).map(([name, why]) => [name, nameless(name, why)]);
   const reasons = [...new Set(pairs.map(([, why]) => why))];
   const told = reasons.map((why) => `${[...new Set(pairs.filter((pair) => pair[1] === why).map(([name]) => short(name)))].join(", ")} (${why})`);
   return told.length ? `Left out: ${told.join("; ")}` : "";

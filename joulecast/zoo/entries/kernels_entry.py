@@ -15,6 +15,7 @@ from ...operations.operation_list import OperationList
 from ...predictors.formats.numbers import numbers, sorted_errors
 from ...predictors.intervals.network_calibration import NETWORK_QUANTITIES
 from ...predictors.kernels.family import Names
+from ...predictors.kernels.in_networks import NetworkFactors
 from ...predictors.kernels.learned import NETWORK_BASES, Kernels, NetworkBasis, Variant
 from .card_values import name_of
 from .common_files import NEEDED, common_files, read_card, read_facts
@@ -43,7 +44,7 @@ class KernelsCard:
         errors: Family and variant -> basis and GPU -> number of operations, median and mean absolute error.
         coverage: Family and variant -> basis -> share of left-out operations within their 90 % interval.
         power_errors: Family and variant -> basis and GPU -> number of operations, median and mean absolute error.
-        network_factors: Chip -> how much longer these kernels take inside measured networks than in loops.
+        network_factors: Chip -> how much longer operations take inside measured networks than alone.
         network_errors: Basis -> quantity -> sorted absolute log errors on measured networks that were left out.
         limits: What it cannot do.
         created: Date.
@@ -59,7 +60,7 @@ class KernelsCard:
     errors: Mapping[str, Mapping[str, tuple[int, float, float]]]
     coverage: Mapping[str, Mapping[str, float]]
     power_errors: Mapping[str, Mapping[str, tuple[int, float, float]]] = field(default_factory=dict)
-    network_factors: Mapping[str, float] = field(default_factory=dict)
+    network_factors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     network_errors: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
     created: str = ""
@@ -110,7 +111,7 @@ def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden
         files |= stored
     predictor = {
         "variants": facts,
-        "network_factors": dict(kernels.network_factors),
+        "in_networks": {chip: factors._asdict() for chip, factors in kernels.network_factors.items()},
         "network_errors": {basis: dict(errors) for basis, errors in kernels.network_errors.items()},
     }
     shown = [
@@ -146,8 +147,9 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
     with refusing_damage(folder):
         card = read_card(files)
         predictor = read_facts(files)
-        facts, factors = predictor["variants"], numbers(predictor.get("network_factors", {}))
-        if not all(1 / _MOST_FACTOR <= factor <= _MOST_FACTOR for factor in factors.values()):
+        facts = predictor["variants"]
+        factors = {chip: NetworkFactors(**numbers(each)) for chip, each in predictor.get("in_networks", {}).items()}
+        if not all(1 / _MOST_FACTOR <= factor <= _MOST_FACTOR for each in factors.values() for factor in each):
             raise damaged_entry(
                 "a zoo entry has impossible network factors",
                 str(factors)[:100],

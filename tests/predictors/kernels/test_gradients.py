@@ -1,0 +1,71 @@
+"""Kernels that an operation consists of, and what they lose inside networks."""
+
+import numpy as np
+import pytest
+
+from joulecast.hardware import find_gpu
+from joulecast.operations.operation import Operation
+from joulecast.operations.operation_list import OperationList
+from joulecast.predictors.kernels.gradients import kernels_of
+from joulecast.predictors.kernels.in_networks import NetworkFactors, cached_share, slower
+from joulecast.predictors.kernels.learned import variant_parts
+from joulecast.zoo import find_predictor
+
+A100 = find_gpu("A100-SXM4-80GB")
+LAYER = Operation("linear", [[4, 512, 1024]], {"out_features": 3072, "bias": True}, precision="bf16", mode="training")
+
+
+def test_training_a_linear_layer_takes_three_products():
+    forward, of_input, of_weights = kernels_of(LAYER)
+    sizes = [(each.input_shapes[0], each.attributes["out_features"]) for each in (forward, of_input, of_weights)]
+    assert sizes == [((2048, 1024), 3072), ((2048, 3072), 1024), ((3072, 2048), 1024)]
+    assert sum(each.flops for each in (forward, of_input, of_weights)) == 3 * 2 * 2048 * 1024 * 3072
+    assert {each.mode for each in (forward, of_input, of_weights)} == {"inference"}
+
+
+def test_a_product_in_tf32_is_one_in_half_precision_with_twice_the_reduction():
+    (product,) = kernels_of(LAYER.replace(precision="tf32", mode="inference"))
+    assert (product.precision, product.input_shapes[0], product.attributes["out_features"]) == (
+        "fp16",
+        (2048, 2048),
+        3072,
+    )
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        LAYER.replace(mode="inference"),
+        LAYER.replace(precision="fp32"),
+        Operation("relu", [[8, 8]], precision="bf16", mode="training"),
+    ],
+    ids=["inference", "fp32", "another kind"],
+)
+def test_other_operations_are_their_own_kernel(operation):
+    assert kernels_of(operation) == (operation,)
+
+
+def test_the_kernels_of_an_operation_share_its_place():
+    operations = OperationList([LAYER.replace(precision="fp32"), LAYER])
+    (part,) = variant_parts(operations)
+    assert (part.family, part.places.tolist(), len(part.operations)) == ("linear", [1, 1, 1], 3)
+
+
+def test_a_layer_in_training_takes_as_long_as_its_products():
+    in_training = find_predictor(A100, "training").operations.kernels.device_s(OperationList([LAYER]), A100)
+    products = OperationList(kernels_of(LAYER))
+    alone = find_predictor(A100, "inference").operations.kernels.device_s(products, A100)
+    assert in_training[0] == pytest.approx(alone.sum(), rel=1e-6)
+
+
+def test_kernels_lose_what_the_cache_held():
+    """8 x 1024 x 1024 elements of 2 bytes fit into 40 MB. With 128 times as many rows, a third of the data does."""
+    small = Operation("linear", [[1024, 1024]], {"out_features": 1024, "bias": False}, precision="bf16")
+    large = Operation("linear", [[32768, 1024]], {"out_features": 1024, "bias": False}, precision="bf16")
+    copied = Operation("relu", [[1024, 1024]], precision="bf16")
+    operations = OperationList([small, large, copied, copied.replace(precision="fp32")])
+    touched = 2 * (2 * 32768 * 1024 + 1024 * 1024)
+    shares = [1.0, A100.l2_bytes / touched, 1.0, 1.0]
+    assert cached_share(operations, A100) == pytest.approx(shares)
+    found = slower(operations, A100, np.array([True, True, False, False]), NetworkFactors(1.5, 1.2))
+    assert found == pytest.approx([1.5, 1 + 0.5 * shares[1], 1.2, 1.0])

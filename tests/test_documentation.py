@@ -1,0 +1,107 @@
+"""Pages of the documentation: their commands are understood, and their Python runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import cache
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from documented import BLOCK, ROOT, blocks
+
+import joulecast
+from joulecast.cli import application
+from joulecast.profiling.command import _parser
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES += [ROOT / folder / "README.md" for folder in ("datasets", "mlflow", "profiling")]
+SPAN = re.compile(r"`(joulecast [a-z][^`]*)`")
+
+
+@cache
+def application_of(name: str) -> Any:
+    """The command or the group of commands with a name."""
+    return typer.main.get_command(application(name))
+
+
+def options_in(words: list[str]) -> set[str]:
+    """The options in a command, without the command that it runs itself."""
+    own = takewhile(lambda word: word != "--", words)
+    return {word.partition("=")[0] for word in own if word.startswith("--")} - {"--help"}
+
+
+def parsed(command: str, *, completely: bool) -> None:
+    """Parse a command without running it. One that a text only mentions may lack arguments; its options must exist."""
+    words = [word for word in shlex.split(command, comments=True)[1:] if word not in ("...", "…")]
+    words = list(takewhile(lambda word: not re.match(r"\$\(|[>|&]", word), words))
+    if words[0] == "collect":
+        assert options_in(words) <= _parser("joulecast collect")._option_string_actions.keys(), command
+        if completely:
+            _parser("joulecast collect").parse_args(words[1:])
+        return
+    found = application_of(words[0])
+    place = 0
+    while (commands := getattr(found, "commands", None)) is not None:
+        named = words[place] if place < len(words) else None
+        if named not in commands and "run" not in commands:
+            assert named is None or named.isupper(), command
+            return
+        place += named in commands
+        found = commands[named if named in commands else "run"]
+    assert options_in(words[place:]) <= {option for each in found.params for option in each.opts}, command
+    if completely:
+        found.make_context(found.name, words[place:])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_of_the_documentation_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    shell = "\n".join(block["code"] for block in BLOCK.finditer(text) if block["language"] == "sh")
+    for line in shell.replace("\\\n", " ").splitlines():
+        # Text may stand for what the reader knows: `train ... --register`, or files that another command finds.
+        if line.startswith("joulecast "):
+            parsed(line, completely=not re.search(r"\.\.\.|\$\(|--help", line))
+    for command in SPAN.findall(" ".join(text.split())):
+        parsed(command, completely=False)
+
+
+def example_names() -> dict[str, Any]:
+    """What the pages leave to their readers: a model, candidates of a search, the work of a program."""
+    torch = pytest.importorskip("torch")
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+
+    class Module(torch.nn.Module):
+        """It takes one input or two."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.LazyLinear(8)
+
+        def forward(self, x: Any, ids: Any = None) -> Any:
+            found = self.linear(x)
+            return found if ids is None else found + ids.sum()
+
+    module = Module()
+    module(torch.zeros(1, 16))
+    wide = torch.nn.Sequential(torch.nn.Linear(512, 8))
+    relu = joulecast.Operation("relu", [(32, 64, 56, 56)])
+    networks = [joulecast.Network.of([(relu, count)], name=f"{count} of them") for count in (1, 2, 3)]
+    work = dict.fromkeys(("train", "train_one_epoch", "evaluate"), lambda: None)
+    names = {"my_module": module, "my_mixture_of_experts": wide, "ids": torch.zeros(8, dtype=torch.long)}
+    return {"joulecast": joulecast, "pandas": pandas, "polars": polars, "networks": networks, **names, **work} | {
+        "candidates": networks
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_of_the_documentation_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = example_names()
+    for language, code in blocks(page.read_text(encoding="utf-8")):
+        if language == "python":
+            exec(compile(code, str(page), "exec"), names)  # noqa: S102  # code of this repository
