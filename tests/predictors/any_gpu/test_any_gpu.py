@@ -92,6 +92,19 @@ def test_many_gpus_at_once_are_one_after_the_other(learned):
     assert asked == [len(operations)]  # of the RTX 4090, the one chip of which nothing was measured
 
 
+def test_of_a_network_that_shares_operations_with_another_the_others_alone_are_computed(learned):
+    asked, names = [], ("RTX4090", "L4")
+    told = replace(learned, unseen_chips=lambda inputs: (asked.append(len(inputs)), learned.unseen_chips(inputs))[1])
+    operations = simulated_operations()
+    first, second = OperationList(operations[:20]), OperationList(operations[10:25][::-1])
+    told.prefetch(first, [find_gpu(names[0])])
+    told.prefetch(second, map(find_gpu, names))  # five are new to the one, and all 15 to the other
+    for name in names:
+        for some in (first, second):
+            assert told.ratio(some, find_gpu(name)).tolist() == learned.ratio(some, find_gpu(name)).tolist()
+    assert asked == [20, 5, 15, 10]
+
+
 def test_energies_are_found_again(learned):
     found, truth = learned.energy.to_dict(), TRUE_ENERGY.to_dict()
     # What runs at the cap says nothing; fp32 and memory show below it, and pull away from their priors.
