@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,12 @@ from .cluster import call_on_workers, on_cluster
 from .extraction import WHITELIST, network_of
 from .hardware import CPU, GPU, Device, find_device, find_gpu, gpu_name_notes
 from .hardware.host import Host, find_host
-from .operations.calls import Calls
+from .many_networks import ManyQuestion
 from .operations.columns import Columns, is_table, networks_of
 from .operations.network import Network
 from .predictors.networks import prediction_html
 from .predictors.networks.execution import EAGER, Execution
-from .predictors.networks.many import NetworkPredictions, batched, in_pieces, predict_networks
+from .predictors.networks.many import NetworkPredictions, batched
 from .predictors.networks.memory import shortage
 from .predictors.networks.prediction import Prediction
 from .predictors.networks.prepared import PreparedNetwork
@@ -241,7 +241,7 @@ def predict_many(
         >>> found.names[found.energy_j.argmin()]
         'alexnet'
     """
-    asked = _Asked(
+    asked = ManyQuestion(
         find_gpu(gpu),
         clock,
         input_shape,
@@ -259,41 +259,6 @@ def predict_many(
         parts = call_on_workers(asked.predicted, ((piece,) for piece in pieces))
         # The prediction of no networks says what all parts have in common.
         return NetworkPredictions.joined([asked.predicted(()), *parts])
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What `predict_many` is asked about each network; see there."""
-
-    gpu: GPU
-    clock: float | None
-    input_shape: InputShape | None
-    power_limit_w: float | None
-    mode: str
-    precision: str
-    predictor: str | Path | None
-    composition: str | None
-    execution: Execution
-
-    def predicted(self, networks: Iterable[Model] | Columns | Calls) -> NetworkPredictions:
-        """The totals of networks, which are extracted one after the other."""
-        predictor = find_predictor(self.gpu, self.mode, self.predictor).under(self.execution)
-        pieces = self._pieces(networks)
-        return predict_networks(predictor, pieces, self.clock, self.power_limit_w, composition=self.composition)
-
-    def _pieces(self, networks: Iterable[Model] | Columns | Calls) -> Iterator[Calls]:
-        if isinstance(networks, Calls):
-            pieces: Iterable[Calls] = [networks]
-        elif is_table(networks):
-            pieces = networks_of(networks)
-        else:
-            pieces = in_pieces(self._extracted(model) for model in networks)
-        for calls in pieces:
-            refuse_precisions(self.gpu, calls.operations)
-            yield calls
-
-    def _extracted(self, model: Model) -> Network:
-        return network_of(model, self.input_shape, mode=self.mode, precision=self.precision)
 
 
 def prepare(

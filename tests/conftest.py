@@ -51,7 +51,7 @@ def _shared(source: str) -> Path:
 
 @contextlib.contextmanager
 def benchmark(name: str) -> Iterator[ModuleType]:
-    """A script of benchmarks/ as a module, whose processes can import it and what lies beside it."""
+    """A script of benchmarks/ as a module. Processes that it starts can import it, and the scripts beside it."""
     folder = str(Path(__file__).resolve().parents[1] / "benchmarks")
     sys.path.insert(0, folder)
     try:
@@ -62,7 +62,7 @@ def benchmark(name: str) -> Iterator[ModuleType]:
 
 @contextlib.contextmanager
 def full_disk(most_bytes: int = 100) -> Iterator[None]:
-    """Files of this process cannot grow beyond so many bytes: writing fails as it does where a disk is full."""
+    """Limits the size of this process's files to so many bytes, so that writing fails as it does on a full disk."""
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, before[1]))

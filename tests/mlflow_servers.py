@@ -16,7 +16,7 @@ from waiting import until
 
 
 def address_of(server: subprocess.Popen[bytes], port: int, log: Path) -> str:
-    """The address of a server, as soon as it answers there."""
+    """Wait until a server answers, and return its address."""
     address = f"http://127.0.0.1:{port}"
 
     def answers() -> bool:

@@ -146,7 +146,7 @@ def test_what_is_not_covered_is_listed_and_strict_raises():
         joulecast.predict([(LINEAR_TF32, 2)], None, "A30", **own)
 
 
-def test_by_default_the_predictor_for_any_gpu_fills_in():
+def test_the_predictor_for_any_gpu_is_the_default_fallback():
     prediction = joulecast.predict([(CONV, 1), (LINEAR_TF32, 2)], None, "A30", strict=True)
     assert prediction.uncovered == ()
     assert any("linear tf32" in note for note in prediction.notes)
@@ -185,7 +185,7 @@ def test_operations_to_predict_share_a_mode():
         joulecast.predict_operations([], "A30")
 
 
-def test_a_gpu_without_predictor_is_said(monkeypatch, tmp_path):
+def test_a_gpu_without_a_predictor_is_reported(monkeypatch, tmp_path):
     (tmp_path / "zoo").mkdir()
     monkeypatch.setattr("joulecast.zoo.catalogue.shipped", lambda name: tmp_path / name)
     with pytest.raises(ZooError, match="no predictor for inference"):
@@ -252,7 +252,7 @@ def test_a_job_that_does_not_fit_into_memory_is_noted(gpu, batch, fits):
         assert note == f"it would not fit: {left_out.reason}"
 
 
-def test_numbers_of_numpy_are_numbers():
+def test_numbers_of_numpy_are_accepted():
     shape = tuple(np.array([8, 3, 64, 64]))
     wanted = joulecast.predict("resnet18", (8, 3, 64, 64), "A30", 900, power_limit_w=150)
     assert joulecast.predict("resnet18", shape, "A30", np.int64(900), power_limit_w=np.int32(150)) == wanted

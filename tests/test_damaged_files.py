@@ -43,7 +43,7 @@ def test_a_killed_run_goes_on_where_it_was(fuzz_files, tmp_path):
 def test_raw_errors_and_signals_would_be_noticed(fuzz_files):
     judge = fuzz_files.Judge(signal.raise_signal)
     try:
-        outcomes = [judge(number).outcome for number in (0, -1, signal.SIGSEGV, 0)]  # (0: none is raised)
+        outcomes = [judge(number).outcome for number in (0, -1, signal.SIGSEGV, 0)]  # 0 means that no error is raised.
     finally:
         judge.stop()
     assert outcomes == ["read", "raw error", "signal", "read"]

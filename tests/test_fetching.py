@@ -1,4 +1,4 @@
-"""Servers that misbehave: they get no token, no more time and no more memory than is allowed."""
+"""Servers that misbehave: they get no token, and take no more time and memory than is allowed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET = "a-token-that-is-nobody-elses"  # noqa: S105  # made up
 
 
 class Server:
-    """Sends what a function says, piece by piece, to everybody; keeps what it was asked."""
+    """Sends the pieces that a function yields to every client, and remembers what it was asked."""
 
     def __init__(self, pieces):
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -42,7 +42,7 @@ class Server:
     def close(self):
         self._is_closing = True
         self._socket.close()
-        # A thread that waits in accept() is not woken by the closing alone.
+        # Closing alone does not wake a thread that waits in accept().
         with contextlib.suppress(OSError):
             socket.create_connection(("127.0.0.1", int(self.url.rsplit(":", 1)[1])), timeout=1).close()
         self._thread.join(10)

@@ -33,7 +33,7 @@ HEAVY = {
     "uvicorn",
     "pydantic",
 }
-# Rooms from the ground up; a room may import those before it, and itself.
+# Packages in the order of imports: each may import itself and those before it.
 ROOMS = [
     "arrays",
     "errors",
@@ -62,6 +62,7 @@ ROOMS = [
     "choosing",
     "single_operations",
     "generation",
+    "many_networks",
     "api",
     "wire",
     "asking",
@@ -89,7 +90,7 @@ PREDICTOR_ROOMS = [
 ]
 
 
-# Rooms that predicting with a GPU's own predictor does without. They are half of the package.
+# Packages that predicting with a GPU's own predictor does not need. They are half of the code.
 UNUSED = ("accounting", "client", "datasets.", "energy.", "generation", "metering", "queries")
 UNUSED += tuple(f"predictors.{room}" for room in ("any_gpu", "cpu", "kernels", "transformer", "fitting", "evaluation"))
 
@@ -180,7 +181,7 @@ def test_imports_point_one_way():
             continue
         allowed = set(ROOMS[: ROOMS.index(room) + 1])
         if room == "predictors":
-            allowed -= {"extraction", "metering", "profiling"}  # they stand side by side
+            allowed -= {"extraction", "metering", "profiling"}  # These two are at the same level.
         wrong += [f"{path.relative_to(PACKAGE)} imports {other}" for other in imported_rooms(path) - allowed]
     assert not wrong
 

@@ -1,4 +1,4 @@
-"""Progress is shown on terminals alone, and never changes what is worked on."""
+"""Progress is shown on terminals only, and never changes the iterated values."""
 
 import io
 import sys

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING promises, done to a copy of the package.
+"""The promises of CONTRIBUTING, tested on a copy of the package.
 
 A GPU is one entry in one file, an operation kind one row and one runner, a recipe one file and one row.
 """
@@ -27,7 +27,8 @@ Run = Callable[[str], None]
 def copied(tmp_path: Path) -> tuple[Path, Run]:
     """A copy of the package with its zoo, and a function that runs Python code with that copy."""
     package = tmp_path / "joulecast"
-    shutil.copytree(PACKAGE, package)  # with what Python has compiled, or it would compile every file again
+    # With the compiled files of Python, because it would compile every file again otherwise.
+    shutil.copytree(PACKAGE, package)
     for entry in ("a30/blend-inference", "any-gpu/boosting", "any-gpu/kernels"):
         if (shipped("zoo") / entry).is_dir():
             shutil.copytree(shipped("zoo") / entry, package / "_shipped" / "zoo" / entry)
@@ -99,8 +100,8 @@ def test_an_operation_kind_is_one_row_and_one_runner(copied):
     package, run = copied
     replace(
         package / "operations" / "kinds.py",
-        '    "relu": unary(),\n',
-        '    "relu": unary(),\n    "smooth_relu": unary(3),\n',
+        '    "relu6": unary(2),\n',
+        '    "relu6": unary(2),\n    "smooth_relu": unary(3),\n',
     )
     replace(
         package / "profiling" / "runners.py",

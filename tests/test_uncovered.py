@@ -54,7 +54,7 @@ def test_how_large_dropped_work_is():
     assert dropped.work == DroppedWork(
         flops=0,
         moved_bytes=2 * MOVED,
-        parameter_bytes=4 * 64,  # once, though two calls read them
+        parameter_bytes=4 * 64,  # These count once, although two calls read them.
         output_bytes=2 * 4 * 32 * 64,
         largest_bytes=4 * 2 * 32 * 64,
     )
@@ -147,7 +147,7 @@ def test_a_small_uncovered_share_is_noted_and_widens_the_interval(mode):
     assert "INCOMPLETE" not in str(whole)
 
 
-def test_choices_say_it():
+def test_choices_name_uncovered_work():
     network = joulecast.extract(mostly_known(), SHAPE)
     choices = joulecast.best(network, gpus=["A30", "T4"])
     for choice in choices:
@@ -160,7 +160,7 @@ def test_choices_say_it():
         assert "INCOMPLETE" in html
 
 
-def test_too_much_has_no_total():
+def test_too_much_uncovered_work_leaves_no_total():
     network = joulecast.extract(mostly_known(layers=1), SHAPE)
     for ask in (
         lambda: joulecast.predict(network, None, "A30"),
@@ -188,7 +188,7 @@ def test_memory_counts_what_is_dropped():
         assert more.activations_bytes - less.activations_bytes == (4 * 32 * 64 if mode == "training" else 0)
 
 
-def test_files_keep_it_and_those_of_earlier_versions_load():
+def test_files_store_uncovered_work_and_earlier_files_load():
     network = joulecast.extract(mostly_known(), SHAPE)
     assert Network.from_dict(network.to_dict()) == network
     value = network.to_dict()
@@ -205,7 +205,7 @@ def test_files_keep_it_and_those_of_earlier_versions_load():
         joulecast.predict(old, None, "A30", strict=True)
 
 
-def test_the_command_line_says_it_first(call, tmp_path):
+def test_the_command_line_names_uncovered_work_first(call, tmp_path):
     joulecast.extract(mostly_known(), SHAPE).save(tmp_path / "net.json")
     for command in (("predict", "--gpu"), ("best", "--gpu"), ("sweep", "--clocks", "900", "--gpu")):
         code, out, _ = call(command[0], tmp_path / "net.json", *command[1:], "A30")
@@ -218,7 +218,7 @@ def test_the_command_line_says_it_first(call, tmp_path):
     assert call("best", tmp_path / "net.json")[0] == UncoveredError.exit_code
 
 
-def test_the_service_says_it():
+def test_the_service_names_uncovered_work():
     pytest.importorskip("pydantic", reason="the service needs joulecast[service]")
     from joulecast.service.answers import Answers
     from joulecast.service.questions import PredictQuestion

@@ -30,7 +30,7 @@ from joulecast.units import scaled, si
         (0.9996, "s", "1 s"),
         (0.9994, "s", "999 ms"),
         (0.9997e-3, "s", "1 ms"),
-        # Beyond the last prefix, too.
+        # This holds beyond the last prefix as well.
         (1.0002e15, "FLOP/s", "1000 TFLOP/s"),
         (0.9994e15, "FLOP/s", "999 TFLOP/s"),
     ],

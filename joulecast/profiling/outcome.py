@@ -40,9 +40,10 @@ def datasets_of(journal: Journal) -> dict[int | None, Dataset]:
     )
     if not clocks:
         raise InputError(
-            "nothing was measured",
-            given=f"{journal.path}, {len(records)} records",
-            hint="the records state the reasons",
+            "no operation was measured",
+            given=f"{journal.path}, {len(records)} records of operations and whole networks",
+            allowed="at least one operation, which a dataset needs",
+            hint="go on with --resume; a record that failed states its reason",
         )
     return {
         clock: _dataset(journal, clock, [item for item in records if item[1]["clock_mhz"] == clock]) for clock in clocks

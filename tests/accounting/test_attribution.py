@@ -58,7 +58,7 @@ def test_a_node_belongs_to_the_module_whose_operator_made_it_on_whatever_thread_
     assert found["a", "backward", "AccumulateGrad"] == 1
 
 
-def test_numbers_of_another_thread_say_nothing():
+def test_sequence_numbers_of_other_threads_are_ignored():
     node = event("node", "AddmmBackward0", 11, 12, sequence=6, numbering=77)
     assert seconds(attributed(Trace((*FORWARD, node))))[None, "backward", "AddmmBackward0"] == 1
 

@@ -36,7 +36,7 @@ def joules(modules, phase, part=""):
 
 @pytest.mark.parametrize("phase", ["forward", "backward"])
 def test_nearly_all_energy_is_the_encoders(modules, phase):
-    """Of what belongs to modules: autograd adds up gradients of residuals in none of them."""
+    """Counts only what belongs to modules: autograd adds up the gradients of residuals outside of all modules."""
     assert joules(modules, phase, "encoder.") > ENCODER * joules(modules, phase)
 
 
@@ -52,7 +52,7 @@ def test_attention_takes_less_than_the_rest_of_a_layer_in_both_phases(modules):
 
 
 def test_attention_takes_as_much_of_the_backward_and_not_what_was_accounted(modules):
-    """48.2 % does not come out: each backward is predicted at about twice its forward, in attention as elsewhere.
+    """The 48.2 % are not reached: each backward is predicted at about twice its forward, in attention as elsewhere.
 
     Gradients of the common input of the three projections are added up in no module (1.5 % of the backward), and
     TensorFlow's transposes and gradients of softmax and dropout are kernels of their own. Together these would not

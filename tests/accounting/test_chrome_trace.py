@@ -79,7 +79,7 @@ def test_ranges_of_the_user_are_no_operators(tmp_path):
 
 
 @pytest.mark.parametrize("length_us", ["long", None, "nan"])
-def test_an_event_of_no_length_that_can_be_is_refused(tmp_path, length_us):
+def test_an_event_of_impossible_length_is_refused(tmp_path, length_us):
     with pytest.raises(InputError):
         written(tmp_path / "t.json", host("aten::add", 1, length_us))
 

@@ -91,7 +91,7 @@ def test_before_the_first_and_after_the_last_reading_power_is_unknown_and_not_ze
     assert found.unknown_s[0] == pytest.approx([1, 1], abs=EXACT)
 
 
-def test_no_curve_leaves_time_alone():
+def test_without_counters_only_seconds_are_shared():
     found = sweep(np.array([0.0, 1.0]), np.array([2.0, 3.0]))
     assert found.time_s == pytest.approx([1.5, 1.5], abs=EXACT)
     assert found.energy_j.shape == (0, 2)
@@ -117,7 +117,7 @@ def test_every_joule_is_accounted_once(seed):
 
 
 def test_a_slow_sweep_written_out_finds_the_same():
-    """Slice by slice, as the paper's algorithm goes, but adding."""
+    """The paper's algorithm keeps only the last slice of an event; this one adds up all of them."""
     rng = np.random.default_rng(7)
     starts = rng.uniform(0, 9, 40)
     ends = starts + rng.uniform(0, 3, 40)

@@ -97,7 +97,7 @@ def test_what_the_sensor_does_not_resolve_needs_a_model():
     shares = spread(events, iteration_s, [Used(PACKAGE, joules)])
     by_time = Accounting("model", shares.rows, shares.unattributed, iteration_s, 2, events.iterations)
     truth = {key: value / events.iterations for key, value in true_joules(events).items()}
-    # a GPU of another speed: all dynamic joules 3 times as large
+    # On a GPU of another speed, all dynamic joules are three times as large.
     predicted = EnergyTree.of(
         "prediction",
         [
@@ -124,7 +124,7 @@ def test_what_the_sensor_does_not_resolve_needs_a_model():
 def test_simulated_power_adds_up():
     events = Events.of([(0, 2, Place("a", "forward", "conv"), "cpu"), (1, 3, Place("b", "forward", "add"), "cpu")])
     known = known_power(events, watts=WATTS, static_w=STATIC_W)
-    # conv 2 s x 180 W, add 2 s x 20 W; of 30 W idle each has a second alone and half of one together
+    # 180 W and 20 W for 2 s each. Each pays the 30 W of the idle GPU for a second alone and for half of one together.
     assert known.energy_j == pytest.approx([360 + 45, 40 + 45])
     assert known.counter.curve.energy_j[-1] == pytest.approx(known.energy_j.sum())
 
@@ -187,7 +187,7 @@ def test_correlations_are_drawn(tmp_path):
 
 
 @pytest.mark.parametrize("given", [{"periods_s": (0.0,)}, {"lengths": (2.0,)}])
-def test_periods_and_lengths_that_cannot_be_are_refused(given):
+def test_impossible_periods_and_lengths_are_refused(given):
     with pytest.raises(InputError):
         evaluate("model", [experiment(0), experiment(1)], **given)
 

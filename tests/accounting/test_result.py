@@ -23,7 +23,7 @@ def place(path, phase="forward", operation="aten::mm"):
 
 
 def accounting(power_w=50.0, idle_w=None):
-    """Two equal layers of 1 s, a head of 2 s, a backward of 4 s, a loss of 1 s, 1 s of nothing."""
+    """Two equal layers take 1 s each, a head 2 s, a backward 4 s and a loss 1 s. Nothing runs for another second."""
     rows = [
         (0, 1, place("layer.0.linear"), "cpu"),
         (1, 2, place("layer.1.linear"), "cpu"),
@@ -96,7 +96,7 @@ def test_stages_are_the_phases_that_ran():
 
 
 def test_predicted_and_accounted_modules_side_by_side():
-    # accounted: head forward 100 J, backward 200 J, layers 50 J each
+    # Accounted are 100 J for the head's forward, 200 J for its backward, and 50 J for each layer.
     found = accounting().compare(
         predicted(("forward", "head", 10, 80), ("backward", "head", 30, 250), ("forward", "layer.0.linear", 5, 45))
     )

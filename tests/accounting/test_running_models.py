@@ -118,7 +118,7 @@ def test_nearly_all_time_of_operators_belongs_to_a_module(name, trained):
 def test_paths_are_those_of_the_model_and_layers_have_both_phases(name, trained):
     model, training = trained(name)
     known = {path for path, _ in model.named_modules()}
-    # (gradients of two outputs are added up by autograd itself, in no node)
+    # Autograd itself adds up the gradients of two outputs, outside of all nodes.
     assert {row.path for row in training.rows} <= known | {"(no module)"}
     of_forward, of_backward = ({r.path for r in training.rows if r.phase == p} for p in ("forward", "backward"))
     with_parameters = {
@@ -126,7 +126,7 @@ def test_paths_are_those_of_the_model_and_layers_have_both_phases(name, trained)
     }
     called = of_forward & with_parameters
     assert called
-    unused = {"pooler.dense"}  # BERT's pooler has a gradient only where its output is used; here it is
+    unused = {"pooler.dense"}  # BERT's pooler has a gradient only if its output is used, as it is here.
     assert called - of_backward <= unused
 
 
@@ -258,7 +258,7 @@ def test_steps_of_the_user_in_one_pass():
     assert found.tree().at("0", "backward").total.time_s > 0
 
 
-def test_an_error_of_the_user_is_his_own():
+def test_an_error_of_the_users_code_is_raised_unchanged():
     running = Account(nn.Linear(4, 4), sensors=())
     with pytest.raises(ZeroDivisionError), running:
         1 / 0  # noqa: B018

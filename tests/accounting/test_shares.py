@@ -134,7 +134,7 @@ def test_two_passes_spread_the_joules_of_an_undisturbed_iteration():
     assert found["a", "aten::mm"].energy_j == pytest.approx(40)
     assert found["a", "aten::mm"].time_s == pytest.approx(2)
     assert found["b", "MmBackward0"].energy_j == pytest.approx(20)
-    assert {row.calls for row in shares.rows} == {0.5}  # once in two iterations
+    assert {row.calls for row in shares.rows} == {0.5}  # It ran once in two iterations.
     assert shares.unattributed.energy_j == pytest.approx(20)
 
 

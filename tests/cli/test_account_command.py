@@ -26,7 +26,7 @@ QUICK = ("--loop", "0.01", "--iterations", "2", "--sensors", "none")
 @pytest.fixture
 def net(tmp_path, monkeypatch):
     monkeypatch.setenv("JOULECAST_POWERCAP", str(tmp_path / "none"))
-    monkeypatch.setenv("PATH", str(tmp_path))  # no perf, which may count joules, too
+    monkeypatch.setenv("PATH", str(tmp_path))  # Without perf, which may be able to count joules.
     (tmp_path / "net.py").write_text(NET)
     return f"{tmp_path / 'net.py'}:Net"
 

@@ -41,7 +41,7 @@ def test_json_is_what_the_library_answers(call):
 
 def test_csv_has_all_ways_or_the_front(call):
     ways, front = (list(csv.DictReader(io.StringIO(call(*ASKED, *more, "--csv")[1]))) for more in ((), ("--pareto",)))
-    assert len(ways) == 2 * 2 * 2  # two GPUs, batches and clocks
+    assert len(ways) == 2 * 2 * 2  # Two GPUs, two batches and two clocks.
     pairs = [(float(way["time_per_output_token_s"]), float(way["energy_per_token_j"])) for way in ways]
     undominated = {
         one for one in pairs if not any(other != one and other[0] <= one[0] and other[1] <= one[1] for other in pairs)

@@ -93,10 +93,11 @@ def test_what_is_not_covered_is_printed(call):
         (("predict", "resnet50", "1,3,224,224", "--gpu", "A3O"), 2, "did you mean A30"),
         (("predict", "resnet50", "1,3,224,224"), 2, "needs a GPU"),
         (
-            ("predict", "resnet50", "1,3,224,224", "--gpu", "cpu"),
-            2,
-            "`joulecast measure -- COMMAND` measures a program",
+            ("predict", "resnet50", "1,3,224,224", "--gpu", "Xeon"),
+            5,
+            "`joulecast collect` measures a device",
         ),
+        (("best", "resnet50", "1,3,224,224", "--gpu", "cpu"), 2, "only GPUs can be used here"),
         (("predict", "resnet50", "--gpu", "A30"), 2, "shape of its input"),
         (("predict", "resnet50", "1,1,224,224", "--gpu", "A30"), 3, "conv1"),
         (("predict", "resnet50", "0,3,224,224", "--gpu", "A30"), 2, "positive integers"),
@@ -216,10 +217,10 @@ def test_what_cannot_be_trained_on_says_why(call, tmp_path, command):
     assert (code, out) == (4, "")
     assert "no usable operation was measured" in err
     assert f"{networks_alone}, 2 networks" in err
-    for recipe in ("forest", "any-gpu"):
-        code, out, err = call(command, "--dataset", on_cpu, "--recipe", recipe, "--no-track")
-        assert (code, out) == (2, "")
-        assert "a CPU can be measured, but no predictor can be trained on it" in err
+    code, out, err = call(command, "--dataset", on_cpu, "--recipe", "any-gpu", "--no-track")
+    assert (code, out) == (2, "")
+    assert "a predictor for any GPU is trained on measurements of GPUs" in err
+    assert "--recipe forest" in err
 
 
 def test_several_recipes_are_compared(call, tmp_path):

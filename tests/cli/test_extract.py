@@ -64,7 +64,7 @@ def test_shapes_on_the_command_line(texts, shapes):
 
 
 @pytest.mark.parametrize("texts", [["a=1,2", "3,4"], ["a=1", "a=2"], ["a="], ["1,0"], ["="]])
-def test_shapes_that_cannot_be(texts):
+def test_impossible_shapes_are_refused(texts):
     with pytest.raises(InputError):
         parse_shapes(texts)
 

@@ -54,7 +54,7 @@ def test_a_class_or_a_model_of_a_file(call, net, name, options, outputs):
         ("ready", ("--model-option", "outputs=3"), "options make a model that is given by name"),
     ],
 )
-def test_what_cannot_be(call, net, name, options, says):
+def test_impossible_models_are_refused(call, net, name, options, says):
     code, _, err = call("extract", f"{net}:{name}", "2,8", *options)
     assert code == 2
     assert says in err

@@ -33,7 +33,7 @@ def joulecast(tmp_path):
             preexec_fn=limit,
             check=False,
             cwd=tmp_path,
-            # (unbuffered, Python itself cuts output off where a disk is full, and tells nobody)
+            # If it writes without a buffer, Python itself cuts the output off on a full disk, and reports nothing.
             env={**os.environ, "JOULECAST_CACHE": str(cache), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""},
         )
 

@@ -23,7 +23,7 @@ learning_rate = [0.05, 0.3]
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "x.toml").write_text(RECIPE)
-    # Without networks: leaving each out takes many fits, and is tested elsewhere.
+    # Without networks, because leaving each of them out takes many fits, and has its own test.
     return save(replace(simulated_dataset(), networks=()), tmp_path / "data")
 
 

@@ -66,7 +66,7 @@ def test_verify_names_what_is_damaged(call, small_entry, tmp_path):
     assert err.count("next:") == 1
 
 
-def test_verify_asks_no_registry_for_what_is_here(call, small_entry):
+def test_verify_asks_no_registry_for_local_entries(call, small_entry):
     name = "models:/joulecast-a30-inference/1"
     admit({path.name: path.read_bytes() for path in small_entry.iterdir()}, name, "http://127.0.0.1:1")
     assert f"{name}: unchanged" in call("zoo", "verify")[1]
@@ -75,7 +75,7 @@ def test_verify_asks_no_registry_for_what_is_here(call, small_entry):
     assert err.count("next:") == 1
 
 
-def test_what_ships_is_as_it_was_made(call):
+def test_shipped_entries_are_unchanged(call):
     code, out, _ = call("zoo", "verify")
     assert code == 0
     assert len(out.splitlines()) == len(entries())

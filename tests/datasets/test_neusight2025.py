@@ -43,7 +43,7 @@ BEFORE_S, AFTER_S, EFFICIENCY = 15e-6, 10e-6, 0.8
 
 
 def additions():
-    """What events see of additions whose kernels run at 80 % of the bandwidth: 15 us + max(kernel, 10 us)."""
+    """Times that events measure of additions at 80 % of the bandwidth: 15 us + max(kernel, 10 us)."""
     for rows in (*range(1, 200), *range(300, 12000, 50)):
         kernel_s = 3 * 4 * rows * 1000 / BANDWIDTH / EFFICIENCY
         yield row("add", BEFORE_S + max(kernel_s, AFTER_S), B=rows, H=1000), kernel_s
@@ -57,7 +57,7 @@ def test_the_launch_is_found_and_taken_off(tmp_path):
     assert len(known) > 200
     for device_s, kernel_s in known:
         assert device_s == pytest.approx(kernel_s, rel=1e-3)
-    # What is hidden is missing, never the launch in disguise.
+    # A kernel that the launch hides is missing. It never gets the time of the launch.
     assert all(kernel_s < AFTER_S * 2 for device_s, kernel_s in seen if device_s is None)
     assert all(m.remark and m.usable for m in dataset.measurements if m.device_time_s is None)
     assert "10.0 us behind it" in dataset.card.method["events"]
@@ -218,7 +218,7 @@ def test_the_launch_explains_element_wise_operations_of_every_size(real, neusigh
 
 
 def test_amd_operations_run_at_one_share_of_the_bandwidth(real):
-    """Of every size, with what is beside the kernels taken off: MI100 1229 GB/s, MI210 1638 GB/s."""
+    """Additions of every size, less the time beside the kernels, against 1229 GB/s (MI100) and 1638 GB/s (MI210)."""
     for gpu, bandwidth in (("AMD Instinct MI100", 1228.8e9), ("AMD Instinct MI210", 1638e9)):
         adds = [m for m in real[gpu].measurements if m.operation.kind == "add" and len(m.operation.input_shapes) == 2]
         moved = np.array([m.operation.bytes_read + m.operation.bytes_written for m in adds])

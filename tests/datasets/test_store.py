@@ -70,7 +70,7 @@ def test_unknown_keys_of_a_card_are_refused(dataset, tmp_path):
 
 
 def rewrite_table(folder, name, change):
-    """Change a file and its sha256 in the card, as nobody but a later or earlier version would."""
+    """Change a file, and its sha256 in the card, as another version of joulecast could have written them."""
     table = change(pq.read_table(folder / name))
     pq.write_table(table, folder / name)
     sha256 = hashlib.sha256((folder / name).read_bytes()).hexdigest()
@@ -97,7 +97,7 @@ def test_a_list_that_fills_the_memory_is_refused(dataset, tmp_path):
     network = NetworkMeasurement("mine", (1,) * 20_000_000, "fp32", "inference", 1.0, 100.0, 100.0)
     folder = save(replace(dataset, networks=(network,)), tmp_path / "d")
     assert (folder / "networks.parquet").stat().st_size < 100_000
-    # (in another process: this one has that much memory to spare by now)
+    # In another process, because this one may have so much memory to spare by now.
     code = "import sys; from joulecast.datasets import load, parquet_limits; parquet_limits._MOST_BYTES = 64 << 20; "
     ended = subprocess.run([sys.executable, "-c", f"{code} load(sys.argv[1])", folder], capture_output=True, text=True)
     assert "DatasetError: a file of measurements holds more than any does" in ended.stderr

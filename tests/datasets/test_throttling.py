@@ -9,7 +9,7 @@ from joulecast.datasets.importers.throttling import throttled_kinds
 
 
 def times(share, count=60, least_s=1e-3):
-    """So many rows that reach a share of what the data sheet allows."""
+    """A number of rows that reach a share of the peak of the data sheet."""
     return np.full(count, least_s / share), np.full(count, least_s)
 
 
@@ -21,10 +21,10 @@ def times(share, count=60, least_s=1e-3):
         (times(0.74), times(0.62), set()),  # A100
         (times(0.37), times(0.31), set()),  # T4: its cap holds for both
         (times(0.5), times(0.2), {"batched"}),
-        # 0.7 of the other is where it begins.
+        # A board counts as throttled from 0.7 of the other's share downwards.
         (times(0.34), times(0.5), {"linear"}),
         (times(0.36), times(0.5), set()),
-        # Short ones, and few, say nothing.
+        # Short products, or only a few of them, are not enough to tell.
         (times(0.1, least_s=0.4e-3), times(0.5), set()),
         (times(0.1, count=49), times(0.5), set()),
     ],

@@ -35,7 +35,7 @@ def test_parents_hold_their_children():
     assert tree.at("layer", "forward").total.energy_j == 8.0  # 3 + 5
     assert tree.at("layer", "backward").total.energy_j == 7.0
     assert [(node.name, node.total.energy_j) for node in tree.root.children] == [("forward", 9.0), ("backward", 7.0)]
-    assert tree.total.energy_j == 20.0  # 3 + 5 + 7 + 1 and 4 that nobody owns
+    assert tree.total.energy_j == 20.0  # 3 + 5 + 7 + 1, and 4 that belong to no module.
 
 
 def test_equal_layers_are_added():

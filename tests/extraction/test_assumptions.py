@@ -68,13 +68,13 @@ def test_answers_carry_the_assumption():
     assert said in joulecast.best(carried, gpus="A30")[0].notes
 
 
-def test_without_an_assumption_it_is_an_error_that_says_which():
+def test_without_an_assumption_the_error_names_the_one_to_make():
     with pytest.raises(ExtractionError, match=r"values that only the input has(?s:.*)assume=\{'experts': 'uniform'\}"):
         joulecast.extract(Mixture(), (TOKENS, WIDTH))
 
 
 @pytest.mark.parametrize("form", [torch.Tensor.tolist, "{}".format], ids=["list", "text"])
-def test_experts_that_are_called_by_what_their_numbers_read(form):
+def test_experts_may_be_called_by_numbers_that_are_read_from_tensors(form):
     class Named(Mixture):
         def forward(self, x):
             chosen = self.gate(x).argmax(-1)
@@ -117,7 +117,7 @@ def test_selections_keep_the_stated_number_or_all(boxes):
         ({"box_side": 1.5}, InputError),
     ],
 )
-def test_assumptions_that_cannot_be(assume, error):
+def test_impossible_assumptions_are_refused(assume, error):
     with pytest.raises(error):
         joulecast.extract(Mixture(), (TOKENS, WIDTH), assume=assume)
 
@@ -153,7 +153,7 @@ def test_training_a_detector_needs_boxes():
 
 @pytest.mark.parametrize("name", ["fcos_resnet50_fpn", "ssd300_vgg16", "maskrcnn_resnet50_fpn"])
 def test_training_of_detectors(name):
-    """A backward has twice the products of the forward, but for the first layer and what is frozen or not selected."""
+    """A backward has twice the products of the forward, except in the first layer and in frozen ones."""
     forward, both = (
         joulecast.extract(name, (2, 3, 320, 320), mode=mode, assume={"boxes": 20, "box_side": 80})
         for mode in ("inference", "training")
@@ -168,7 +168,8 @@ def test_training_of_detectors(name):
 @pytest.mark.parametrize("side", [60, 210])
 def test_masks_are_pasted_into_boxes_of_the_stated_size(side):
     network = joulecast.extract("maskrcnn_resnet50_fpn", (1, 3, 300, 300), assume={"boxes": 9, "box_side": side})
-    (resized,) = (e for e in network if e.operation.input_shapes[0] == (1, 1, 30, 30))  # (28 pixels, and one around)
+    # A mask has 28 x 28 pixels, and a border of one pixel around them.
+    (resized,) = (e for e in network if e.operation.input_shapes[0] == (1, 1, 30, 30))
     assert (resized.operation.attributes["output_size"], resized.count) == (side, 9)
     assert ((side, side), 9) in [(e.operation.input_shapes[0], e.count) for e in network if e.operation.kind == "copy"]
     assert f"{side} x {side} pixels" in network.assumptions[1]

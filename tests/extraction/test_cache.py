@@ -23,7 +23,7 @@ def test_what_was_not_asked_for_longest_makes_room(fresh_cache, monkeypatch):
     for name in ("b", "c"):
         cache.remember(NETWORK, name, [], OPERATORS)
     for age_s, path in enumerate(sorted((fresh_cache / "networks").iterdir(), reverse=True)):
-        os.utime(path, (1e9 - age_s, 1e9 - age_s))  # a is the oldest
+        os.utime(path, (1e9 - age_s, 1e9 - age_s))  # The first is the oldest.
     assert cache.recall("a", []) is not None
     cache.remember(NETWORK, "d", [], OPERATORS)
     assert stored(fresh_cache) == ["a", "c", "d"]

@@ -1,4 +1,4 @@
-"""Nothing is lost in silence: an operator-level trace of its own against what extraction says.
+"""Nothing is lost without a warning: an independent trace of operators against what extraction lists.
 
 The trace knows no table of operators. It breaks down whatever PyTorch lets it, but for the few below, and asks of each
 operator that is left whether it moved memory: whether a result lies elsewhere than the arguments, or overwrites one.
@@ -107,11 +107,11 @@ class OperatorTrace(TorchDispatchMode):
         made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
         places = {tensor.untyped_storage()._cdata for tensor in given}
         elsewhere = any(tensor.untyped_storage()._cdata not in places for tensor in made)
-        # Dropout hands its input on in inference, also in place.
+        # In inference dropout returns its input, also in place.
         if not (elsewhere or func._schema.is_mutable) or name in ALLOCATIONS or name == "dropout":
             return result
         if all(tensor.ndim == 0 and not tensor.is_floating_point() for tensor in made):
-            return result  # bookkeeping on one integer
+            return result  # a counter of batches, which is one integer
         kind = WHOLE.get(name) or KINDS.get(name) or (name if name in OPERATIONS else f"aten.{name}")
         self.moved[kind] += 1
         if name in ("linear", "layer_norm", "group_norm") and not given[0].is_contiguous():
@@ -180,5 +180,5 @@ def test_every_operator_that_moves_memory_is_accounted_for(model, inputs):
     with torch.inference_mode(), OperatorTrace() as independent:
         module.eval().to("meta")(torch.empty(shape, dtype=dtype, device="meta"))
     assert accounted == independent.moved
-    # The ignore list is honest: what it names moved nothing here.
+    # What the list of ignored operators names has moved no memory here.
     assert not {name for name in independent.moved if name.removeprefix("aten.") in FREE}

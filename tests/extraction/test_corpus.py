@@ -1,4 +1,4 @@
-"""A corpus of models: each is fully covered, or its answer is loud; FLOPs are held against PyTorch's own counter.
+"""A corpus of models: each is fully covered, or its answer says what is not; FLOPs equal PyTorch's count.
 
 A sample here; all of benchmarks/corpus.py with `pytest -m slow tests/extraction/test_corpus.py`, about fifteen minutes.
 """
@@ -40,7 +40,7 @@ def corpus():
 
 
 def check(result) -> None:
-    """Whatever is not covered is told by every answer; products have the FLOPs that PyTorch counts."""
+    """Every answer names what is not covered, and products have the FLOPs that PyTorch counts."""
     if result.network is None:
         assert result.error  # a JoulecastError, with the module and what it raised
         return
@@ -61,7 +61,7 @@ def check(result) -> None:
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
 @pytest.mark.parametrize(("library", "name"), SAMPLE, ids=[name for _, name in SAMPLE])
-def test_a_sample_is_covered_or_loud(corpus, library, name, mode):
+def test_a_sample_of_models_is_covered_or_says_what_is_not(corpus, library, name, mode):
     check(corpus.result_of(corpus.Case(library, name, mode)))
 
 

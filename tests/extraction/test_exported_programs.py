@@ -14,7 +14,7 @@ import joulecast
 from joulecast.errors import ExtractionError, InputError
 from joulecast.extraction.tracing import trace
 
-# The exporter raises deprecation warnings of its own.
+# The exporter itself raises deprecation warnings.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 
 
@@ -44,7 +44,7 @@ def path(tmp_path_factory):
     return target
 
 
-def test_it_is_the_module(path):
+def test_a_program_has_the_operations_of_its_module(path):
     module = trace(Model(), {"x": (2, 3, 8, 8), "scale": (5,)})
     program = joulecast.extract(path)
     assert program.name == "model"
@@ -74,7 +74,7 @@ def test_a_program_that_is_loaded_already():
         ({"y": (2,)}, "other inputs"),
     ],
 )
-def test_inputs_that_it_was_not_exported_for(path, shape, says):
+def test_inputs_are_refused_that_the_program_was_not_exported_for(path, shape, says):
     with pytest.raises(InputError, match=says):
         joulecast.extract(path, shape)
 
@@ -126,7 +126,7 @@ def test_only_operators_are_run(path, tmp_path, function):
         joulecast.extract(edited(path, tmp_path / "edited.pt2", edit))
 
 
-def test_other_versions_name_the_way_out(path, tmp_path):
+def test_programs_of_other_versions_are_refused_with_advice(path, tmp_path):
     newer = edited(path, tmp_path / "newer.pt2", lambda program: program["schema_version"].update(major=99))
     with pytest.raises(InputError, match=r"torch\.export\.load"):
         joulecast.extract(newer)

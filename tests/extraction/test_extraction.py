@@ -1,4 +1,4 @@
-"""Extraction: complete against torch's own count, honest about what it drops, and without side effects."""
+"""Extraction: complete against torch's own count, explicit about what it drops, and without side effects."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TRACED = {
 
 @pytest.mark.parametrize("name", model_names())
 def test_flops_of_every_classification_model_equal_torchs(name):
-    """Of what `extract` answers with, its template; test_templates.py and the next test hold that to the trace."""
+    """`extract` answers from a template, which test_templates.py and the next test compare with the trace."""
     shape = image_shape(name)
     assert counted_flops(joulecast.extract(name, shape)) == torchs_flops(build(name), shape)
 
@@ -53,7 +53,7 @@ def test_what_is_traced_is_what_the_template_says(name):
     shape = image_shape(name)
     network = trace(build(name), shape, name=name)
     assert network.entries == joulecast.extract(name, shape).entries
-    # What is dropped are masks, counters and initializations, and each says so.
+    # Only masks, counters and initializations are dropped, each with its reason.
     assert {d.name for d in network.dropped} <= {
         "aten.eq",
         "aten.ne",
@@ -119,7 +119,7 @@ def test_training_mode():
     kinds = {entry.operation.kind for entry in network}
     assert {"stochastic_depth", "dropout"} <= kinds
     assert {entry.operation.mode for entry in network} == {"training"}
-    # One for each of the 9 residuals; that training runs the model twice must not show.
+    # One for each of the 9 residuals, although training runs the model twice.
     assert sum(entry.count for entry in network if entry.operation.kind == "stochastic_depth") == 9
     assert not {"stochastic_depth", "dropout"} & {
         e.operation.kind for e in trace(build("efficientnet_b0"), (2, 3, 64, 64))
@@ -173,7 +173,7 @@ def test_precisions(precision, conv, linear):
     assert (found["conv2d"], found["linear"]) == (conv, linear)
 
 
-def test_a_half_model_is_half():
+def test_a_model_in_half_precision_has_operations_in_half_precision():
     network = trace(nn.Sequential(nn.Linear(8, 8), nn.ReLU()).half(), (2, 8))
     assert {entry.operation.precision for entry in network} == {"fp16"}
 

@@ -17,7 +17,7 @@ from joulecast.extraction.isolation import SHARED, Limits
 from joulecast.extraction.known_values import KnownValues
 from joulecast.operations.inputs import Inputs
 
-FLOAT = 7  # number of the type in the format
+FLOAT = 7  # number of the type float32 in the format
 
 
 def program(path, nodes, sizes=(2, 8), outputs=()):
@@ -185,7 +185,7 @@ def test_only_regular_files_are_opened(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a\0b.json", "a\0b.pt2", "a\0b.onnx", "x" * 5000 + ".json"])
-def test_names_that_no_file_has(name):
+def test_impossible_file_names_are_refused(name):
     with pytest.raises(InputError):
         joulecast.extract(name, (1, 8))
 

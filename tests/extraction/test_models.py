@@ -162,7 +162,7 @@ def test_the_step_of_an_optimizer(optimizer, passes):
     without = trace(Through(), (2, 4), mode="training")
     network = trace(Through(), (2, 4), mode="training", optimizer=optimizer)
     steps = {e.operation.precision: e.operation for e in network if e.operation.kind == f"{optimizer}_step"}
-    # The frozen bias of the first is left out, what is used twice counts once.
+    # The frozen bias of the first layer is left out, and the layer that is used twice counts once.
     assert {precision: op.input_shapes for precision, op in steps.items()} == {
         "fp32": ((4 * 5 + 5 + 1,),),
         "bf16": ((5 * 5 + 5,),),
@@ -172,7 +172,7 @@ def test_the_step_of_an_optimizer(optimizer, passes):
     assert without.entries == network.entries[: len(without)]
 
 
-def test_optimizers_that_cannot_be():
+def test_impossible_optimizers_are_refused():
     with pytest.raises(InputError, match="in training"):
         joulecast.extract(nn.Linear(2, 2), (2, 2), optimizer="sgd")
     with pytest.raises(UnknownNameError, match="did you mean adam"):

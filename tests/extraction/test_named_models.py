@@ -25,16 +25,16 @@ def inputs(name: str):
     return (1, 3, 299, 299) if "inception" in name else (1, 3, 224, 224)
 
 
-def test_there_are_121():
+def test_torchvision_has_121_models():
     assert len(all_names()) == 121
     assert len(model_names()) == 80
 
 
 @pytest.mark.parametrize("name", [name for name in OTHERS if not name.startswith(DETECTION)])
-def test_what_runs_without_values(name):
+def test_models_that_run_without_values_are_extracted(name):
     network = trace(build(name), inputs(name), name=name)
     assert network.flops > 1e7
-    # What no kind covers is listed.
+    # Work that no kind covers is listed.
     assert {d.name for d in network.dropped} <= {
         "aten.arange",
         "aten.avg_pool3d",
@@ -53,7 +53,7 @@ FEWER_BOXES = ({"boxes": 10}, {"boxes": 10, "box_side": 100})
 
 
 @pytest.mark.parametrize("name", [name for name in OTHERS if name.startswith(DETECTION)])
-def test_what_needs_values_says_so(name, monkeypatch):
+def test_models_that_decide_by_values_say_so(name, monkeypatch):
     if name.startswith("keypointrcnn"):  # runs dozens of operators for each box
         monkeypatch.setattr("joulecast.extraction.failures._ASSUMPTIONS", FEWER_BOXES)
     with pytest.raises(ExtractionError, match="values that only the input has") as caught:
@@ -62,7 +62,7 @@ def test_what_needs_values_says_so(name, monkeypatch):
     assumed = "{'boxes': 100, 'box_side': 100}" if reads_sizes else "{'boxes': 100}"
     assumed = str(FEWER_BOXES[-1]) if name.startswith("keypointrcnn") else assumed
     assert f"assume={assumed}" in caught.value.hint
-    # The part that needs none can be had.
+    # The part of the model that needs no values can be extracted.
     assert trace(build(name).backbone, (1, 3, 320, 320)).flops > 1e8
 
 
@@ -86,7 +86,7 @@ def test_timm_asks_for_timms():
     pytest.importorskip("timm")
     ours, theirs = (joulecast.extract(name, (1, 3, 64, 64)) for name in ("resnet50", "timm/resnet50"))
     assert ours.flops == theirs.flops
-    assert ours.entries != theirs.entries  # (the paths differ)
+    assert ours.entries != theirs.entries  # Only the paths of modules differ.
 
 
 @pytest.mark.parametrize("name", ["timm/resnet26x", "bert_bas", "../resnet50"])

@@ -115,7 +115,7 @@ def dynamically_quantized():
     return nn.Sequential(torch.ao.nn.quantized.dynamic.Linear(8, 8))
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch.compile imports it
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch.compile imports this module.
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
 @pytest.mark.parametrize(
     ("make", "error", "says"),

@@ -16,7 +16,7 @@ IMAGE = (2, 8, 16, 16)
 
 
 class Function(nn.Module):
-    """A function of one tensor, with places that are given."""
+    """A module that calls a function with its input and with a tensor of indices."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def shaped(function, kind, shape=IMAGE):
         (lambda x, i: x * torch.empty_like(x).bernoulli_(0.9), "random", (IMAGE,), {}),
     ],
 )  # fmt: skip
-def test_what_an_operator_is(function, kind, shapes, attributes):
+def test_each_operator_becomes_its_operation(function, kind, shapes, attributes):
     found, has = shaped(function, kind)
     assert found == shapes
     assert dict(has) == attributes
@@ -118,7 +118,7 @@ def test_a_recurrent_layer_is_one_operation(layer, attributes, mode):
     assert operation.input_shapes == ((5, 4, 6) if layer.batch_first else (4, 5, 6),)
     assert {"hidden_size": 8, **attributes}.items() <= operation.attributes.items()
     assert operation.parameters == sum(parameter.numel() for parameter in layer.parameters())
-    assert operation.precision == "tf32"  # cuDNN may, unless told otherwise
+    assert operation.precision == "tf32"  # cuDNN may use TF32 unless it is forbidden.
     assert operation.replace(mode="training").flops == 3 * operation.forward_flops
 
 

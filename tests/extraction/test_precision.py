@@ -34,7 +34,7 @@ def test_mixed_modules():
     assert found == [("linear", "bf16"), ("copy", "fp32"), ("layer_norm", "fp32"), ("copy", "bf16")]
 
 
-def test_what_half_asks_for_is_what_half_does():
+def test_asking_for_half_precision_gives_the_operations_of_a_half_module():
     asked = trace(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), (2, 8), precision="fp16")
     assert asked.entries == trace(nn.Sequential(nn.Linear(8, 8), nn.ReLU()).half(), (2, 8)).entries
 
@@ -83,7 +83,7 @@ def test_regions_of_autocast(device, mode):
     found = {(e.operation.kind, e.operation.precision, e.operation.input_shapes[0]): e.count for e in entries}
     found = {key: count for key, count in found.items() if key[0] != "gradient_accumulation"}
     assert found == {
-        ("copy", "fp16", (2, 8)): 1,  # the input of the first; the second gets half
+        ("copy", "fp16", (2, 8)): 1,  # The input of the first layer; the second gets half precision.
         ("copy", "fp16", (8, 8)): 1,
         ("copy", "fp16", (8,)): 1,
         ("linear", "fp16", (2, 8)): 2,

@@ -49,7 +49,7 @@ def test_scaled_products_are_linear_layers_in_fp8():
 
 
 class QuantizedWeight(torch.Tensor):
-    """A weight that says itself how a linear layer runs with it, as those of torchao do."""
+    """A tensor type that defines how a linear layer runs with it, as those of torchao do."""
 
     @staticmethod
     def __new__(cls, inner):

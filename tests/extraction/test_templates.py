@@ -40,7 +40,7 @@ def extracted(name: str, shape, cache_length=None, *, optimizer=None, **options)
 
 
 def but_for_work(network):
-    """Networks without the size of dropped work and its reason, which templates do not have."""
+    """A network without the sizes of dropped work and the reasons for it, which templates do not contain."""
     if network is None:
         return None
     dropped = Counter()
@@ -115,7 +115,7 @@ def test_made_again_they_are_the_same(name):
     assert Maker(name).make() == store.load(name)
 
 
-def test_what_a_model_cannot_take_is_not_answered():
+def test_shapes_that_a_model_refuses_are_not_answered():
     for name, shape, options in [
         ("resnet50", (2, 1, 224, 224), {}),
         ("resnet50", (3, 224, 224), {}),
@@ -134,7 +134,7 @@ def test_what_a_model_cannot_take_is_not_answered():
             joulecast.extract(name, shape, **request)
 
 
-def test_what_only_torch_knows_is_not_answered():
+def test_questions_that_only_torch_can_answer_are_left_to_it():
     for shape in [
         torch.empty(IMAGE, dtype=torch.float64),
         {"x": IMAGE},
@@ -150,7 +150,7 @@ def test_what_only_torch_knows_is_not_answered():
     assert answered("../resnet50", IMAGE) is None
 
 
-def test_a_whitelist_of_ones_own_goes_to_torch():
+def test_questions_with_a_whitelist_are_left_to_torch():
     network = joulecast.extract("resnet18", IMAGE, whitelist={"conv2d"})
     assert {entry.operation.kind for entry in network} == {"conv2d"}
 

@@ -140,7 +140,7 @@ def test_decoding_reads_the_cache():
         ("gpt2", {"cache_length": 1000}, "1024"),
     ],
 )
-def test_caches_that_cannot_be(name, options, says):
+def test_impossible_caches_are_refused(name, options, says):
     with pytest.raises(InputError, match=says):
         joulecast.extract(name, (1, 48), **options)
 
@@ -181,10 +181,10 @@ def test_inputs_by_name_are_integers_where_they_must_be():
     assert queries == {16, 1}
     alone = joulecast.extract("bert_base", (2, 16))
     masked = joulecast.extract("bert_base", {"input_ids": (2, 16), "attention_mask": (2, 16)})
-    assert masked.flops == alone.flops + 2 * 16  # the mask is compared, once for each token
+    assert masked.flops == alone.flops + 2 * 16  # The mask is compared with one number for each token.
 
 
-def test_half_is_half_but_for_what_llama_does_in_fp32():
+def test_llama_runs_in_half_precision_except_what_it_computes_in_fp32():
     network = joulecast.extract("qwen2_0_5b", (1, 8), precision="bf16")
     by_kind = {entry.operation.kind: entry.operation.precision for entry in network}
     assert (by_kind["linear"], by_kind["attention"], by_kind["rsqrt"]) == ("bf16", "bf16", "fp32")

@@ -15,7 +15,7 @@ def best(model="llama3_8b", **options):
 
 def test_rows_are_what_single_predictions_say():
     found = best(clocks=[1200.0, 1500.0], counts=(1, 2))
-    assert len(found.rows) == 2 * 2 * 3 * 2  # GPUs, counts, batches and clocks
+    assert len(found.rows) == 2 * 2 * 3 * 2  # GPUs x numbers of GPUs x batches x clocks
     for row in found.rows[::5]:
         one = predict_generation(
             "llama3_8b",
@@ -35,8 +35,8 @@ def test_the_best_of_each_gpu_comes_first():
     found = best()
     assert [choice.value for choice in found] == sorted(choice.value for choice in found)
     assert found[0].energy_per_token_j == min(row.energy_per_token_j for row in found.rows)
-    assert found[0].batch == 64  # weights are read once for all sequences
-    assert found[0].clock_mhz < 1980  # voltage costs more than waiting
+    assert found[0].batch == 64  # Weights are read once for all sequences.
+    assert found[0].clock_mhz < 1980  # The voltage of a higher clock costs more than the time of a lower one.
     assert best(objective="time")[0].batch == 1
 
 
@@ -55,7 +55,7 @@ def test_the_front_has_nothing_better_beside_it():
 def test_choices_satisfy_the_limits():
     found = best(max_time_per_output_token_s=0.01, min_tokens_per_s=1000)
     assert all(row.time_per_output_token_s <= 0.01 and row.tokens_per_s >= 1000 for row in found.rows)
-    assert set(found.left_out) == {"NVIDIA L40S"}  # its memory is too slow
+    assert set(found.left_out) == {"NVIDIA L40S"}  # Its memory is too slow.
     with pytest.raises(InputError, match="no GPU serves"):
         best(max_time_to_first_token_s=1e-6)
 
@@ -89,7 +89,7 @@ def test_it_is_a_table():
     assert value["choices"][0]["value"] == found[0].value
 
 
-def test_mistakes():
+def test_mistakes_are_refused():
     with pytest.raises(UnknownNameError, match="objective"):
         best(objective="watts")
     with pytest.raises(UnknownNameError, match="GPU"):

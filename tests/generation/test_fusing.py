@@ -76,7 +76,7 @@ def test_windows_experts_and_latent_attention_are_found():
     assert parts_of("mixtral_8x7b", Experts) == [Experts(4096, 14336, experts=8, top_k=2)]
     (latent,) = parts_of("deepseek_v3", LatentAttention)
     assert (latent.latent, latent.turned, latent.key_size, latent.value_size) == (512, 64, 192, 128)
-    assert latent.cached_elements == 576  # per token and layer, as the paper has it
+    assert latent.cached_elements == 576  # for each token and layer, as in the paper
     assert not any(part.quantized for part in parts_of("deepseek_v3", Logits))
 
 
@@ -97,7 +97,7 @@ def test_a_configuration_and_its_file_are_the_same_model(tmp_path):
     assert first.parts == second.parts
     assert first.tied
     assert second.tied
-    # Words 500 x 64 once; a layer: queries, keys and values with biases, their output, three of 64 x 96, two norms.
+    # Embeddings of 500 x 64, once. A layer has queries, keys and values with biases, an output, 3 x 64 x 96, two norms.
     layer = 64 * (64 + 2 * 32) + (64 + 2 * 32) + 64 * 64 + 3 * 64 * 96 + 2 * 64
     assert first.parameters == 500 * 64 + 2 * layer + 64
 

@@ -120,7 +120,7 @@ def test_intervals_grow_with_their_level_and_hold_the_value():
 
 
 def test_errors_add_up_within_a_kind_and_independently_between_kinds():
-    one = normal_quantile(KERNEL_LEVEL)  # the half width of one standard deviation
+    one = normal_quantile(KERNEL_LEVEL)  # The level whose half width is one standard deviation.
     halves, seconds = {"time": one * np.array([0.3, 0.4, np.nan])}, np.array([2.0, 1.0, 1.0])
     # Shares of 1/2, 1/4 and 1/4; the third is as wrong as the others: (0.5 x 0.3 + 0.25 x 0.4) / 0.75 = 1/3.
     alike = step_sigmas(halves, seconds, ["a", "a", "a"], 0.0)["time"]
@@ -203,7 +203,7 @@ def test_what_does_not_fit_says_what_would():
         ({"batch": 0}, "positive integer"),
     ],
 )
-def test_what_cannot_be_is_refused(options, message):
+def test_impossible_questions_are_refused(options, message):
     with pytest.raises(InputError, match=message):
         llama(**options)
 
@@ -227,7 +227,7 @@ def test_experts_in_four_bits_read_less_and_compute_as_much():
     wide, narrow = (predict_generation("gpt_oss_20b", "H100", precision=each, **load) for each in ("bf16", "mxfp4"))
     # 19.1 of 20.9 billion weights are those of experts: 4 bits and a byte for 32 of them (OpenAI: 12.8 GiB in all).
     assert narrow.memory.weights_bytes == pytest.approx(19.11e9 * (0.5 + 1 / 32) + 2 * 1.80e9, rel=0.01)
-    # Few tokens wait for weights, thousands for products.
+    # A step of few tokens waits for weights, one of thousands for products.
     assert _seconds(narrow.decode, "experts") < 0.6 * _seconds(wide.decode, "experts")
     assert 0.9 < _seconds(narrow.prefill, "experts") / _seconds(wide.prefill, "experts") < 1
     with pytest.raises(InputError, match="experts only"):

@@ -206,7 +206,7 @@ def test_fused_point_wise_operations_are_quicker():
         ({"execution": "quickly"}, "execution"),
     ],
 )
-def test_what_cannot_be_is_refused(options, message):
+def test_impossible_questions_are_refused(options, message):
     arguments = {"model": "flux_1_dev", "gpu": "H100 SXM", **options}
     with pytest.raises((InputError, UnknownNameError), match=message):
         predict_image(**arguments)

@@ -28,7 +28,7 @@ def serve(model="llama3_8b", gpu="H100 SXM", batch=32, **options):
 def test_shares_add_up_to_the_model():
     llama = known_decoder("llama3_1_70b")
     one = share(llama, Parallel(tensor=8))
-    # Everything but the norms (161 of 8192) and the table of words that go in is divided.
+    # All parameters are divided, except the norms (161 of 8192) and the input embedding.
     whole = 161 * 8192 + 128256 * 8192
     assert 8 * (one.parameters - whole) == llama.parameters - whole
     assert [part for part, _ in one if isinstance(part, Attention)] == [Attention(8, 1, 128, 128)]
@@ -37,7 +37,7 @@ def test_shares_add_up_to_the_model():
 def test_heads_of_keys_are_repeated_where_there_are_fewer_than_gpus():
     one = share(known_decoder("qwen3_30b_a3b"), Parallel(tensor=8))
     (attention,) = [part for part, _ in one if isinstance(part, Attention)]
-    assert (attention.heads, attention.cached_heads) == (4, 1)  # of 32 and 4
+    assert (attention.heads, attention.cached_heads) == (4, 1)  # of 32 heads of queries and 4 of keys
     # Queries of four heads, the key and the value of one, each of 128.
     assert {p.outputs for p, _ in one if isinstance(p, Projection) and p.division == "columns"} == {6 * 128}
 
@@ -94,7 +94,7 @@ def test_no_collective_beats_its_link_and_larger_ones_take_longer():
     for (name, _, kind, gpus), curve in curves().items():
         assert list(curve.seconds) == sorted(curve.seconds)
         link = find_gpu(name).link_bandwidth or find_gpu(name).pcie_bandwidth
-        # Each GPU sends its part at least once; a switch may add up.
+        # Each GPU sends its part at least once. A switch may add up the parts.
         sent = {"all_gather": 1 / gpus, "all_reduce": 1, "all_to_all": (gpus - 1) / gpus}[kind]
         least_s = 2 * curve.elements[-1] * sent / link
         assert curve.seconds[-1] > 0.9 * least_s
@@ -129,7 +129,7 @@ def test_replicas_share_the_batch():
     assert four.gpus == 4
     assert four.tokens_per_s == pytest.approx(4 * one.tokens_per_s)
     assert four.energy_per_token_j == pytest.approx(one.energy_per_token_j)
-    # Two of four have nothing to do, and draw what a board draws that waits.
+    # Two of the four have nothing to do, and draw the static power of a waiting board.
     idle = serve(gpu="4x H100 SXM", batch=2)
     alone = serve(batch=1)
     assert idle.power_w > 2 * alone.power_w + 2 * 70
@@ -184,7 +184,7 @@ def test_attention_of_each_gpu_for_sequences_of_its_own():
     # A token of 7168 features goes to the 5.25 of 8 GPUs that have one of its 8 experts, and back.
     (sent,) = [cost for cost in own.decode.operations if cost.operation.kind == "all_to_all"]
     assert sent.operation.input_shapes == ((32, math.ceil(8 * (1 - (7 / 8) ** 8) * 7168)),)
-    assert sent.count == 2 * 58  # three of 61 layers have no experts
+    assert sent.count == 2 * 58  # Three of the 61 layers have no experts.
     (experts,) = [cost.operation for cost in own.decode.operations if cost.operation.kind == "experts"]
     assert experts.input_shapes == ((256, 7168),)
     assert not [cost for cost in own.decode.operations if cost.operation.kind == "all_reduce"]

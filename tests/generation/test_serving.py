@@ -9,7 +9,7 @@ from joulecast.generation.engines import ENGINES
 from joulecast.generation.serving import Load, cycle_of
 from joulecast.hardware import find_gpu
 
-VLLM = ENGINES["vllm"]  # 8192 tokens a step
+VLLM = ENGINES["vllm"]  # At most 8192 tokens in a step.
 
 
 def pieces(cycle):
@@ -45,7 +45,7 @@ def test_long_prompts_are_read_in_pieces():
     assert sum(steps.count for steps in cycle.steps) == pytest.approx(102)
     assert pieces(cycle) == pytest.approx(30)
     assert cycle.steps[-1].tokens.prompt_tokens == 6667
-    assert cycle.steps[-1].tokens.prompt_cached == 6667  # the mean of 0, 6667 and 13334
+    assert cycle.steps[-1].tokens.prompt_cached == 6667  # The mean of 0, 6667 and 13334 tokens that were read before.
 
 
 def test_where_prompts_do_not_fit_into_the_steps_fewer_sequences_decode():

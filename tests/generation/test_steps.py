@@ -25,12 +25,12 @@ def flops(step, kind):
 
 def test_a_step_of_decoding_multiplies_each_weight_once_per_sequence():
     step = network("llama3_8b", StepTokens(decoding=8, cached=451, sampled=8))
-    # All weights but the words' and the norms' (65 of 4096).
+    # All weights, except the embedding and the norms (65 of 4096).
     weights = 8_030_261_248 - 128256 * 4096 - 65 * 4096
     assert flops(step, "linear") == 2 * 8 * weights
     # Two products with the keys and values of 451 tokens, for each of 32 heads of 128, in 32 layers.
     assert flops(step, "attention") == 32 * 8 * 2 * 2 * 32 * 128 * 451
-    assert step.calls < 400  # (eager: 1,400)
+    assert step.calls < 400  # Eager execution has 1,400.
 
 
 def test_grouped_heads_read_their_cache_once():
@@ -84,15 +84,16 @@ def test_latent_attention_decodes_without_expanding_its_cache():
 def test_memory_of_weights_and_cache():
     llama = known_decoder("llama3_8b")
     assert weights_bytes(llama, BF16) == 2 * 8_030_261_248
-    # fp8: all but words, logits and norms in one byte.
+    # In fp8, all weights take one byte, except embedding, logits and norms.
     wide = 2 * 128256 * 4096 + 65 * 4096
     assert weights_bytes(llama, Precisions("fp8")) == 2 * wide + (8_030_261_248 - wide)
-    assert cached_bytes(llama, 1000, BF16) == 1000 * 2 * 32 * 8 * 128 * 2  # 131 kB a token
+    assert cached_bytes(llama, 1000, BF16) == 1000 * 2 * 32 * 8 * 128 * 2  # 131 kB for each token
     assert cached_bytes(llama, 1000, Precisions("bf16", "fp8")) == cached_bytes(llama, 1000, BF16) / 2
     gemma = known_decoder("gemma3_27b")
     a_layer = 2 * 16 * 128 * 2
     assert cached_bytes(gemma, 8000, BF16) == a_layer * (10 * 8000 + 52 * 1024)
-    assert weights_bytes(known_decoder("llama3_2_1b"), BF16) == pytest.approx(2 * 1.236e9, rel=0.001)  # tied
+    # The embedding is also the weight of the logits.
+    assert weights_bytes(known_decoder("llama3_2_1b"), BF16) == pytest.approx(2 * 1.236e9, rel=0.001)
 
 
 def test_experts_on_amd_are_products_of_those_that_get_a_token():

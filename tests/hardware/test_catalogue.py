@@ -1,4 +1,4 @@
-"""The GPU catalogue: every entry holds against the others and against arithmetic."""
+"""The GPU catalogue: every entry is compared with the others and with arithmetic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FP16_OF_CHIP = {"GA100": 16, "GB100": 32, "GB110": 32}
 
 
 def fp16_over_fp32(gpu):
-    if gpu.name == "NVIDIA H20":  # Cut to fit the rules of export of 2023, by about a quarter of its siblings.
+    if gpu.name == "NVIDIA H20":  # Cut to meet export rules of 2023: about a quarter of the 16 of its siblings.
         return 3.75
     full = FP16_OF_CHIP.get(gpu.chip, FP16[gpu.architecture])
     return full / 2 if "GeForce" in gpu.name or gpu.name in ("NVIDIA L40", "NVIDIA A10G") else full
@@ -296,7 +296,7 @@ def test_caps_that_can_be_set():
     assert find_gpu("A10").checked_power_limit_w(100) == 100.0
     with pytest.raises(InputError, match="100 to 150 W"):
         find_gpu("A10").checked_power_limit_w(99)
-    # Its boards differ in what their makers allow.
+    # The makers of its boards allow different caps.
     assert find_gpu("RTX 5080").checked_power_limit_w(400) == 400.0
 
 
@@ -308,7 +308,7 @@ def test_caps_that_can_be_set():
         ("P100 PCIe", "fp16", False),
         ("P100 PCIe", "tf32", False),
         ("T4", "fp16", True),
-        # TF32 is a permission: without it, fp32 it is.
+        # TF32 is only a permission. GPUs without TF32 run in fp32.
         ("T4", "tf32", False),
         ("A30", "fp32", False),
         ("A30", "tf32", True),

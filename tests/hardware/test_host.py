@@ -1,4 +1,4 @@
-"""Hosts: by name, factor or profile; what is none is refused."""
+"""Hosts by name, factor or profile; anything else is refused."""
 
 from __future__ import annotations
 

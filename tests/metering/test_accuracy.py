@@ -19,9 +19,9 @@ from joulecast.metering.recording import DeviceInfo, Writer, read_recording
 from joulecast.metering.result import Metering
 
 START_S = 1000.0
-BEFORE_S = 0.7371  # Idle time before and after the load.
+BEFORE_S = 0.7371  # Seconds without load before and after the load.
 IDLE_W = 40.0
-READING_S = 2e-4  # What a reading takes, with a stall now and then.
+READING_S = 2e-4  # Seconds that a reading takes; sometimes one is delayed.
 
 
 def constant_j(t):
@@ -43,7 +43,7 @@ LOADS = {"constant": lambda t, _: constant_j(t), "ramp": ramp_j, "bursts": lambd
 
 @pytest.fixture(autouse=True)
 def without_disk(monkeypatch):
-    """Blocks are not waited for: 600 of them would take longer than everything else."""
+    """Writing to disk is not waited for. For 600 blocks it would take longer than everything else."""
     monkeypatch.setattr("os.fsync", lambda _: None)
 
 
@@ -128,7 +128,8 @@ class Package:
     def write(self):
         seen_s = math.floor(self.machine.now_s / 1e-3) * 1e-3
         joules = (self.range_j - 5.0 + self.machine.energy_j(max(START_S, seen_s))) % self.range_j
-        with (self.zone / "energy_uj").open("r+b") as file:  # without cutting it off first, which takes longer
+        # Without truncating the file first, which would take longer.
+        with (self.zone / "energy_uj").open("r+b") as file:
             file.write(f"{joules * 1e6:012.0f}".encode())
 
     def __call__(self):
@@ -138,7 +139,7 @@ class Package:
 
 
 def metered(machine, readers, path, *, waits=(), period_s=0.1):
-    """What the sampler's loop records of some readers."""
+    """The recording that the sampler's loop makes of some readers."""
     devices = [PolledDevice(n, read, waits=n in waits, clock=machine.clock) for n, read in readers.items()]
     for device in devices:
         device.poll()
@@ -191,7 +192,7 @@ def test_perf_and_power_readings_without_a_counter(load, tmp_path):
 
     readers = {"cpu": perf(machine), "gpu0": power}
     found = metered(machine, readers, tmp_path / "r.jsonl", waits=("cpu",))
-    for name, error in (("cpu", 0.01), ("gpu0", 0.02)):  # power between two readings is a guess
+    for name, error in (("cpu", 0.01), ("gpu0", 0.02)):  # The power between two readings is not known.
         joules = found.tree().at("load").total.on(name).energy_j
         assert joules == pytest.approx(LOADS[load](10.0, 10.0), rel=error)
 
@@ -234,7 +235,8 @@ def test_a_lost_device_and_an_unreadable_domain_are_reported(tmp_path):
         return read()
 
     def unreadable():
-        if machine.now_s > lost_s:  # somebody takes the permission away; root would be able to read it still
+        # The file disappears. If only its permission were taken away, root could still read it.
+        if machine.now_s > lost_s:
             (package.zone / "energy_uj").unlink()
             return package.read_zone()
         return package()

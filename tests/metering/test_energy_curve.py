@@ -1,4 +1,4 @@
-"""Joules between two moments: known loads come back, and what nobody saw is never zero."""
+"""Joules between two moments: those of known loads are found, and time without readings never counts as zero."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_counter_that_starts_again_is_bridged_by_power_readings():
     joules, known = EnergyCurve.of(with_power).between(0.0, 1.0)
     assert (joules, known) == (pytest.approx(100.0), True)
     joules, known = EnergyCurve.of(Samples.of(time_s, energy_j=counter)).between(0.0, 1.0)
-    assert (joules, known) == (pytest.approx(90.0), False)  # one tenth of a second is unknown, and said to be
+    assert (joules, known) == (pytest.approx(90.0), False)  # A tenth of a second is unknown, and the result says so.
 
 
 def test_time_without_readings_is_unknown():

@@ -1,4 +1,4 @@
-"""Zones of powercap: each counter once, whatever the kernel mirrors."""
+"""Zones of powercap: each counter counts once, even if the kernel shows it several times."""
 
 from __future__ import annotations
 

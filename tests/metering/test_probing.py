@@ -1,4 +1,4 @@
-"""What a sensor can see, told from simulated answers to steps of load."""
+"""Traits of a sensor, found from its simulated answers to steps of load."""
 
 from __future__ import annotations
 

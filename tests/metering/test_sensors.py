@@ -148,7 +148,7 @@ def test_powercap_that_is_not_there_or_closed(tmp_path, zones):
     with pytest.raises(SensorError, match="no energy counter"):
         powercap_sensor(tmp_path / "nothing")
     if os.geteuid() == 0:
-        (zones / "a:0" / "energy_uj").unlink()  # root may read everything
+        (zones / "a:0" / "energy_uj").unlink()  # The file is removed, because root may read everything.
     else:
         (zones / "a:0" / "energy_uj").chmod(0)
     with pytest.raises(SensorError, match="chmod a\\+r"):

@@ -1,4 +1,4 @@
-"""Layers of experts and collectives: sizes, FLOPs and bytes by hand, and what cannot be."""
+"""Layers of experts and collectives: sizes, FLOPs and bytes by hand, and impossible ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_experts_are_divided_over_gpus():
         ({"distribution": "zipf"}, "out of its range"),
     ],
 )
-def test_experts_that_cannot_be(changes, match):
+def test_impossible_layers_of_experts_are_refused(changes, match):
     with pytest.raises(InputError, match=match):
         experts(**changes)
 

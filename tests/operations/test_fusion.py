@@ -34,7 +34,7 @@ def test_a_chain_between_two_products_is_one_kernel():
     gelu, mul = op("gelu", (ROWS, WIDE)), op("mul", (ROWS, WIDE), (ROWS, WIDE))
     first, last = linear(NARROW, WIDE), linear(WIDE, NARROW)
     found = fused(first, gelu, mul, last)
-    # Alone: gelu reads 1 tensor and writes 1, mul reads 2 and writes 1. Together they read 2 and write 1.
+    # Alone, gelu reads one tensor and mul two, and each writes one. Together they read two tensors and write one.
     assert found[gelu] == found[mul] == (1 / 2, 3 / 5)
     assert found[first] == found[last] == (1.0, 1.0)
 
@@ -52,7 +52,7 @@ def test_a_norm_takes_along_the_sum_before_it_which_is_still_written():
     norm = op("layer_norm", (ROWS, WIDE), normalized_shape=(WIDE,))
     found = fused(linear(NARROW, WIDE), add, norm, linear(WIDE, NARROW))
     alone = FLOAT * (3 * N + 2 * N + 2 * WIDE)  # add; layer_norm with weight and bias.
-    together = alone - FLOAT * N  # The norm need not read the sum.
+    together = alone - FLOAT * N  # The norm does not have to read the sum.
     assert found[add][0] == 1 / 2
     assert found[add][1] == found[norm][1] == pytest.approx(together / alone, rel=1e-12)
 

@@ -1,4 +1,4 @@
-"""What models are fed: one shape, several, by name, or example tensors."""
+"""Inputs of models: one shape, several shapes, shapes by name, or example tensors."""
 
 from __future__ import annotations
 

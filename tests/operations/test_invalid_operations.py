@@ -1,4 +1,4 @@
-"""Ten thousand operations with one fault each, of every kind: all are refused, none with an error that is not ours.
+"""Ten thousand operations with one fault each, of every kind: all are refused, with errors of joulecast only.
 
 What a fault is stands here, by the meaning of each attribute, and not in the ranges of the table of kinds.
 """
@@ -68,7 +68,7 @@ NO_SHAPE = [None, 7, "ab", {}, [[2, 3]], 1.5, {2: 3}]
 
 
 def attribute_fault(rng, shapes, attributes, row):
-    """One attribute that cannot be, one too many, or one too few."""
+    """An impossible value of one attribute, one attribute too many, or one too few."""
     kind = rng.random()
     if kind < 0.1:
         return shapes, {**attributes, rng.choice(["colour", "", "Bias", "out_feature"]): 1}
@@ -84,7 +84,7 @@ def attribute_fault(rng, shapes, attributes, row):
 
 
 def shape_fault(rng, shapes, attributes, row):
-    """A shape that is none, or another number of inputs."""
+    """An impossible shape, or a wrong number of inputs."""
     kind = rng.random()
     if kind < 0.1:
         return [], attributes

@@ -125,14 +125,14 @@ def test_shape_and_parameters_are_those_of_torch(kind, shapes, attributes, modul
 )
 def test_flops_agree_with_the_flop_counter(kind, shapes, attributes, module, mode):
     if len(shapes[0]) == 1:
-        shapes = [(1, *shapes[0])]  # the flop counter does not know matrix-vector products
+        shapes = [(1, *shapes[0])]  # PyTorch's FLOP counter does not know matrix-vector products.
     if kind == "attention" and mode == "training":
         pytest.skip("on the CPU its backward is counted as single products")
     counted = run_in_torch(shapes, module, backward=mode == "training")[1]
     assert counted > 0
     operation = Operation(kind, shapes, attributes, mode=mode)
     if mode == "training":
-        # torch forgets the groups in the gradient of the weights (pytorch/pytorch pull request 183405).
+        # PyTorch's FLOP counter ignores groups in the gradient of the weights (pytorch/pytorch pull request 183405).
         counted_rightly = counted - (attributes.get("groups", 1) - 1) * operation.forward_flops
         assert operation.flops in (counted, counted_rightly)
     else:
@@ -140,7 +140,7 @@ def test_flops_agree_with_the_flop_counter(kind, shapes, attributes, module, mod
 
 
 @pytest.mark.parametrize("width", [[3, 3], (3,), [[3]]])
-def test_a_list_of_widths_is_no_width(width):
+def test_a_list_is_refused_as_a_width(width):
     with pytest.raises(InputError, match="out_features of a linear is out of its range"):
         Operation("linear", [(2, 4)], {"out_features": width})
     assert (
@@ -273,7 +273,7 @@ def test_impossible_operations_are_refused(arguments, error, says):
         Operation(*arguments)
 
 
-# What users and files may say instead of a number, a flag or a size.
+# Values that users and files may give instead of a number, a flag or a size.
 HOSTILE = [
     *(-1_000_000_000, -2, -1, 0, 2**31, 10**400, 0.5, -5.0, 1e308, float("nan"), float("inf"), True, None),
     *("", "same", "x" * 1000, [], [0], [-1, 3], [None], [[3]], {}, b"3", 1j),
@@ -296,7 +296,7 @@ def test_hostile_attributes_are_refused_or_cost_something_finite(kind, shapes, a
         assert accepted < len(HOSTILE) / 2, name
 
 
-# What no attribute of any kind may be, whatever its range.
+# Values that no attribute of any kind may have.
 IMPOSSIBLE = [
     *(-(10**9), -65, -(2**31), -(10**30), -1.5, -1e308, float("nan"), float("-inf")),
     *(

@@ -1,4 +1,4 @@
-"""OperationList: what follows from operations alone is found out once, and nobody can tell."""
+"""OperationList: results that depend on the operations alone are computed once, without any other difference."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_gpus_that_share_a_list_see_what_each_sees_alone(describe):
         np.testing.assert_array_equal(found, describe(OPERATIONS, gpu))
         alone = np.vstack([describe([operation], gpu) for operation in OPERATIONS])
         np.testing.assert_allclose(found, alone, rtol=1e-12, atol=1e-12)
-        if found.flags.writeable:  # (a caller's own to change, or the list's and nobody's)
+        if found.flags.writeable:  # Either a copy that the caller may change, or a cached array that nobody can change.
             found[:] = np.nan
 
 

@@ -92,7 +92,7 @@ def test_every_precision_has_a_size_and_every_quantized_one_a_kind():
 def test_refinements_are_written_only_where_they_say_something():
     plain = linear("bf16")
     assert plain.to_dict()["attributes"] == {"bias": False, "out_features": N}
-    # The digest of before there were refinements: stored predictors find their operations by it.
+    # The digest from before these attributes existed. Stored predictors find their operations by it.
     assert Operation("linear", [(32, 128)], {"out_features": 64}).digest == "e56b3c69f1a48556"
     engine = linear("bf16", implementation="vllm")
     assert engine.to_dict()["attributes"]["implementation"] == "vllm"

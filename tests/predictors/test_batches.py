@@ -1,4 +1,4 @@
-"""Many rows at once come to what they come to one by one."""
+"""Many rows at once give the values that each gives alone."""
 
 from __future__ import annotations
 

@@ -35,14 +35,14 @@ SMALL = {
 A30 = find_gpu("A30")
 
 
-def test_every_recipe_is_here_and_everywhere():
+def test_every_recipe_is_tested_here_and_listed_in_every_table():
     assert list(SMALL) == list(RECIPES)
     assert [type(recipe) for recipe in SMALL.values()] == list(RECIPES.values())
     assert set(FITS) == set(WAYS) == set(RECIPES.values())
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_contract(name):
+def test_every_recipe_keeps_the_contract(name):
     recipe, operations = SMALL[name], simulated_operations()
     own = name in ("forest", "blend", "xgboost")
     datasets = [simulated_dataset()] if own else [simulated_gpu("A30"), simulated_gpu("T4")]
@@ -63,7 +63,7 @@ def test_contract(name):
     assert capped.power_w.max() < whole.power_w.max()
     again = fit(recipe, datasets).on(A30, "inference").predict(operations)
     assert np.array_equal(again.time_s, whole.time_s)
-    # Whatever is known of a network beyond its parts, its parts stay what they are in a loop.
+    # Knowledge about whole networks must not change the predictions of their operations as loops.
     in_network = predictor.in_network(whole, np.ones(len(operations)))
     assert np.array_equal(in_network.time_s, whole.time_s)
     with pytest.raises(InputError):

@@ -13,7 +13,7 @@ from conftest import simulated_operations
 from joulecast import Operation
 from joulecast.errors import InputError, MissingDependencyError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.explanation import NEIGHBOURS, contributions, explain_operation
+from joulecast.predictors.explanation import contributions, explain_operation
 from joulecast.predictors.fitting.one_gpu import fit_own
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.roofline import tiled_roofline
@@ -60,7 +60,7 @@ def test_what_bounds_an_operation(dataset):
 def test_nearest_are_of_the_kind_and_in_order(boosted):
     asked = Operation("relu", [(32, 64, 30, 30)])
     found = explain_operation(boosted, "test", asked, trained_on=simulated_operations()).nearest
-    assert len(found) == NEIGHBOURS
+    assert len(found) == 5
     assert {n.operation.kind for n in found} == {"relu"}
     assert [n.distance for n in found] == sorted(n.distance for n in found)
     assert found[0].operation.input_shapes == ((32, 64, 28, 28),)

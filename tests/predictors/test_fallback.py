@@ -1,4 +1,4 @@
-"""What a GPU's own predictor lacks, from the fallback by one that covers more."""
+"""Operations that a GPU's own predictor does not cover are predicted by the fallback."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_what_was_measured_stays_and_the_rest_is_from_the_fallback(own, other, b
     for name in ("time_s", "power_w", "device_time_s", "dynamic_energy_j"):
         assert getattr(whole, name)[0] == getattr(alone, name)[0]
     assert whole.device_time_s[1:] == pytest.approx(rest.device_time_s[1:])
-    # Launching takes this machine's host as long in any precision.
+    # The host needs the same time to launch in any precision.
     assert whole.host_time_s[1] == whole.host_time_s[0]
     assert whole.energy_j == pytest.approx(whole.power_w * whole.time_s)
     assert (whole.power_w <= A30.power_limit_w).all()
@@ -87,7 +87,7 @@ def test_the_default_is_from_the_fallback():
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_the_best_measured_gpu_says_no_less_than_one_that_was_never_measured(mode, precision):
-    """A30 in half precision: the interval of any GPU with its chip, as on an A100; in fp32 it is the A30's own."""
+    """The A30 in half precision has the interval of the fallback, as an A100 has. In fp32 it has its own."""
     network = Network.of([(each.replace(precision=precision, mode=mode), 3) for each in OPERATIONS])
     here = find_predictor("A30", mode).predict(network)
     there, far = (find_predictor(gpu, mode).predict(network) for gpu in ("A100 PCIe 40GB", "H100 SXM"))

@@ -54,7 +54,7 @@ def test_device_time_and_energy_of_the_first_layer_are_cut_at_every_clock(gpu):
         cut, all_of_it = (predictor.predict(network, clock, power_limit_w=None) for network in (model, whole))
         assert cut.time_s < all_of_it.time_s
         assert cut.energy_j < all_of_it.energy_j
-        # (under the cap a network settles at a clock of its own, which this changes a little)
+        # Under the cap, the clock of the network changes a little as well.
         first, same = (p.operations[0].device_time_s for p in (cut, all_of_it))
         assert first == pytest.approx(2 / 3 * same, rel=0.02)
         assert cut.operations[3].device_time_s == pytest.approx(all_of_it.operations[3].device_time_s, rel=0.02)

@@ -30,7 +30,7 @@ GPUS = (
 )
 # What is learned may fall where the batch grows, as measurements do: benchmarks/notes.md says how often.
 LEARNED = ("growth of time", "growth of energy")
-# A GPU's own predictors of both modes are fitted apart, and not compared with each other.
+# A GPU's own predictors of the two modes are fitted independently, and are not compared with each other.
 OWN = ("A30", "RTX 2080 Ti")
 
 
@@ -60,7 +60,7 @@ def test_laws_hold(laws, name, mode):
 
 
 def test_a_broken_law_is_found(laws):
-    """An oracle that finds nothing is none: half the time breaks the data sheet, and a shrinking one growth."""
+    """The check itself is checked: half of the time breaks the data sheet, and a time that shrinks breaks growth."""
     gpu = find_gpu("A30")
     pairs = list(islice(laws.random_pairs(random.Random(0), gpu, "inference"), 60))
 

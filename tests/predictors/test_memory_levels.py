@@ -32,7 +32,7 @@ def test_the_traffic_of_a_product_by_hand():
     loaded = 4 * (128 + 128) * 512 * 4
     read, written = 2 * 256 * 512 * 4, 256 * 256 * 4
     assert found["dram"] == read + written
-    assert found["l2"] == loaded - read  # the first reading of each element comes from DRAM
+    assert found["l2"] == loaded - read  # The first reading of each element comes from DRAM.
     # Stored once; each thread reads 8 + 8 elements for 64 multiplications.
     assert found["shared"] == loaded + 256 * 256 * 512 * (16 / 64) * 4
     assert found["l1"] == 0
@@ -107,7 +107,7 @@ def test_the_components_add_up_to_the_last_bit(gpu, mode):
 
 
 def test_levels_never_exceed_the_dynamic_energy():
-    """A copy on a board of GDDR5, whose prior for memory is more than what is predicted: scaled down, and said so."""
+    """A copy at a low clock, where the prior of memory may exceed the prediction. It is scaled down with a note."""
     prediction = joulecast.predict([(Operation("relu", [(4096, 4096)]), 10)], None, "T4", clock=300)
     levels = prediction.by_memory_level()
     assert levels.movement_j <= levels.dynamic_j * (1 + 1e-12)
@@ -129,7 +129,7 @@ def test_a_rest_closes_any_sum(parts, total_j):
     st.lists(st.floats(0, 1e6, allow_subnormal=False), min_size=1, max_size=7), st.floats(0, 1.5), st.integers(-2, 2)
 )
 def test_a_rest_closes_sums_of_any_size(values, share, steps):
-    """Totals from below the parts, as rounding leaves them, to far above."""
+    """Totals from slightly below the sum of the parts, as after rounding, to far above it."""
     total_j = math.fsum(values) * (1 + share if steps == 2 else 1)
     for _ in range(abs(steps)):
         total_j = math.nextafter(total_j, math.inf if steps > 0 else 0.0)
@@ -139,7 +139,7 @@ def test_a_rest_closes_sums_of_any_size(values, share, steps):
 
 
 def test_a_sum_in_the_middle_of_two_floats_is_closed():
-    """2^53 + 1 is no float: halfway, it is rounded to the even neighbour, whatever the large part does."""
+    """2^53 + 1 lies between two floats, and is rounded to the even one whatever the large part is."""
     total_j = float(2**53 + 2)
     found = closed({"a": float(2**53), "b": 1.0, "c": 1.0 + 2**-40}, total_j)
     assert math.fsum(found.values()) == total_j
@@ -222,7 +222,7 @@ def test_predicted_traffic_stands_beside_counters(tmp_path, call):
         '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n"0","k","dram__sectors_read.sum","sector","1"\n'
     )
     code, _, said = call("predict", "resnet18", "8,3,224,224", "--gpu", "A30", "--ncu", path)
-    assert code == 2  # reads without writes are no traffic of memory
+    assert code == 2  # Reads without writes do not give the traffic of memory.
     assert "no counters of memory levels" in said
     path.write_text(path.read_text() + '"0","k","dram__sectors_write.sum","sector","1,000,000"\n')
     code, told, _ = call("predict", "resnet18", "8,3,224,224", "--gpu", "A30", "--ncu", path)

@@ -1,4 +1,4 @@
-"""Predictions of operations: what cannot be is missing, and never looks like something that costs little."""
+"""Predictions of operations: impossible values become missing ones, and never look like small costs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OPERATIONS = [Operation("linear", [(n, 512)], {"out_features": 512}) for n in (6
 
 @pytest.mark.parametrize("column", ["time_s", "power_w", "energy_j", "device_time_s"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1e-9, -3e34])
-def test_what_cannot_be_is_missing(column, value):
+def test_impossible_predictions_are_missing(column, value):
     found = joulecast.predict_operations(OPERATIONS, "H100 SXM")
     assert found.source == ("modelled",) * 3
     values = getattr(found, column).copy()
@@ -27,6 +27,6 @@ def test_what_cannot_be_is_missing(column, value):
         assert getattr(changed, name)[[0, 2]].tolist() == getattr(found, name)[[0, 2]].tolist()
 
 
-def test_what_is_possible_stays_as_it_is():
+def test_possible_predictions_are_left_as_they_are():
     found = joulecast.predict_operations(OPERATIONS, "A30")
     assert replace(found).time_s is found.time_s

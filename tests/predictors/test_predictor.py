@@ -108,7 +108,7 @@ def test_large_operations_are_transferred_from_inference():
     predicted = predictor.predict([m.operation for m in large])
     assert predicted.time_s == pytest.approx([m.time_s for m in large], rel=0.1)
     assert set(predicted.source) == {"modelled"}
-    # What is left out is not made up from inference, either.
+    # An operation that is left out is not transferred from inference, either.
     left_out = [m.operation for m in large]
     measured = [measured_loops(both, mode) for mode in ("training", "inference")]
     made = transferred_loops(*measured, A30, (), without=left_out)
@@ -168,7 +168,7 @@ def test_lower_clocks_take_longer_and_less_power(predictor):
         assert half.power_w[0] < full.power_w[0]
 
 
-def test_host_bound_loops_do_not_mind_the_clock(predictor):
+def test_host_bound_loops_do_not_depend_on_the_clock(predictor):
     tiny = [op for op in simulated_operations() if op.kind == "relu"][:1]
     full, half = predictor.predict(tiny), predictor.predict(tiny, 720)
     assert half.time_s == pytest.approx(full.time_s, rel=0.05)

@@ -23,7 +23,7 @@ from joulecast.zoo import find_predictor
     ],
 )
 def test_every_clock_is_as_if_its_operations_were_predicted_there(gpu, cap_w, precision):
-    # (without an fp32 product, of which networks take off what the cap costs it by itself)
+    # There is no fp32 product in the list, because networks take off what the cap costs it in a loop.
     network = joulecast.extract("squeezenet1_0", (32, 3, 224, 224), precision=precision)
     predictor = find_predictor(gpu, "inference")
     prepared = predictor.prepared(network, cap_w)
@@ -79,7 +79,7 @@ def test_counts_of_modules_are_calls():
 
 
 def test_products_of_a_network_pay_for_the_cap_once():
-    """What a loop of fp32 products loses to a cap is in its own time; in a network the common clock falls for it."""
+    """In a loop, the cap makes an fp32 product slower. In a network the common clock falls instead."""
     predictor = find_predictor("T4", "inference").operations
     operations = [
         joulecast.Operation("linear", [(8192, 4096)], {"out_features": 4096}),

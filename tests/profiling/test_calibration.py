@@ -113,7 +113,7 @@ def test_a_chain_visits_every_node_once():
         at = int(array[at])
     assert at == 0
     assert sorted(seen) == [8 * node for node in range(999)]  # 32 bytes are 8 words
-    assert (np.abs(np.diff(seen)) != 8).mean() > 0.9  # in no order that a prefetcher knows
+    assert (np.abs(np.diff(seen)) != 8).mean() > 0.9  # The order is not one that a prefetcher could predict.
 
 
 def test_arrays_lie_in_their_level():

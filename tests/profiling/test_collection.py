@@ -1,4 +1,4 @@
-"""Campaigns end to end on the CPU: plan, measure, journal, resume, dataset; and every mistake that a user can make."""
+"""Campaigns end to end on the CPU: plan, measure, journal, resume, dataset; and mistakes of users."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_wrong_options_are_refused(arguments, error, says, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda", "cuda:7", "mps"])
-def test_devices_that_are_not_there(name):
+def test_missing_devices_are_refused(name):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     with pytest.raises(InputError, match=r"not a device|not available"):

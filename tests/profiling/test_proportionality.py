@@ -16,7 +16,7 @@ from joulecast.profiling.proportionality import length_of_all, lengths, proporti
 from joulecast.profiling.timing import time_operation
 
 COUNTS = [10 * 2**power for power in range(14)]
-WIGGLE = [1.001, 0.999] * 7  # So that a deviation exists to compare with.
+WIGGLE = [1.001, 0.999] * 7  # Noise, so that there is a deviation to compare with.
 
 
 def loops(each_s, start_s=0.0):
@@ -54,7 +54,7 @@ def test_lengths_reach_the_wanted_duration():
 def test_a_measurement_with_many_lengths_and_a_standard_error():
     operation = Operation("linear", [(64, 64)], {"out_features": 64})
     timing = time_operation(operation, torch.device("cpu"), seconds=0.1, loop_lengths=8, floor_s=1e6)
-    assert len(timing.loops) > 3  # of eight; those that are alike are measured once
+    assert len(timing.loops) > 3  # of eight, because equal lengths are measured once
     assert 0 < timing.time_std_s < timing.time_s
     assert any("less than the floor of 1e+06 s" in warning for warning in timing.warnings)
     # The parts of the loop add up to what it took, less what other programs took from it.

@@ -1,4 +1,4 @@
-"""A whole campaign beside the simulated driver: clocks, sensor, journal, datasets and summary; and how it stops."""
+"""A whole campaign on the simulated driver: clocks, sensor, journal, datasets and summary; and how it stops."""
 
 from __future__ import annotations
 

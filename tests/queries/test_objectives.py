@@ -57,7 +57,7 @@ def test_per_sample_compares_batch_sizes():
     for choice in choices:
         assert choice.value == choice.energy_per_sample_j == pytest.approx(choice.energy_j / choice.batch_size)
     assert choices[0].batch_size > 1
-    # Whatever the objective, batch sizes are compared by what a sample takes.
+    # For every objective, batch sizes are compared by the cost of a sample.
     for choice in best(objective="edp", batch_sizes=[1, 64], gpus="A30"):
         assert choice.value == pytest.approx(choice.time_per_sample_s * choice.energy_per_sample_j)
     energy = best(batch_sizes=[1, 8, 64], gpus="A30")
@@ -156,7 +156,7 @@ def test_bad_input(options, error, says):
 def test_what_the_own_predictor_lacks_is_from_the_fallback():
     choice = best(gpus="A30", precision="bf16")[0]
     assert any("not measured on NVIDIA A30" in note for note in choice.notes)
-    assert choice.measured  # though not in this precision
+    assert choice.measured  # The GPU has measurements, but not in this precision.
     named = best(gpus="A30", predictor="any-gpu/boosting", precision="bf16")[0]
     assert choice.energy_j == pytest.approx(named.energy_j, rel=0.3)
 

@@ -60,7 +60,7 @@ QUESTIONS = {
 
 
 def equal(one, other):
-    """What errors are looked up in does not travel; what comes of it does."""
+    """Equal predictions. The table of errors is not sent to clients, but the intervals that follow from it are."""
     assert (one.spread is None) == (other.spread is None)
     assert (one.interval_basis, one.far_outside) == (other.interval_basis, other.far_outside)
     for level in (0.5, 0.9):

@@ -1,4 +1,4 @@
-"""Connections that ask for nothing or take nothing, on a real server within this process."""
+"""Clients that send no request, or never read their answer, on a real server within this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG_S = 300.0
 
 
 async def app(scope, receive, send):
-    """Answers / with little, /large with much, and /never never."""
+    """Answers / with few bytes, /large with many, and /never with none."""
     if scope["path"] == "/never":
         WITHOUT_ANSWER.append(scope["client"])
         while (await receive())["type"] != "http.disconnect":
@@ -97,7 +97,7 @@ def test_a_head_has_a_deadline(said, after):
             reader, writer = await connect(port)
             if after == "a good request":
                 assert await answer(reader, writer) == b"xx"
-                # (silence between two requests is for uvicorn's own timeout to end)
+                # Without any byte of the next request, uvicorn's own timeout would end the connection.
                 said_now = said or b"G"
             else:
                 said_now = said
@@ -109,7 +109,7 @@ def test_a_head_has_a_deadline(said, after):
 
 
 def test_a_slow_head_is_as_late_as_none():
-    """Each byte comes within the deadline, the head does not."""
+    """Each byte arrives within the deadline, but the whole head does not."""
 
     async def scene():
         async with serving(head_seconds=0.3) as (port, _):
@@ -138,7 +138,7 @@ def test_an_answer_may_take_its_time():
     run(scene())
 
 
-def test_who_never_reads_is_left():
+def test_a_client_that_never_reads_is_disconnected():
     async def scene():
         async with serving(write_seconds=0.2) as (port, connections):
             with socket.socket() as raw:
@@ -151,8 +151,8 @@ def test_who_never_reads_is_left():
     run(scene())
 
 
-def test_who_reads_slowly_is_not():
-    """As long as enough is taken within each deadline, an answer may take many of them."""
+def test_a_client_that_reads_slowly_is_served():
+    """An answer may take many deadlines, if the client reads enough bytes within each of them."""
 
     async def scene():
         async with serving(write_seconds=1.0) as (port, _):
@@ -168,7 +168,7 @@ def test_who_reads_slowly_is_not():
     run(scene())
 
 
-def test_too_many_connections_cost_those_who_have_them():
+def test_too_many_connections_close_those_of_the_client_with_most():
     async def scene():
         async with serving(most=10) as (port, connections):
             honest = await connect(port)
@@ -184,14 +184,14 @@ def test_too_many_connections_cost_those_who_have_them():
     run(scene())
 
 
-def test_who_has_most_loses_what_is_answered_only_to_others():
+def test_connections_in_use_are_closed_only_to_admit_other_clients():
     async def scene():
         async with serving(most=5) as (port, connections):
             many = [await connect(port, "127.0.0.2") for _ in range(5)]
             for _, writer in many:
                 writer.write(NEVER)
             await happens(lambda: len(WITHOUT_ANSWER) == 5)
-            # One more of the same is refused itself; another client takes the place of the oldest.
+            # Another connection of this client is refused. One of another client takes the place of the oldest.
             more = await connect(port, "127.0.0.2")
             assert await closed(more[0])
             assert not any(reader.at_eof() for reader, _ in many)

@@ -134,14 +134,14 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("path", "question"), BROKEN.values(), ids=BROKEN.keys())
-def test_what_cannot_be_is_refused(service, path, question):
+def test_impossible_questions_are_refused(service, path, question):
     answer = service.ask(f"/v1/{path}", question)
     assert answer.status == 422
     assert {"type", "title", "status", "detail", "given", "allowed", "hint", "instance"} == answer.json.keys()
 
 
 def test_too_many_choices_are_refused(narrow):
-    answer = narrow.ask("/v1/best_generation", {**LLAMA, "gpus": ["H100 SXM"]})  # 8 clocks and 8 batches
+    answer = narrow.ask("/v1/best_generation", {**LLAMA, "gpus": ["H100 SXM"]})  # 8 clocks x 8 batches
     assert (answer.status, answer.json["given"], answer.json["allowed"]) == (413, "64", "up to 50")
     many = narrow.ask("/v1/predict_many", {"networks": [{"model": "resnet18"}] * 4, "gpu": "A30"})
     assert (many.status, many.json["title"]) == (413, "there are too many networks")

@@ -1,4 +1,4 @@
-"""Questions that were made to do harm: a service answers each with a status of its own, and stays small."""
+"""Malicious questions: the service answers each with a status below 500, and its memory does not grow."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_any_method_is_one_label(service):
 
 
 def changed(value, rng):
-    """The question with one of its values replaced by one that nobody meant."""
+    """The question with one of its values replaced by an unexpected one."""
     if isinstance(value, dict) and value and rng.random() < 0.9:
         name = rng.choice(sorted(value))
         return {**value, name: changed(value[name], rng)}
@@ -135,7 +135,7 @@ def test_memory_stays_level(narrow):
 
     for number in range(40):
         assert narrow.ask("/v1/predict", question(number)).status == 200
-    # (each takes more than its paths, and 40 of them twice what is allowed)
+    # Each takes more than its paths, and 40 of them take twice the memory that is allowed.
     assert 100_000 < gauge("joulecast_known_bytes") <= 200_000
     assert gauge("joulecast_answer_bytes") <= 200_000
 
@@ -162,7 +162,7 @@ def test_large_bodies_in_memory_are_limited(tmp_path):
         refused = running.ask("/v1/predict", body + spaces + spaces)
         assert (refused.status, refused.json["title"]) == (429, "too many large bodies are waiting")
         assert "quarter" in refused.json["allowed"]
-        # What has been answered, or refused, takes no room any more.
+        # Bodies that were answered or refused take no memory any more.
         assert [running.ask("/v1/predict", body + spaces).status for _ in range(8)] == [200] * 8
     finally:
         running.process.kill()

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of schemathesis itself
 
 @pytest.fixture(scope="module")
 def api(narrow):
-    # The narrow one: what is made up may ask for the whole catalogue, and the limits are to be met, too.
+    # The service with narrow limits, because generated requests may ask for the whole catalogue.
     return schemathesis.openapi.from_url(f"{narrow.url}/v1/openapi.json", headers=narrow.headers)
 
 
@@ -61,7 +61,7 @@ def test_generated_requests_are_answered_as_the_document_says(api, narrow):
                 strict = [checks.negative_data_rejection] if wrong else []
                 case.validate_response(response, checks=[*asked, *strict])
 
-            # Where nothing can be sent, nothing can be sent wrongly.
+            # Operations without parameters and body cannot get an invalid request.
             with contextlib.suppress(hypothesis.errors.Unsatisfiable):
                 ask()
     assert count >= 10 * PER_OPERATION

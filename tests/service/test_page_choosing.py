@@ -113,7 +113,7 @@ def test_limits_and_prices_are_those_of_the_library(page):
         ("#batches", "1, many", "these are no batch sizes"),
     ],
 )
-def test_limits_that_are_none_are_told(page, field, typed, title):
+def test_impossible_limits_are_reported(page, field, typed, title):
     page.open(f"{RESNET}&gpus=A30")
     page.choose(field, typed)
     assert page.text("#problem").startswith(title)
@@ -148,7 +148,7 @@ def test_a_link_restores_a_pasted_list(page):
     page.open(link)
     assert json.loads(page.find("#operations").get_attribute("value")) == listed
     assert page.texts(".value")[2] == energy
-    page.open(link[:-9])  # as a mail program cut it
+    page.open(link[:-9])  # A mail program may cut a link off.
     assert page.find("#problem").is_displayed()
     assert page.complaints() == []
     page.choose("#operations", json.dumps([{"kind": "relu", "input_shapes": [[n] for n in range(1, 40_000)]}]))

@@ -32,7 +32,7 @@ QUESTION = {"model": "resnet18", "input_shape": [8, 3, 224, 224], "gpu": "A30"}
 
 @pytest.fixture
 def stopped():
-    """Sees to it that services end, whatever a test came to."""
+    """Ends services after a test, also after one that failed."""
     running = []
 
     def remember(service):
@@ -113,12 +113,12 @@ def test_what_takes_too_long_is_refused_and_stopped(tmp_path, stopped):
     assert (busy.status, busy.headers["retry-after"]) == (429, "1")
     assert answer.status == 408
     assert answer.json["allowed"] == "2 s"
-    # It was stopped, so there is room again.
+    # The work was stopped, so that another question is answered.
     waiting(running, 0)
     assert running.ask("/v1/predict", {"operations": [RELU], "gpu": "A30"}).status == 200
 
 
-def test_who_leaves_is_no_fault_of_the_service(tmp_path, stopped):
+def test_a_client_that_disconnects_is_no_error_of_the_service(tmp_path, stopped):
     running = stopped(start(tmp_path, "--no-extraction"))
     head = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
     with socket.create_connection(("127.0.0.1", running.port)) as raw:
@@ -147,7 +147,8 @@ def test_an_answer_does_not_wait_for_an_acknowledgement():
 
 
 def test_an_address_of_another_machine_is_told(call):
-    code, _, errors = call("serve", "--host", "203.0.113.7", "--port", "0")  # of a range for documentation
+    # An address that is reserved for documentation.
+    code, _, errors = call("serve", "--host", "203.0.113.7", "--port", "0")
     assert code == InputError.exit_code
     assert "the service cannot listen there" in errors
 
@@ -195,7 +196,7 @@ def test_other_pages_may_ask_where_that_is_set(narrow, service):
     assert "access-control-allow-origin" not in service.ask("/v1/health", Origin="https://example.org").headers
 
 
-def test_the_page_lets_nothing_in(service):
+def test_the_page_loads_nothing_from_elsewhere(service):
     policy = service.ask("/").headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
@@ -225,7 +226,7 @@ def test_counts_and_logs(service):
     assert "evil" not in service.log.read_text()
 
 
-def test_finishes_what_it_has_begun(tmp_path, stopped):
+def test_running_questions_are_answered_before_it_stops(tmp_path, stopped):
     running = stopped(start(tmp_path, "--drain-seconds", "300"))
     question = {"model": "resnet18", "input_shape": [1, 3, 224, 224], "precision": ["fp32", "fp16", "bf16"]}
     with concurrent.futures.ThreadPoolExecutor() as pool:
@@ -236,7 +237,7 @@ def test_finishes_what_it_has_begun(tmp_path, stopped):
     assert running.process.wait(timeout=300) in (0, -signal.SIGTERM)
 
 
-def test_killed_under_load_it_starts_again(tmp_path, stopped):
+def test_starts_again_after_it_was_killed_under_load(tmp_path, stopped):
     running = stopped(start(tmp_path))
     stop = threading.Event()
 
@@ -244,7 +245,7 @@ def test_killed_under_load_it_starts_again(tmp_path, stopped):
         for batch in range(1, 1000):
             if stop.is_set():
                 return
-            # Not answered by a template, so extracted, and written into the cache.
+            # A model without a template is extracted, and written into the cache.
             question = {**QUESTION, "model": "plain_bert_base", "input_shape": [batch, 8 + place]}
             try:
                 running.ask("/v1/predict", question)

@@ -109,7 +109,7 @@ def test_a_batch_with_a_word_that_the_document_does_not_list_is_refused(service,
     assert "is none of" in answer.text
 
 
-def test_extracts(service):
+def test_lists_the_operations_of_a_model(service):
     network = joulecast.extract("gpt2", (1, 32), mode="training", optimizer="adamw")
     question = {"model": "gpt2", "input_shape": [1, 32], "mode": "training", "optimizer": "adamw"}
     assert service.ask("/v1/extract", question).json == json.loads(json.dumps(network.to_dict()))
@@ -124,7 +124,7 @@ def test_csv_is_that_of_the_library(service):
     assert answer.text == expected
 
 
-def test_an_answer_that_one_has_is_not_sent_again(service):
+def test_an_answer_that_the_client_has_is_not_sent_again(service):
     first = service.ask("/v1/predict", RESNET)
     again = service.ask("/v1/predict", RESNET, If_None_Match=f'"else", W/{first.headers["etag"]}')
     assert (again.status, again.body) == (304, b"")
@@ -157,7 +157,7 @@ def test_refuses_in_the_words_of_the_library(service, question):
     assert problem["detail"] == str(caught.value)
 
 
-def test_where_torch_may_not_be_asked_templates_are_all(narrow):
+def test_without_extraction_only_templates_answer(narrow):
     with pytest.raises(MissingDependencyError) as caught:
         named_network("resnet19", (8, 3, 224, 224), may_trace=False)
     problem = narrow.ask("/v1/predict", {**RESNET, "model": "resnet19"}).json
@@ -235,7 +235,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("question", "status"), BROKEN.values(), ids=BROKEN.keys())
-def test_refuses_what_cannot_be(service, question, status):
+def test_impossible_questions_are_refused(service, question, status):
     answer = service.ask("/v1/predict", question)
     assert answer.status == status
     assert {"type", "title", "status", "detail", "given", "allowed", "hint", "instance"} == answer.json.keys()

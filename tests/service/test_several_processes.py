@@ -47,7 +47,7 @@ def test_two_processes_share_a_port_and_are_replaced(small_entry, tmp_path):
         first, second = ready - {None}
         assert running.process.pid not in ready
 
-        # What is followed is pulled by the process that started them, and both notice it.
+        # The parent process pulls the predictor that is followed, and both workers notice it.
         push(small_entry, entry_name(find_gpu("A30"), DEFAULT_PREDICTOR, "inference"), str(source))
         noticed = {}
         until(lambda: noticed.update([reloads(running)]) or list(noticed.values()) == ["1", "1"])
@@ -56,7 +56,7 @@ def test_two_processes_share_a_port_and_are_replaced(small_entry, tmp_path):
         os.kill(first, signal.SIGKILL)
         until(lambda: ready.add(process_of(running)) or len(ready - {None}) == 3)
 
-        # Without the process that started them, the others end, and the port is free again.
+        # Without the parent process the workers end, and the port is free again.
         running.process.kill()
         until(lambda: not is_open(running.port))
     finally:

@@ -22,7 +22,7 @@ def send(service, content, **query):
 
 
 @needs_torch
-def test_a_configuration_is_looked_into(service):
+def test_operations_of_a_configuration_are_listed(service):
     """Its defaults are the sizes of GPT-2, whose operations the library has on file."""
     answer = send(service, json.dumps(CONFIG).encode(), name="config.json", input_shape="2,8", precision="bf16")
     assert answer.status == 200
@@ -30,7 +30,7 @@ def test_a_configuration_is_looked_into(service):
     assert answer.json["operations"] == listed
 
 
-def test_an_onnx_file_is_looked_into(service):
+def test_operations_of_an_onnx_file_are_listed(service):
     onnx = pytest.importorskip("onnx")
     relu = onnx.helper.make_node("Relu", ["x"], ["y"])
     value = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4, 16]) for name in ("x", "y")]
@@ -42,7 +42,7 @@ def test_an_onnx_file_is_looked_into(service):
 
 @pytest.mark.slow
 @needs_torch
-def test_an_exported_program_is_looked_into(service, tmp_path):
+def test_operations_of_an_exported_program_are_listed(service, tmp_path):
     import torch
 
     model = torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.ReLU()).eval()
@@ -70,7 +70,7 @@ def test_what_is_no_model_is_refused(service, query, content):
     answer = send(service, content, **query)
     assert answer.status == 422
     assert {"type", "title", "status", "detail", "given", "allowed", "hint", "instance"} == answer.json.keys()
-    assert "joulecast-" not in answer.text  # the folder that it was in
+    assert "joulecast-" not in answer.text  # the folder that contained it
 
 
 def test_a_service_without_extraction_reads_no_files(narrow):

@@ -1,4 +1,4 @@
-"""Threads that compute for several clients: whoever asks much keeps nobody else out."""
+"""Threads that compute for several clients: a client with many questions does not keep others waiting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from joulecast.service.workers import Workers
 
 
 class Held:
-    """Work that is under way until it is let go, and what was done in which order."""
+    """Work that lasts until it is released, and the order in which other work was done."""
 
     def __init__(self):
         self.begun, self.let_go = threading.Event(), threading.Event()
@@ -36,7 +36,7 @@ def held():
 
 
 async def busy(workers, held):
-    """A task that has the only thread."""
+    """A task that occupies the only thread."""
     task = asyncio.ensure_future(workers.run(held.hold, seconds=60, client="first"))
     await asyncio.to_thread(held.begun.wait, 60)
     return task
@@ -101,7 +101,7 @@ def test_the_longest_queue_gives_way(held):
     assert held.order.count("honest 0") == held.order.count("honest 1") == 1
 
 
-def test_who_leaves_leaves_the_queue(held):
+def test_a_client_that_disconnects_leaves_the_queue(held):
     async def scene():
         workers, stopped = Workers(1, 100), []
         running = await busy(workers, held)
@@ -117,7 +117,7 @@ def test_who_leaves_leaves_the_queue(held):
         await running
         held.begun.clear()
         held.let_go.clear()
-        # What is computed already is told to stop.
+        # A question that is being computed is told to stop.
         computed = asked(workers, held.hold, "other", left=gone.wait(), stop=lambda: stopped.append(1))
         with pytest.raises(RefusalError, match="disconnected"):
             await computed

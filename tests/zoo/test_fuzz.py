@@ -11,7 +11,7 @@ from joulecast.datasets import save
 from joulecast.predictors.recipes.boosting import BoostingRecipe
 from joulecast.zoo.any_gpu_training import train_any_gpu
 
-MUTATIONS = 5  # of each kind
+MUTATIONS = 5  # mutations of each kind
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_no_mutation_of_what_ships_does_harm_in_a_tenth_of_all(fuzz_zoo):
 
 
 def test_harm_would_be_noticed(fuzz_zoo, small_entry):
-    """An entry that loads whatever is done to it is harm: the judge is not blind."""
+    """The check itself is checked: an entry that loads after any damage must be noticed."""
 
     def blind(folder):
         return fuzz_zoo.Verdict("read", str(folder == small_entry))

@@ -94,7 +94,7 @@ def test_a_changed_byte_is_refused(entry):
 
 
 def rewritten(entry, change):
-    """The entry with another predictor.json, and digests that fit it."""
+    """A copy of the entry with another predictor.json, and with digests that fit it."""
     manifest = json.loads((entry / MANIFEST).read_text())
     names = [name.removesuffix(".z") for name in manifest["files"]]
     files = dict(zip(names, map(_contents, [entry / name for name in manifest["files"]]), strict=True))
@@ -124,10 +124,10 @@ def _contents(path):
         (lambda fact, golden: golden["variants"][0].update(operations=[]), "golden"),
     ],
 )
-def test_facts_that_cannot_be_are_refused(entry, change, said):
+def test_impossible_facts_are_refused(entry, change, said):
     folder = rewritten(entry, change)
     if said is None:
-        checked_kernels(folder)  # (constants of GPUs that were not measured are asked for none here)
+        checked_kernels(folder)  # There are no constants of GPUs that were not measured.
         return
     with pytest.raises(ZooError, match=said):
         checked_kernels(folder)
@@ -164,7 +164,7 @@ def test_what_kernels_take_inside_networks_is_learned(trained, tmp_path):
     assert factors[H100.chip].kernels == pytest.approx(1 + 0.1 / share, rel=0.02)
     better = replace(base, kernels=replace(kernels, network_factors=factors))
     assert better.on(H100, "inference").predict(network).time_s == pytest.approx(measured.time_s, rel=0.02)
-    # A loop is no network.
+    # The factor of networks does not apply to a loop.
     alone, inside = (each.on(H100, "inference").operations.predict(layers).time_s for each in (asking, better))
     assert alone == pytest.approx(inside)
     # Of another chip no network was measured: its kernels lose as much, in proportion to its own cache.
@@ -191,9 +191,9 @@ def test_a_chip_without_networks_takes_the_mean_of_the_others(trained):
         ("RTX 4090", "linear", "fp16", False),  # 165 TFLOP/s over 128 at 2520 MHz: 512
         ("RTX 4090", "attention", "bf16", False),
         ("RTX 4090", "point-wise", "fp16", True),
-        ("RTX 4090", "linear", "fp8", True),  # nothing else predicts it
+        ("RTX 4090", "linear", "fp8", True),  # No other predictor covers this operation.
         ("RTX 3090", "experts", "bf16", True),
-        ("P100 PCIe", "linear", "fp16", False),  # no tensor cores
+        ("P100 PCIe", "linear", "fp16", False),  # This GPU has no tensor cores.
         ("A10", "linear", "bf16", True),
     ],
 )
@@ -206,7 +206,7 @@ def test_boards_with_tensor_cores_of_half_the_rate_are_unlike_those_that_were_me
 def test_point_wise_kernels_alone_are_not_slower_in_networks(trained):
     kernels = replace(trained.kernels, network_factors={"GA102": NetworkFactors(1.113)})
     assert kernels.factors_in_networks(find_gpu("A10")).kernels == 1.113
-    assert kernels.factors_in_networks(find_gpu("RTX 3090")).kernels == 1.0  # the same chip, with half the rate
+    assert kernels.factors_in_networks(find_gpu("RTX 3090")).kernels == 1.0  # half of the rate
 
 
 def test_factors_are_those_of_least_squares():
@@ -217,7 +217,7 @@ def test_factors_are_those_of_least_squares():
     ]
     assert kernel_networks._factors(shown) == {"GA100": (1.4, 1.3)}
     impossible = [each._replace(slower=9.0) for each in shown]
-    assert kernel_networks._factors(impossible) == {"GA100": (2.5, 2.5)}  # no network shows that much
+    assert kernel_networks._factors(impossible) == {"GA100": (2.5, 2.5)}  # No measured network has such a large factor.
 
 
 def test_errors_on_networks_come_from_factors_of_other_names_and_other_chips(trained, tmp_path):
@@ -264,7 +264,7 @@ def test_networks_mostly_in_half_precision_have_errors_of_their_own(trained):
         assert ("half precision" in prediction.spread.basis) is half
 
 
-def test_factors_of_networks_that_cannot_be_are_refused(trained, tmp_path):
+def test_impossible_factors_of_networks_are_refused(trained, tmp_path):
     folder = replace(trained, kernels=replace(trained.kernels, network_factors={"GH100": NetworkFactors(50.0)})).save(
         tmp_path
     )

@@ -27,7 +27,7 @@ H100, H200 = find_gpu("H100 SXM"), find_gpu("H200")
 
 
 def with_readings(data: Dataset) -> Dataset:
-    """Bursts, and the same in long runs: at 350 W, or where there is much to multiply at the cap and 12 % slower."""
+    """Bursts and long runs of them. A long run draws 350 W; large products draw the cap and are 12 % slower."""
     runs = []
     for m in data.measurements:
         if m.sustained is None and m.operation.attributes["implementation"] == "pytorch":
@@ -69,14 +69,14 @@ def test_a_long_run_sits_at_the_cap_and_takes_longer_than_a_burst(trained):
     assert settled.device_time_s[0] / predictions.device_time_s[0] == pytest.approx(1.12, abs=0.03)
 
 
-def test_many_gpus_at_once_come_to_what_each_comes_to_alone(trained):
+def test_many_gpus_at_once_give_what_each_gives_alone(trained):
     engine = Operation("linear", [(64, 512)], {"out_features": 256, "implementation": "tensorrt_llm"}, precision="bf16")
     some = [linear(1), linear(64), engine, Operation("relu", [(8, 8)])]
     gpus = [find_gpu(name) for name in ("H200", "H100 SXM", "B200", "A30", "MI210")]
     together = OperationList(some)
     trained.kernels.prefetch(together, gpus)
     for gpu in gpus:
-        # (another order, because a list of the same operations would be answered from the cache)
+        # In another order, because a list of the same operations would be answered from the cache.
         alone = OperationList(reversed(some))
         for of in (trained.kernels.device_s, trained.kernels.demand_w):
             np.testing.assert_array_equal(of(together, gpu), of(alone, gpu)[::-1])

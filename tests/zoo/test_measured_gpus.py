@@ -9,7 +9,7 @@ def test_the_zoo_knows_what_it_learned_from():
     found = measured_gpus()
     assert found["NVIDIA A30"].networks == 48  # 20 in inference, 28 in training
     assert found["NVIDIA A30"].has_power
-    assert not found["Tesla T4"].has_power  # NeuSight measured times
+    assert not found["Tesla T4"].has_power  # NeuSight measured only times.
     assert len(found["NVIDIA A100-PCIE-40GB"].clocks_mhz) == 12
     assert found["NVIDIA H200"].has_power  # kernels in half precision and below
     assert not found["NVIDIA L40S"].has_power

@@ -24,20 +24,20 @@ def errors(spread, seed, *, networks=30, bias=0.0):
     }
 
 
-def test_a_clearly_better_one_is_better():
+def test_a_clearly_better_predictor_is_better():
     verdict = compare(errors(0.1, 0), errors(0.03, 1))
     assert verdict.better
     assert verdict.gain > verdict.least_gain > 0
     assert verdict.compared == 60
 
 
-def test_a_worse_one_is_not():
+def test_a_worse_predictor_is_not_better():
     verdict = compare(errors(0.03, 0), errors(0.1, 1))
     assert not verdict.better
     assert "is not better" in verdict.why
 
 
-def test_alike_ones_are_told_apart_in_few_cases_only():
+def test_equal_predictors_are_rarely_told_apart():
     better = [compare(errors(0.05, seed), errors(0.05, 1000 + seed)).better for seed in range(60)]
     # 5 % of 60 are 3; more than 9 would happen once in 800 times.
     assert sum(better) <= 9
@@ -54,7 +54,7 @@ def test_only_what_both_left_out_is_compared():
     assert compare(before, {**after, **extra}).challenger_error == compare(before, after).challenger_error
 
 
-def test_the_same_twice_is_not_better():
+def test_a_predictor_is_not_better_than_itself():
     assert not compare(errors(0.1, 0), errors(0.1, 0)).better
 
 

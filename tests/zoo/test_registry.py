@@ -70,7 +70,7 @@ def test_train_register_promote_predict(client, call, tmp_path, small):
     )
     assert find_predictor("A30", "inference", f"models:/{MODEL}/1").name == "a30/forest-inference"
 
-    # The run says how it came about.
+    # The run records how the predictor was trained.
     version = client.get_model_version(MODEL, "1")
     run = client.get_run(version.run_id)
     assert run.data.tags["stage"] == "train"
@@ -93,7 +93,7 @@ def test_train_register_promote_predict(client, call, tmp_path, small):
     assert client.get_model_version_by_alias(MODEL, "champion").version == "2"
     assert "challenger" not in client.get_registered_model(MODEL).aliases
 
-    # And back again by merit.
+    # The better one becomes champion again.
     code, out, _ = call("zoo", "promote", MODEL, "--version", "1")
     assert code == 0
     assert "is the champion: the challenger is better" in out
@@ -142,7 +142,7 @@ def test_files_that_were_exchanged_in_the_registry_are_refused(client, small_ent
         registry_folder(f"models:/{MODEL}/{version}")
 
 
-def test_what_is_not_there(client):
+def test_missing_models_and_versions_are_reported(client):
     for uri in (CHAMPION, "models:/nothing/1"):
         with pytest.raises(TrackingError, match="MLflow has no such object") as caught:
             registry_folder(uri)

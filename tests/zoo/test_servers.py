@@ -154,7 +154,7 @@ def test_migration_from_sqlite_to_postgresql(tmp_path, postgresql, small_entry):
     shutil.rmtree(tmp_path / "mlartifacts")
     with mlflow_server(tmp_path / "server", store=there) as address:
         assert predicted(address) == before
-        # Numbering goes on.
+        # Version numbers continue.
         worse = train_small(tmp_path / "w", replace(SMALL_RECIPE, trees=2)).save(tmp_path / "wz")
         assert register(worse, address).version == "2"
         client = mlflow.MlflowClient(address)
@@ -201,7 +201,7 @@ register(Path(sys.argv[1]), sys.argv[2])
 
 
 def test_a_server_killed_while_registering(tmp_path, monkeypatch):
-    """Nothing lost, nothing half-registered, and the same command again completes it."""
+    """Nothing is lost or half registered, and the same command completes the registration."""
     import mlflow
 
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")

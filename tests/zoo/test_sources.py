@@ -65,7 +65,7 @@ def web(folder):
 class Bucket(QuietHandler):
     """The four requests of S3 that are needed, for boto3 to talk to."""
 
-    protocol_version = "HTTP/1.1"  # or boto3 waits a second for leave to send
+    protocol_version = "HTTP/1.1"  # With HTTP/1.0, boto3 waits a second for permission to send.
     objects: dict[str, bytes]
 
     def _key(self):
@@ -200,7 +200,7 @@ def test_a_cached_entry_that_was_changed_is_not_used(folder):
         find_predictor("A30", "inference", NAME)
 
 
-# What a source could try
+# Attacks by a source
 
 
 @pytest.mark.parametrize("what", ["a file", "the manifest", "the file and the manifest"])
@@ -356,7 +356,7 @@ def test_a_read_only_place():
     ],
 )
 def test_a_name_means_what_it_holds(small_entry, tmp_path, fresh_cache, name):
-    """Under such a name it would answer for other GPUs, or make their predictions fail."""
+    """Under another name, an entry would answer for other GPUs, or make their predictions fail."""
     folder = tmp_path / "zoo"
     push(small_entry, name, str(folder))
     with pytest.raises(ZooError, match="does not agree with its GPU, mode or predictor"):
@@ -364,7 +364,7 @@ def test_a_name_means_what_it_holds(small_entry, tmp_path, fresh_cache, name):
     assert pulled() == {}
 
 
-def test_what_ships_is_replaced_only_when_asked(small_entry, tmp_path, fresh_cache):
+def test_shipped_entries_are_replaced_only_on_request(small_entry, tmp_path, fresh_cache):
     folder = tmp_path / "zoo"
     push(small_entry, NAME, str(folder))
     push(small_entry, "a30/mine-inference", str(folder))
@@ -372,5 +372,5 @@ def test_what_ships_is_replaced_only_when_asked(small_entry, tmp_path, fresh_cac
         pull(str(folder), NAME)
     assert pulled() == {}
     assert pull(str(folder), "a30/mine-inference") == pull(str(folder), NAME, replace=True)
-    # A name that was taken over is renewed from there on.
+    # An entry that was replaced once is renewed without being asked.
     assert pull(str(folder), NAME)

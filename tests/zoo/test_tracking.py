@@ -9,7 +9,7 @@ from joulecast.errors import TrackingError
 from joulecast.zoo.mlflow.tracking import track, track_evaluation, tuning
 
 pytest.importorskip("mlflow")
-# MLflow and what it imports warn about themselves.
+# MLflow and its dependencies raise warnings about themselves.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 

@@ -100,7 +100,7 @@ def test_damage_is_refused(trained, tmp_path):
         load_any_gpu(entry)
 
 
-# File -> what somebody who knows the format could write into it.
+# File -> values that an attacker who knows the format could write into it.
 HOSTILE = {
     "errors that are a number": ("card.json", lambda card: card["log_errors"]["training"].update(edp=-1)),
     "errors that lack a quantity": ("card.json", lambda card: card["log_errors"]["training"].pop("power")),
@@ -128,7 +128,7 @@ def test_hostile_values_are_refused_when_loading(transformer, tmp_path, file, ch
 
 
 def test_a_graph_in_an_entry_gets_to_no_runtime(transformer, tmp_path):
-    """ONNX Runtime gets what is written from the weights; one that would make gigabytes of nothing is a dead file."""
+    """ONNX Runtime gets a graph made from the weights. A stored graph, which may take gigabytes, is not read."""
     onnx = pytest.importorskip("onnx")
     entry = transformer.save(tmp_path)
     expected = load_any_gpu(entry).on(find_gpu("L4"), "inference").operations.predict(simulated_operations())

@@ -35,7 +35,7 @@ def contents(entry):
 
 
 @pytest.mark.parametrize("recipe", quick_first(OWN))
-def test_of_one_gpu(recipe, tmp_path):
+def test_a_recipe_for_one_gpu_gives_the_same_files_twice(recipe, tmp_path):
     if isinstance(recipe, XGBoostRecipe):
         pytest.importorskip("xgboost")
     one, other = (contents(train_small(tmp_path / name, recipe).save(tmp_path / name)) for name in ("one", "other"))
@@ -43,7 +43,7 @@ def test_of_one_gpu(recipe, tmp_path):
 
 
 @pytest.mark.parametrize("recipe", quick_first(ANY_GPU))
-def test_for_any_gpu(recipe, tmp_path):
+def test_a_recipe_for_any_gpu_gives_the_same_files_twice(recipe, tmp_path):
     pytest.importorskip("torch" if isinstance(recipe, TransformerRecipe) else "xgboost")
     datasets = [(save(data, tmp_path / data.card.gpu), data) for data in map(simulated_gpu, ("A30", "T4"))]
     one, other = (

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...errors import ZooError, unknown_name
+from ...errors import ZooError, damaged_entry, unknown_name
 from ...predictors.contract import Regressor
 from ...predictors.formats.numbers import errors_to_text, sorted_errors
 from ...predictors.kernels.basis import BASES
@@ -174,5 +174,5 @@ def _require_inputs(given: object, wanted: list[str]) -> None:
 
 def _known(basis: str) -> str:
     if basis not in BASES:
-        raise ZooError("a zoo entry has errors of an unknown basis", given=basis, allowed=", ".join(BASES))
+        raise damaged_entry("a zoo entry has errors of an unknown basis", basis, ", ".join(BASES))
     return basis

@@ -1,4 +1,4 @@
-"""A predictor for any GPU: physics and its laws, what it learns from simulated GPUs, GPUs that nobody measured."""
+"""A predictor for any GPU: laws of physics, what it learns from simulated GPUs, and GPUs that were not measured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from joulecast.predictors.measured.device_rows import DeviceRow, device_rows
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.physics.energy import (
-    PRIOR_ENERGY,
     EnergyConstants,
     process_factor,
     relative_voltage,
@@ -47,7 +46,7 @@ def learned() -> BoostedResidual:
     return fit_any_gpu([simulated_gpu(name) for name in MEASURED], (), RECIPE)
 
 
-def test_it_learns_what_the_gpus_have_in_common(learned):
+def test_learns_what_gpus_have_in_common(learned):
     gpu = find_gpu("A40")
     operations = simulated_operations()
     truth = np.array([SLOWER_THAN_PHYSICS[operation.kind] for operation in operations])
@@ -73,13 +72,13 @@ def test_a_chip_that_was_not_measured_is_drawn_to_what_is_usual_of_a_kind(learne
     half = Operation("linear", [(64, 64)], {"out_features": 64}, precision="fp16")
     operations, unseen, seen = [linear, relu, half], find_gpu("L4"), find_gpu("A10")
     logs = np.log(typical.ratio(operations, unseen) / expected_ratio(operations, unseen))
-    # Of relu nothing is known to be typical, and fp16 does not run where that was seen.
+    # No typical ratio of relu is known, and the typical ratio of fp32 does not hold for fp16.
     assert logs == pytest.approx([0.2 + 0.75 * 0.8, 1.0, 1.0])
     assert typical.ratio(operations, seen) == pytest.approx(learned.ratio(operations, seen))
     assert learned.typical["linear"] == pytest.approx(np.log(SLOWER_THAN_PHYSICS["linear"]), abs=0.1)
 
 
-def test_many_gpus_at_once_are_one_after_the_other(learned):
+def test_many_gpus_at_once_give_what_each_gives_alone(learned):
     names = ("A30", "A40", "T4", "RTX4090")
     alone = {name: learned.ratio(simulated_operations(), find_gpu(name)) for name in names}
     asked = []
@@ -89,29 +88,29 @@ def test_many_gpus_at_once_are_one_after_the_other(learned):
     told.prefetch(operations, map(find_gpu, names))
     for name in names:
         assert told.ratio(operations, find_gpu(name)) == pytest.approx(alone[name], rel=1e-6)
-    assert asked == [len(operations)]  # of the RTX 4090, the one chip of which nothing was measured
+    assert asked == [len(operations)]  # Of the RTX 4090, the only chip of which nothing was measured.
 
 
-def test_of_a_network_that_shares_operations_with_another_the_others_alone_are_computed(learned):
+def test_operations_that_another_network_had_are_not_computed_again(learned):
     asked, names = [], ("RTX4090", "L4")
     told = replace(learned, unseen_chips=lambda inputs: (asked.append(len(inputs)), learned.unseen_chips(inputs))[1])
     operations = simulated_operations()
     first, second = OperationList(operations[:20]), OperationList(operations[10:25][::-1])
     told.prefetch(first, [find_gpu(names[0])])
-    told.prefetch(second, map(find_gpu, names))  # five are new to the one, and all 15 to the other
+    told.prefetch(second, map(find_gpu, names))  # 5 of these are new on the RTX 4090, all 15 on the L4
     for name in names:
         for some in (first, second):
             assert told.ratio(some, find_gpu(name)).tolist() == learned.ratio(some, find_gpu(name)).tolist()
     assert asked == [20, 5, 15, 10]
 
 
-def test_energies_are_found_again(learned):
+def test_energy_constants_are_recovered(learned):
     found, truth = learned.energy.to_dict(), TRUE_ENERGY.to_dict()
-    # What runs at the cap says nothing; fp32 and memory show below it, and pull away from their priors.
+    # Operations below the cap tell the energies of fp32 and of memory, which move away from their priors.
     for name in ("fp32_j_per_flop", "hbm_j_per_byte", "gddr_j_per_byte"):
         assert found[name] == pytest.approx(truth[name], rel=0.3), name
-    # Nothing here ran on tensor cores, so they keep their prior.
-    assert found["tensor_j_per_flop"] == pytest.approx(PRIOR_ENERGY.tensor_j_per_flop)
+    # Nothing here ran on tensor cores, so they keep their prior of 0.7 pJ.
+    assert found["tensor_j_per_flop"] == pytest.approx(0.7e-12)
 
 
 @pytest.mark.parametrize("name", [gpu.name for gpu in gpus().values()])
@@ -144,7 +143,7 @@ def test_a_lower_cap_lowers_the_clock_and_saves_energy(learned):
 
 
 @pytest.mark.parametrize("name", ["P4", "T4", "A10", "A100-PCIE-40GB", "RTX 4090", "L4", "H100 SXM", "B200", "MI300X"])
-def test_along_the_clock(learned, name):
+def test_time_and_energy_along_the_clock(learned, name):
     gpu = find_gpu(name)
     network = Network.of([(Operation("linear", [(8192, 2048)], {"out_features": 2048}), 4)])
     predictor = NetworkPredictor("any", AnyGpuPredictor(gpu, "inference", learned), HostModel.prior("inference"))
@@ -152,7 +151,7 @@ def test_along_the_clock(learned, name):
     found = [predictor.predict(network, float(clock)) for clock in clocks]
     time_s, energy_j = np.array([(p.time_s, p.energy_j) for p in found]).T
     assert np.all(np.diff(time_s) <= 1e-9)
-    # Static energy counts against low clocks, voltage against high ones: one valley.
+    # Static energy grows at low clocks and the voltage at high ones, so that energy has one minimum.
     falls = np.diff(energy_j) < -1e-4 * energy_j[:-1]
     assert falls[0]
     assert not np.any(falls[np.argmin(falls) :])
@@ -175,7 +174,7 @@ def test_the_default_cap_changes_nothing(learned):
     assert np.min(found.held_clock_mhz) < gpu.boost_clock_mhz
 
 
-def test_what_waits_for_launches_does_not_mind_the_clock(learned):
+def test_operations_that_wait_for_launches_do_not_depend_on_the_clock(learned):
     tiny = Network.of([(Operation("relu", [(8, 8)]), 100)])
     host = HostModel(20e-6, learned=True)
     predictor = NetworkPredictor("any", AnyGpuPredictor(find_gpu("A30"), "inference", learned), host)
@@ -293,7 +292,7 @@ def test_decoding_computes_what_it_asks_for():
     assert paid[0, 1] == pytest.approx(step.flops)
 
 
-def test_double_takes_what_its_rate_says():
+def test_double_precision_takes_the_time_that_its_rate_gives():
     sizes = {"linear": ([(4096, 4096)], {"out_features": 4096}), "relu": ([(1 << 26,)], {})}
     in_fp32 = [Operation(kind, *parts) for kind, parts in sizes.items()]
     in_fp64 = [operation.replace(precision="fp64") for operation in in_fp32]

@@ -48,7 +48,7 @@ def test_what_is_compared():
     ids=str,
 )
 def test_training_takes_no_less_than_inference(gpu, operation):
-    """Each of these took less on some GPU while both modes were predicted apart."""
+    """While the two modes were predicted independently, each of these took less in training on some GPU."""
     forward, both = (
         find_predictor(gpu, mode).operations.predict([operation.replace(mode=mode)])
         for mode in ("inference", "training")

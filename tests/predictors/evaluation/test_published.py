@@ -1,4 +1,4 @@
-"""The page of published tables: it is as new as what made it, and its parts compute what the sources describe."""
+"""The page of published tables: it is up to date, and its parts compute what the sources describe."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_no_section_is_older_than_what_made_it(tmp_path):
     import published
 
     page = published.PAGE.read_text("utf-8")
-    # Where the measurements are not there, their digests cannot be compared.
+    # Without the measurements, their digests cannot be compared.
     old = published.outdated(page, published.SECTIONS, tmp_path)
     assert not old, f"make them again: python benchmarks/published.py {' '.join(old)}"
 
@@ -59,7 +59,7 @@ def test_inputs_of_a_forest_are_those_of_the_module():
     inputs, names = matrix_of([conv, linear])
     by_name = dict(zip(names, inputs.T, strict=True))
     assert by_name["type_Conv2d"].tolist() == [1, 0]
-    # What only a pair of another kind has: no value, and a flag that says so.
+    # Attributes that only another kind has get no value, and a flag that says so.
     assert by_name["kernel_size_0"].tolist() == [7, -1]
     assert by_name["kernel_size_tuple_applicable"].tolist() == [1, 0]
     with pytest.raises(TypeError, match="printed module"):

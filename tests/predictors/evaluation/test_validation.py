@@ -1,4 +1,4 @@
-"""What is held out is held out entirely, and the numbers of the report are what they say."""
+"""Held-out operations are held out in all variants, and the numbers of the report are what their names say."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_family_takes_more_along_than_a_name(dataset, monkeypatch):
 def test_kinds_left_out_are_predicted_by_what_stands_in(dataset):
     errors = leave_kinds_out(dataset, "inference", RECIPE)
     relu = [i for i, operation in enumerate(errors.operations) if operation.kind == "relu"]
-    assert np.isfinite(errors.predicted_time_s[relu]).sum() == 0  # nothing else here moves memory only
+    assert np.isfinite(errors.predicted_time_s[relu]).sum() == 0  # No other operation here only moves memory.
     norms = [i for i, operation in enumerate(errors.operations) if operation.kind == "linear"]
     assert len(norms) == 25
 

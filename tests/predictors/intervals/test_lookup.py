@@ -86,13 +86,13 @@ def test_powers_count_in_units_of_what_is_typical_for_them():
 
 
 def test_a_standard_deviation_is_the_error_that_68_percent_keep():
-    """ceil(10 x 0.6827) is the seventh of nine; it is asked for as if the GPU decided."""
+    """ceil(10 x 0.6827) is the seventh of nine; it is looked up among loops that are bound by the GPU."""
     sigma = CALIBRATION.sigma("time", [CONV], np.array([False]), np.array([0.5]))
     assert sigma.tolist() == pytest.approx([0.1 * 7 / 9])
 
 
 def test_far_outside_is_beyond_the_farthest_group_of_the_family():
-    """6 for the family's loops bound by the host, 9 for all others; kinds that another stands in for are not far."""
+    """6 for loops of the family that wait for the host, 9 for others. Kinds with a stand-in do not count as far."""
     distances = np.array([6.5, 5.5, 9.5, 8.5, math.inf])
     found = CALIBRATION.far_outside([CONV, CONV, RELU, RELU, CONV], distances)
     assert found.tolist() == [True, False, True, False, False]

@@ -78,7 +78,7 @@ def test_one_tile_takes_products_exponentials_and_its_start():
 def test_blackwell_ultra_has_twice_the_exponentials():
     b200, b300 = (Machine.of(find_gpu(name), "bf16") for name in ("B200", "B300"))
     assert (b200.exponentials, b300.exponentials) == (16, 32)
-    # 0.55 of an exponential for each pair is all that the tensor cores wait for, if products and bytes cost nothing.
+    # If products and bytes cost nothing, only 0.55 of an exponential for each pair takes time.
     constants = np.array([0.0, 0.0, 0.55, 0.0, 1e9, 1e9])
     times_s = [context_s(sizes(attention(8192, 8192, heads=148)), each, constants)[0] for each in (b200, b300)]
     assert times_s[0] == pytest.approx(8192**2 * 0.55 / 16 / b200.clock_hz, rel=0.01)

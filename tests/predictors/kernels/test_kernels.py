@@ -260,7 +260,7 @@ def test_all_directions_of_a_convolution_multiply_as_often():
     assert found == pytest.approx([np.log2(cycles)] * 3, rel=1e-4)
 
 
-def test_amd_and_nvidia_do_not_tell_of_each_other(kernels):
+def test_measurements_of_amd_do_not_predict_nvidia_and_vice_versa(kernels):
     assert not CONVOLUTION.covers(H100)
     assert not LINEAR.covers(MI210)
     assert np.isnan(kernels.device_s(OperationList([linear(64, 512, 512)]), MI210)).all()
@@ -268,10 +268,10 @@ def test_amd_and_nvidia_do_not_tell_of_each_other(kernels):
 
 
 def test_point_wise_operations_pass_the_memory():
-    constants = np.array([3000.0, 1.0, 1e9, 1e9])  # nothing is cached
+    constants = np.array([3000.0, 1.0, 1e9, 1e9])  # Nothing is read from a cache.
     operation = Operation("add", [(8192, 4096)] * 2, precision="bf16")
     seconds = POINTWISE.physics_s(OperationList([operation]), A100, constants)
-    # two inputs and one output of two bytes each
+    # Two inputs and one output, of two bytes for each element.
     moved = 3 * 2 * 8192 * 4096
     assert seconds == pytest.approx(moved / A100.memory_bandwidth + 3000 / (A100.boost_clock_mhz * 1e6))
     filled = OperationList([Operation("adamw_step", [(8, 8)], precision="bf16"), operation])

@@ -1,4 +1,4 @@
-"""Power of kernels: what the cap takes off the clock, by hand, and what comes back from readings that were made up."""
+"""Power of kernels: how far the cap lowers the clock, by hand, and what is learned from simulated readings."""
 
 from dataclasses import replace
 
@@ -28,7 +28,8 @@ def test_what_the_cap_slows_down_would_draw_more_at_the_default_clock():
     # Held at 1600 MHz: 0.92 of the voltage. 600 W of it are dynamic there: 600 x 1.25 / 0.92^2 at 2000 MHz.
     static_w = demand_at_cap_w(GPU, np.array([1.0]))[0] - 600
     assert static_w == pytest.approx(100, rel=0.01)
-    held_w = 700 - 600 / 0.92**2 * 1.25 * 0.92**2 / 1.25  # Static power at 1600 MHz, if it did not fall with the clock.
+    # If static power did not fall with the clock, it would still be 100 W at 1600 MHz.
+    held_w = 700 - 600 / 0.92**2 * 1.25 * 0.92**2 / 1.25
     assert held_w == pytest.approx(100)
     (found,) = demand_at_cap_w(GPU, np.array([1.25]))
     assert 100 + 600 * 1.25 / 0.92**2 <= found <= 100 + 640 * 1.25 / 0.92**2  # It falls, by less than 40 W.

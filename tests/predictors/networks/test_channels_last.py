@@ -51,7 +51,7 @@ def test_convolutions_count_as_channels_last_where_pytorch_keeps_their_tensors_s
     [
         ("A30", "training", "fp32", 3.3),
         ("A30", "training", "default", 1.8),
-        ("T4", "training", "default", 3.3),  # It has no TF32.
+        ("T4", "training", "default", 3.3),  # This GPU has no TF32.
         ("A30", "training", "bf16", 1.0),
         ("A30", "inference", "fp32", 1.0),
         ("MI210", "training", "fp32", 1.0),

@@ -29,7 +29,7 @@ CANDIDATES = [candidate(width, depth) for width in (16, 48, 64) for depth in (1,
 
 
 TOTALS = ("time_s", "energy_j", "power_w", "edp_js", "device_time_s", "host_time_s", "held_clock_mhz")
-# Sums are added up in another order than by `predict`.
+# The sums are added up in another order than in `predict`.
 SAME = partial(pytest.approx, rel=1e-12)
 
 

@@ -15,14 +15,14 @@ LINEAR = Operation("linear", [(32, 1000)], {"out_features": 500, "bias": False})
 
 
 def kept_by_autograd(model: torch.nn.Module, shape: tuple[int, ...]) -> int:
-    """Bytes of all storages that a forward saves, parameters aside."""
+    """Bytes of all storages that a forward saves, without parameters."""
     parameters = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
     kept = {}
 
     def pack(tensor):
         storage = tensor.untyped_storage()
         if storage._cdata not in parameters:
-            kept[storage._cdata] = storage  # (held, or its address would be given to another)
+            kept[storage._cdata] = storage  # The storage is kept alive. Otherwise another one could get its address.
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):

@@ -1,4 +1,4 @@
-"""What a network takes, shared among its operations: by hand."""
+"""The time and energy of a network, shared among its operations, against arithmetic by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPERATIONS = [Operation("relu", [(8, 8)]), Operation("gelu", [(8, 8)])]
 
 
 class Told:
-    """A predictor that says what it is told of two operations, and knows no law of the clock."""
+    """A predictor that returns given values for two operations, at any clock."""
 
     gpu, mode, coverage = A30, "inference", ("all",)
 
@@ -80,5 +80,5 @@ def test_nothing_draws_more_than_the_cap():
     assert found.energy_j == pytest.approx(0.66)
     assert [cost.power_w for cost in found.operations] == pytest.approx([165.0, 165.0])
     assert sum(cost.energy_j for cost in found.operations) == pytest.approx(0.66)
-    # Dynamic energies of 0.8 J in all shrink to 0.66 J, and nothing is left to share.
+    # Dynamic energies of 0.8 J in total shrink to 0.66 J, so that no static energy is left to share.
     assert [cost.energy_j for cost in found.operations] == pytest.approx([0.3 * 0.66 / 0.8, 0.5 * 0.66 / 0.8])

@@ -53,7 +53,7 @@ def test_a_loop_takes_the_norm_of_host_and_device():
 
 
 def test_power_tells_for_how_long_the_device_was_busy():
-    """Static 50 W, active 150 W: 75 W is busy for a quarter. From twice the host's time on, loops show the device."""
+    """At 50 W static and 150 W active, 75 W mean busy for a quarter. Loops of twice the host's time show the device."""
     found = baseline().device_costs(
         [RELU] * 5,
         ["relu fp32"] * 5,
@@ -102,7 +102,8 @@ def test_a_kind_that_always_waits_for_the_host_is_as_slow_as_others_if_its_quick
     line_s = np.array([1e-6, 50e-6, 60e-6, 70e-6, 3e-6, 3e-6, 3e-6, 10e-6])
     found = Baseline.fit(operations, Loops(seconds, np.full(8, 100.0)), np.ones(8, bool), ["loop"] * 8, line_s, ROUND)
     assert found.groups["relu fp32"].slowdown == pytest.approx(2.0)
-    assert found.groups["gelu fp32"].slowdown == pytest.approx(1.3)  # 13 us for 10 us
+    # Its quickest loop takes 13 us, and its roofline 10 us.
+    assert found.groups["gelu fp32"].slowdown == pytest.approx(1.3)
     assert found.groups["gelu fp32"].large_loops == 0
     assert found.groups["gelu fp32"].active_power_w == 100.0
 

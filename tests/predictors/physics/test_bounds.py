@@ -1,4 +1,4 @@
-"""What nothing can beat, by hand: launches of kernels, and the rates of data sheets."""
+"""Bounds that no operation can beat, by hand: launches of kernels, and the rates of data sheets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ A30 = find_gpu("A30")  # 10.3 TFLOP/s in fp32 and 933 GB/s at 1440 MHz
 TINY = Operation("add", [(8,)])
 LINEAR = Operation("linear", [(4096, 4096)], {"out_features": 4096})
 WINDOW = {"out_channels": 64, "padding": 1, "bias": False}
-# Half of what the data sheet allows, and none of the law of the clock.
+# Half of the time that the data sheet allows, at any clock.
 TOO_FAST = 0.5
 
 
@@ -82,7 +82,7 @@ def test_transforms_save_multiplications_of_convolutions(kernel, stride, saving)
     assert Bounds.of([conv], A30).compute_s == pytest.approx([flops / saving / 10.3e12])
 
 
-def test_a_time_that_cannot_be_is_raised_at_any_clock():
+def test_an_impossible_time_is_raised_to_its_bound_at_any_clock():
     bounded = work(LINEAR).bounded([LINEAR])
     for clock in (1440.0, 720.0, 360.0):
         device_s, _ = bounded.at(clock)
@@ -91,7 +91,7 @@ def test_a_time_that_cannot_be_is_raised_at_any_clock():
     assert bounded.device_s == pytest.approx([2 * 4096**3 / 10.3e12])
 
 
-def test_a_time_that_can_be_stays():
+def test_a_possible_time_is_left_as_it_is():
     slow = work(LINEAR, ratio=2.0)
     assert slow.bounded([LINEAR]).at(900.0)[0].tolist() == slow.at(900.0)[0].tolist()
 
@@ -104,7 +104,7 @@ def test_a_launch_takes_as_long_at_any_clock_and_draws_nothing_more():
 
 
 def test_parts_of_an_operation_are_bounded_by_their_share():
-    """The first layer pays two thirds of its work; what takes longer than its least may take as long as before."""
+    """The first layer pays two thirds of its work. A factor above one does not raise the bound."""
     bounded = work(LINEAR).bounded([LINEAR])
     assert bounded.scaled_by(2 / 3, 1.0).device_s == pytest.approx(2 / 3 * bounded.device_s)
     assert bounded.scaled_by(4.0, 1.0).bounds.compute_s == pytest.approx(bounded.bounds.compute_s)

@@ -1,4 +1,4 @@
-"""What is kept of networks on GPUs."""
+"""Results that are cached for networks on GPUs."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_a_network_holds_one_clock_for_its_mean_power():
     # Another clock that is asked for, and several at once.
     asked = np.array([800.0, 1400.0, 1900.0])
     assert both.held_together_mhz(counts, asked, 222.25, 0.0, 1.0) == pytest.approx([800.0, 1400.0, 1500.0], abs=1.0)
-    # A host that takes as long halves nothing, but leaves pauses: 0.6 J in 2 ms x 2^0.25.
+    # A host that takes as long as the device leaves pauses: 0.6 J are spread over 2 ms x 2^0.25.
     assert both.held_together_mhz(counts, 2000.0, 310.0, 2e-3, 1.0) == pytest.approx(2000.0)
     # Twice the static power: 2 x 40 W at 1500 MHz.
     assert both.held_together_mhz(counts, 2000.0, 262.25, 0.0, 2.0) == pytest.approx(1500.0, abs=1.0)
@@ -126,7 +126,7 @@ def test_work_is_slower_than_physics_by_its_ratio():
     assert found.switching_j == pytest.approx([1e6 * 1e-11])
     assert found.memory_j == pytest.approx([8e6 * 5e-11])
     assert found.awake_j == pytest.approx([0.5 * 10 * 2.0 * 3 * least_s])
-    # At another clock from the start: what scales takes 4 / 3, and logic costs 0.81.
+    # At 1500 MHz from the start: computing and caches take 4 / 3 of the time, and logic 0.81 of the energy.
     slower = Work.of([RELU], ROUND, 1500.0, np.array([3.0]), constants)
     least_s = (memory_s**3 + (4 / 3) ** 3 * (cache_s**3 + compute_s**3)) ** (1 / 3)
     assert slower.device_s == pytest.approx([3 * least_s])
@@ -145,7 +145,7 @@ def test_work_that_is_scaled():
     assert more.at(2000.0)[1] == pytest.approx([24.0])
 
 
-def test_others_take_the_places_that_are_told():
+def test_other_work_takes_the_places_that_are_named():
     first, second = work(compute_s=1e-3, switching_j=1.0), work(memory_s=2e-3, memory_j=3.0, cap_w=100.0)
     both = first.scatter(np.array([True, False])).merge(second.scatter(np.array([False, True])))
     assert both.device_s == pytest.approx([1e-3, 2e-3])
@@ -158,7 +158,7 @@ def test_others_take_the_places_that_are_told():
 
 
 def test_a_loop_at_its_cap_held_the_clock_at_which_physics_draws_that_much():
-    """What it took, it took: only its power tells the clock. 8 MB and 1 MFLOP in 1 ms draw little, so nothing fell."""
+    """The measured time stays, and the power tells the clock. 8 MB and 1 MFLOP in 1 ms draw little: it did not fall."""
     constants = EnergyConstants(1e-11, 2e-12, 5e-11, 1e-10, 0.5)
     device_s = np.array([1e-3])
     assert throttled_mhz([RELU], ROUND, device_s, constants, 200.0).tolist() == [2000.0]
@@ -182,7 +182,7 @@ def test_measured_work_keeps_what_was_measured():
 
 
 def test_a_power_near_the_cap_counts_as_throttled():
-    """At 0.97 of the cap and above, the clock is the one that physics draws the cap at; below, the default."""
+    """From 0.97 of the cap on, the clock is the one at which physics draws the cap; below, it is the default clock."""
     hungry = EnergyConstants(1e-11, 2e-12, 5e-11, 1e-10, 20.0)  # SMs draw 20 x 10 x 2 = 400 W at 2000 MHz.
     operations, device_s, dynamic_j = [RELU, RELU], np.array([1e-3, 1e-3]), np.array([0.15, 0.15])
     found = measured_work(operations, ROUND, device_s, dynamic_j, np.array([193.0, 195.0]), hungry)

@@ -1,4 +1,4 @@
-"""Convolutions as cuDNN computes them."""
+"""FLOPs and bytes of convolutions by the algorithms of cuDNN, against arithmetic by hand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def least(operation, gpu=A30):
 
 
 def moved(operation):
-    """Bytes of the forward on tensor cores, which are the last way."""
+    """Bytes of the forward on tensor cores, which is the last algorithm in the list."""
     return dense_convolutions(OperationList([operation])).forward.bytes[-1]
 
 
@@ -90,7 +90,7 @@ def test_tensor_cores_read_transposed_images():
     assert moved(wide) == 3 * images + weights
     point = conv((32, 64, 56, 56), 128, precision="tf32", kernel_size=1, padding=0)
     assert moved(point) == images + weights / 9
-    # Least times are of FLOPs at the peak there: smaller blocks, of which nothing is known, fill the waves.
+    # On tensor cores least times are FLOPs at the peak: smaller blocks, whose sizes are not known, fill the waves.
     small = conv((1, 64, 14, 14), 64)
     fp32, tf32 = LeastTimes.of([small, small.replace(precision="tf32")], A30, 1440).compute_s
     assert fp32 / tf32 > A30.peak_flops["tf32"] / A30.peak_flops["fp32"]
@@ -109,7 +109,7 @@ def test_alignment_counts_positions_not_sides():
     assert [seen(conv((8, 64, n, n), 64))["position_alignment"] for n in (7, 14, 28)] == [0, 2, 3]
 
 
-def test_others_are_left_alone_wherever_they_stand():
+def test_other_operations_are_unchanged_wherever_they_stand():
     grouped = conv((32, 64, 56, 56), 64, groups=64)
     others = [Operation("relu", [(32, 64, 56, 56)]), grouped, Operation("linear", [(64, 64)], {"out_features": 64})]
     dense = conv((32, 64, 56, 56), 64)

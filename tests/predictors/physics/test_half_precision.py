@@ -1,4 +1,4 @@
-"""Half precision and TF32 as trees that have seen fp32 are asked for them, and what physics knows of them."""
+"""How trees that were trained on fp32 are asked about half precision, and what physics corrects afterwards."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_step_of_decoding_is_bound_by_its_cache(gpu):
 
 
 def test_an_a100_feeds_its_tensor_cores_worse_than_geforce():
-    """2048 FLOPs a clock for a multiprocessor, and 512: the loads are the same. An H100 loads for groups of warps."""
+    """2048 FLOPs per cycle and multiprocessor against 512, with the same loads. An H100 loads for groups of warps."""
     shares = []
     for name in ("A100 PCIe 40GB", "H100 SXM", "A10", "RTX 3090"):
         gpu = find_gpu(name)

@@ -9,7 +9,7 @@ from round_gpu import ROUND
 from joulecast.operations.operation import Operation
 from joulecast.predictors.physics.least_times import LeastTimes
 
-WAY = 36 * 10 * 2e9  # Bytes per second through 10 SMs, 36 of each at 2 GHz.
+WAY = 36 * 10 * 2e9  # Bytes per second between caches and 10 SMs: 36 bytes per cycle of each, at 2 GHz.
 
 
 def least(operation, clock_mhz=2000.0):

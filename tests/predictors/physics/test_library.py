@@ -1,4 +1,4 @@
-"""What libraries and power make of fp32 products, on GPUs that nobody measured."""
+"""How libraries and the power cap slow fp32 products down, on GPUs that were not measured."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_one_tile_more_costs_a_wave_and_half_a_tile_a_whole_one():
     full, one_more, half = (batched(n, rows, 128, 1000) for n, rows in ((108, 128), (109, 128), (108, 64)))
     assert tiled("A100 PCIe 40GB", one_more)[0] * 109 / 108 == pytest.approx(2 * tiled("A100 PCIe 40GB", full)[0])
     assert tiled("A100 PCIe 40GB", half) == pytest.approx(2.04)
-    # Volta's tiles are smaller; four of them share a multiprocessor.
+    # Volta's tiles are smaller, and four of them run on a multiprocessor at once.
     assert tiled("V100 PCIe 32GB", batched(80, 64, 128, 1000))[0] < 0.95 * 2.04
 
 
@@ -80,7 +80,7 @@ def test_long_reductions_are_slow_on_pascal_only(name, slower):
 
 
 def test_batched_products_with_long_reductions_are_as_quick_on_pascal():
-    """Only its kernels for linear layers lose; the tile count of batched ones is the same for any long reduction."""
+    """Only the kernels of linear layers are slow. Batched products have as many tiles for any long reduction."""
     short, long = (batched(8, 1024, 1024, n) for n in (4096, 65536))
     ratio = expected_ratio([short, long], find_gpu("P100 PCIe"))
     assert ratio[1] == pytest.approx(ratio[0], rel=0.05)

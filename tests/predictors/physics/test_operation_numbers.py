@@ -1,4 +1,4 @@
-"""What operations are on any GPU, as numbers: each worked out by hand."""
+"""The numbers that describe operations on any GPU, each worked out by hand."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_transforms_compute_convolutions_of_images_only():
         (4, 4, 9 / 4),
         # 3 x 5 outputs need as many squares as 4 x 6, which is 6: 15 x 9 / (6 x 16).
         (3, 5, 15 * 9 / (6 * 16)),
-        # A single output in a square of four would take more than it does one by one.
+        # A single output would take more multiplications in a square of four than by itself.
         (1, 1, 1.0),
     ],
 )

@@ -1,4 +1,4 @@
-"""What may run in TF32 runs in the quicker of TF32 and fp32; Pascal's half precision runs where its fp32 does."""
+"""Where TF32 is allowed, the quicker of TF32 and fp32 counts; Pascal computes half precision on its fp32 units."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_kinds_and_identities_are_features():
     assert feature(Operation("dropout", [(8, 8)]), "identity") == 1.0
     assert feature(Operation("relu", [(8, 8)]), "kind_relu") == 1.0
     assert feature(Operation("relu", [(8, 8)]), "kind_batch_norm") == 0.0
-    # What is no product fills no tiles.
+    # An operation that is no product has no tiles.
     assert feature(Operation("relu", [(5, 7)]), "tile_fill") == 1.0
 
 

@@ -43,7 +43,7 @@ def test_few_blocks_are_split_along_the_reduction():
     whole, split = (wave_flops(*sizes, Tile(128, 64), 8, splits=splits)[0] for splits in (False, True))
     assert whole == 8 * 2 * 128 * 64 * 132
     assert split == 0.5 * whole
-    # Two waves and a part: no longer few.
+    # Two waves and a part of a third are not few.
     sizes = [np.array([size]) for size in (17 * 128.0, 64.0, 100.0)]
     assert wave_flops(*sizes, Tile(128, 64), 8, splits=True) == wave_flops(*sizes, Tile(128, 64), 8)
 

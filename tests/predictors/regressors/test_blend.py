@@ -100,7 +100,7 @@ def test_a_blend_whose_process_has_no_share_is_its_trees(predictor):
         ("{", "damaged"),
     ],
 )
-def test_a_mixing_that_cannot_be_is_refused(predictor, mixing, says):
+def test_an_impossible_mixing_is_refused(predictor, mixing, says):
     files = {**predictor.time.to_files("time"), "time-mixing.json": mixing.encode()}
     with pytest.raises(ZooError, match=says):
         stored_blend(files, "time")

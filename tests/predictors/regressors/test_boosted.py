@@ -1,4 +1,4 @@
-"""Boosted trees of one GPU: monotone in the work, searched, stored, and refused where settings cannot be."""
+"""Boosted trees of one GPU: monotone in the work, searched, stored, and refused with impossible settings."""
 
 from __future__ import annotations
 

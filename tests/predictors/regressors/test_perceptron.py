@@ -23,7 +23,7 @@ SMALL = PerceptronRecipe(width=16, layers=1, epochs=40, batch=64)
 
 
 def by_hand() -> Perceptron:
-    """One unit: 2 gelu(x + 1) + 2 gelu(gelu(x + 1)) + 5, and a second input that is never looked at."""
+    """One unit: 2 gelu(x + 1) + 2 gelu(gelu(x + 1)) + 5. A second input has no influence."""
     arrays = ([-1, 0], [3, 0], [[1], [0]], [1], [[[[1]], [[1]]]], [[[0], [0]]], [2], [5])
     return Perceptron(*(np.array(each, dtype=np.float32) for each in arrays))
 
@@ -39,7 +39,7 @@ def test_values_by_hand():
     assert by_hand()(inputs[:0]).shape == (0,)
 
 
-def test_many_rows_are_some_after_the_other():
+def test_many_rows_at_once_give_what_parts_of_them_give():
     inputs = np.linspace(-1, 3, 2400, dtype=np.float32).reshape(1200, 2)
     assert by_hand()(inputs)[700] == pytest.approx(by_hand()(inputs[700:701])[0], rel=1e-6)
 
@@ -100,7 +100,7 @@ def test_what_is_stored_comes_back_and_damage_is_refused():
             Perceptron.from_bytes(arrays_to_bytes(some, said))
 
 
-def test_its_mean_with_trees_for_any_gpu():
+def test_its_ensemble_with_trees_for_any_gpu_is_their_mean():
     pytest.importorskip("torch")
     pytest.importorskip("xgboost")
     recipe = BoostingRecipe(trees=30, depth=4, learning_rate=0.2, folds=2, perceptron=replace(SMALL, share=0.25))

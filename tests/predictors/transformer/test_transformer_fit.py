@@ -174,7 +174,7 @@ def test_network_head_finds_a_linear_law_and_stays_within_what_it_saw():
     assert energy == pytest.approx(np.exp(-0.15), rel=1e-4)
     assert head(np.array([1e3, 0.0, 0.0]))[0] == pytest.approx(np.exp(0.2 + 0.1 * vectors[:, 0].max()), rel=1e-3)
     assert NetworkHead.fit(examples, 1e9)(vectors[0]) == pytest.approx((1.0, 1.0), abs=1e-6)
-    # Networks that wait for the host say nothing of the device.
+    # Networks that wait for the host tell nothing about the device.
     waiting = [e._replace(device=0.0) for e in examples]
     assert NetworkHead.fit(waiting, 1e-9)(vectors[0])[0] == pytest.approx(1.0)
 
@@ -203,6 +203,6 @@ def test_too_little_to_learn_from(dataset):
     ],
     ids=str,
 )
-def test_recipe_refuses(settings):
+def test_impossible_settings_are_refused(settings):
     with pytest.raises(InputError):
         TransformerRecipe(**settings)

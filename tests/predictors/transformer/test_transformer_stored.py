@@ -82,7 +82,7 @@ def test_onnx_says_what_torch_says(settings, shape):
         assert np.allclose(one, other, atol=1e-5)
 
 
-# Name -> what somebody does to the arrays and facts of a stored transformer.
+# Name -> damage to the arrays and facts of a stored transformer.
 HOSTILE = {
     "no arrays": lambda arrays, facts: arrays.clear(),
     "an array is missing": lambda arrays, facts: arrays.pop("over_kinds.0.gather.bias"),
@@ -114,7 +114,7 @@ def test_what_onnx_runtime_cannot_compute_is_one_error(served):
     values, families, kinds, shares = arrays(1, 3)
     with pytest.raises(ZooError, match="cannot compute") as caught:
         served.reader.encoder(values, families, kinds + 10_000, shares)
-    assert "out of data bounds" in str(caught.value.hint)
+    assert "out of data bounds" in str(caught.value.given)
 
 
 def test_stored_predictor(quick, served):
@@ -157,7 +157,7 @@ def test_many_clocks_are_read_once(quick):
     clocks = range(600, 1441, 120)
     over = predict_over_clocks(on(A30, learned), network, clocks)
     each = [on(A30, learned).predict(network, clock) for clock in clocks]
-    # Its operations, and it as a whole.
+    # Once for its operations, and once for the whole network.
     assert len(calls) == 2
     assert over.time_s == pytest.approx([prediction.time_s for prediction in each], rel=1e-6)
     assert over.energy_j == pytest.approx([prediction.energy_j for prediction in each], rel=1e-6)
