@@ -17,14 +17,9 @@ from pathlib import Path
 import pytest
 from documented import ROOT, TUTORIALS, blocks, first_steps, lines, run_line
 
-from conftest import simulated_dataset
-from joulecast.datasets import save
-
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LIMITS_S = {"tasks.py demo": 60, "joulecast best": 120, "joulecast measure": 180, "joulecast train": 600}
-"""Part of a command -> seconds from the beginning after which a stranger has its answer."""
-MEASURING_S = 240
-"""What `joulecast collect` takes, as README says; its measurements are simulated here, where there is no GPU."""
+"""Part of a command -> seconds from the beginning until a stranger has its answer, on an idle machine."""
 
 
 def stranger(home: Path) -> dict[str, str]:
@@ -62,12 +57,11 @@ def clone(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_a_stranger_follows_the_first_steps(clone: Path) -> None:
-    save(simulated_dataset(), clone / "build" / "mine")
     steps = lines(first_steps((clone / "README.md").read_text(encoding="utf-8")))
     took = run("\n".join(steps), clone)
     for part, limit_s in LIMITS_S.items():
         (seconds,) = (seconds for line, seconds in took.items() if part in line)
-        assert seconds + (MEASURING_S if "train" in part else 0) < limit_s, part
+        assert seconds < limit_s, part
     assert list((clone / "my-zoo").rglob("card.json"))
 
 
@@ -105,8 +99,9 @@ def test_notebooks_run_in_jupyter(clone: Path) -> None:
 
 def test_the_first_steps_of_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    steps = [line for line in lines(first_steps(README)) if "joulecast train" not in line and "my-zoo" not in line]
-    for line in steps:
+    for line in lines(first_steps(README)):
+        if "joulecast collect" in line:
+            break  # what follows takes minutes
         run_line(line)
     assert "least energy" in capsys.readouterr().out
     assert all(any(part in line for line in lines(first_steps(README))) for part in LIMITS_S)

@@ -15,6 +15,7 @@ from ...rendering.answers import Drawn, Plain
 from ...rendering.notebook import Picture, as_html, as_picture
 from ...rendering.tables import Table, Tabular
 from ...units import NOT_MEASURED, si
+from ..intervals.conformal import require_level
 from ..intervals.network_spread import NetworkSpread, SentNetworkSpread
 from .interval import Interval, interval_around
 from .operation_cost import OperationCost, by_cost
@@ -223,8 +224,7 @@ class Prediction(Tabular, Plain, Drawn):
         Raises:
             InputError: The level is not between 0 and 1, or too high for the number of networks.
         """
-        if not 0 < level < 1:
-            raise InputError("the level of an interval lies between 0 and 1", given=level)
+        require_level(level)
         power_range_w = (self.idle_power_w, math.inf if self.power_limit_w is None else self.power_limit_w)
         return interval_around(self.spread, level, self.time_s, self.energy_j, self.held_clock_mhz, power_range_w)
 
