@@ -92,7 +92,9 @@ def train_kernels(
             hint="collect more operations of these kernels",
         )
     learned = {names: measured[names] for names in fitted.variants}
-    others = {} if kept is None else {n: v for n, v in kept.kernels.variants.items() if n[0] not in families}
+    # Families that are trained again are not read: their features may have changed since the entry was written.
+    stored = {} if kept is None else kept.kernels.variants
+    others = {names: stored[names] for names in stored if names[0] not in families}
     validation = validate_kernels(learned, recipe)
     timed = Kernels(
         {**others, **{n: replace(v, errors=stored_errors(validation, n)) for n, v in fitted.variants.items()}}
