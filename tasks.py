@@ -84,7 +84,7 @@ def templates() -> None:
 
 
 def golden() -> None:
-    """Install what developing needs and make the golden predictions of shipped zoo entries anew, without training."""
+    """Install what developing needs and renew golden predictions and cards of shipped zoo entries, without training."""
     install("dev")
     run("python", "-m", "joulecast.zoo.renewal")
 

@@ -3,10 +3,10 @@
     joulecast datasets import aiconfigurator2026 ../shared/data/aiconfigurator2026 --rows 300000
     python benchmarks/kernels.py --family attention --family decoding build/datasets/h200 build/datasets/b200 ...
 
-Prints Markdown. benchmarks/KERNELS.md is its output with --rows 3000, except for the last table. Calls of less than 10
-us are left out, and the datasets have no power for calls of less than 60 us. For comparison, it prints the errors of
-`any-gpu/boosting` alone, which was not trained on such kernels. A last table shows how much slower sustained runs are
-under the power cap: as measured, and as the clock law derives it from the learned power.
+Prints Markdown. benchmarks/KERNELS.md has its second to last table, made with --rows 3000, and what was tried. Calls of
+less than 10 us are left out, and the datasets have no power for calls of less than 60 us. For comparison, it prints the
+errors of `any-gpu/boosting` alone, which was not trained on such kernels. A last table shows how much slower sustained
+runs are under the power cap: as measured, and as the clock law derives it from the learned power.
 """
 
 from __future__ import annotations

@@ -24,8 +24,27 @@ def refusing_damage(what: str, path: Path, error_class: type[JoulecastError] = I
         raise
     except Exception as error:
         # On damaged bytes, parsers may raise exceptions of any class, even RecursionError.
-        hint = f"{type(error).__name__}: {first_line(error)}"
-        raise error_class(what, given=str(path), hint=hint) from error
+        raise unreadable(what, path, error, error_class) from error
+
+
+def unreadable(
+    what: str, path: Path, error: Exception, error_class: type[JoulecastError] = InputError
+) -> JoulecastError:
+    """Build the error for a file that cannot be opened, or whose content is not what it should be.
+
+    Args:
+        what: What is wrong, such as "this recipe cannot be read".
+        path: Path of the file.
+        error: The exception that says why.
+        error_class: Class of the error.
+    """
+    if isinstance(error, OSError):
+        cause = error.strerror or first_line(error)
+        hint = "name a path that exists and that this user may use"
+    else:
+        cause = f"{type(error).__name__}: {first_line(error)}"
+        hint = "mend the file, or get it again from where it came"
+    return error_class(what, given=f"{path}: {cause}", hint=hint)
 
 
 def first_line(error: Exception) -> str:

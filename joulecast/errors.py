@@ -219,6 +219,11 @@ def located(error: InputError, place: str) -> InputError:
     return InputError(f"{place}: {error.what}", given=error.given, allowed=error.allowed, hint=error.hint)
 
 
-def damaged_entry(what: str, given: object, allowed: object) -> ZooError:
+def damaged_entry(what: str, given: object, allowed: object = None) -> ZooError:
     """Build the error for a zoo entry with a part that is missing, damaged or does not match the others."""
     return ZooError(what, given=given, allowed=allowed, hint="pull the entry again, or train it again")
+
+
+def damaged_zoo(what: str, given: object, allowed: object = None) -> ZooError:
+    """Build the error for a place that entries are pulled from, and whose content is damaged or not allowed."""
+    return ZooError(what, given=given, allowed=allowed, hint="get this zoo again from where it came, or ask its owner")

@@ -1,4 +1,4 @@
-"""A bar on the terminal while something takes long: how much is done, and how much longer it will take; then how long it took.
+"""A bar on the terminal while something takes long: how much is done, and how much longer it will take.
 
 Only a terminal gets one. Where standard error is a file or a pipe, nothing is written, so that logs stay readable.
 """

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from .damage import unreadable
 from .errors import InputError
 
 MOST_BYTES = 1 << 20
@@ -27,7 +28,7 @@ def open_regular(path: Path, what: str = "this file") -> BinaryIO:
         # Without O_NONBLOCK, opening a pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except (OSError, ValueError) as error:  # ValueError if the name contains a NUL character.
-        raise InputError(f"{what} cannot be read", given=str(path), hint=_reason(error)) from error
+        raise unreadable(f"{what} cannot be read", path, error) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise InputError(
@@ -52,11 +53,7 @@ def read_regular(path: Path, most_bytes: int, what: str = "this file") -> bytes:
             # read(n) allocates n bytes at once, so n is not larger than the file.
             data = file.read(min(most_bytes, os.fstat(file.fileno()).st_size) + 1)
         except OSError as error:
-            raise InputError(f"{what} cannot be read", given=str(path), hint=_reason(error)) from error
+            raise unreadable(f"{what} cannot be read", path, error) from error
     if len(data) > most_bytes:
         raise InputError(f"{what} is too large", given=str(path), allowed=f"up to {most_bytes:,} bytes")
     return data
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)

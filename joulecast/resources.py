@@ -26,7 +26,7 @@ def shipped(name: str) -> Path:
     for folder in (checkout / name if (checkout / "pyproject.toml").is_file() else None, _PACKAGE / "_shipped" / name):
         if folder is not None and folder.is_dir():
             return folder
-    raise ZooError(f"this installation has no {name} folder", hint="install joulecast again")
+    raise ZooError(f"this installation has no {name} folder", given=str(_PACKAGE), hint="install joulecast again")
 
 
 def cache_folder() -> Path:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from .errors import InputError
 from .hardware import GPU, find_gpu
 from .operations.columns import Columns, is_table, operations_of
-from .operations.operation import Operation, checked_operations
+from .operations.given_operations import checked_operations, mode_of
+from .operations.operation import Operation
 from .predictors import operation_html
 from .predictors.explanation import Explanation, explain_operation
 from .predictors.operation_predictions import OperationPredictions
@@ -49,12 +49,10 @@ def predict_operations(
         predictions = predict_operations(different, gpu, clock, predictor, power_limit_w=power_limit_w)
         return predictions.take(places, [different[place] for place in places.tolist()])
     listed = checked_operations(operations)
-    modes = {operation.mode for operation in listed}
-    if len(modes) != 1:
-        raise InputError("operations to predict share one mode", given=", ".join(sorted(modes)) or "no operations")
+    mode = mode_of(listed)
     found = find_gpu(gpu)
     refuse_precisions(found, listed)
-    return find_predictor(found, modes.pop(), predictor).operations.predict(listed, clock, power_limit_w)
+    return find_predictor(found, mode, predictor).operations.predict(listed, clock, power_limit_w)
 
 
 def explain(

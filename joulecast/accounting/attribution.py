@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..energy.tree import Phase
+from ..energy.node import Phase
 from .events import CPU, Events, Place
 from .nesting import innermost
 from .trace import ACCUMULATION, Trace, TraceEvent, is_fused

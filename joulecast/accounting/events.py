@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import FloatArray
-from ..energy.tree import Phase
+from ..energy.node import Phase
 from ..errors import InputError
 
 IntArray = NDArray[np.int64]

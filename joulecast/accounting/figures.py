@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..energy import Node
-from ..energy.tree import PHASES
+from ..energy.node import PHASES
 from ..metering.recording import Recording
 from ..rendering.plots import CHART_STYLE, COLOURS, INK, QUIET, pyplot, svg_of
 from ..units import scaled

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..energy import Node
-from ..energy.tree import Phase
+from ..energy.node import Phase
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..energy import EnergyTree, Node, Row, Share, TreeComparison
 from ..energy.comparison import comparison
-from ..energy.tree import PHASES
+from ..energy.node import PHASES
 from ..errors import InputError
 from ..hardware import GPU, find_gpu
 from ..hardware.ncu import read_counters

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ..errors import ExtractionError, InputError, unknown_name
+from ..errors import ExtractionError, InputError
 from ..extraction.models.transformers_models import is_transformer, named_inputs
 from ..extraction.optimizers import refuse_optimizer
 from ..operations.inputs import Input, Inputs, shape_text
-from ..operations.operation import MODES
+from ..operations.operation import require_mode
 
 _OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
@@ -128,8 +128,7 @@ def steps_of(
             allowed="a torch.nn.Module",
             hint="pass the model itself, not its name or its class",
         )
-    if mode not in MODES:
-        raise unknown_name("mode", mode, MODES)
+    require_mode(mode)
     refuse_optimizer(optimizer, mode)
     if device is not None:
         module.to(device)

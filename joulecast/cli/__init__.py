@@ -109,7 +109,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         _discard_output()
         where = "the output" if error.filename is None else str(error.filename)
-        _fail(JoulecastError("a file cannot be read or written", given=where, hint=f"{error.strerror or error}"))
+        _fail(
+            JoulecastError(
+                "a file cannot be read or written",
+                given=f"{where}: {error.strerror or error}",
+                hint="name a path that exists and that this user may use, on a disk with room",
+            )
+        )
     except MemoryError:
         hint = "ask for less at once, or raise the limit on memory (ulimit -v)"
         _fail(JoulecastError("this takes more memory than this process may have", hint=hint))

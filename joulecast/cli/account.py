@@ -180,7 +180,11 @@ def _predicted(
     from ..api import predict
 
     if model is None or input_shape is None:
-        raise InputError("a prediction needs the model and its shape", given="--gpu with --trace")
+        raise InputError(
+            "a prediction needs the model and its shape",
+            given="--gpu with --trace",
+            hint="give both, such as resnet50 8,3,224,224, or leave out --gpu",
+        )
     made, options = model_and_options(model, model_option)
     return predict(made, parse_shapes(input_shape), gpu, mode=mode, predictor=predictor, model_options=options)
 

@@ -46,7 +46,11 @@ def module_and_shapes(
 
     needs_torch()
     if model is None:
-        raise InputError("there is nothing to account for", given="neither a model nor --trace")
+        raise InputError(
+            "there is nothing to account for",
+            given="neither a model nor --trace",
+            hint="give a model and its shape, such as resnet50 8,3,224,224, or --trace FILE",
+        )
     made, options = model_and_options(model, model_option)
     shapes = parse_shapes(input_shape)
     if shapes is None:

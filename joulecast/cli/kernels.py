@@ -59,7 +59,11 @@ def train_kernels(
     data = [(each.folder, each.dataset) for each in loaded]
     if networks_only:
         if kept is None or base is None:
-            raise InputError("no dataset holds a network", given=", ".join(map(str, dataset)))
+            raise InputError(
+                "no dataset holds a network",
+                given=", ".join(map(str, dataset)),
+                hint="add a dataset with whole networks, or leave out --networks-only",
+            )
         trained = learn_networks(data, kept, networks, base)
     else:
         trained = train(data, settings, families, kept, networks, base)

@@ -45,7 +45,11 @@ def model_and_options(text: str, options: list[str] | None) -> tuple[Any, dict[s
     try:
         content = vars(_run(path))
     except Exception as error:
-        raise InputError(f"{path} cannot be run: {type(error).__name__}: {error}", given=text) from error
+        raise InputError(
+            f"{path} cannot be run: {type(error).__name__}: {error}",
+            given=text,
+            hint=f"run python {path}, and mend what it reports",
+        ) from error
     if name not in content:
         raise unknown_name(f"name in {path}", name, [each for each in content if not each.startswith("_")])
     made = content[name]

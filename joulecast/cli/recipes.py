@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from ..datasets import Dataset, NetworkMeasurement, fingerprint
-from ..errors import DatasetError, InputError, unknown_name
+from ..errors import DatasetError, InputError
 from ..extraction import network_of
 from ..hardware import find_gpu
 from ..hardware.cpu import is_cpu
 from ..operations.network import Network
-from ..operations.operation import MODES
+from ..operations.operation import MODES, require_mode
 from ..predictors.contract import Networks
 from ..predictors.evaluation.any_gpu import (
     SPLITS,
@@ -119,8 +119,7 @@ def _own(loaded: Sequence[Loaded], asked: Sequence[str]) -> list[tuple[Loaded, s
         DatasetError: No dataset has a usable operation.
     """
     for mode in asked:
-        if mode not in MODES:
-            raise unknown_name("mode", mode, MODES)
+        require_mode(mode)
     found = [
         (each, mode) for each in loaded for mode in MODES if mode in asked or (not asked and each.dataset.usable(mode))
     ]

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ..damage import unreadable
 from ..errors import InputError, MissingDependencyError, with_extra
 
 _PREFIX = "JOULECAST_SERVE_"
@@ -162,7 +163,7 @@ def _tokens(file: Path | None) -> tuple[str, ...]:
     try:
         tokens = tuple(file.read_text(encoding="utf-8").split())
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError("the file with the tokens cannot be read", given=str(file), hint=str(error)) from error
+        raise unreadable("the file with the tokens cannot be read", file, error) from error
     if not tokens:
         raise InputError("the file with the tokens is empty", given=str(file), hint="write one token per line")
     return tokens

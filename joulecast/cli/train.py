@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..cluster import on_cluster
+from ..damage import unreadable
 from ..errors import InputError
 from .arguments import table
 
@@ -62,7 +63,11 @@ def train(
     all datasets together. Several recipes are compared in one table.
     """
     if register and no_track:
-        raise InputError("an entry must be tracked to be registered", given="--register --no-track")
+        raise InputError(
+            "an entry must be tracked to be registered",
+            given="--register --no-track",
+            hint="leave out one of the two options",
+        )
     settings = _load_recipes(recipe)
     loaded = _load(dataset)
     scores: dict[str, list[Score]] = {}
@@ -221,7 +226,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError("this file cannot be read", given=str(path), hint=str(error)) from error
+        raise unreadable("this file cannot be read", path, error) from error
 
 
 def _command() -> str:

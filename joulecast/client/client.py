@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ..asking import choices, gpu_name, one_of_many, run, subject, tariff
-from ..errors import InputError
 from ..hardware import GPU
 from ..hardware.host import Host
 from ..operations.columns import Columns, is_table, networks_of, operations_of
+from ..operations.given_operations import checked_operations, mode_of
 from ..operations.inputs import Inputs, InputShape, shape_to_json
 from ..operations.network import Network
-from ..operations.operation import Operation, checked_operations
+from ..operations.operation import Operation
 from ..predictors import operation_html
 from ..predictors.explanation import Explanation
 from ..predictors.networks.many import NetworkPredictions
@@ -156,11 +156,10 @@ class Client(GenerationClient):
             different, places = operations_of(operations)
             found = self.predict_operations(different, gpu, clock, predictor, power_limit_w=power_limit_w)
             return found.take(places, [different[place] for place in places.tolist()])
-        listed = [operation.to_dict() for operation in checked_operations(operations)]
-        if not listed:
-            raise InputError("operations to predict share one mode", given="no operations")
+        listed = checked_operations(operations)
+        mode_of(listed)
         question = {
-            "operations": listed,
+            "operations": [operation.to_dict() for operation in listed],
             "gpu": gpu_name(gpu),
             "clock_mhz": clock,
             "power_limit_w": power_limit_w,

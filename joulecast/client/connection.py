@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from ..errors import ERRORS_BY_PROBLEM, PROBLEM_PREFIX, InputError, JoulecastError, ServiceError
 
 LOCAL = "http://127.0.0.1:8000"
+_OTHER_PROGRAM = "see that `joulecast serve`, and no other program, answers at this address"
 _MOST_BYTES = 256 << 20  # of an answer; that of a batch with all its operations is ten times smaller
 
 Answer = TypeVar("Answer")
@@ -55,8 +56,7 @@ class Connection:
             if not isinstance(found, kind):
                 raise TypeError(f"{type(found).__name__}, where {kind.__name__} was asked for")
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            hint = f"{type(error).__name__}: {error}"[:200]
-            raise ServiceError("this is not an answer of a joulecast service", given=self.url, hint=hint) from error
+            raise self._no_answer(error) from error
         return found
 
     def request(self, path: str, question: Mapping[str, Any] | None, accept: str) -> Any:
@@ -98,10 +98,15 @@ class Connection:
                 hint="is `joulecast serve` running there? GET /v1/ready says",
             ) from error
         except (ValueError, RecursionError) as error:
-            raise ServiceError(
-                "this is not an answer of a joulecast service", given=self.url, hint=str(error)
-            ) from error
+            raise self._no_answer(error) from error
         raise _refusal(status, answer)
+
+    def _no_answer(self, error: Exception) -> ServiceError:
+        return ServiceError(
+            "this is not an answer of a joulecast service",
+            given=f"{self.url}: {type(error).__name__}: {error}"[:300],
+            hint=_OTHER_PROGRAM,
+        )
 
 
 def _refusal(status: int, body: bytes) -> JoulecastError:
@@ -112,6 +117,11 @@ def _refusal(status: int, body: bytes) -> JoulecastError:
         parts = {name: problem.get(name) for name in ("given", "allowed", "hint")}
         what = problem["title"]
     except (ValueError, KeyError, TypeError, AttributeError):
-        return ServiceError("the service refuses", status=status, given=f"{status}: {body[:200]!r}")
+        return ServiceError(
+            "the service refuses",
+            status=status,
+            given=f"{status}: {body[:200]!r}",
+            hint=_OTHER_PROGRAM,
+        )
     known = ERRORS_BY_PROBLEM.get(kind)
     return ServiceError(what, status=status, **parts) if known is None else known(what, **parts)

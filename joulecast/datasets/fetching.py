@@ -117,8 +117,8 @@ def _read(address: str, name: str, most_bytes: int) -> bytes:
     except (OSError, HTTPException, ValueError) as error:
         raise DatasetError(
             "these tables cannot be fetched",
-            given=url,
-            hint=f"{error}; without a network, `joulecast datasets import SOURCE FOLDER` imports tables of a folder",
+            given=f"{url}: {error}",
+            hint="without a network, `joulecast datasets import SOURCE FOLDER` imports tables of a folder",
         ) from error
     if status != 200:
         raise DatasetError(

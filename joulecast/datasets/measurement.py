@@ -197,7 +197,9 @@ class Card:
             return cls(**values)
         except TypeError as error:
             raise DatasetError(
-                "a dataset card has missing or unknown keys", given=", ".join(value), hint=str(error)
+                "a dataset card has missing or unknown keys",
+                given=f"{', '.join(value)}: {error}",
+                hint="restore the card, or import the dataset again",
             ) from error
 
 

@@ -22,6 +22,7 @@ from .parquet_limits import read_limited
 _READABLE = (2, 3, SCHEMA_VERSION)
 _MOST_VALUES = 20_000_000
 _OPERATIONS, _NETWORKS, _CARD = "operations.parquet", "networks.parquet", "card.json"
+_NEXT = "restore the file, or import the dataset again"
 
 
 def _pyarrow() -> tuple[ModuleType, ModuleType]:
@@ -139,17 +140,15 @@ def save(dataset: Dataset, folder: str | Path) -> Path:
 def _read_rows(folder: Path, name: str, facts: dict[str, Any], schema: Any) -> list[dict[str, Any]]:
     path = folder / name
     if not path.is_file():
-        raise DatasetError("a file of the dataset is missing", given=str(path))
+        raise DatasetError("a file of the dataset is missing", given=str(path), hint=_NEXT)
     if _digest(path) != facts["sha256"]:
-        raise DatasetError(
-            "a file of the dataset differs from its card", given=str(path), hint="restore the file, or import it again"
-        )
+        raise DatasetError("a file of the dataset differs from its card", given=str(path), hint=_NEXT)
     table = read_limited(path, _MOST_VALUES)
     # Columns that may be empty were added later; older files lack them.
     later = [field.name for field in schema if field.nullable and field.name not in table.schema.names]
     if table.schema.names != [n for n in schema.names if n not in later] or table.num_rows != facts["rows"]:
         raise DatasetError(
-            "a file of the dataset does not have the schema or length that its card states", given=str(path)
+            "a file of the dataset does not have the schema or length that its card states", given=str(path), hint=_NEXT
         )
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
@@ -187,7 +186,10 @@ def _loaded(folder: Path) -> Dataset:
         ) from error
     if version not in _READABLE:
         raise DatasetError(
-            "this dataset has another schema version", given=version, allowed=", ".join(map(str, _READABLE))
+            "this dataset has another schema version",
+            given=version,
+            allowed=", ".join(map(str, _READABLE)),
+            hint="import it again, or use the version of joulecast that wrote it",
         )
     pa, _ = _pyarrow()
     operation_schema, network_schema = _schemas(pa)
@@ -196,7 +198,7 @@ def _loaded(folder: Path) -> Dataset:
         networks = _read_rows(folder, _NETWORKS, files[_NETWORKS], network_schema)
     except (KeyError, TypeError, pa.ArrowException) as error:
         raise DatasetError(
-            "the card or a file of this dataset is damaged", given=str(folder), hint=str(error)
+            "the card or a file of this dataset is damaged", given=f"{folder}: {error}", hint=_NEXT
         ) from error
     known: dict[str, Operation] = {}
     faults: list[str] = []

@@ -5,7 +5,8 @@ and operation. Prediction, metering and accounting all use these two, so that th
 """
 
 from .comparison import Gap, TreeComparison
+from .node import Node, Row
 from .share import Figure, Share
-from .tree import EnergyTree, Node, Row
+from .tree import EnergyTree
 
 __all__ = ["EnergyTree", "Figure", "Gap", "Node", "Row", "Share", "TreeComparison"]

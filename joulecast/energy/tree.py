@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from ..errors import InputError
 from ..rendering.answers import Drawn, Plain
@@ -15,75 +14,13 @@ from ..rendering.tables import table_csv
 from ..units import si
 from .comparison import TreeComparison, comparison
 from .icicle import Box, icicle
+from .node import PHASES, Draft, Node, Phase, Row
 from .share import Share
 
-Phase = Literal["forward", "backward", "optimizer", "other"]
-PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer", "other")
-Level = Literal["root", "phase", "module", "operation"]
 FORMAT = 1
 """Version of the JSON form."""
 
 _SHOWN = 30  # Rows of a table by default.
-
-
-@dataclass(frozen=True)
-class Row:
-    """One entry to build a tree from.
-
-    Args:
-        path: Qualified name of the module, such as "layer1.0.conv2"; empty for the model itself.
-        share: Seconds and joules of all calls together.
-        operation: Name of the operation; None for the module itself.
-        phase: "forward", "backward", "optimizer" or "other".
-        calls: Number of calls.
-    """
-
-    path: str
-    share: Share
-    operation: str | None = None
-    phase: Phase = "forward"
-    calls: float = 1
-
-
-@dataclass(frozen=True)
-class Node:
-    """A part of the tree with everything below it.
-
-    Args:
-        name: Last part of the path of a module, or name of an operation.
-        path: Qualified name of the module, or of the module in which the operation ran.
-        level: What the node represents, such as a module or an operation.
-        phase: Phase to which the node belongs; None for nodes above the phases.
-        calls: Number of calls; 0 if they were not counted, as for most modules.
-        own: Share of the node itself, without its children.
-        children: Child nodes, in order of first appearance.
-    """
-
-    name: str
-    path: str = ""
-    level: Level = "module"
-    phase: Phase | None = None
-    calls: float = 0
-    own: Share = field(default_factory=Share)
-    children: tuple[Node, ...] = ()
-
-    @cached_property
-    def total(self) -> Share:
-        """Its own share and those of all nodes below."""
-        return Share.total([node.own for node in self.walk()])
-
-    def walk(self) -> Iterator[Node]:
-        """This node and all below it, parents first."""
-        pending = [self]
-        while pending:
-            node = pending.pop()
-            yield node
-            pending += reversed(node.children)
-
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        """Identifies a node in other trees of the same model: phase, path, level, name."""
-        return self.phase or "", self.path, self.level, self.name if self.level == "operation" else ""
 
 
 @dataclass(frozen=True)
@@ -114,7 +51,7 @@ class EnergyTree(Plain, Drawn):
             unattributed: Share that belongs to no row.
             notes: Remarks for the reader of the result.
         """
-        root = _Draft(title, "", "root", None)
+        root = Draft(title, "", "root", None)
         listed = list(rows)
         phases = dict.fromkeys(row.phase for row in listed)
         for row in listed:
@@ -311,7 +248,9 @@ class EnergyTree(Plain, Drawn):
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError("this is not an energy tree", given=repr(error)) from error
+            raise InputError(
+                "this is not an energy tree", given=repr(error), allowed="what EnergyTree.to_dict returns"
+            ) from error
 
     def _picture(self) -> Picture:
         """The tree as an icicle: each box is as wide as its share of the joules."""
@@ -360,28 +299,3 @@ def _box(node: Node) -> Box:
     children = sorted(node.children, key=lambda child: -child.total.energy_j)
     told = f"{node.path or node.name}: {_joules(node.total)}"
     return Box(node.name, told, node.total.energy_j, tuple(map(_box, children)))
-
-
-class _Draft:
-    """A node while rows are still being added to it."""
-
-    def __init__(self, name: str, path: str, level: Level, phase: Phase | None) -> None:
-        self.made = Node(name, path, level, phase)
-        self.calls = 0.0
-        self.shares: list[Share] = []
-        self.children: dict[tuple[str, str], _Draft] = {}
-
-    def child(self, name: str, path: str, level: Level, phase: Phase) -> _Draft:
-        key = (level, name)
-        if key not in self.children:
-            self.children[key] = _Draft(name, path, level, phase)
-        return self.children[key]
-
-    def finished(self) -> Node:
-        parts = tuple(child.finished() for child in self.children.values())
-        phases = {part.phase for part in parts}
-        phase = self.made.phase or (phases.pop() if len(phases) == 1 else None)
-        own = Share.total(self.shares)
-        if not math.isfinite(self.calls) or self.calls < 0:
-            raise InputError("calls are not negative", given=self.calls)
-        return replace(self.made, phase=phase, calls=self.calls, own=own, children=parts)

@@ -65,7 +65,7 @@ def _positive(stated: Assume, name: str, what: str) -> int | None:
     value = stated.get(name)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
         return value
-    raise InputError(f"{what} is a positive integer", given=f"{name}={value!r}")
+    raise InputError(f"{what} is a positive integer", given=f"{name}={value!r}", allowed="1 or more")
 
 
 NOTHING_ASSUMED = Assumptions()

@@ -116,8 +116,8 @@ def reply(question: Mapping[str, Any]) -> dict[str, Any]:
     except MemoryError:
         return {"stopped": "it takes too much memory"}
     except Exception as error:  # noqa: BLE001  # any exception of a library must not end this process
-        hint = f"{type(error).__name__}: {first_line(error)}"
-        given = question.get("name") or question.get("file")
+        given = f"{question.get('name') or question.get('file')}: {type(error).__name__}: {first_line(error)}"
+        hint = "run this model with the library that it comes from, and mend what that reports"
         parts = {"what": "this model cannot be extracted", "given": given, "allowed": None, "hint": hint}
         return {"error": {"problem": ExtractionError.problem, **parts}}
 

@@ -1,4 +1,4 @@
-"""Names of optimizers: the kinds that end in _step. Imports no torch."""
+"""Names of optimizers: their steps are kinds, such as adamw_step. Imports no torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def refuse_optimizer(optimizer: str | None, mode: str) -> None:
     """
     if optimizer is None:
         return
-    known = [kind.removesuffix("_step") for kind in KINDS if kind.endswith("_step")]
+    known = [kind.removesuffix("_step") for kind, row in KINDS.items() if row.is_optimizer_step]
     if optimizer not in known:
         raise unknown_name("optimizer", optimizer, known)
     if mode != "training":

@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..damage import refusing_damage
-from ..errors import InputError, MissingDependencyError, unknown_name, with_extra
-from ..operations.inputs import Inputs, shape_text
+from ..errors import InputError, MissingDependencyError, with_extra
+from ..operations.inputs import Inputs
 from ..operations.network import Network
-from ..operations.operation import MODES, Operation, real_precision
+from ..operations.operation import Operation, require_mode, require_precision
 from ..regular_files import open_regular, read_regular
-from .assumptions import Assume, Assumptions
+from .assumptions import Assume
 from .cache import recall, remember
+from .listed import listed_network, network_of_pairs
 from .operators import WHITELIST
 from .optimizers import refuse_optimizer
 from .templates import Request, answer, refusal
+from .traced_models import configured, traced
 
 if TYPE_CHECKING:
     import torch
@@ -70,8 +72,7 @@ def network_of(
             hint="build the model with them, and give it without options",
         )
     if isinstance(model, Network):
-        _refuse_extraction_options(options)
-        return _as_asked(_unchanged(model, input_shape), mode, precision)
+        return listed_network(model, input_shape, options)
     if isinstance(model, str | Path) and _is_file(Path(model)):
         return _from_file(Path(model), input_shape, cache_length, options)
     if isinstance(model, str | Path):
@@ -81,12 +82,11 @@ def network_of(
     if torch_module is not None and isinstance(model, torch_module.nn.Module):
         return traced(model, Inputs.of(input_shape), cache_length, options)
     if transformers is not None and isinstance(model, transformers.PretrainedConfig):
-        return _configured(model, Inputs.of(input_shape), cache_length, options)
+        return configured(model, Inputs.of(input_shape), cache_length, options)
     if torch_module is not None and isinstance(model, torch_module.export.ExportedProgram):
         return traced(model.module(), Inputs.of(input_shape), cache_length, options)
     if isinstance(model, Sequence):
-        _refuse_extraction_options(options)
-        return _as_asked(Network.of(map(_pair, model)), mode, precision)
+        return network_of_pairs(model, options)
     if isinstance(model, type):
         raise InputError(
             "this is a class, not a model", given=model.__name__, hint=f"give an instance: {model.__name__}(...)"
@@ -141,13 +141,16 @@ def named_network(
 
 
 def _check(mode: str, precision: str, cache_length: int | None) -> None:
-    if mode not in MODES:
-        raise unknown_name("mode", mode, MODES)
-    real_precision("conv2d", precision)
+    require_mode(mode)
+    require_precision(precision)
     if cache_length is not None and (
         isinstance(cache_length, bool) or not isinstance(cache_length, int) or cache_length < 1
     ):
-        raise InputError("the length of a cache is a positive number of tokens", given=repr(cache_length))
+        raise InputError(
+            "the length of a cache is a positive number of tokens",
+            given=repr(cache_length),
+            allowed="1 or more, or None for no cache",
+        )
 
 
 def _is_file(path: Path) -> bool:
@@ -190,7 +193,7 @@ def _from_configuration(
     path: Path, inputs: Inputs | None, cache_length: int | None, options: dict[str, Any]
 ) -> Network:
     """A configuration of transformers (config.json)."""
-    return _configured(_content(path), Inputs.of(inputs), cache_length, options)
+    return configured(_content(path), Inputs.of(inputs), cache_length, options)
 
 
 def _from_program(path: Path, inputs: Inputs | None, cache_length: int | None, options: dict[str, Any]) -> Network:
@@ -206,7 +209,11 @@ def _from_onnx(path: Path, inputs: Inputs | None, cache_length: int | None, opti
     from .files.onnx_graphs import load
 
     if cache_length is not None:
-        raise InputError("an ONNX file has its cache among its inputs", given=f"cache_length={cache_length}")
+        raise InputError(
+            "an ONNX file has its cache among its inputs",
+            given=f"cache_length={cache_length}",
+            hint="leave out cache_length, and give the inputs of the cache by name with their shapes",
+        )
     if options["optimizer"] is not None:
         raise InputError(
             "the step of an optimizer is not listed for ONNX files",
@@ -245,9 +252,7 @@ def _from_file(path: Path, input_shape: Any, cache_length: int | None, options: 
     if path.suffix not in _READERS:
         content = _content(path)
         if not (isinstance(content, dict) and "model_type" in content and "operations" not in content):
-            _refuse_extraction_options(options)
-            network = _unchanged(Network.from_dict(content, name=path.stem), input_shape)
-            return _as_asked(network, options["mode"], options["precision"])
+            return listed_network(Network.from_dict(content, name=path.stem), input_shape, options)
     if path.suffix != ".onnx":
         _needs_torch(str(path))
     with open_regular(path) as file:
@@ -271,12 +276,6 @@ def _from_file(path: Path, input_shape: Any, cache_length: int | None, options: 
     }
     # An ONNX file contains its weights, and more than one copy of it is in memory.
     return SHARED.network(question, Limits(Limits.memory_bytes + 3 * size_bytes))
-
-
-def _pair(item: Any) -> tuple[Operation, int]:
-    if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], Operation):
-        return item[0], item[1]
-    raise InputError("a list of operations holds pairs of Operation and count", given=repr(item)[:200])
 
 
 def _named(
@@ -320,82 +319,3 @@ def _lacks_torch(model: str) -> MissingDependencyError:
         given=model,
         hint=f"{with_extra('torch')}; or give a network saved as JSON",
     )
-
-
-def _configured(config: Any, inputs: Inputs, cache_length: int | None, options: dict[str, Any]) -> Network:
-    from .models.transformers_models import from_config
-
-    return traced(from_config(config), inputs, cache_length, options)
-
-
-def traced(
-    module: torch.nn.Module, inputs: Inputs, cache_length: int | None, options: dict[str, Any], name: str | None = None
-) -> Network:
-    """Trace a module. Transformers, and detectors in training, get the further inputs that they need.
-
-    `options` are the keyword arguments of `trace`.
-    """
-    from .models.detectors import is_detector, prepare_training
-    from .models.transformers_models import is_transformer, named_inputs, prepare
-    from .tracing import trace
-
-    name = name or type(module).__name__
-    if is_transformer(module):
-        title = name if cache_length is None else f"{name} after {cache_length} tokens"
-        return trace(
-            module,
-            named_inputs(module, inputs),
-            name=title,
-            prepare=lambda forward: prepare(forward, options["mode"], cache_length),
-            **options,
-        )
-    if cache_length is not None:
-        raise InputError(
-            "only transformers have a cache of keys and values", given=f"cache_length={cache_length} for {name}"
-        )
-    if options["mode"] == "training" and is_detector(module):
-        boxes = Assumptions.of(options.get("assume")).boxes
-        return trace(module, inputs, name=name, prepare=lambda forward: prepare_training(forward, boxes), **options)
-    return trace(module, inputs, name=name, **options)
-
-
-def _refuse_extraction_options(options: Mapping[str, Any]) -> None:
-    """Refuse an optimizer and operators for operations that were listed before.
-
-    Raises:
-        InputError: One of them is given.
-    """
-    for name in ("optimizer", "operators"):
-        if options[name] is not None:
-            raise InputError(
-                "a list of operations is complete",
-                given=f"{name} together with operations",
-                hint="omit it, or extract the model with it",
-            )
-
-
-def _unchanged(network: Network, input_shape: Any) -> Network:
-    """Check that a network that was extracted before is requested at the same input shape, and return it.
-
-    Raises:
-        InputError: Another shape is requested.
-    """
-    if input_shape is not None and network.input_shape is not None:
-        asked, listed = Inputs.of(input_shape), Inputs.of(network.input_shape)
-        if [item.shape for item in asked.all] != [item.shape for item in listed.all]:
-            raise InputError(
-                "a network has its input shape already",
-                given=shape_text(asked.shape),
-                allowed=shape_text(listed.shape),
-                hint="leave the shape out, or extract the model again",
-            )
-    return network
-
-
-def _as_asked(network: Network, mode: str, precision: str) -> Network:
-    """A given network in the requested mode and precision; the default precision leaves that of each operation."""
-    if mode == network.mode == "inference" or network.mode == "training":
-        if precision == "default":
-            return network
-        mode = network.mode
-    return network.replace(mode=mode, precision=None if precision == "default" else precision)

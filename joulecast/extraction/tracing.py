@@ -21,7 +21,7 @@ from ..errors import ExtractionError, InputError, JoulecastError, unknown_name
 from ..operations.inputs import Input, Inputs, shape_text
 from ..operations.kinds import KINDS
 from ..operations.network import Network
-from ..operations.operation import MODES, real_precision
+from ..operations.operation import require_mode, require_precision
 from .assumptions import EXPERTS, Assume, Assumptions
 from .exclusive import exclusive
 from .failures import LONGEST, explained, what_to_assume
@@ -97,11 +97,19 @@ class Forward:
         name = item.dtype or getattr(self.module, "input_dtype", None)
         dtype = getattr(torch, name, None) if name else self._dtype
         if not isinstance(dtype, torch.dtype):
-            raise InputError("PyTorch has no such type of tensors", given=repr(item.dtype))
+            raise InputError(
+                "PyTorch has no such type of tensors",
+                given=repr(item.dtype),
+                allowed="such as float32, bfloat16 or int64",
+            )
         try:
             return self._in_type(torch.empty(item.shape, dtype=dtype, device="meta"))
         except (RuntimeError, OverflowError, TypeError) as error:
-            raise InputError("this input is larger than any tensor", given=shape_text(item.shape)) from error
+            raise InputError(
+                "this input is larger than any tensor",
+                given=shape_text(item.shape),
+                allowed="sizes whose number of bytes fits into 63 bits",
+            ) from error
 
     def with_inputs(self, inputs: Inputs, further: Mapping[str, Any]) -> Forward:
         """The same module with other inputs.
@@ -239,9 +247,8 @@ def trace(
         ExtractionError: The module raises an exception on this input, or depends on values of the input.
     """
     inputs = Inputs.of(input_shape)
-    if mode not in MODES:
-        raise unknown_name("mode", mode, MODES)
-    real_precision("conv2d", precision)
+    require_mode(mode)
+    require_precision(precision)
     own = [kind for kind in (operators or {}).values() if isinstance(kind, str)]
     for kind in [*whitelist, *own]:
         if kind not in KINDS:

@@ -17,7 +17,6 @@ from ..operations.operation import Operation
 from .fusing import DIVISIONS
 
 _IN_A_LAYER = re.compile(r"\.\d+\.")
-_STEPS = ("sgd_step", "adam_step", "adamw_step")
 
 Shape = tuple[int, ...]
 
@@ -92,7 +91,7 @@ def _part(entry: Entry, count: int, heads: set[int], inner: set[int]) -> Operati
             attributes["out_features"] //= count
         case "rows":
             shapes = ((*shapes[0][:-1], shapes[0][-1] // count),)
-        case None if operation.kind not in (*_STEPS, "embedding"):
+        case None if operation.kind != "embedding" and not operation.row.is_optimizer_step:
             shapes = tuple(_shape(shape, count, heads, inner) for shape in shapes)
     return Operation(operation.kind, shapes, attributes, precision=operation.precision, mode=operation.mode)
 
@@ -110,7 +109,7 @@ def _shape(shape: Shape, count: int, heads: set[int], inner: set[int]) -> Shape:
 def _stepped(entry: Entry, share: float) -> Entry:
     """The optimizer's step over one GPU's share of the parameters; other operations are unchanged."""
     operation = entry.operation
-    if operation.kind not in _STEPS:
+    if not operation.row.is_optimizer_step:
         return entry
     (parameters,) = operation.input_shapes[0]
     step = Operation(operation.kind, [(round(share * parameters),)], precision=operation.precision, mode="training")

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import FloatArray
-from ..errors import InputError
+from ..predictors.intervals.conformal import require_level
 
 BASIS = "errors of kernels on sizes that were left out, and of published runs of engines"
 KERNEL_LEVEL = 0.9
@@ -40,8 +40,7 @@ def normal_quantile(level: float) -> float:
     Raises:
         InputError: The level is not between 0 and 1.
     """
-    if not 0 < level < 1:
-        raise InputError("the level of an interval lies between 0 and 1", given=level)
+    require_level(level)
     return NormalDist().inv_cdf((1 + level) / 2)
 
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..errors import InputError
+from ..operations.checked_values import require_positive_integer
 from .engines import Engine
 from .steps import StepTokens
 
@@ -51,9 +52,7 @@ class Load:
 
     def __post_init__(self) -> None:
         for name in ("batch", "prompt_tokens", "output_tokens"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InputError(f"{name} is a positive integer", given=repr(value)[:100])
+            require_positive_integer(name, getattr(self, name))
 
     def cached_tokens(self, batching: Batching) -> int:
         """Tokens of a sequence in the cache: on average over its output, or in a static batch at the end of it."""

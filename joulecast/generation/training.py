@@ -25,6 +25,7 @@ from ..errors import InputError
 from ..extraction import network_of
 from ..hardware import GPU
 from ..hardware.host import Host, find_host
+from ..operations.checked_values import require_positive_integer
 from ..operations.network import Entry, Network
 from ..operations.operation import Operation
 from ..operations.precisions import ELEMENT_BYTES
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
 _BUCKET_BYTES = 25 * 2**20  # Default size of a bucket of gradients in DistributedDataParallel.
 _BACKWARD = 2 / 3  # Share of the backward pass: it has two products for each one of the forward pass.
-_OPTIMIZER_STEPS = frozenset({"sgd_step", "adam_step", "adamw_step"})
 _SEND_S = 10e-6  # Starting a message to the next stage: about the time of NCCL's shortest collectives.
 
 
@@ -217,7 +217,7 @@ def training_of(
     refuse_precisions(board, whole.operations)
     network = divided(whole, tensor_parallel)
     run = find_predictor(board, "training", predictor).under(execution)
-    steps = [entry for entry in network if entry.operation.kind in _OPTIMIZER_STEPS]
+    steps = [entry for entry in network if entry.operation.row.is_optimizer_step]
     micro = run.predict(_without(network, steps), clock, power_limit_w)
     step = run.predict(_only(network, steps), clock, power_limit_w) if steps else None
     # Stages take equally long, so each GPU computes an equal part of the work of a replica.
@@ -299,8 +299,7 @@ class _Sums:
 
 def _checked_parts(parts: Mapping[str, Any], count: int) -> int:
     for name, value in parts.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InputError(f"{name} is a positive integer", given=repr(value)[:100])
+        require_positive_integer(name, value)
         if name != "pipeline_parallel" and value not in GROUPS:
             raise InputError(
                 "sums over GPUs are predicted for groups whose collectives were measured",

@@ -223,7 +223,7 @@ def read_gpu(path: str | Path) -> GPU:
     except InputError as error:
         raise InputError(
             "cannot read this description of a GPU",
-            given=f"{path}: {error.hint or error.what}",
+            given=error.given,
             allowed="the name of a GPU, or the path of a TOML file that describes one",
             hint="`joulecast gpus` lists the catalogue; " + _HINT,
         ) from None

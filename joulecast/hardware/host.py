@@ -118,7 +118,11 @@ def write_profile(path: Path, factor: float, facts: Mapping[str, Any]) -> None:
     try:
         path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
-        raise InputError("the profile cannot be written", given=f"{path}: {error.strerror}") from error
+        raise InputError(
+            "the profile cannot be written",
+            given=f"{path}: {error.strerror}",
+            hint="give the name of a file in a folder that exists and may be written to",
+        ) from error
 
 
 def processor() -> str:

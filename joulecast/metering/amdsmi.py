@@ -64,7 +64,11 @@ def open_reader(index: int) -> Reader:
                 readings["energy_j"] = ticks * microjoules_per_tick / 1e6
         except amdsmi.AmdSmiException as error:
             if not readings:
-                raise SensorError("the GPU cannot be read any more", given=str(error)) from error
+                raise SensorError(
+                    "the GPU cannot be read any more",
+                    given=str(error),
+                    hint="see whether `amd-smi monitor` still reads it",
+                ) from error
         return readings
 
     return read

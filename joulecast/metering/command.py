@@ -60,7 +60,11 @@ def _run(command: Sequence[str], meter: Meter) -> int:
     except FileNotFoundError as error:
         raise InputError("there is no such command", given=command[0], hint="check its name and your PATH") from error
     except OSError as error:
-        raise InputError("the command cannot be run", given=f"{command[0]}: {error.strerror}") from error
+        raise InputError(
+            "the command cannot be run",
+            given=f"{command[0]}: {error.strerror}",
+            hint="name a program that this user may run on this machine",
+        ) from error
     with _signals_to(process), _live(meter):
         code = process.wait()
     return code if code >= 0 else _SIGNALLED - code

@@ -64,5 +64,9 @@ def _bytes(meminfo: Path) -> tuple[float, float]:
         lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
         total, available = (float(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
     except (OSError, KeyError, ValueError) as error:
-        raise SensorError("the share of memory in use cannot be read", given=str(error)) from error
+        raise SensorError(
+            "the share of memory in use cannot be read",
+            given=str(error),
+            allowed="a file with MemTotal and MemAvailable in kB, as Linux writes /proc/meminfo",
+        ) from error
     return total, available

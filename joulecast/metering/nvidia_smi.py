@@ -34,7 +34,11 @@ def nvidia_smi(*arguments: str) -> str:
     result = subprocess.run([_program(), *arguments], capture_output=True, text=True, check=False)  # noqa: S603
     if result.returncode:
         said = (result.stdout + result.stderr).strip()
-        raise SensorError("nvidia-smi failed", given=said or f"exit code {result.returncode}")
+        raise SensorError(
+            "nvidia-smi failed",
+            given=said or f"exit code {result.returncode}",
+            hint="run `nvidia-smi` by itself, and mend what it reports",
+        )
     return result.stdout.strip()
 
 
@@ -86,7 +90,11 @@ class _Reader:
             moment = datetime.strptime(stamp, "%Y/%m/%d %H:%M:%S.%f")  # local
             readings = dict(zip(_COLUMNS, values, strict=True))
         except ValueError as error:
-            raise SensorError("nvidia-smi cannot read the GPU", given=line.strip() or "nvidia-smi ended") from error
+            raise SensorError(
+                "nvidia-smi cannot read the GPU",
+                given=line.strip() or "nvidia-smi ended",
+                hint="see whether `nvidia-smi` still reads it",
+            ) from error
         # The wall clock may be set back.
         self._last_s = max(self._last_s, moment.timestamp() - self._offset_s)
         return {"time_s": self._last_s, **{k: _number(v) * _COLUMNS[k][1] for k, v in readings.items()}}

@@ -194,7 +194,11 @@ class _Reader:
                 continue
             except nvml.NVMLError as error:
                 if error.value not in absent:
-                    raise SensorError("the GPU cannot be read any more", given=str(error)) from error
+                    raise SensorError(
+                        "the GPU cannot be read any more",
+                        given=str(error),
+                        hint="see whether `nvidia-smi` still reads it",
+                    ) from error
         return found
 
 

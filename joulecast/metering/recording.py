@@ -233,7 +233,11 @@ def read_recording(path: str | Path) -> Recording:
         with path.open(encoding="utf-8", errors="replace") as file:
             lines = list(iter(lambda: file.readline(_LONGEST_LINE), ""))
     except OSError as error:
-        raise InputError("the recording cannot be read", given=f"{path}: {error.strerror}") from error
+        raise InputError(
+            "the recording cannot be read",
+            given=f"{path}: {error.strerror}",
+            hint="see that this user may read the file",
+        ) from error
     records = [unsealed(line) for line in lines]
     if records and records[-1] is None:  # The line that was being written when the meter was killed.
         records.pop()

@@ -12,6 +12,20 @@ from .kind import Kind
 from .rules import Shape, Shapes
 
 
+def require_positive_integer(name: str, value: object) -> None:
+    """Require that an argument is an integer from 1.
+
+    Args:
+        name: Name of the argument, for the message.
+        value: Its value.
+
+    Raises:
+        InputError: It is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(f"{name} is a positive integer", given=repr(value)[:100], allowed="1 or more")
+
+
 def normalized_shape(shape: object) -> Shape:
     """A shape as a tuple of positive integers.
 
@@ -22,12 +36,16 @@ def normalized_shape(shape: object) -> Shape:
         InputError: It is anything else.
     """
     if not isinstance(shape, list | tuple):
-        raise InputError("a shape is a list of positive integers", given=repr(shape))
+        raise InputError(
+            "a shape is a list of positive integers", given=repr(shape), allowed="such as [32, 3, 224, 224]"
+        )
     if all(type(n) is int and n > 0 for n in shape):
         return tuple(shape)
     for n in shape:  # numpy's integers are not of type int
         if isinstance(n, bool) or not isinstance(n, Integral) or n < 1:
-            raise InputError("a shape is a list of positive integers", given=repr(shape))
+            raise InputError(
+                "a shape is a list of positive integers", given=repr(shape), allowed="such as [32, 3, 224, 224]"
+            )
     return tuple(map(int, shape))
 
 
@@ -43,7 +61,11 @@ def _plain_value(value: Any) -> Any:
         return value
     if isinstance(value, Integral):
         return int(value)
-    raise InputError("an attribute is a number, a text, a truth value, or a list of those", given=repr(value)[:100])
+    raise InputError(
+        "an attribute is a number, a text, a truth value, or a list of those",
+        given=repr(value)[:100],
+        allowed='such as 3, 0.5, "gelu", True or [1, 2]',
+    )
 
 
 def _shortest_form(name: str, value: Any, spatial: int) -> Any:
@@ -86,8 +108,8 @@ def full_attributes(kind: str, row: Kind, shapes: Shapes, given: Mapping[str, An
         raise InputError(
             f"a {kind} needs more attributes", given=dict(given) or "none", hint=f"add {', '.join(missing)}"
         )
-    # "conv2d" has two spatial dimensions. Where the name does not say, all but batch and channels are spatial.
-    spatial = int(kind[-2]) if kind[-2:] in ("1d", "2d", "3d") else len(shapes[0]) - 2
+    # All dimensions but batch and channels are spatial where the kind takes any number of them.
+    spatial = len(shapes[0]) - 2 if row.spatial is None else row.spatial
     full = {}
     for name, attribute in row.attributes.items():
         default = attribute.default

@@ -147,7 +147,9 @@ def _columns(table: Any, names: Sequence[str]) -> list[Any]:
     columns = [table[name] for name in names]
     if len({len(column) for column in columns}) > 1:
         lengths = ", ".join(f"{name} {len(column)}" for name, column in zip(names, columns, strict=True))
-        raise InputError("the columns of a table have one length", given=lengths)
+        raise InputError(
+            "the columns of a table have one length", given=lengths, hint="give one value for each row in every column"
+        )
     return columns
 
 
@@ -202,6 +204,8 @@ def _counts(column: Any, start: int, stop: int) -> NDArray[np.float64]:
     if len(wrong):
         row = int(wrong[0])
         raise InputError(
-            f"row {start + row + 1} of the table: a count is a positive integer", given=repr(values[row])[:100]
+            f"row {start + row + 1} of the table: a count is a positive integer",
+            given=repr(values[row])[:100],
+            allowed="1 or more",
         )
     return counts

@@ -111,7 +111,9 @@ class DroppedWork:
             raise InputError("dropped work is an object", given=repr(value)[:200], allowed=", ".join(names))
         for name in names:
             if type(value[name]) is not int or value[name] < 0:
-                raise InputError(f"{name} of dropped work is an integer from 0", given=repr(value[name])[:100])
+                raise InputError(
+                    f"{name} of dropped work is an integer from 0", given=repr(value[name])[:100], allowed="0 or more"
+                )
         return cls(**value)
 
 
@@ -157,7 +159,11 @@ class Dropped:
             InputError: The value is not such an object.
         """
         if not isinstance(value, Mapping) or not {"name", "count", "reason"} <= set(value):
-            raise InputError("what was dropped is an object with name, count and reason", given=repr(value)[:200])
+            raise InputError(
+                "what was dropped is an object with name, count and reason",
+                given=repr(value)[:200],
+                allowed="name, count and reason; module_paths and work may be left out",
+            )
         work = value.get("work")
         return cls(
             short_text(value["name"]),

@@ -43,7 +43,11 @@ def scatter_output(shapes: Shapes, attributes: Attributes) -> Shape:
 def masked_fill_output(shapes: Shapes, attributes: Attributes) -> Shape:
     """Shape of the input, which is changed in place; the mask has to broadcast to it."""
     if broadcast(*shapes) != shapes[0]:
-        raise InputError("a mask does not broadcast to the input", given=f"mask {shapes[1]}, input {shapes[0]}")
+        raise InputError(
+            "a mask does not broadcast to the input",
+            given=f"mask {shapes[1]}, input {shapes[0]}",
+            allowed=f"a shape that broadcasts to {shapes[0]}",
+        )
     return shapes[0]
 
 
@@ -86,7 +90,11 @@ def topk_output(shapes: Shapes, attributes: Attributes) -> Shape:
     x = shapes[0]
     dim = dimension_of(x, attributes["dim"])
     if x and attributes["k"] > x[dim]:
-        raise InputError("there are fewer elements than the k largest", given=f"k={attributes['k']} of {x}")
+        raise InputError(
+            "there are fewer elements than the k largest",
+            given=f"k={attributes['k']} of {x}",
+            allowed=f"k up to {x[dim]}",
+        )
     return (*x[:dim], attributes["k"], *x[dim + 1 :])
 
 

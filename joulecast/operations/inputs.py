@@ -65,7 +65,11 @@ class Inputs:
             return cls(value.positional, value.named)
         if isinstance(value, Mapping):
             if not value or not all(isinstance(name, str) for name in value):
-                raise InputError("inputs by name are a dictionary of names and shapes", given=repr(value)[:100])
+                raise InputError(
+                    "inputs by name are a dictionary of names and shapes",
+                    given=repr(value)[:100],
+                    allowed='such as {"input_ids": (8, 128)}',
+                )
             return cls(named=tuple((name, Input.of(item)) for name, item in value.items()))
         if isinstance(value, list | tuple) and value and not all(isinstance(item, Integral) for item in value):
             if any(isinstance(item, int | float | str) for item in value):

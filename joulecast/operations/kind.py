@@ -55,6 +55,12 @@ class Kind:
         storage: Computes the bytes of inputs, output and parameters that have to be read or written.
         measured_only: Whether it is covered only on GPUs where it was measured: data sheets say too little about it,
             and no other kind is similar enough to take its place.
+        spatial: Number of spatial dimensions; None for kinds that take any number, and for those without.
+        transforms: Whether libraries compute it by Winograd's or Fourier transforms where its window allows it.
+        saves_output: Whether training saves a tensor of the size of the output for the backward pass. Where autograd
+            can do with either the input or the output, the operation before saves it already.
+        saves_indices: Whether training also saves the index of each element of the output, such as that of a maximum.
+        moments: For the step of an optimizer, the values per parameter that the optimizer stores; None for other kinds.
     """
 
     family: Family
@@ -79,6 +85,16 @@ class Kind:
     product: Callable[[Shapes, Attributes, Shape], Product] | None = None
     steps: Callable[[Shapes, Attributes], int] = lambda shapes, attributes: 1
     measured_only: bool = False
+    spatial: int | None = None
+    transforms: bool = False
+    saves_output: bool = True
+    saves_indices: bool = False
+    moments: int | None = None
+
+    @property
+    def is_optimizer_step(self) -> bool:
+        """Whether it is the step of an optimizer."""
+        return self.moments is not None
 
     @cached_property
     def precisions(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
+from ..damage import unreadable
 from ..errors import InputError, located
 from ..rendering.answers import Plain
 from ..rendering.notebook import document, notes, table
@@ -20,7 +21,7 @@ from ..units import si
 from .difference import NetworkDiff
 from .dropped import Dropped, short_text
 from .inputs import InputShape, shape_from_json, shape_to_json, titled
-from .operation import Operation, real_precision
+from .operation import EXAMPLE, Operation, real_precision
 from .operation_list import OperationList
 from .operation_text import operation_text
 from .tables import IDENTITY, WORK, identity
@@ -47,12 +48,16 @@ class Entry:
     def __post_init__(self) -> None:
         if type(self.count) is not int or self.count < 1:
             if isinstance(self.count, bool) or not isinstance(self.count, Integral) or self.count < 1:
-                raise InputError("a count is a positive integer", given=repr(self.count))
+                raise InputError("a count is a positive integer", given=repr(self.count), allowed="1 or more")
             object.__setattr__(self, "count", int(self.count))  # for numpy's integers
         if self.module_counts and (
             len(self.module_counts) != len(self.module_paths) or sum(self.module_counts) != self.count
         ):
-            raise InputError("the counts of the modules do not add up", given=repr(self.module_counts))
+            raise InputError(
+                "the counts of the modules do not add up",
+                given=repr(self.module_counts),
+                allowed=f"{len(self.module_paths)} counts, {self.count} in all",
+            )
 
     @classmethod
     def at(cls, operation: Operation, paths: Sequence[str]) -> Self:
@@ -98,7 +103,7 @@ class Entry:
             InputError: The value is not such an object, or describes an operation that cannot exist.
         """
         if not isinstance(value, Mapping):
-            raise InputError("an operation is an object", given=repr(value)[:200])
+            raise InputError("an operation is an object", given=repr(value)[:200], allowed=f"such as {EXAMPLE}")
         bare = {name: item for name, item in value.items() if name not in _OF_AN_ENTRY}
         return cls(
             Operation.from_dict(bare),
@@ -134,7 +139,11 @@ class Network(Tabular, Plain):
 
     def __post_init__(self) -> None:
         if not self.entries:
-            raise InputError("a network needs at least one operation", given=self.name)
+            raise InputError(
+                "a network needs at least one operation",
+                given=self.name,
+                hint="extract a model, or list at least one operation",
+            )
         modes = {entry.operation.mode for entry in self.entries}
         if modes != {self.mode}:
             raise InputError(
@@ -264,14 +273,20 @@ class Network(Tabular, Plain):
         if isinstance(value, list):
             value = {"operations": value}
         if not isinstance(value, Mapping) or not isinstance(value.get("operations"), list):
-            raise InputError("a network is a list of operations, or an object with a list under 'operations'")
+            raise InputError(
+                "a network is a list of operations, or an object with a list under 'operations'",
+                given=type(value).__name__,
+                allowed=f"such as [{EXAMPLE}]",
+            )
         try:
             return cls._read(value, name)
         except InputError:
             raise
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise InputError(
-                f"a value of {name} has the wrong type, or is missing", given=f"{type(error).__name__}: {error}"[:200]
+                f"a value of {name} has the wrong type, or is missing",
+                given=f"{type(error).__name__}: {error}"[:200],
+                allowed="what Network.to_dict returns",
             ) from error
 
     @classmethod
@@ -306,5 +321,5 @@ class Network(Tabular, Plain):
         try:
             value = json.loads(path.read_text())
         except (OSError, ValueError, RecursionError) as error:
-            raise InputError("this network file cannot be read", given=str(path), hint=str(error)) from error
+            raise unreadable("this network file cannot be read", path, error) from error
         return cls.from_dict(value, name=path.stem)

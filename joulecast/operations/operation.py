@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from ..errors import InputError, unknown_name
 from .checked_values import full_attributes, normalized_shape
@@ -20,7 +20,28 @@ from .storage import Storage
 Mode = Literal["inference", "training"]
 
 MODES: tuple[str, ...] = get_args(Mode)
+_REQUESTED: tuple[str, ...] = get_args(RequestedPrecision)
 _to_text = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # (json.dumps makes one for every call)
+
+
+def require_mode(mode: str) -> None:
+    """Require that a mode exists.
+
+    Raises:
+        UnknownNameError: It does not.
+    """
+    if mode not in MODES:
+        raise unknown_name("mode", mode, MODES)
+
+
+def require_precision(requested: str) -> None:
+    """Require that a model can be asked for in a precision.
+
+    Raises:
+        UnknownNameError: There is no such precision.
+    """
+    if requested not in _REQUESTED:
+        raise unknown_name("precision", requested, _REQUESTED)
 
 
 def real_precision(kind: str, requested: str) -> Precision:
@@ -34,16 +55,21 @@ def real_precision(kind: str, requested: str) -> Precision:
     """
     if kind not in KINDS:
         raise unknown_name("operation kind", kind, KINDS)
+    require_precision(requested)
     row = KINDS[kind]
     match requested:
         case "default":
             return "tf32" if row.tf32_by_default else "fp32"
         case "tf32":
             return "tf32" if row.tensor_cores else "fp32"
-        case "fp32" | "fp16" | "bf16":
-            return requested
         case _:
-            raise unknown_name("precision", requested, get_args(RequestedPrecision))
+            return cast(Precision, requested)
+
+
+_KEYS = ("kind", "input_shapes", "attributes", "precision", "mode")
+
+EXAMPLE = '{"kind": "linear", "input_shapes": [[32, 128]], "attributes": {"out_features": 64}}'
+"""An operation as JSON, for messages."""
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -89,8 +115,7 @@ class Operation:
             raise unknown_name("operation kind", kind, KINDS)
         if precision not in PRECISIONS:
             raise unknown_name("precision of an operation", precision, PRECISIONS)
-        if mode not in MODES:
-            raise unknown_name("mode", mode, MODES)
+        require_mode(mode)
         row = KINDS[kind]
         if precision not in row.precisions:
             raise InputError(
@@ -135,7 +160,11 @@ class Operation:
         try:
             shape = self.row.output(self.input_shapes, self.attributes)
         except (TypeError, IndexError, ZeroDivisionError) as error:
-            raise InputError(f"these inputs and attributes do not make a {self.kind}", given=repr(self)) from error
+            raise InputError(
+                f"these inputs and attributes do not make a {self.kind}",
+                given=repr(self),
+                hint="joulecast.extract shows how the operations of a torch.nn.Module are written",
+            ) from error
         try:
             return normalized_shape(shape)
         except InputError as error:
@@ -296,13 +325,21 @@ class Operation:
             InputError: The value is not such a dictionary, or describes an operation that cannot exist.
         """
         if not isinstance(value, Mapping) or not {"kind", "input_shapes"} <= value.keys():
-            raise InputError("an operation is an object with kind and input_shapes", given=repr(value)[:200])
-        extra = value.keys() - {"kind", "input_shapes", "attributes", "precision", "mode"}
+            raise InputError(
+                "an operation is an object with kind and input_shapes",
+                given=repr(value)[:200],
+                allowed=f"such as {EXAMPLE}",
+            )
+        extra = value.keys() - set(_KEYS)
         if extra:
-            raise InputError("an operation has no such keys", given=", ".join(sorted(extra)))
+            raise InputError("an operation has no such keys", given=", ".join(sorted(extra)), allowed=", ".join(_KEYS))
         shapes, attributes = value["input_shapes"], value.get("attributes")
         if not isinstance(shapes, list | tuple) or not isinstance(attributes, Mapping | None):
-            raise InputError("input_shapes is a list of shapes and attributes an object", given=repr(value)[:200])
+            raise InputError(
+                "input_shapes is a list of shapes and attributes an object",
+                given=repr(value)[:200],
+                allowed=f"such as {EXAMPLE}",
+            )
         return cls(
             value["kind"],
             shapes,
@@ -310,21 +347,3 @@ class Operation:
             precision=value.get("precision", "fp32"),
             mode=value.get("mode", "inference"),
         )
-
-
-def checked_operations(operations: Iterable[Operation]) -> list[Operation]:
-    """Check that all items are operations, and return them as a list.
-
-    Raises:
-        InputError: The value is not a list of operations.
-    """
-    listed = list(operations) if isinstance(operations, Iterable) and not isinstance(operations, str) else [operations]
-    others = [each for each in listed if not isinstance(each, Operation)]
-    if others or isinstance(operations, Operation):
-        raise InputError(
-            "operations are a list of joulecast.Operation",
-            given=repr((others or listed)[0])[:200],
-            allowed='such as [Operation("relu", [(32, 64, 56, 56)])]',
-            hint="Operation.from_dict(...) makes one of a dictionary",
-        )
-    return listed

@@ -92,13 +92,19 @@ def scattered(shapes: Shapes, attributes: Attributes) -> Shape:
     """Each GPU ends up with its part of the sum, split along the first dimension."""
     gpus = _require_group(attributes)
     if _first(shapes) % gpus:
-        raise InputError("a tensor does not divide over the GPUs", given=f"{shapes[0]} over {gpus} GPUs")
+        raise InputError(
+            "a tensor does not divide over the GPUs",
+            given=f"{shapes[0]} over {gpus} GPUs",
+            allowed=f"a first dimension that is a multiple of {gpus}",
+        )
     return (_first(shapes) // gpus, *shapes[0][1:])
 
 
 def _first(shapes: Shapes) -> int:
     if not shapes[0]:
-        raise InputError("a collective needs a tensor of at least one dimension", given=shapes[0])
+        raise InputError(
+            "a collective needs a tensor of at least one dimension", given=shapes[0], allowed="such as [8, 4096]"
+        )
     return shapes[0][0]
 
 

@@ -66,6 +66,8 @@ def convolution(dimensions: int) -> Kind:
         tensor_cores=True,
         tf32_by_default=True,
         product=windows.conv_product(windows.conv_flops),
+        spatial=dimensions,
+        transforms=dimensions == 2,
         **GEMM_TRAINING,  # type: ignore[arg-type]
     )
 
@@ -82,6 +84,7 @@ def transposed_convolution(dimensions: int) -> Kind:
         tensor_cores=True,
         tf32_by_default=True,
         product=windows.conv_product(windows.conv_transpose_flops),
+        spatial=dimensions,
         **GEMM_TRAINING,  # type: ignore[arg-type]
     )
 
@@ -106,9 +109,14 @@ def collective(
     )
 
 
-def unary(flops: int = 1) -> Kind:
+def unary(flops: int = 1, *, saves_output: bool = True) -> Kind:
     """A function of each element, with this number of FLOPs per element."""
-    return Kind(family="elementwise", output=rules.same, flops=rules.per_output_element(flops))
+    return Kind(
+        family="elementwise",
+        output=rules.same,
+        flops=rules.per_output_element(flops),
+        saves_output=saves_output,
+    )
 
 
 def normalization(
@@ -133,16 +141,18 @@ def normalization(
 def addition() -> Kind:
     """A sum or difference of two tensors, or of a tensor and a number."""
     # The gradient of each summand is the gradient of the output, which needs no kernel.
-    return _binary(Traffic(inputs=1), Traffic(output=1), broadcast=(1, 0))
+    return _binary(Traffic(inputs=1), Traffic(output=1), broadcast=(1, 0), saves_output=False)
 
 
 def product() -> Kind:
     """A product, quotient or power of two tensors, or of a tensor and a number."""
     # The gradient of each factor is a product again. That of a broadcast input is written in full and then summed.
-    return _binary(Traffic(inputs=2, output=2), Traffic(inputs=1, output=1), broadcast=(1, 1))
+    return _binary(Traffic(inputs=2, output=2), Traffic(inputs=1, output=1), broadcast=(1, 1), saves_output=True)
 
 
-def _binary(training_reads: Traffic, training_writes: Traffic, broadcast: tuple[float, float]) -> Kind:
+def _binary(
+    training_reads: Traffic, training_writes: Traffic, broadcast: tuple[float, float], saves_output: bool
+) -> Kind:
     """Two tensors, or one tensor and a scalar."""
     return Kind(
         family="elementwise",
@@ -153,6 +163,7 @@ def _binary(training_reads: Traffic, training_writes: Traffic, broadcast: tuple[
         training_writes=training_writes,
         broadcast_reads=broadcast[0],
         broadcast_writes=broadcast[1],
+        saves_output=saves_output,
     )
 
 
@@ -172,7 +183,7 @@ def reduction(flops: int, training_reads: Traffic = _SPREAD_READS, training_writ
     )
 
 
-def without_backward(family: Family, flops: int, reads: int, writes: int = 1) -> Kind:
+def without_backward(family: Family, flops: int, reads: int, writes: int = 1, moments: int | None = None) -> Kind:
     """An operation that only training has and that has no backward, such as an optimizer's step.
 
     Args:
@@ -180,6 +191,7 @@ def without_backward(family: Family, flops: int, reads: int, writes: int = 1) ->
         flops: FLOPs per element of the output.
         reads: How often the inputs are read.
         writes: How often the output is written.
+        moments: For the step of an optimizer, the values per parameter that it stores.
     """
     return Kind(
         family=family,
@@ -191,6 +203,8 @@ def without_backward(family: Family, flops: int, reads: int, writes: int = 1) ->
         writes=Traffic(output=writes),
         training_reads=Traffic(inputs=reads),
         training_writes=Traffic(output=writes),
+        saves_output=False,
+        moments=moments,
     )
 
 
@@ -202,10 +216,11 @@ def noise(**attributes: Attribute) -> Kind:
         output=rules.same,
         flops=rules.per_output_element(1),
         is_noise=True,
+        saves_output=False,
     )
 
 
-def pooling(dimensions: int, *further: str) -> Kind:
+def pooling(dimensions: int, *further: str, saves_indices: bool = False) -> Kind:
     """Pooling with a window over this number of spatial dimensions; `further` may name the attribute dilation."""
     return Kind(
         family="pooling",
@@ -213,10 +228,12 @@ def pooling(dimensions: int, *further: str) -> Kind:
         output=windows.pool_output(dimensions),
         flops=windows.pool_flops,
         training_reads=Traffic(inputs=1, output=2),
+        spatial=dimensions,
+        saves_indices=saves_indices,
     )
 
 
-def adaptive_pooling(dimensions: int) -> Kind:
+def adaptive_pooling(dimensions: int, *, saves_indices: bool = False) -> Kind:
     """Pooling to a given output size."""
     return Kind(
         family="pooling",
@@ -224,6 +241,8 @@ def adaptive_pooling(dimensions: int) -> Kind:
         output=windows.adaptive_pool_output(dimensions),
         flops=rules.per_input_element(1),
         training_reads=Traffic(inputs=1, output=1),
+        spatial=dimensions,
+        saves_indices=saves_indices,
     )
 
 

@@ -47,7 +47,11 @@ def broadcast(*shapes: Shape) -> Shape:
     for sizes in zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True):
         wide = {n for n in sizes if n != 1}
         if len(wide) > 1:
-            raise InputError("these shapes do not broadcast", given=", ".join(map(str, shapes)))
+            raise InputError(
+                "these shapes do not broadcast",
+                given=", ".join(map(str, shapes)),
+                allowed="sizes that are equal or 1 in each dimension, counted from the last",
+            )
         result.append(wide.pop() if wide else 1)
     return tuple(result)
 
@@ -90,7 +94,9 @@ def same_along_dimension(shapes: Shapes, attributes: Attributes) -> Shape:
 def linear_output(shapes: Shapes, attributes: Attributes) -> Shape:
     """The last dimension becomes out_features."""
     if not shapes[0]:
-        raise InputError("a linear operation needs an input of at least one dimension", given=shapes[0])
+        raise InputError(
+            "a linear operation needs an input of at least one dimension", given=shapes[0], allowed="[..., features]"
+        )
     return (*shapes[0][:-1], attributes["out_features"])
 
 
@@ -189,7 +195,11 @@ def cat_output(shapes: Shapes, attributes: Attributes) -> Shape:
     first = shapes[0]
     dim = dimension_of(first, attributes["dim"])
     if any(len(s) != len(first) or s[:dim] + s[dim + 1 :] != first[:dim] + first[dim + 1 :] for s in shapes):
-        raise InputError("shapes to concatenate differ in another dimension", given=", ".join(map(str, shapes)))
+        raise InputError(
+            "shapes to concatenate differ in another dimension",
+            given=", ".join(map(str, shapes)),
+            allowed=f"shapes that differ in dimension {dim} only",
+        )
     return (*first[:dim], sum(shape[dim] for shape in shapes), *first[dim + 1 :])
 
 
@@ -212,7 +222,9 @@ def group_norm_output(shapes: Shapes, attributes: Attributes) -> Shape:
 def channel_parameters(shapes: Shapes, attributes: Attributes) -> int:
     """A scale and a shift per channel."""
     if len(shapes[0]) < 2:
-        raise InputError("the input needs a batch and a channel dimension", given=shapes[0])
+        raise InputError(
+            "the input needs a batch and a channel dimension", given=shapes[0], allowed="[batch, channels, ...]"
+        )
     return 2 * shapes[0][1] if attributes["affine"] else 0
 
 
@@ -222,7 +234,11 @@ def row_parameters(tensors: int) -> Callable[[Shapes, Attributes], int]:
     def parameters(shapes: Shapes, attributes: Attributes) -> int:
         normalized = tuple(attributes["normalized_shape"])
         if shapes[0][-len(normalized) :] != normalized:
-            raise InputError("normalized_shape is not the end of the input shape", given=f"{normalized} of {shapes[0]}")
+            raise InputError(
+                "normalized_shape is not the end of the input shape",
+                given=f"{normalized} of {shapes[0]}",
+                allowed=f"such as {shapes[0][-1:]}",
+            )
         return tensors * size(normalized) if attributes["affine"] else 0
 
     return parameters

@@ -12,12 +12,22 @@ from typing import Any
 from ..errors import InputError
 from .rules import Attributes, Product, Shape, Shapes, size
 
+_INPUT = {
+    1: "[batch, channels, length]",
+    2: "[batch, channels, height, width]",
+    3: "[batch, channels, depth, height, width]",
+}
+
 
 def per_dimension(value: Any, length: int) -> tuple[int, ...]:
     """An attribute such as kernel_size as one integer per spatial dimension."""
     result = (value,) * length if isinstance(value, int) else tuple(value)
     if len(result) != length:
-        raise InputError(f"an attribute needs {length} values, one per spatial dimension", given=value)
+        raise InputError(
+            f"an attribute needs {length} values, one per spatial dimension",
+            given=value,
+            allowed=f"one integer, or a list of {length}",
+        )
     return result
 
 
@@ -29,11 +39,15 @@ def check_channels(shape: Shape, dimensions: int, divisor: int) -> None:
     """
     if len(shape) != dimensions + 2:
         raise InputError(
-            f"the input needs {dimensions + 2} dimensions: batch, channels, {dimensions} spatial", given=shape
+            f"the input needs {dimensions + 2} dimensions: batch, channels, {dimensions} spatial",
+            given=shape,
+            allowed=_INPUT[dimensions],
         )
     if shape[1] % divisor:
         raise InputError(
-            "the input channels do not divide into the groups", given=f"{shape[1]} channels, {divisor} groups"
+            "the input channels do not divide into the groups",
+            given=f"{shape[1]} channels, {divisor} groups",
+            allowed=f"a number of channels that is a multiple of {divisor}",
         )
 
 
@@ -42,6 +56,7 @@ def _check_out_channels(attributes: Attributes) -> None:
         raise InputError(
             "the output channels do not divide into the groups",
             given=f"{attributes['out_channels']} channels, {attributes['groups']} groups",
+            allowed="out_channels that are a multiple of groups",
         )
 
 
@@ -53,7 +68,9 @@ def _window_output(
         span = n + 2 * p - d * (k - 1) - 1
         if span < 0:
             raise InputError(
-                "the kernel is larger than the padded input", given=f"input {sizes}, kernel {kernel}, padding {padding}"
+                "the kernel is larger than the padded input",
+                given=f"input {sizes}, kernel {kernel}, padding {padding}",
+                hint="give a larger input, a smaller kernel or more padding",
             )
         steps = -(-span // s) if ceil_mode else span // s
         # A window that starts in the right padding is dropped, as PyTorch does.

@@ -13,7 +13,7 @@ from ..damage import refusing_damage
 from ..errors import InputError, unknown_name
 from ..extraction.sources import network_of
 from ..operations.checked_values import normalized_shape
-from ..operations.operation import MODES, Operation, real_precision
+from ..operations.operation import Operation, require_mode, require_precision
 from ..operations.rules import Shape
 from ..regular_files import MOST_BYTES, read_regular
 from ..resources import named_file
@@ -75,19 +75,23 @@ class Campaign:
     def __post_init__(self) -> None:
         if not self.subjects:
             raise InputError(
-                "a campaign needs at least one network", hint="add [[network]] with model and input_shapes"
+                "a campaign needs at least one network",
+                given="no network",
+                hint="add [[network]] with model and input_shapes",
             )
         for mode in self.modes:
-            if mode not in MODES:
-                raise unknown_name("mode", mode, MODES)
+            require_mode(mode)
         for precision in self.precisions:
-            real_precision("conv2d", precision)
+            require_precision(precision)
         for flag in ("whole_networks", "three_sigma", "second_log"):
             if not isinstance(getattr(self, flag), bool):
-                raise InputError(f"{flag} of a campaign is true or false", given=repr(getattr(self, flag)))
+                raise InputError(
+                    f"{flag} of a campaign is true or false", given=repr(getattr(self, flag)), allowed="true, false"
+                )
         if not self.modes or not self.precisions or not self.clocks:
             raise InputError(
                 "a campaign needs at least one mode, one precision and one clock",
+                given=f"modes = {list(self.modes)}, precisions = {list(self.precisions)}, clocks = {list(self.clocks)}",
                 hint='omit clocks, or write "default", for the default clock',
             )
         for clock in self.clocks:
@@ -198,7 +202,11 @@ def _campaign(path: str | Path | None, values: dict[str, Any]) -> Campaign:
     }
     for key in ("modes", "precisions", "clocks"):
         if not isinstance(settings.get(key, ()), tuple):
-            raise InputError(f"{key} of a campaign is a list", given=repr(settings[key]))
+            raise InputError(
+                f"{key} of a campaign is a list",
+                given=repr(settings[key]),
+                allowed=f"values in brackets, such as {key} = [...]",
+            )
     if "clocks" in settings:
         settings["clocks"] = tuple(None if clock == "default" else clock for clock in settings["clocks"])
     return Campaign(subjects, **{**({} if path is None else {"name": Path(path).stem}), **settings})
@@ -220,10 +228,14 @@ def _subject(row: Mapping[str, Any]) -> Subject:
         if key not in ("model", "input_shapes"):
             raise unknown_name("key of a network in a campaign", key, ["model", "input_shapes"])
     if not isinstance(row.get("model"), str):
-        raise InputError("a network of a campaign needs a model", given=repr(dict(row)))
+        raise InputError(
+            "a network of a campaign needs a model", given=repr(dict(row)), allowed='such as model = "resnet50"'
+        )
     shapes = row.get("input_shapes", [])
     if not isinstance(shapes, list):
-        raise InputError("input_shapes of a network is a list of shapes", given=repr(shapes))
+        raise InputError(
+            "input_shapes of a network is a list of shapes", given=repr(shapes), allowed="such as [[8, 3, 224, 224]]"
+        )
     return Subject(row["model"], tuple(normalized_shape(shape) for shape in shapes))
 
 

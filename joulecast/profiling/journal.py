@@ -57,7 +57,9 @@ class Journal:
     ) -> None:
         self.path = Path(path)
         if campaign is None and not self.path.is_file():
-            raise JournalError("there is no journal", given=str(self.path))
+            raise JournalError(
+                "there is no journal", given=str(self.path), hint="name the folder of a campaign that has begun"
+            )
         if self.path.exists() and not self.path.is_file():
             raise JournalError("a journal is a regular file", given=str(self.path), hint="use another --out")
         self.torn = False
@@ -97,7 +99,7 @@ class Journal:
             return self.path.open("a+b")
         except OSError as error:
             raise JournalError(
-                "the journal cannot be opened", given=str(self.path), hint=f"{error.strerror}; use another --out"
+                "the journal cannot be opened", given=f"{self.path}: {error.strerror}", hint="use another --out"
             ) from error
 
     def _lock(self) -> None:
@@ -127,13 +129,17 @@ class Journal:
         lines = [self._parsed(number, line) for number, line in enumerate(whole.split(b"\n")[:-1], start=1)]
         self._lines = len(lines)
         if not lines and self._reads_only:
-            raise JournalError("this journal is empty", given=str(self.path))
+            raise JournalError("this journal is empty", given=str(self.path), hint="collect the campaign again")
         if not lines:
             lines = [{"journal_version": JOURNAL_VERSION, "campaign": dict(campaign or {}), "facts": dict(facts)}]
             self._write(lines[0])
         header, *records = lines
         if not isinstance(header.get("campaign"), dict) or not isinstance(header.get("facts", {}), dict):
-            raise JournalError("the first line of this journal is not that of a campaign", given=str(self.path))
+            raise JournalError(
+                "the first line of this journal is not that of a campaign",
+                given=str(self.path),
+                hint="restore the file, or use another --out",
+            )
         if campaign is not None and header.get("campaign") != dict(campaign):
             raise JournalError(
                 "this journal belongs to another campaign",
@@ -149,7 +155,7 @@ class Journal:
         except (ValueError, RecursionError) as error:
             raise JournalError("a line of this journal is damaged", given=where, hint=_NEXT) from error
         if not isinstance(value, dict):
-            raise JournalError("a line of this journal is not a record", given=where)
+            raise JournalError("a line of this journal is not a record", given=where, hint=_NEXT)
         if number == 1 and value.get("journal_version") != JOURNAL_VERSION:
             raise JournalError(
                 "this journal has another version",
@@ -175,8 +181,8 @@ class Journal:
             self._file = self._reopened(end)
             raise JournalError(
                 "the journal cannot be written",
-                given=str(self.path),
-                hint=f"{error.strerror}; make room and go on with --resume: nothing that was finished is lost",
+                given=f"{self.path}: {error.strerror}",
+                hint="make room and go on with --resume: nothing that was finished is lost",
             ) from error
 
     def _reopened(self, end: int) -> Any:

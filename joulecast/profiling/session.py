@@ -246,8 +246,8 @@ def finish_journal(journal: Journal, out: Path) -> str:
         # The checksums are right, so the record was written by another program.
         raise JournalError(
             "a record of this journal was not written by a campaign",
-            given=str(journal.path),
-            hint=f"{type(error).__name__}: {first_line(error)}",
+            given=f"{journal.path}: {type(error).__name__}: {first_line(error)}",
+            hint="restore the journal, or collect the campaign again",
         ) from error
     return f"{', '.join(map(str, folders))}: {counts}; see {page}"
 

@@ -14,7 +14,7 @@ from ..extraction import network_of
 from ..hardware import GPU, find_gpu, gpus
 from ..operations.inputs import Inputs, InputShape, batch_size_of
 from ..operations.network import Network
-from ..operations.operation import real_precision
+from ..operations.operation import require_precision
 from ..predictors.networks.execution import EAGER, Execution
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _variants(
     if not precisions:
         raise InputError("there is nothing to choose from", given="precision = []", allowed="such as ['fp32', 'fp16']")
     for each in precisions:
-        real_precision("conv2d", each)
+        require_precision(each)
     shapes = [input_shape] if batch_sizes is None else [_with_batch(input_shape, n) for n in _batches(batch_sizes)]
     for shape in shapes:
         for each in precisions:

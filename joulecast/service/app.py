@@ -182,7 +182,13 @@ async def _no_route(request: Request, error: Exception) -> Response:
         )
         refused.headers["Allow"] = allowed
     else:
-        refused = RefusalError(error.status_code, "http", str(error.detail))
+        refused = RefusalError(
+            error.status_code,
+            "http",
+            str(error.detail),
+            given=request.url.path,
+            hint="/v1/openapi.json lists all paths, and what each takes",
+        )
     return problem_response(refused, _request_id(request))
 
 

@@ -82,7 +82,9 @@ async def health() -> dict[str, str | int]:
 async def ready(request: Request) -> dict[str, str | int]:
     """Whether the predictors are loaded and whole; 503 until then, and where questions would be answered with 503."""
     if not request.app.state.ready:
-        raise RefusalError(503, "starting", "the predictors are being loaded", retry_after_s=1)
+        raise RefusalError(
+            503, "starting", "the predictors are being loaded", hint="ask again in a second", retry_after_s=1
+        )
     state = request.app.state
     if state.damage is not None:
         # (it may have been restored since)

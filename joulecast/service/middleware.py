@@ -149,7 +149,12 @@ class _Body:
             message = await asyncio.wait_for(self._receive(), max(0.0, self._deadline_s - time.monotonic()))
         except TimeoutError:
             raise RefusalError(
-                408, "slow", "the body did not arrive in time", allowed=f"{self._settings.body_seconds:g} s"
+                408,
+                "slow",
+                "the body did not arrive in time",
+                given=f"{self._size_bytes} bytes so far",
+                allowed=f"{self._settings.body_seconds:g} s",
+                hint="send the body without pauses",
             ) from None
         self._size_bytes += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)

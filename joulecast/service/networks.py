@@ -184,7 +184,7 @@ def _refusing_overflow(function: Callable[[], Found]) -> Found:
         for entry in found if isinstance(found, Network) else (found,):
             _refuse_impossible(entry)
     except (OverflowError, ZeroDivisionError) as error:
-        raise InputError("these sizes are impossible together", given=str(error)) from error
+        raise InputError("these sizes are impossible together", given=str(error), hint="use smaller sizes") from error
     return found
 
 

@@ -76,7 +76,13 @@ def validation_problem(error: RequestValidationError) -> JoulecastError:
     first = faults[0]
     where = _place(first)
     if first["type"] == "json_invalid":
-        return RefusalError(400, "json", "the body is not valid JSON", given=str(first.get("ctx", {}).get("error", "")))
+        return RefusalError(
+            400,
+            "json",
+            "the body is not valid JSON",
+            given=str(first.get("ctx", {}).get("error", "")),
+            hint="write the body as one JSON object",
+        )
     if isinstance(first.get("input"), bytes):
         return RefusalError(
             415, "media-type", "the body is not declared as JSON", hint="send the header Content-Type: application/json"

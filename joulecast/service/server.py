@@ -51,9 +51,11 @@ def listen(settings: Settings) -> socket.socket:
         taken = error.errno == errno.EADDRINUSE
         raise InputError(
             "another program listens on this port already" if taken else "the service cannot listen there",
-            given=f"{settings.host}:{settings.port}",
+            given=f"{settings.host}:{settings.port}: {error.strerror or error}",
             allowed="a free port; 0 for any" if taken else "an address of this machine, and a port that you may open",
-            hint="choose another with --port; or is the service running already?" if taken else str(error),
+            hint="choose another with --port; or is the service running already?"
+            if taken
+            else "choose others with --host and --port",
         ) from error
     return listening
 

@@ -100,7 +100,11 @@ class Settings:
                 hint="python3 -c 'import secrets; print(secrets.token_urlsafe())' makes one",
             )
         if self.root_path and not (self.root_path.startswith("/") and not self.root_path.endswith("/")):
-            raise InputError("a root path begins with a slash and ends without", given=repr(self.root_path))
+            raise InputError(
+                "a root path begins with a slash and ends without",
+                given=repr(self.root_path),
+                allowed="such as /joulecast",
+            )
         if self.log_level not in LOG_LEVELS:
             raise InputError("unknown log level", given=repr(self.log_level), allowed=", ".join(LOG_LEVELS))
 

@@ -84,9 +84,17 @@ def train_kernels(
     measured = {names: found for names, found in by_variant(data).items() if names[0] in families}
     fitted = fit_kernels(measured, recipe)
     if not fitted.variants:
-        raise DatasetError("too few device times of kernels", allowed=f"from {LEAST_ROWS} of a variant")
+        most = max((sum(len(table.device_s) for table in tables) for tables in measured.values()), default=0)
+        raise DatasetError(
+            "too few device times of kernels",
+            given=f"{most} of the variant with the most",
+            allowed=f"from {LEAST_ROWS} of a variant",
+            hint="collect more operations of these kernels",
+        )
     learned = {names: measured[names] for names in fitted.variants}
-    others = {} if kept is None else {n: v for n, v in kept.kernels.variants.items() if n[0] not in families}
+    # Families that are trained again are not read: their features may have changed since the entry was written.
+    stored = {} if kept is None else kept.kernels.variants
+    others = {names: stored[names] for names in stored if names[0] not in families}
     validation = validate_kernels(learned, recipe)
     timed = Kernels(
         {**others, **{n: replace(v, errors=stored_errors(validation, n)) for n, v in fitted.variants.items()}}

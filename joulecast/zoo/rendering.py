@@ -60,10 +60,18 @@ def _quantities(card: Mapping[str, Any]) -> str:
 
 
 def markdown(card: Mapping[str, Any]) -> str:
-    """Render any card, given as a dictionary, as Markdown."""
+    """Render any card, given as a dictionary, as Markdown. Rows are sorted by name, as they are in card.json."""
+    card = _sorted(card)
     if "kernels" in card:
         return kernels_markdown(card)
     return own_markdown(card) if "gpu" in card else any_gpu_markdown(card)
+
+
+def _sorted(value: Any) -> Any:
+    """A value with the keys of all its dictionaries in alphabetical order."""
+    if isinstance(value, Mapping):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    return [_sorted(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def own_markdown(card: Mapping[str, Any]) -> str:

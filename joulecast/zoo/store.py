@@ -67,7 +67,7 @@ def object_folder(sha256: str) -> Path:
         ZooError: The text is not a sha256 digest.
     """
     if not re.fullmatch("[0-9a-f]{64}", sha256):
-        raise ZooError("this is not a sha256 digest", given=sha256[:80])
+        raise ZooError("this is not a sha256 digest", given=sha256[:80], allowed="64 digits from 0 to 9 and a to f")
     return zoo_cache() / "objects" / sha256
 
 
@@ -263,8 +263,8 @@ def _writing() -> Iterator[None]:
     except OSError as error:
         raise ZooError(
             "the cache of predictors cannot be written",
-            given=str(error.filename or zoo_cache()),
-            hint=f"{error.strerror}; make room there, or set $JOULECAST_CACHE to another folder",
+            given=f"{error.filename or zoo_cache()}: {error.strerror}",
+            hint="make room there, or set $JOULECAST_CACHE to another folder",
         ) from error
 
 

@@ -145,7 +145,7 @@ def _card(
         host=host.to_dict(),
         composition=composition,
         coverage=tuple(asdict(row) for row in validation.coverage() if row.group == "all"),
-        limits=tuple(_limits(predictor, host)),
+        limits=limits_of(predictor, host),
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
         kind_errors={errors.campaign: _by_kind(errors) for errors in validation.operations},
         provenance={"git_commit": git_commit()},
@@ -170,7 +170,8 @@ def _precisions(dataset: Dataset, predictor: OperationPredictor) -> Iterator[str
     yield from (precision for precision in ("fp32", "fp16", "bf16") if precision in measured)
 
 
-def _limits(predictor: OperationPredictor, host: HostModel) -> list[str]:
+def limits_of(predictor: OperationPredictor, host: HostModel) -> tuple[str, ...]:
+    """What users have to know about a predictor of one GPU before they trust it, in sentences for its card."""
     kinds = ", ".join(sorted({group.split()[0] for group in predictor.baseline.groups}))
     limits = [
         f"Measured kinds: {kinds}. Others are modelled from a kind of the same family by bytes and FLOPs.",
@@ -186,4 +187,4 @@ def _limits(predictor: OperationPredictor, host: HostModel) -> list[str]:
         )
     if not host.learned:
         limits.append("No network was measured on this GPU; the host cost is that of the A30's machine.")
-    return limits
+    return tuple(limits)

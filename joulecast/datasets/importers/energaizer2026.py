@@ -23,6 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...damage import unreadable
 from ...errors import DatasetError
 from ..measurement import Card, Dataset, NetworkMeasurement, refuse_lines
 from .boundary import importer
@@ -102,7 +103,7 @@ def _table(path: Path) -> list[tuple[int, dict[str, str]]]:
             missing = set(_COLUMNS) - set(reader.fieldnames or ())
             rows = list(enumerate(reader, start=2))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DatasetError("this file of measurements cannot be read", given=str(path), hint=str(error)) from error
+        raise unreadable("this file of measurements cannot be read", path, error, DatasetError) from error
     if missing:
         raise DatasetError("columns are missing", given=str(path), hint=f"add {', '.join(sorted(missing))}")
     return rows
@@ -179,4 +180,4 @@ def _idle_power_w(folder: Path, gpu: str, clock_mhz: float) -> float | None:
         by_clock: dict[str, float] = json.loads((folder / name).read_text(encoding="utf-8"))
         return by_clock.get(f"{clock_mhz:g}")
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, AttributeError) as error:
-        raise DatasetError("this file cannot be read", given=str(folder / name), hint=str(error)) from error
+        raise unreadable("this file cannot be read", folder / name, error, DatasetError) from error

@@ -111,9 +111,15 @@ def operation_from_repr(
     channels = named.get("in_features", positional[0] if name in ("Conv2d", "BatchNorm2d") and positional else None)
     actual = input_shape[-1 if name == "Linear" else 1] if len(input_shape) > 1 else None
     if channels is not None and channels != actual:
-        raise InputError(f"a {name} for {channels} channels does not take this input", given=str(input_shape))
+        raise InputError(
+            f"a {name} for {channels} channels does not take this input",
+            given=str(input_shape),
+            allowed=f"a shape with {channels} channels",
+        )
     try:
         attributes = read(arguments)
     except (KeyError, IndexError, ValueError) as error:
-        raise InputError(f"these are not the arguments that a {name} prints", given=text) from error
+        raise InputError(
+            f"these are not the arguments that a {name} prints", given=text, allowed="the text that print(module) shows"
+        ) from error
     return Operation(kind, [input_shape], attributes, precision=real_precision(kind, precision), mode=mode)

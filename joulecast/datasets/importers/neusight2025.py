@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...damage import unreadable
 from ...errors import DatasetError, InputError, UnknownNameError
 from ...hardware import find_gpu
 from ...operations.operation import Operation
@@ -190,7 +191,7 @@ def _specs(path: Path) -> dict[str, tuple[float, float]]:
         specs = json.loads(path.read_text(encoding="utf-8"))
         return {gpu: (row["SingleFLOPs"] * 1e9, row["Mem_Bw"] * 1e9) for gpu, row in specs.items()}
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise DatasetError("this file of data sheets cannot be read", given=str(path), hint=str(error)) from error
+        raise unreadable("this file of data sheets cannot be read", path, error, DatasetError) from error
 
 
 def _rows(

@@ -23,6 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...damage import unreadable
 from ...errors import DatasetError, InputError
 from ...hardware import find_gpu
 from ...operations.rules import Shape
@@ -57,7 +58,7 @@ def _table(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
             missing = set(columns) - set(reader.fieldnames or ())
             rows = list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DatasetError("this file of measurements cannot be read", given=str(path), hint=str(error)) from error
+        raise unreadable("this file of measurements cannot be read", path, error, DatasetError) from error
     if missing:
         raise DatasetError(
             "columns are missing", given=str(path), allowed=", ".join(columns), hint=f"add {', '.join(sorted(missing))}"

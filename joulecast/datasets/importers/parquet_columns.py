@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...damage import unreadable
 from ...errors import DatasetError, MissingDependencyError, with_extra
 from ..parquet_limits import read_limited
 
@@ -35,7 +36,7 @@ def read_columns(path: Path, wanted: Iterable[str]) -> Columns:
     try:
         table = read_limited(path, _MOST_VALUES, wanted)
     except (OSError, pyarrow.ArrowException) as error:
-        raise DatasetError("this file of measurements cannot be read", given=str(path), hint=str(error)) from error
+        raise unreadable("this file of measurements cannot be read", path, error, DatasetError) from error
     return {name: _array(name, table[name], pyarrow) for name in wanted}
 
 
@@ -47,7 +48,11 @@ def _array(name: str, column: Any, pyarrow: Any) -> npt.NDArray[Any]:
         return np.asarray(texts[encoded.indices.to_numpy()])
     values = np.asarray(column.to_numpy())
     if values.dtype.kind not in "biuf":
-        raise DatasetError("a column is neither texts nor numbers", given=f"{name}: {column.type}")
+        raise DatasetError(
+            "a column is neither texts nor numbers",
+            given=f"{name}: {column.type}",
+            allowed="texts, integers, floating-point numbers or truth values",
+        )
     return values
 
 

@@ -33,7 +33,12 @@ _OPERATORS = "eq ne le ge lt gt neg pos add sub mul floordiv truediv mod and_ or
 def _power(base: Any, exponent: Any) -> Any:
     """A power whose result is a size. With unbounded integers, a power could take any time."""
     if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * abs(exponent) > 2 * _MOST_BITS:
-        raise ExtractionError("a size of this program is impossible", given=f"{base} ** {exponent}"[:100])
+        raise ExtractionError(
+            "a size of this program is impossible",
+            given=f"{base} ** {exponent}"[:100],
+            allowed=f"at most {2 * _MOST_BITS} bits",
+            hint="export the program again",
+        )
     return base**exponent
 
 
@@ -164,7 +169,11 @@ class ExportedProgram(torch.nn.Module):
         kind = target.rpartition(".")[2]
         settings = arguments[: next(i for i, argument in enumerate(arguments) if "as_graph" in argument)]
         if kind not in ("wrap_with_autocast", "wrap_with_set_grad_enabled"):
-            raise ExtractionError(f"{self.name} branches by values, which only running it shows", given=kind)
+            raise ExtractionError(
+                f"{self.name} branches by values, which only running it shows",
+                given=kind,
+                hint="export the model without torch.cond and the like, as the branch that is usually taken",
+            )
         plain = [value_of(argument, values) for argument in settings]
         region: AbstractContextManager[Any] = torch.autocast(*plain) if kind == "wrap_with_autocast" else nullcontext()
         graph = arguments[len(settings)]["as_graph"]["graph"]
@@ -213,7 +222,12 @@ def _function(target: str, args: list[Any]) -> Callable[..., Any]:
         )
     makes = not any(isinstance(leaf, torch.Tensor) for leaf in torch.utils._pytree.tree_leaves(args))
     if makes and parts[3] not in _MAKERS:
-        raise ExtractionError("an operator of this program has no tensor to work on, and is not run", given=target)
+        raise ExtractionError(
+            "an operator of this program has no tensor to work on, and is not run",
+            given=target,
+            allowed=", ".join(sorted(_MAKERS)),
+            hint="give its result to the model as an input",
+        )
     return packet
 
 

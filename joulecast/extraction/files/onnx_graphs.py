@@ -56,7 +56,11 @@ def load(path: Path, input_shape: Any, *, mode: str, precision: str, whitelist: 
     inputs = _fixed(model, path.stem, input_shape)
     network = _Reader(model, _shapes(model, path), precision, whitelist).network(path.stem, inputs)
     if not network:
-        raise ExtractionError("no operator of this ONNX file is known", given=str(path))
+        raise ExtractionError(
+            "no operator of this ONNX file is known",
+            given=str(path),
+            hint="describe its operations as a list of (Operation, count)",
+        )
     return network
 
 
@@ -66,7 +70,9 @@ def _read(path: Path) -> Any:
         # Bytes have no folder, so onnx cannot read other files.
         model = onnx.load_model_from_string(read_regular(path, _MOST_BYTES))
         if not model.graph.node:
-            raise InputError("this file holds no ONNX graph", given=str(path))
+            raise InputError(
+                "this file holds no ONNX graph", given=str(path), allowed="a file that torch.onnx.export wrote"
+            )
         _refuse_explosion(model)
         return importlib.import_module("onnx.inliner").inline_local_functions(model) if model.functions else model
 
@@ -81,7 +87,11 @@ def _refuse_explosion(model: Any) -> None:
 
     def inlined(nodes: Any, depth: int) -> int:
         if depth > _MOST_DEPTH:
-            raise InputError("functions of this ONNX file call each other too deeply", allowed=f"{_MOST_DEPTH} levels")
+            raise InputError(
+                "functions of this ONNX file call each other too deeply",
+                given=f"at least {depth} levels",
+                allowed=f"{_MOST_DEPTH} levels",
+            )
         total = 0
         for node in nodes:
             key = (node.domain, node.op_type)

@@ -45,7 +45,11 @@ def build(name: str, options: Mapping[str, Any] | None = None) -> torch.nn.Modul
         if not given or isinstance(error, JoulecastError):
             raise
         told = ", ".join(f"{option}={value!r}" for option, value in given.items())
-        raise InputError(f"{name} cannot be built with these options: {error}", given=told) from error
+        raise InputError(
+            f"{name} cannot be built with these options: {error}",
+            given=told,
+            hint="give arguments that the constructor of this model takes",
+        ) from error
 
 
 def _built(name: str, options: Mapping[str, Any]) -> torch.nn.Module:

@@ -120,7 +120,11 @@ def from_config(config: Any) -> torch.nn.Module:
             with offline():
                 config = transformers.CONFIG_MAPPING[kind].from_dict(dict(config))
         except Exception as error:
-            raise InputError(f"this is not a configuration of a {kind}", given=_first_line(error)) from error
+            raise InputError(
+                f"this is not a configuration of a {kind}",
+                given=_first_line(error),
+                hint="load this configuration with transformers alone, and mend what that reports",
+            ) from error
         _refuse_deep(config)
     named = (config.architectures or [None])[0]
     try:
@@ -160,7 +164,9 @@ def _without_weights(model_class: Any, config: Any) -> torch.nn.Module:
             model.tie_weights()
     except Exception as error:
         raise ExtractionError(
-            f"this configuration does not make a {model_class.__name__}", given=_first_line(error)
+            f"this configuration does not make a {model_class.__name__}",
+            given=_first_line(error),
+            hint="build the model from this configuration with transformers alone, and mend what that reports",
         ) from error
     built: torch.nn.Module = model
     return built
@@ -218,7 +224,10 @@ def prepare(forward: Forward, mode: str, cache_length: int | None) -> None:
     if cache_length is not None:
         if mode == "training":
             raise InputError(
-                "a cache of keys and values is for inference", given=f"cache_length={cache_length}, training"
+                "a cache of keys and values is for inference",
+                given=f"cache_length={cache_length}, training",
+                allowed='mode="inference"',
+                hint="leave out cache_length, or ask about inference",
             )
         forward.kwargs["past_key_values"] = _cache(forward, cache_length)
 

@@ -68,7 +68,12 @@ def refusal(name: str, request: Request) -> JoulecastError:
     try:
         _network(name, request)
     except InputError as error:
-        return InputError(f"{name} does not run on this input: {error.what}", given=f"{given}: {error.given}")
+        return InputError(
+            f"{name} does not run on this input: {error.what}",
+            given=f"{given}: {error.given}",
+            allowed=error.allowed,
+            hint=error.hint,
+        )
     return MissingDependencyError(
         f"the template of {name} does not hold for this {request.mode}; it needs torch",
         given=given if request.cache_length is None else f"{given} after {request.cache_length} tokens",

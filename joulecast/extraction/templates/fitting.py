@@ -57,7 +57,11 @@ def fit(samples: Sequence[Sample]) -> Template:
     """
     first = samples[0]
     if any(sample.structure() != first.structure() for sample in samples):
-        raise ExtractionError("the operations depend on the sizes, not their dimensions alone", given=_at(samples))
+        raise ExtractionError(
+            "the operations depend on the sizes, not their dimensions alone",
+            given=_at(samples),
+            hint="this regime gets no template, and torch answers for it",
+        )
     search = _Search(list(zip(*(sample.sizes for sample in samples), strict=True)))
     steps: list[Step] = []
     positions: dict[tuple[tuple[Operation, ...], bool], int] = {}
@@ -82,7 +86,9 @@ def _step(operations: tuple[Operation, ...], is_half: bool, search: _Search, sam
             found = search.find(values)
             if found is None:
                 raise ExtractionError(
-                    f"no product or sum gives a dimension of {first.kind}", given=f"{values} at {_at(samples)}"
+                    f"no product or sum gives a dimension of {first.kind}",
+                    given=f"{values} at {_at(samples)}",
+                    hint="this regime gets no template, and torch answers for it",
                 )
             dimensions.append(found)
         shapes.append(tuple(dimensions))

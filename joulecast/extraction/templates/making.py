@@ -17,7 +17,7 @@ from ..cache import library_version
 from ..digests import digest
 from ..models.named_models import build
 from ..recorder import Recorder
-from ..sources import traced
+from ..traced_models import traced
 from .answering import ANY_OPTIMIZER
 from .fitting import Sample, fit
 from .plans import Ranges, plan_of, sizes_in
@@ -70,7 +70,11 @@ class Maker:
                     settings[f"{key} {precision}"] = half
                     done.update(half.halves)
         if not settings:
-            raise ExtractionError(f"no template of {self.name} holds", given="; ".join(self.left_out))
+            raise ExtractionError(
+                f"no template of {self.name} holds",
+                given="; ".join(self.left_out),
+                hint="leave this model out of the templates; torch answers for it",
+            )
         versions = {library: library_version(library) for library in self.plan.libraries}
         return ModelTemplates(
             self.plan.inputs,

@@ -196,4 +196,9 @@ def _symbol_from_json(value: Sequence[Any]) -> Symbol:
 def _refuse_one_value(kind: str, shape: tuple[int, ...], mode: str) -> None:
     # PyTorch refuses the variance of a single value, which no shape rule checks.
     if kind == "batch_norm" and mode == "training" and size(shape) == shape[1]:
-        raise InputError("batch norm needs more than one value per channel in training", given=shape)
+        raise InputError(
+            "batch norm needs more than one value per channel in training",
+            given=shape,
+            allowed="2 or more",
+            hint="use a larger batch, or ask about inference",
+        )

@@ -107,10 +107,7 @@ class JointDiT:
         found.add(f"{path}.modulation", "silu", vector, blocks=blocks)
         found.linear(f"{path}.modulation", vector, parts * self.hidden, blocks=blocks)
         norms = 2 if parts == 6 else 1
-        one = (shape[0], 1, shape[2])
-        found.add(f"{path}.norm", "layer_norm", shape, blocks=blocks, each=norms, affine=False)
-        found.add(f"{path}.norm", "mul", shape, one, blocks=blocks, each=norms)
-        found.add(f"{path}.norm", "add", shape, one, blocks=blocks, each=norms)
+        found.modulated_norm(f"{path}.norm", shape, blocks=blocks, each=norms, affine=False)
 
     def _stream(self, found: Layers, path: str, shape: tuple[int, int, int], blocks: int) -> None:
         """The operations of the double blocks on image tokens, or on text tokens."""
@@ -180,9 +177,7 @@ class CrossDiT:
         text = (images, text_tokens, hidden if self.projected else self.text)
         found.linear("x_embed", (images, image_tokens, self.patch), hidden)
         if self.projected:
-            found.linear("text_embed.0", (images, text_tokens, self.text), hidden)
-            found.add("text_embed.act", "gelu", text)
-            found.linear("text_embed.1", text, hidden)
+            found.projected_text((images, text_tokens, self.text), hidden)
         found.linear("time.0", (images, 256), hidden)
         found.linear("time.1", (images, hidden), hidden)
         modulation = hidden if self.own_modulation else 6 * hidden

@@ -69,9 +69,7 @@ class JointVideoDiT:
 
         found.add("norm_final", "layer_norm", joint)
         found.linear("out.modulation", (images, _CONDITION), 2 * hidden)
-        found.add("out.norm", "layer_norm", video)
-        found.add("out.norm", "mul", video, (images, 1, hidden))
-        found.add("out.norm", "add", video, (images, 1, hidden))
+        found.modulated_norm("out.norm", video)
         found.linear("out.proj", video, self.patch)
         return found.network("denoiser", {"latents": (images, tokens, self.patch)})
 
@@ -81,10 +79,7 @@ class JointVideoDiT:
         found.add(f"{path}.modulation", "silu", (images, _CONDITION), blocks=n)
         found.linear(f"{path}.modulation", (images, _CONDITION), 6 * video[2], blocks=n)
         for shape in (video, text):
-            one = (images, 1, shape[2])
-            found.add(path, "layer_norm", shape, blocks=n)
-            found.add(path, "mul", shape, one, blocks=n)
-            found.add(path, "add", shape, one, blocks=n)
+            found.modulated_norm(path, shape, blocks=n)
 
     def _gated_residuals(self, found: Layers, path: str, video: Shape, text: Shape) -> None:
         for shape in (video, text):

@@ -46,6 +46,25 @@ class Layers:
         """Record attention of all queries to all keys; values have the shape of the keys."""
         self.add(path, "attention", queries, keys, keys, blocks=blocks)
 
+    def projected_text(self, tokens: Shape, features: int) -> None:
+        """Record the two layers that turn the text encoder's features into those of the denoiser.
+
+        Args:
+            tokens: Shape of their input.
+            features: Features of a token of the denoiser.
+        """
+        projected = (*tokens[:-1], features)
+        self.linear("text_embed.0", tokens, features)
+        self.add("text_embed.act", "gelu", projected)
+        self.linear("text_embed.1", projected, features)
+
+    def modulated_norm(self, path: str, shape: Shape, *, blocks: int = 1, each: int = 1, **attributes: object) -> None:
+        """Record a layer norm of tokens, whose scale and shift are computed from the condition, one for each image."""
+        one = (shape[0], 1, shape[2])
+        self.add(path, "layer_norm", shape, blocks=blocks, each=each, **attributes)
+        self.add(path, "mul", shape, one, blocks=blocks, each=each)
+        self.add(path, "add", shape, one, blocks=blocks, each=each)
+
     def rms_norm(self, path: str, shape: Shape, *, blocks: int = 1, each: int = 1) -> None:
         """Record a norm as `diffusers` computes it: in fp32, one operation after the other."""
         wide, row = Layers("fp32", self.calls), (*shape[:-1], 1)

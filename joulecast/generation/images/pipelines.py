@@ -86,32 +86,27 @@ _LATENTS_16, _LATENTS_4 = Autoencoder(16), Autoencoder(4)
 
 def _wan(source: str, denoiser: Denoiser) -> ImagePipeline:
     """Wan 2.1, which generates videos from text, with the default sizes of `WanPipeline`."""
-    return ImagePipeline(
-        source,
-        (umt5_xxl(512),),
-        denoiser,
-        CausalDecoder(),
-        text_tokens=512,
-        steps=50,
-        height=480,
-        width=832,
-        frames=81,
-        frame_scale=4,
-    )
+    return _video(source, umt5_xxl(512), denoiser, CausalDecoder(), text_tokens=512, width=832, frames=81)
 
 
 def _cogvideox(source: str, denoiser: Denoiser) -> ImagePipeline:
     """CogVideoX, which generates videos from text, with the sizes that it was trained for."""
+    return _video(source, t5_xxl(226), denoiser, ConditionedDecoder(), text_tokens=226, width=720, frames=49)
+
+
+def _video(
+    source: str, text: TextEncoder, denoiser: Denoiser, decoder: Decoder, *, text_tokens: int, width: int, frames: int
+) -> ImagePipeline:
     return ImagePipeline(
         source,
-        (t5_xxl(226),),
+        (text,),
         denoiser,
-        ConditionedDecoder(),
-        text_tokens=226,
+        decoder,
+        text_tokens=text_tokens,
         steps=50,
         height=480,
-        width=720,
-        frames=49,
+        width=width,
+        frames=frames,
         frame_scale=4,
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 from ...errors import InputError, unknown_name
 from ...hardware import GPU, find_gpu, gpu_name_notes
 from ...hardware.host import Host, find_host
+from ...operations.checked_values import require_positive_integer
 from ...operations.network import Network
 from ...operations.precisions import ELEMENT_BYTES
 from ...predictors.networks.execution import Execution
@@ -193,8 +194,7 @@ def predict_image(
 
 def _refuse_sizes(pipeline: ImagePipeline, counts: dict[str, Any], sides: dict[str, Any]) -> None:
     for name, value in (*counts.items(), *sides.items()):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InputError(f"{name} is a positive integer", given=repr(value)[:100])
+        require_positive_integer(name, value)
     for name, value in sides.items():
         if value % pipeline.multiple:
             raise InputError(

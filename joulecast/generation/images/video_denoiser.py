@@ -35,9 +35,7 @@ class VideoDiT:
         tokens = math.prod(grid)
         shape, text = (images, tokens, hidden), (images, text_tokens, hidden)
         found.linear("x_embed", (images, tokens, self.patch), hidden)
-        found.linear("text_embed.0", (images, text_tokens, self.text), hidden)
-        found.add("text_embed.act", "gelu", text)
-        found.linear("text_embed.1", text, hidden)
+        found.projected_text((images, text_tokens, self.text), hidden)
         for name, inputs, outputs in (("0", 256, hidden), ("1", hidden, hidden), ("modulation", hidden, 6 * hidden)):
             found.linear(f"time.{name}", (images, inputs), outputs)
 
@@ -76,11 +74,9 @@ class VideoDiT:
 
     def _modulated_norm(self, found: Layers, path: str, shape: Shape, blocks: int) -> None:
         """A norm in fp32 with a scale and shift from the condition."""
-        wide, one = Layers("fp32", found.calls), (shape[0], 1, shape[2])
+        wide = Layers("fp32", found.calls)
         wide.add(path, "copy", shape, blocks=blocks)
-        wide.add(path, "layer_norm", shape, blocks=blocks, affine=False)
-        wide.add(path, "mul", shape, one, blocks=blocks)
-        wide.add(path, "add", shape, one, blocks=blocks)
+        wide.modulated_norm(path, shape, blocks=blocks, affine=False)
         found.add(path, "copy", shape, blocks=blocks)
 
     def _gated_residual(self, found: Layers, path: str, shape: Shape, blocks: int) -> None:

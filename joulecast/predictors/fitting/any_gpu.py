@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ...datasets import Dataset
-from ...errors import ZooError, unknown_name
+from ...errors import damaged_entry, unknown_name
 from ...hardware import GPU
 from ..any_gpu.boosted_residual import BoostedResidual
 from ..any_gpu.boosting import fit_any_gpu
@@ -156,7 +156,7 @@ def _members_quicker(recipe: EnsembleRecipe) -> EnsembleRecipe:
 
 def _read_members(facts: Mapping[str, Any], files: Files) -> Ensemble:
     if any(member["predictor"] == facts["predictor"] for member in facts["members"]):
-        raise ZooError("an ensemble in a zoo entry contains an ensemble")
+        raise damaged_entry("an ensemble in a zoo entry contains an ensemble", facts["predictor"], "other predictors")
     return Ensemble.from_files(facts, files, read_residual_model)
 
 

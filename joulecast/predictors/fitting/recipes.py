@@ -39,7 +39,11 @@ def _member(value: object, folder: Path) -> Member:
         )
     recipe = load_recipe(folder / str(value["recipe"]))
     if predictor_of(recipe) not in ANY_GPU_FORMS or isinstance(recipe, EnsembleRecipe):
-        raise InputError("an ensemble consists of single predictors for any GPU", given=predictor_of(recipe))
+        raise InputError(
+            "an ensemble consists of single predictors for any GPU",
+            given=predictor_of(recipe),
+            allowed=", ".join(name for name, form in ANY_GPU_FORMS.items() if form.settings is not EnsembleRecipe),
+        )
     return Member(recipe, value["weight"])
 
 

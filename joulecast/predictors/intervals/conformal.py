@@ -13,14 +13,23 @@ from ...arrays import FloatArray
 from ...errors import InputError
 
 
+def require_level(level: float) -> None:
+    """Require that the level of an interval, the share of cases that lie within, is between 0 and 1.
+
+    Raises:
+        InputError: It is not.
+    """
+    if not 0 < level < 1:
+        raise InputError("the level of an interval lies between 0 and 1", given=level, allowed="such as 0.9")
+
+
 def conformal_rank(level: float, count: int) -> int:
     """Rank of the error, of `count` sorted ones, that covers a share `level` of new cases; above `count` if none does.
 
     Raises:
         InputError: The level is not between 0 and 1.
     """
-    if not 0 < level < 1:
-        raise InputError("the level of an interval lies between 0 and 1", given=level)
+    require_level(level)
     return math.ceil((count + 1) * level - 1e-9)
 
 

@@ -13,6 +13,15 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..physics.attention_sizes import AttentionSizes, attention_sizes
 from ..physics.tiling import padded
+from .attention_libraries import (
+    EACH_HEAD,
+    LIBRARIES,
+    TRITON,
+    context_library,
+    context_work,
+    decoding_library,
+    decoding_work,
+)
 from .attention_physics import (
     CONTEXT_CONSTANTS,
     DECODING_CONSTANTS,
@@ -74,11 +83,14 @@ def _sizes_and_machine(operations: OperationList, gpu: GPU) -> tuple[AttentionSi
 
 
 def _context_s(operations: OperationList, gpu: GPU, constants: FloatArray) -> FloatArray:
-    return context_s(*_sizes_and_machine(operations, gpu), constants)
+    sizes, machine = _sizes_and_machine(operations, gpu)
+    by_triton = context_library(operations, gpu) == TRITON
+    return context_s(context_work(sizes, operations, gpu), machine, constants, by_triton)
 
 
 def _decoding_s(operations: OperationList, gpu: GPU, constants: FloatArray) -> FloatArray:
-    return decoding_s(*_sizes_and_machine(operations, gpu), constants)
+    sizes, machine = _sizes_and_machine(operations, gpu)
+    return decoding_s(sizes, decoding_work(sizes, operations, gpu), machine, constants)
 
 
 _SHARED_NAMES = (
@@ -101,9 +113,17 @@ _CONTEXT_NAMES = (
     "log_query_padding",
     "causal",
     "log_compute_over_memory",
+    "by_triton",
     *(f"log_{of}_{tile}_{what}" for tile in _TILES for of in ("heads", "groups") for what in ("waves", "wave_padding")),
 )
-_DECODING_NAMES = ("log_splits", "log_split_padding", "log_longest_split", "log_part_waves")
+_DECODING_NAMES = (
+    "log_splits",
+    "log_split_padding",
+    "log_longest_split",
+    "log_part_waves",
+    "by_triton",
+    "each_head_by_itself",
+)
 
 
 def _shared(operations: OperationList, sizes: AttentionSizes, machine: Machine, physics_s: FloatArray) -> FloatArray:
@@ -138,7 +158,8 @@ def _context_features(operations: OperationList, gpu: GPU, physics_s: FloatArray
             each = sizes.sequences * heads * np.ceil(sizes.queries * rows / tile) / machine.sms
             waves += [each, np.ceil(each) / each]
     shared = _shared(operations, sizes, machine, physics_s)
-    found = np.vstack([shared, np.log2(logs), sizes.causal, np.log2([intensity, *waves])])
+    by_triton = context_library(operations, gpu) == TRITON
+    found = np.vstack([shared, np.log2(logs), sizes.causal, np.log2(intensity), by_triton, np.log2(waves)])
     return found.T.astype(np.float32)
 
 
@@ -148,7 +169,9 @@ def _decoding_features(operations: OperationList, gpu: GPU, physics_s: FloatArra
     parts = split.jobs * split.splits / machine.sms
     padding = split.waves * split.longest * machine.sms / (split.jobs * split.blocks)
     shared = _shared(operations, sizes, machine, physics_s)
-    return np.vstack([shared, np.log2([split.splits, padding, split.longest, parts])]).T.astype(np.float32)
+    library = decoding_library(operations, gpu)
+    kernels = [library == TRITON, library == EACH_HEAD]
+    return np.vstack([shared, np.log2([split.splits, padding, split.longest, parts]), kernels]).T.astype(np.float32)
 
 
 ATTENTION = Family(
@@ -159,6 +182,8 @@ ATTENTION = Family(
     variant=_context,
     physics_s=_context_s,
     features=_context_features,
+    libraries=LIBRARIES,
+    library=context_library,
     shrinkage=_SHRINKAGE,
     unseen=_heads,
 )
@@ -172,6 +197,8 @@ DECODING = Family(
     variant=_decoding,
     physics_s=_decoding_s,
     features=_decoding_features,
+    libraries=LIBRARIES,
+    library=decoding_library,
     shrinkage=_SHRINKAGE,
     unseen=_heads,
 )

@@ -10,9 +10,10 @@ A single query per sequence (a step of decoding) has very little to compute. Its
 keys and values. Where there are fewer heads than multiprocessors, kernels split the keys of a head over several
 multiprocessors and merge the partial results ("split-kv").
 
-The constants start at values that were fitted to the kernels of SGLang on H100, H200, B200, GB200 and L40S, and then
-rounded. Their fit is bounded around these values. Without bounds they would compensate for the weak points of one
-library, and be wrong for GPUs that were measured with another one. Learning these weak points is left to trees.
+Kernels of different libraries differ more than those of different GPUs (`attention_libraries.py`), so each library has
+constants of its own. They start at values that were fitted to several GPUs, and then rounded. Their fit is bounded
+around these values. Without bounds they would compensate for the weak points of one library on one GPU, and be wrong
+for others. Learning these weak points is left to trees.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ..physics.attention_sizes import AttentionSizes
@@ -33,6 +35,11 @@ TILE = 128.0
 _DECODING_ROWS = 64.0  # Rows of a tile in decoding; the queries that share keys and values are the rows of one product.
 _SPLIT_SPARE = 1.1  # FlashAttention-3 plans with a tenth more work, so that the last wave is nearly full.
 
+_CACHE_STEEPNESS = 6  # How sharply the share of hits falls where the bytes outgrow the L2.
+# FLOPs per cycle and multiprocessor of the instructions that Triton's kernels use, on all generations.
+_OLDER_INSTRUCTIONS = 1024.0
+_TRITON_OVER_REST = 2.0  # Products of Triton's kernels take longer by this factor. Measured: 1.5 to 3.
+
 CONTEXT_CONSTANTS: tuple[Constant, ...] = (
     # Launching the kernel, and a kernel before it in which engines plan the work.
     Constant("call_s", 8e-6, 4e-6, 1.6e-5),
@@ -41,9 +48,11 @@ CONTEXT_CONSTANTS: tuple[Constant, ...] = (
     # Share of the exponentials' time that the products do not hide.
     Constant("exposed_exponentials", 0.55, 0.3, 1.0),
     # Starting a tile, loading its queries, and writing its result.
-    Constant("tile_cycles", 5400.0, 2500.0, 10000.0),
-    Constant("share_of_bandwidth", 0.8, 0.6, 0.95),
-    Constant("l2_bytes_per_sm_cycle", 24.0, 12.0, 48.0),
+    Constant("tile_cycles", 5500.0, 2500.0, 12000.0),
+    # Bytes of the operation over what the memory and the L2 transfer in the same time by the data sheet. TensorRT-LLM
+    # moves them three times, because kernels before write queries and keys once more.
+    Constant("share_of_bandwidth", 0.5, 0.15, 0.95),
+    Constant("l2_bytes_per_sm_cycle", 6.0, 2.0, 48.0),
 )
 """The constants of `context_s`, in the order in which it takes them."""
 
@@ -52,49 +61,49 @@ DECODING_CONSTANTS: tuple[Constant, ...] = (
     # A second kernel that merges the results of split keys.
     Constant("merge_s", 1.5e-6, 5e-7, 5e-6),
     # Starting on a part of a cache, and waiting for the first bytes from memory.
-    Constant("part_cycles", 4500.0, 2500.0, 8000.0),
+    Constant("part_cycles", 4000.0, 2500.0, 5000.0),
     # Bytes per clock that one multiprocessor can request from memory.
     Constant("bytes_per_sm_cycle", 60.0, 40.0, 120.0),
-    Constant("share_of_bandwidth", 0.87, 0.75, 0.95),
-    Constant("l2_bytes_per_sm_cycle", 30.0, 16.0, 60.0),
+    Constant("share_of_bandwidth", 0.9, 0.85, 0.95),
+    Constant("l2_bytes_per_sm_cycle", 35.0, 25.0, 60.0),
 )
 """The constants of `decoding_s`, in the order in which it takes them."""
 
 
-def context_s(sizes: AttentionSizes, machine: Machine, constants: FloatArray) -> FloatArray:
+def context_s(
+    work: AttentionSizes, machine: Machine, constants: FloatArray, by_triton: NDArray[np.bool_] | bool = False
+) -> FloatArray:
     """Device seconds of attention with many queries, shape (operations,).
 
     Args:
-        sizes: Sizes of the operations.
+        work: Sizes of the operations, as the kernels compute them.
         machine: The GPU that they run on, as numbers.
-        constants: Values of CONTEXT_CONSTANTS, shape (constants,).
+        constants: Values of CONTEXT_CONSTANTS, shape (constants,) or (constants, operations).
+        by_triton: Whether kernels of Triton compute an operation, shape (operations,) or for all. They do not use the
+            newest instructions: their FLOPs per cycle are 320 on an L40S, 340 to 390 on an H100 and 600 to 860 on a
+            B200, where those of other libraries are proportional to the peak.
     """
     call_s, products, exposed, tile_cycles, bandwidth, l2_bytes = constants
-    pair_cycles = 2 * products * (sizes.key_size + sizes.value_size) / machine.flops_per_cycle
-    pair_cycles = pair_cycles + exposed / machine.exponentials
-    packed, apart = (_tile_cycles(sizes, machine.sms, pair_cycles, tile_cycles, each) for each in (True, False))
+    older = np.sqrt(_OLDER_INSTRUCTIONS * machine.flops_per_cycle) / _TRITON_OVER_REST
+    rate = np.where(by_triton, older, machine.flops_per_cycle)
+    pair_cycles = 2 * products * (work.key_size + work.value_size) / rate + exposed / machine.exponentials
+    packed, apart = (_tile_cycles(work, machine.sms, pair_cycles, tile_cycles, each) for each in (True, False))
     compute_s = np.minimum(packed, apart) / machine.clock_hz
-    moved_s = moving_s(sizes, machine, bandwidth, l2_bytes)
+    missed = _missed(work.moved_bytes, machine)
+    memory_s = work.moved_bytes * missed / (machine.bandwidth * bandwidth)
+    moved_s = memory_s + work.moved_bytes * (1 - missed) / (machine.sms * machine.clock_hz * l2_bytes)
     seconds: FloatArray = call_s + np.cbrt(compute_s**3 + moved_s**3)
     return seconds
 
 
-def moving_s(sizes: AttentionSizes, machine: Machine, share_of_bandwidth: float, l2_bytes: float) -> FloatArray:
-    """Seconds for reading and writing, shape (operations,); from the L2 cache if all bytes of the operation fit there.
-
-    Args:
-        sizes: Sizes of the operations.
-        machine: The GPU that they run on, as numbers.
-        share_of_bandwidth: Share of the data sheet's memory bandwidth that is reached.
-        l2_bytes: Bytes per clock and multiprocessor from the L2 cache.
-    """
-    moved = sizes.moved_bytes
-    cached = machine.sms * machine.clock_hz * l2_bytes
-    return np.where(moved < machine.l2_bytes, moved / cached, moved / (machine.bandwidth * share_of_bandwidth))
+def _missed(moved_bytes: FloatArray, machine: Machine) -> FloatArray:
+    """Share of the bytes that the L2 cache does not hold."""
+    found: FloatArray = 1 - 1 / (1 + (moved_bytes / machine.l2_bytes) ** _CACHE_STEEPNESS)
+    return found
 
 
 def _tile_cycles(
-    sizes: AttentionSizes, sms: int, pair_cycles: FloatArray, tile_cycles: float, packed: bool
+    sizes: AttentionSizes, sms: int, pair_cycles: FloatArray, tile_cycles: FloatArray, packed: bool
 ) -> FloatArray:
     """Clock cycles until all multiprocessors have finished their tiles, shape (operations,).
 
@@ -102,7 +111,7 @@ def _tile_cycles(
         sizes: Sizes of the operations.
         sms: Number of multiprocessors.
         pair_cycles: Cycles for one pair of query and key, shape (operations,).
-        tile_cycles: Cycles of each tile in addition to its pairs.
+        tile_cycles: Cycles of each tile in addition to its pairs, for all operations or shape (operations,).
         packed: Whether one tile holds the queries of all heads that share keys.
     """
     rows = sizes.queries * (sizes.group if packed else 1.0)
@@ -155,19 +164,23 @@ def split_keys(sizes: AttentionSizes, sms: int) -> SplitKeys:
     return SplitKeys(blocks, jobs, splits, np.ceil(blocks / splits), np.ceil(jobs * splits / sms))
 
 
-def decoding_s(sizes: AttentionSizes, machine: Machine, constants: FloatArray) -> FloatArray:
+def decoding_s(sizes: AttentionSizes, work: AttentionSizes, machine: Machine, constants: FloatArray) -> FloatArray:
     """Device seconds of attention with one query per sequence, shape (operations,).
 
     Args:
         sizes: Sizes of the operations.
+        work: The same, with as many heads of keys as the kernels read. The memory delivers keys that several heads read
+            once, the L2 cache each time.
         machine: The GPU that they run on, as numbers.
-        constants: Values of DECODING_CONSTANTS, shape (constants,).
+        constants: Values of DECODING_CONSTANTS, shape (constants,) or (constants, operations).
     """
     call_s, merge_s, part_cycles, sm_bytes, bandwidth, l2_bytes = constants
-    split = split_keys(sizes, machine.sms)
+    split = split_keys(work, machine.sms)
     read = np.minimum(split.longest * TILE, np.minimum(sizes.keys, sizes.window)) * sizes.key_bytes
-    parts_s = split.waves * (part_cycles + read / sm_bytes) / machine.clock_hz
-    moved_s = moving_s(sizes, machine, bandwidth, l2_bytes)
+    waves = np.maximum(split.jobs * split.splits / machine.sms, 1.0)
+    parts_s = waves * (part_cycles + read / sm_bytes) / machine.clock_hz
+    memory_s = sizes.moved_bytes * _missed(sizes.moved_bytes, machine) / (machine.bandwidth * bandwidth)
+    moved_s = np.maximum(memory_s, work.moved_bytes / (machine.sms * machine.clock_hz * l2_bytes))
     started_s = call_s + np.where(split.splits > 1, merge_s, 0.0)
     seconds: FloatArray = started_s + np.cbrt(parts_s**3 + moved_s**3)
     return seconds

@@ -23,6 +23,11 @@ def of_nvidia(gpu: GPU) -> bool:
     return gpu.is_nvidia
 
 
+def of_one_library(operations: OperationList, gpu: GPU) -> NDArray[np.int64]:
+    """The index of the only library, for families that have one, shape (operations,)."""
+    return np.zeros(len(operations), dtype=np.int64)
+
+
 class Constant(NamedTuple):
     """A positive number in the physics of a family, to be fitted to measurements.
 
@@ -50,7 +55,7 @@ class Family:
             that a GPU must have for them.
         variant: Gives the variant that computes an operation; None for operations of no variant of this family.
         physics_s: Computes device seconds at the default clock, shape (operations,), from operations of one variant,
-            the GPU, and the values of the constants, shape (constants,).
+            the GPU, and the values of the constants, shape (constants,) or (constants, operations).
         features: Computes the features of trees, shape (operations, len(feature_names)), from operations of one
             variant, the GPU, and the seconds of `physics_s`. Sizes are relative to the GPU, so that trees hold on
             other GPUs.
@@ -59,6 +64,8 @@ class Family:
         learns_from: Whether trees are trained on measurements of an operation.
         covers: Whether the family can predict a GPU.
         shrinkage: Weight of the trees on generations that were not measured, from 0 (physics alone) to 1.
+        libraries: Names of the libraries of kernels that have constants of their own.
+        library: Index of the library that computes each operation on a GPU, shape (operations,).
     """
 
     name: str
@@ -72,3 +79,17 @@ class Family:
     learns_from: Callable[[Operation], bool] = lambda operation: True
     covers: Callable[[GPU], bool] = lambda gpu: True
     shrinkage: float = 1.0
+    libraries: tuple[str, ...] = ("all",)
+    library: Callable[[OperationList, GPU], NDArray[np.int64]] = of_one_library
+
+    def by_library_s(self, operations: OperationList, gpu: GPU, constants: FloatArray) -> FloatArray:
+        """Device seconds by physics, shape (operations,), each with the constants of its library.
+
+        Args:
+            operations: Operations of one variant.
+            gpu: The GPU that they run on.
+            constants: Values of the constants, shape (libraries, constants).
+        """
+        if len(self.libraries) == 1:
+            return self.physics_s(operations, gpu, constants[0])
+        return self.physics_s(operations, gpu, constants[self.library(operations, gpu)].T)

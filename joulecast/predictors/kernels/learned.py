@@ -41,7 +41,7 @@ class Variant:
 
     Args:
         gpus: Names of the GPUs that it was measured on.
-        constants: Generation, or ALL -> values of the family's constants, shape (constants,).
+        constants: Generation, or ALL -> values of the family's constants, shape (libraries, constants).
         generations: Generation -> regressor of the log ratio of device time to physics.
         other_generations: Regressor of the same ratio for all other generations.
         errors: Basis -> sorted absolute log errors on operations, or generations, that were left out.
@@ -93,7 +93,7 @@ class Variant:
 
     def physics_s(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device seconds by physics, with the constants of the GPU's generation; shape (operations,)."""
-        return family.physics_s(operations, gpu, self.constants.get(generation_of(gpu), self.constants[ALL]))
+        return family.by_library_s(operations, gpu, self.constants.get(generation_of(gpu), self.constants[ALL]))
 
     def device_s(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device seconds of operations of this variant at the default clock, shape (operations,)."""

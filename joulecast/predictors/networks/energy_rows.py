@@ -11,7 +11,6 @@ from ..operation_predictions import Source
 
 DEVICE = "gpu"
 STATIC, DYNAMIC = "static", "dynamic"
-_STEP = "_step"  # Ending of the kinds that are steps of an optimizer.
 _BACKWARD = "(backward)"  # Path under which extraction lists work of no module, such as adding up gradients.
 
 
@@ -39,7 +38,7 @@ def energy_rows(
     operation = entry.operation
     for path, calls in (entry.by_module or {"": entry.count}).items():
         mine = whole.scaled_by(calls / entry.count)
-        if operation.kind.endswith(_STEP):
+        if operation.row.is_optimizer_step:
             yield Row(path, mine, operation.kind, "optimizer", calls)
         elif path == _BACKWARD:
             yield Row("", mine, operation.kind, "backward", calls)

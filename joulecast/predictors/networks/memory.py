@@ -16,11 +16,7 @@ from ...operations.rules import size
 
 # The CUDA context with the kernels of cuDNN and cuBLAS, and their workspaces. An allowance, not a measurement.
 _CONTEXT_BYTES = 768 * 2**20
-# Autograd saves either the input or the output of these, and the other can be freed. So only one of them counts.
-_IN_PLACE = frozenset({"relu", "add", "dropout", "stochastic_depth", "copy", "save_input", "gradient_accumulation"})
-_INDEX_BYTES = 8  # Max pooling also saves the index of each maximum.
-_MOMENTS = {"adam_step": 2, "adamw_step": 2}  # Number of values per parameter that the optimizer stores.
-_STEPS = frozenset({"sgd_step", *_MOMENTS})
+_INDEX_BYTES = 8  # PyTorch's indices are int64.
 
 
 @dataclass(frozen=True)
@@ -65,10 +61,10 @@ def memory_need(network: Network) -> MemoryNeed:
     dropped = [each.work for each in network.dropped if each.work is not None]
     weights = sum(_weights_bytes(entry) for entry in network) + sum(work.parameter_bytes for work in dropped)
     # The optimizer's step works on weights, gradients and moments, which are counted already.
-    touched = [_touched_bytes(entry) for entry in network if entry.operation.kind not in _STEPS]
+    touched = [_touched_bytes(entry) for entry in network if not entry.operation.row.is_optimizer_step]
     largest = max((*touched, *(work.largest_bytes for work in dropped)), default=0)
     if network.mode == "training":
-        moments = max(_MOMENTS.get(entry.operation.kind, 0) for entry in network)
+        moments = max(entry.operation.row.moments or 0 for entry in network)
         return MemoryNeed((2 + moments) * weights, saved_bytes(network) + largest)
     return MemoryNeed(weights, largest + sum(_cached_bytes(entry) for entry in network))
 
@@ -100,9 +96,9 @@ def _touched_bytes(entry: Entry) -> int:
 
 def _saved_output_bytes(entry: Entry) -> int:
     operation = entry.operation
-    if operation.kind in _IN_PLACE or operation.kind in _STEPS:
+    if not operation.row.saves_output:
         return 0
-    element = ELEMENT_BYTES[operation.precision] + _INDEX_BYTES * (operation.kind == "max_pool2d")
+    element = ELEMENT_BYTES[operation.precision] + _INDEX_BYTES * operation.row.saves_indices
     return round(entry.count * size(operation.output_shape) * element)
 
 

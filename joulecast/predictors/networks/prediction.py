@@ -15,6 +15,7 @@ from ...rendering.answers import Drawn, Plain
 from ...rendering.notebook import Picture, as_html, as_picture
 from ...rendering.tables import Table, Tabular
 from ...units import NOT_MEASURED, si
+from ..intervals.conformal import require_level
 from ..intervals.network_spread import NetworkSpread, SentNetworkSpread
 from .interval import Interval, interval_around
 from .operation_cost import OperationCost, by_cost
@@ -199,13 +200,13 @@ class Prediction(Tabular, Plain, Drawn):
         from .memory_levels import memory_levels
 
         found = find_gpu(self.gpu if gpu is None else gpu)
-        if found.name != self.gpu:
+        if found.name != self.gpu or self.held_clock_mhz is None:
             raise InputError("this prediction is for another GPU", given=found.name, allowed=self.gpu)
         return memory_levels(
             titled(self.network, self.input_shape),
             self.operations,
             found,
-            clock_mhz=found.checked_clock_mhz(self.held_clock_mhz),
+            clock_mhz=self.held_clock_mhz,
             energy_j=self.known_energy_j,
             notes=self.notes,
         )
@@ -223,8 +224,7 @@ class Prediction(Tabular, Plain, Drawn):
         Raises:
             InputError: The level is not between 0 and 1, or too high for the number of networks.
         """
-        if not 0 < level < 1:
-            raise InputError("the level of an interval lies between 0 and 1", given=level)
+        require_level(level)
         power_range_w = (self.idle_power_w, math.inf if self.power_limit_w is None else self.power_limit_w)
         return interval_around(self.spread, level, self.time_s, self.energy_j, self.held_clock_mhz, power_range_w)
 

@@ -172,7 +172,7 @@ def _has_transforms(operation: Operation) -> bool:
 
     They apply to square windows of more than one pixel with a stride and a dilation of one, and without groups.
     """
-    if operation.kind != "conv2d" or operation.attributes["groups"] != 1:
+    if not operation.row.transforms or operation.attributes["groups"] != 1:
         return False
     sides = {size for name in ("stride", "dilation") for size in _sizes(operation.attributes.get(name, 1))}
     window = _sizes(operation.attributes["kernel_size"])
@@ -185,7 +185,7 @@ def _winograd(operation: Operation) -> float:
     F(2 x 2, 3 x 3) computes squares of 2 x 2 outputs with 16 multiplications instead of 36 (Lavin and Gray, CVPR 2016).
     """
     attributes = operation.attributes
-    fits = operation.kind == "conv2d" and attributes["groups"] == 1
+    fits = operation.row.transforms and attributes["groups"] == 1
     if not fits or any(attributes.get(name, 1) not in (value, (value, value)) for name, value in _WINOGRAD_FITS):
         return 1.0
     squares = math.prod(-(-n // 2) for n in operation.output_shape[2:])

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from ...damage import unreadable
 from ...errors import InputError, unknown_name
 from ...resources import named_file
 from .bounds import require_float, require_integer
@@ -75,7 +76,11 @@ class KernelRecipe:
         require_float("quantile", self.quantile, 0.01, 0.99)
         for name in ("generation", "other_generations"):
             if not isinstance(getattr(self, name), KernelTrees):
-                raise InputError(f"{name} is not a table of settings of trees", given=repr(getattr(self, name))[:100])
+                raise InputError(
+                    f"{name} is not a table of settings of trees",
+                    given=repr(getattr(self, name))[:100],
+                    allowed=f"[{name}], followed by its settings",
+                )
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as a dictionary."""
@@ -96,7 +101,7 @@ def load_kernel_recipe(path: str | Path) -> KernelRecipe:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError("this recipe cannot be read", given=str(path), hint=str(error)) from error
+        raise unreadable("this recipe cannot be read", path, error) from error
     for table in ("generation", "other_generations"):
         if isinstance(values.get(table), dict):
             _require_known(values[table], KernelTrees, table)

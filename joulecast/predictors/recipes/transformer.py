@@ -90,7 +90,11 @@ class TransformerRecipe:
             require_float(name, getattr(self, name), 0.0, most)
         for name in ("layer_norm", "distance_weighting", "positional_encoding"):
             if not isinstance(getattr(self, name), bool):
-                raise InputError(f"{name} of a recipe is neither true nor false", given=repr(getattr(self, name)))
+                raise InputError(
+                    f"{name} of a recipe is neither true nor false",
+                    given=repr(getattr(self, name)),
+                    allowed="true, false",
+                )
         if self.stacks not in STACKS:
             raise unknown_name("stacks of a recipe", self.stacks, STACKS)
         if self.operation_vector not in OPERATION_VECTORS:

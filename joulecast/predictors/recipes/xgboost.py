@@ -60,7 +60,11 @@ class XGBoostRecipe:
             if name not in _RANGES or name in ("folds", "seed"):
                 raise unknown_name("setting to search", name, [n for n in _RANGES if n not in ("folds", "seed")])
             if not isinstance(values, list | tuple) or not values:
-                raise InputError("a search has a list of values", given=f"{name} = {values!r}")
+                raise InputError(
+                    "a search has a list of values",
+                    given=f"{name} = {values!r}",
+                    allowed=f"such as {name} = [{getattr(self, name)}]",
+                )
             for value in values:
                 self._refuse_outside(name, value)
 

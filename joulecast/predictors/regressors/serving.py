@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...damage import first_line
 from ...errors import ZooError, damaged_entry
 from ..contract import Files
 from ..formats.runtime import import_onnxruntime
@@ -94,9 +95,9 @@ def _session(trees: Trees) -> Any:
     except Exception as error:  # The exception classes of onnxruntime have no common base.
         raise ZooError(
             "ONNX Runtime cannot compute these trees",
-            given=f"onnxruntime {onnxruntime.__version__}",
+            given=f"onnxruntime {onnxruntime.__version__}: {first_line(error)}",
             allowed="onnxruntime 1.20 or newer",
-            hint=f"install another version; ONNX Runtime says: {str(error).splitlines()[0][:200]}",
+            hint="install another version of onnxruntime",
         ) from error
 
 

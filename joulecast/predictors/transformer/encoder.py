@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
+from ...damage import first_line
 from ...errors import ZooError
 from ..formats.runtime import import_onnxruntime
 from .onnx import INPUTS, OUTPUTS, transformer_to_onnx
@@ -117,7 +118,7 @@ def _refused(error: Exception) -> ZooError:
 
     return ZooError(
         "ONNX Runtime cannot compute this transformer",
-        given=f"onnxruntime {onnxruntime.__version__}",
+        given=f"onnxruntime {onnxruntime.__version__}: {first_line(error)}",
         allowed="onnxruntime 1.20 or newer, and memory that grows with the square of a network's length",
-        hint=f"use another predictor, or free memory; ONNX Runtime says: {str(error).splitlines()[0][:200]}",
+        hint="use another predictor, or free memory",
     )

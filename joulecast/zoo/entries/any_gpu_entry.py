@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...errors import ZooError
+from ...errors import damaged_entry
 from ...hardware import GPU, find_gpu
 from ...operations.operation import MODES, Operation
 from ...predictors.any_gpu.predictor import AnyGpuPredictor
@@ -176,7 +176,7 @@ def read_any_gpu(folder: str | Path) -> tuple[AnyGpuEntry, dict[str, Any], dict[
         )
         golden = manifest["golden"]
         if len(golden) > _MOST_GOLDEN_GPUS:
-            raise ZooError("a golden prediction is larger than allowed", given=len(golden))
+            raise damaged_entry("a golden prediction is of too many GPUs", len(golden), f"up to {_MOST_GOLDEN_GPUS}")
         again = _golden(learned, {gpu: golden_operations(value["operations"]) for gpu, value in golden.items()})
         entry = AnyGpuEntry(name_of(card["name"]), learned, hosts, network_errors, calibration)
         for gpu, value in golden.items():

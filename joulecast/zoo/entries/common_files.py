@@ -8,8 +8,8 @@ from typing import Any
 from ..rendering import markdown
 from .files import json_bytes, parsed_json
 
-CARD = "card.json"
-"""Name of the file that holds the card."""
+CARD, README = "card.json", "README.md"
+"""Names of the files that hold the card, for programs and for people."""
 
 _FACTS = "predictor.json"
 
@@ -27,7 +27,12 @@ def common_files(card: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str,
     Returns:
         File name -> content.
     """
-    return {CARD: json_bytes(card), "README.md": markdown(card).encode(), _FACTS: json_bytes(facts)}
+    return {**card_files(card), _FACTS: json_bytes(facts)}
+
+
+def card_files(card: Mapping[str, Any]) -> dict[str, bytes]:
+    """The files of a card, given as a dictionary: file name -> content."""
+    return {CARD: json_bytes(card), README: markdown(card).encode()}
 
 
 def read_card(files: Mapping[str, bytes]) -> Any:

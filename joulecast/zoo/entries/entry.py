@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...errors import ZooError
+from ...errors import ZooError, damaged_entry
 from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ...predictors.intervals.calibration import Calibration
@@ -180,7 +180,9 @@ def read_entry(folder: str | Path) -> tuple[NetworkPredictor, dict[str, Any], di
         )
         composition = card["composition"]
         if composition not in COMPOSITIONS:
-            raise ZooError("the card of this zoo entry names an unknown composition", given=composition)
+            raise damaged_entry(
+                "the card of this zoo entry names an unknown composition", composition, ", ".join(COMPOSITIONS)
+            )
         network_predictor = NetworkPredictor(
             name=name_of(card["name"]),
             operations=predictor,

@@ -19,7 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ...errors import ZooError
+from ...errors import ZooError, damaged_entry
 
 FORMAT_VERSION = 2
 """Version of the format. It increases when older entries can no longer be read."""
@@ -56,11 +56,11 @@ def parsed_json(data: bytes, what: str) -> Any:
         ZooError: The data is not JSON, is too large or nested too deeply, or contains NaN or infinite numbers.
     """
     if len(data) > _MOST_JSON_BYTES:
-        raise ZooError(f"{what} is larger than allowed", given=len(data), allowed=f"{_MOST_JSON_BYTES} bytes")
+        raise damaged_entry(f"{what} is larger than allowed", len(data), f"{_MOST_JSON_BYTES} bytes")
     try:
         return json.loads(data, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        raise ZooError(f"{what} is damaged: not valid JSON", given=str(error)[:100], hint=_NEXT) from error
+        raise damaged_entry(f"{what} is damaged: not valid JSON", str(error)[:100]) from error
 
 
 def _refuse(constant: str) -> float:
@@ -156,15 +156,13 @@ def read_plain(path: Path, most_bytes: int = _MOST_FILE_BYTES) -> bytes:
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise ZooError("a file of this zoo entry is not a plain file", given=str(path), hint=_NEXT)
+                raise damaged_entry("a file of this zoo entry is not a plain file", str(path))
             data = file.read(most_bytes + 1) if status.st_size <= most_bytes else b""
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ZooError("a file of this zoo entry cannot be read", given=str(path), hint=reason) from error
+        raise damaged_entry("a file of this zoo entry cannot be read", f"{path}: {reason}") from error
     if status.st_size > most_bytes or len(data) > most_bytes:
-        raise ZooError(
-            "a file of this zoo entry is larger than allowed", given=str(path), allowed=f"{most_bytes} bytes"
-        )
+        raise damaged_entry("a file of this zoo entry is larger than allowed", str(path), f"{most_bytes} bytes")
     return data
 
 
@@ -201,11 +199,13 @@ def unpacked(data: bytes, name: str) -> bytes:
     try:
         found = inflater.decompress(data, _MOST_UNPACKED_BYTES)
     except zlib.error as error:
-        raise ZooError("a file of this zoo entry cannot be unpacked", given=name, hint=_NEXT) from error
+        raise damaged_entry("a file of this zoo entry cannot be unpacked", name) from error
     if inflater.unconsumed_tail:
-        raise ZooError("a file of this zoo entry unpacks to more than is allowed", given=name)
+        raise damaged_entry(
+            "a file of this zoo entry unpacks to more than is allowed", name, f"{_MOST_UNPACKED_BYTES:,} bytes"
+        )
     if not inflater.eof or inflater.unused_data:
-        raise ZooError("a file of this zoo entry is truncated, or has more bytes after its end", given=name, hint=_NEXT)
+        raise damaged_entry("a file of this zoo entry is truncated, or has more bytes after its end", name)
     return found
 
 
@@ -217,7 +217,7 @@ def read_manifest(data: bytes, where: str) -> dict[str, Any]:
     """
     manifest = parsed_json(data, "the manifest of this zoo entry")
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
-        raise ZooError("the manifest of this zoo entry is damaged", given=where, hint=_NEXT)
+        raise damaged_entry("the manifest of this zoo entry is damaged", where)
     format_version = manifest.get("format_version")
     if type(format_version) is not int or format_version != FORMAT_VERSION:
         newer = type(format_version) is int and format_version > FORMAT_VERSION
@@ -229,16 +229,16 @@ def read_manifest(data: bytes, where: str) -> dict[str, Any]:
         )
     files = manifest["files"]
     if len(files) > _MOST_FILES:
-        raise ZooError("a zoo entry has more files than allowed", given=len(files), allowed=_MOST_FILES)
+        raise damaged_entry("a zoo entry has more files than allowed", len(files), _MOST_FILES)
     for name, fact in files.items():
         if not _NAME.fullmatch(name) or name == MANIFEST:
-            raise ZooError("the manifest of this zoo entry names a file outside its folder", given=repr(name)[:100])
+            raise damaged_entry("the manifest of this zoo entry names a file outside its folder", repr(name)[:100])
         size = fact.get("size_bytes") if isinstance(fact, dict) else None
         if type(size) is not int or size < 0 or not _SHA256.fullmatch(str(fact.get("sha256"))):
-            raise ZooError("the manifest of this zoo entry is damaged", given=f"{where}, {name}", hint=_NEXT)
+            raise damaged_entry("the manifest of this zoo entry is damaged", f"{where}, {name}")
     total = sum(fact["size_bytes"] for fact in files.values())
     if total > _MOST_ENTRY_BYTES:
-        raise ZooError("a zoo entry is larger than allowed", given=total, allowed=f"{_MOST_ENTRY_BYTES} bytes")
+        raise damaged_entry("a zoo entry is larger than allowed", total, f"{_MOST_ENTRY_BYTES} bytes")
     return manifest
 
 
@@ -253,7 +253,7 @@ def stored_files(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     for name, fact in manifest["files"].items():
         found[name] = read_plain(folder / name)
         if len(found[name]) != fact["size_bytes"] or sha256_of(found[name]) != fact["sha256"]:
-            raise ZooError("a file of this zoo entry was changed", given=str(folder / name), hint=_NEXT)
+            raise damaged_entry("a file of this zoo entry was changed", str(folder / name))
     return manifest, found
 
 

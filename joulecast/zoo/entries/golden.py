@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import InputError, ZooError
+from ...errors import InputError, ZooError, damaged_entry
 from ...operations.network import Network
 from ...operations.operation import Operation
 from .files import disagreement
@@ -43,7 +43,9 @@ def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
         InputError: One of the values does not describe an operation.
     """
     if not 0 < len(values) <= _MOST_OPERATIONS:
-        raise ZooError("a golden prediction has an impossible number of operations", given=len(values))
+        raise damaged_entry(
+            "a golden prediction has an impossible number of operations", len(values), f"1 to {_MOST_OPERATIONS}"
+        )
     return [Operation.from_dict(value) for value in values]
 
 
@@ -82,7 +84,7 @@ def refusing_damage(folder: Path) -> Iterator[None]:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError) as error:
         cause = error.what if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-        raise ZooError("this zoo entry is damaged", given=str(folder), hint=cause[:300]) from error
+        raise damaged_entry("this zoo entry is damaged", f"{folder}: {cause}"[:400]) from error
 
 
 def require_agreement(folder: Path, manifest: Mapping[str, Any], pairs: Sequence[tuple[Any, Any]]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...arrays import FloatArray
-from ...errors import ZooError
+from ...errors import ZooError, damaged_entry
 from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
@@ -127,6 +127,15 @@ def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden
     return write_files(folder, common_files(asdict(card), predictor) | files, {"variants": shown}, predictor=PREDICTOR)
 
 
+def not_by_itself(name: str) -> ZooError:
+    """Build the error for a user who asks device times of kernels for a prediction."""
+    return ZooError(
+        "device times of kernels are used by other predictors, and predict nothing by themselves",
+        given=name,
+        allowed="the name of another entry, such as any-gpu/boosting",
+    )
+
+
 def load_kernels(folder: str | Path) -> KernelsEntry:
     """Load the entry. Its variants are checked when they are first needed.
 
@@ -141,9 +150,15 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
         facts = predictor["variants"]
         factors = {chip: NetworkFactors(**numbers(each)) for chip, each in predictor.get("in_networks", {}).items()}
         if not all(1 / _MOST_FACTOR <= factor <= _MOST_FACTOR for each in factors.values() for factor in each):
-            raise ZooError("a zoo entry has impossible network factors", given=str(factors)[:100])
+            raise damaged_entry(
+                "a zoo entry has impossible network factors",
+                str(factors)[:100],
+                f"up to {_MOST_FACTOR:g}, and at least its inverse",
+            )
         if not 0 < len(facts) <= _MOST_VARIANTS:
-            raise ZooError("a zoo entry has an impossible number of variants", given=len(facts))
+            raise damaged_entry(
+                "a zoo entry has an impossible number of variants", len(facts), f"1 to {_MOST_VARIANTS}"
+            )
         by_name = {(str(fact["family"]), str(fact["variant"])): fact for fact in facts}
         golden = {
             (row["family"], row["variant"]): (str(row["gpu"]), golden_operations(row["operations"]))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...errors import ZooError, unknown_name
+from ...errors import ZooError, damaged_entry, unknown_name
 from ...predictors.contract import Regressor
 from ...predictors.formats.numbers import errors_to_text, sorted_errors
 from ...predictors.kernels.basis import BASES
@@ -106,9 +106,9 @@ def read_variant(names: Names, facts: Mapping[str, Any], files: EntryFiles) -> V
     family = family_named(names[0])
     _require_inputs(facts["features"], list(family.feature_names))
     generations = [str(name) for name in facts["generations"]]
-    constants = {name: np.array(values, dtype=float) for name, values in facts["constants"].items()}
+    constants = {name: np.array(values, dtype=float, ndmin=2) for name, values in facts["constants"].items()}
     if {ALL, *generations} - constants.keys() or any(
-        values.shape != (len(family.constants),) or not (np.isfinite(values) & (values > 0)).all()
+        values.shape != (len(family.libraries), len(family.constants)) or not (np.isfinite(values) & (values > 0)).all()
         for values in constants.values()
     ):
         raise ZooError("a zoo entry lacks constants of a family", given=names[0], hint="pull it again")
@@ -174,5 +174,5 @@ def _require_inputs(given: object, wanted: list[str]) -> None:
 
 def _known(basis: str) -> str:
     if basis not in BASES:
-        raise ZooError("a zoo entry has errors of an unknown basis", given=basis, allowed=", ".join(BASES))
+        raise damaged_entry("a zoo entry has errors of an unknown basis", basis, ", ".join(BASES))
     return basis

@@ -54,7 +54,11 @@ def left_out_of(folder: Path) -> dict[str, Errors]:
         if any(found.values()):
             return {what: errors for what, errors in found.items() if errors}
     except (AttributeError, TypeError, KeyError, ValueError) as error:
-        raise ZooError("the errors of this zoo entry are damaged", given=str(folder), hint=str(error)[:200]) from error
+        raise ZooError(
+            "the errors of this zoo entry are damaged",
+            given=f"{folder}: {error}"[:300],
+            hint="train it again to compare it",
+        ) from error
     raise ZooError(
         "this zoo entry stores no errors on what was left out", given=str(folder), hint="train it again to compare it"
     )

@@ -131,7 +131,9 @@ def _one_at_a_time(uri: str) -> Iterator[None]:
         file = path.with_name(f".{path.name}.lock").open("w")
     except OSError as error:
         raise TrackingError(
-            "this MLflow store cannot be written to", given=uri, hint=f"{error.strerror}; give another --tracking-uri"
+            "this MLflow store cannot be written to",
+            given=f"{uri}: {error.strerror}",
+            hint="give another --tracking-uri",
         ) from error
     with file:
         try:

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from mlflow.pyfunc import PythonModel
 
-from joulecast.errors import InputError, ZooError
+from joulecast.errors import InputError
 from joulecast.operations.operation import Operation
 from joulecast.zoo.catalogue import load_any
 from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
-from joulecast.zoo.entries.kernels_entry import KernelsEntry
+from joulecast.zoo.entries.kernels_entry import KernelsEntry, not_by_itself
 from joulecast.zoo.mlflow.registry_model import ENTRY, OUTPUTS
 
 
@@ -31,7 +31,11 @@ class JoulecastModel(PythonModel):  # type: ignore[misc]
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
         """Predict one row per operation."""
         if "operation" not in model_input:
-            raise InputError("a table to predict has one operation per row", allowed="column operation, as JSON")
+            raise InputError(
+                "a table to predict has one operation per row",
+                given=", ".join(map(str, model_input.columns)) or "no columns",
+                allowed="column operation, as JSON",
+            )
         operations = [Operation.from_dict(json.loads(text)) for text in model_input["operation"]]
         clocks = model_input.get("clock_mhz", pd.Series(np.nan, index=model_input.index)).astype(float)
         gpus = model_input.get("gpu", pd.Series("", index=model_input.index))
@@ -48,7 +52,7 @@ class JoulecastModel(PythonModel):  # type: ignore[misc]
         from joulecast.hardware import find_gpu
 
         if isinstance(self._entry, KernelsEntry):
-            raise ZooError(f"{self._entry.name} is used by other predictors, and predicts nothing by itself")
+            raise not_by_itself(self._entry.name)
         if isinstance(self._entry, AnyGpuEntry):
             return self._entry.on(find_gpu(gpu), mode).operations
         return self._entry.operations

@@ -140,7 +140,7 @@ def _tags(card: Mapping[str, Any], digest: str) -> dict[str, str]:
         "created": str(card.get("created", "")),
     }
     for quantity in ("time", "energy"):
-        values = [abs(errors[quantity]) for errors in errors_of_networks(card).values()]
+        values = [abs(errors[quantity]) for errors in errors_of_networks(card).values() if quantity in errors]
         if values:
             tags[f"networks.{quantity}_error_mean"] = f"{sum(values) / len(values):.5f}"
     for campaign, summary in card["operation_errors"].items() if "gpu" in card else ():

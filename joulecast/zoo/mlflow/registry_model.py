@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...errors import ZooError
 from ...hardware import find_device
 from ...operations.operation import Operation
 from ..entries.entry import load_card
 from ..entries.files import MANIFEST, library_versions, read_plain, sha256_of, stored_files
+from ..entries.kernels_entry import not_by_itself
 
 ENTRY = "entry"
 """Name of the artifact, and of its folder below `artifacts/`."""
@@ -33,7 +33,7 @@ def model_name(card: Mapping[str, Any]) -> str:
         ZooError: The entry is of device times of kernels, which predicts nothing by itself.
     """
     if "kernels" in card:
-        raise ZooError("this entry is used by other predictors, and predicts nothing by itself", given=card["name"])
+        raise not_by_itself(card["name"])
     if "gpu" not in card:
         return "joulecast-any-gpu"
     return f"joulecast-{find_device(card['gpu']).slug}-{card['mode']}"

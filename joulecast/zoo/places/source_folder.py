@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from ...errors import InputError, ZooError
+from ...errors import InputError, ZooError, damaged_zoo
 from ...whole_files import whole_file
 from ..entries.files import MANIFEST, read_plain
 
@@ -24,7 +24,7 @@ def checked_path(path: str) -> PurePosixPath:
     """
     pure = PurePosixPath(path)
     if pure.is_absolute() or "\\" in path or "\0" in path or ":" in path or {"..", "."} & set(path.split("/")):
-        raise ZooError("a path in a zoo leads out of it", given=repr(path)[:100])
+        raise damaged_zoo("a path in a zoo leads out of it", repr(path)[:100])
     return pure
 
 
@@ -42,7 +42,11 @@ class FolderSource:
         for part in pure.parts:
             found = found / part
             if found.is_symlink():
-                raise ZooError("a path in a zoo is a link, which is not followed", given=str(found))
+                raise ZooError(
+                    "a path in a zoo is a link, which is not followed",
+                    given=str(found),
+                    hint="copy the file that it points to in its place",
+                )
         return read_plain(found, most_bytes) if found.exists() else None
 
     def names(self) -> list[str]:
@@ -63,7 +67,11 @@ class FolderSource:
                     unfinished.write_bytes(data)
                     unfinished.chmod(0o644)
         except OSError as error:
-            raise ZooError("this zoo cannot be written to", given=str(self._folder), hint=error.strerror) from error
+            raise ZooError(
+                "this zoo cannot be written to",
+                given=f"{self._folder}: {error.strerror}",
+                hint="push to a folder that this user may write to, on a disk with room",
+            ) from error
 
     def delete(self, paths: list[str]) -> None:
         """See `Source.delete`."""
@@ -74,7 +82,11 @@ class FolderSource:
                 with contextlib.suppress(OSError):  # something else lies in it
                     folder.rmdir()
         except OSError as error:
-            raise ZooError("this zoo cannot be written to", given=str(self._folder), hint=error.strerror) from error
+            raise ZooError(
+                "this zoo cannot be written to",
+                given=f"{self._folder}: {error.strerror}",
+                hint="push to a folder that this user may write to, on a disk with room",
+            ) from error
 
     def _refuse_unless_there(self) -> None:
         if not self._folder.is_dir():
@@ -90,21 +102,21 @@ class ZipSource:
         try:
             self._zip = zipfile.ZipFile(path)
         except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-            raise ZooError("this zip file cannot be read", given=str(path), hint=str(error)[:200]) from error
+            raise damaged_zoo("this zip file cannot be read", f"{path}: {error}"[:300]) from error
         self._path = path
         members = self._zip.infolist()
         if len(members) > _MOST_MEMBERS:
-            raise ZooError("this zip file has more members than any zoo", given=len(members), allowed=_MOST_MEMBERS)
+            raise damaged_zoo("this zip file has more members than any zoo", len(members), _MOST_MEMBERS)
         self._members: dict[str, zipfile.ZipInfo] = {}
         for member in members:
             if member.is_dir():
                 continue
             mode = member.external_attr >> 16
             if mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
-                raise ZooError("this zip file holds a link or a device", given=repr(member.filename)[:100])
+                raise damaged_zoo("this zip file holds a link or a device", repr(member.filename)[:100])
             name = str(checked_path(member.filename))
             if name in self._members:
-                raise ZooError("this zip file holds two files of one name", given=repr(name)[:100])
+                raise damaged_zoo("this zip file holds two files of one name", repr(name)[:100])
             self._members[name] = member
         # A zip of a folder often has the name of that folder in front of each member.
         tops = {name.split("/", 1)[0] for name in self._members}
@@ -122,9 +134,9 @@ class ZipSource:
             with self._zip.open(member) as file:
                 data = file.read(most_bytes + 1)
         except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, NotImplementedError, EOFError, ValueError) as e:
-            raise ZooError("a member of this zip file cannot be read", given=path[:100], hint=str(e)[:200]) from e
+            raise damaged_zoo("a member of this zip file cannot be read", f"{path[:100]}: {e}"[:300]) from e
         if len(data) > most_bytes:
-            raise ZooError("a file of this zoo is larger than allowed", given=path[:100], allowed=most_bytes)
+            raise damaged_zoo("a file of this zoo is larger than allowed", path[:100], f"up to {most_bytes:,} bytes")
         return data
 
     def names(self) -> list[str]:

@@ -36,8 +36,8 @@ class HttpSource:
         except (OSError, HTTPException, ValueError) as error:
             raise ZooError(
                 "this zoo cannot be reached, or its answer is not valid",
-                given=url,
-                hint=f"{error}; entries that ship with joulecast, and those that were pulled, need no network",
+                given=f"{url}: {error}",
+                hint="check the address; entries that ship with joulecast, and those that were pulled, need no network",
             ) from error
         if status == 404:
             return None

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...deadlines import within
-from ...errors import InputError, MissingDependencyError, ZooError, with_extra
+from ...errors import InputError, MissingDependencyError, ZooError, damaged_zoo, with_extra
 from ..entries.files import MANIFEST
 from .source_folder import checked_path
 
@@ -48,8 +48,8 @@ class S3Source:
         refused = code in ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoCredentialsError")
         return ZooError(
             "this zoo denied access" if refused else "this zoo cannot be reached",
-            given=f"{self._where}: {code}",
-            hint="check $AWS_PROFILE or $AWS_ACCESS_KEY_ID" if refused else f"{error}; check $AWS_ENDPOINT_URL",
+            given=f"{self._where}: {code}" if refused else f"{self._where}: {error}",
+            hint="check $AWS_PROFILE or $AWS_ACCESS_KEY_ID" if refused else "check $AWS_ENDPOINT_URL",
         )
 
     def read(self, path: str, most_bytes: int) -> bytes | None:
@@ -71,7 +71,7 @@ class S3Source:
         except (BotoCoreError, OSError) as error:
             raise self._failed(error) from error
         if len(data) > most_bytes:
-            raise ZooError("a file of this zoo is larger than allowed", given=path, allowed=f"{most_bytes} bytes")
+            raise damaged_zoo("a file of this zoo is larger than allowed", path, f"up to {most_bytes:,} bytes")
         return data
 
     def names(self) -> list[str]:

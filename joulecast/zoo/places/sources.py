@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from ...errors import InputError, ZooError, unknown_name
+from ...errors import InputError, ZooError, damaged_zoo, unknown_name
 from ...resources import shipped
 from ..entries.files import MANIFEST, json_bytes, parsed_json, read_manifest, sha256_of, stored_files
 from ..store import NAME, admit
@@ -111,10 +111,12 @@ def index_of(source: Source) -> dict[str, Row]:
             for name, row in value["entries"].items()
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ZooError("the index of this zoo is damaged", hint=f"{type(error).__name__}: {error}"[:200]) from error
+        raise damaged_zoo("the index of this zoo is damaged", f"{type(error).__name__}: {error}"[:200]) from error
     if len(rows) > _MOST_ENTRIES or not all(NAME.fullmatch(name) for name in rows):
-        raise ZooError(
-            "the index of this zoo has an invalid name of an entry", allowed="names such as a30/forest-inference"
+        raise damaged_zoo(
+            "the index of this zoo has an invalid name of an entry",
+            ", ".join(name for name in rows if not NAME.fullmatch(name))[:100] or f"{len(rows)} entries",
+            "names such as a30/forest-inference",
         )
     return rows
 
@@ -127,7 +129,7 @@ def _row(source: Source, name: str) -> Row:
 def _manifest_bytes(source: Source, name: str) -> bytes:
     data = source.read(f"{name}/{MANIFEST}", _MOST_INDEX_BYTES)
     if data is None:
-        raise ZooError("this zoo lacks the manifest of an entry", given=name)
+        raise damaged_zoo("this zoo lacks the manifest of an entry", name)
     return data
 
 

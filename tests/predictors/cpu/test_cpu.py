@@ -20,6 +20,7 @@ from joulecast.zoo import entries, find_cpu_predictor
 from joulecast.zoo.catalogue import CPU_FOLDERS
 from joulecast.zoo.cpu_training import train_cpu
 from joulecast.zoo.entries.entry import load_card
+from joulecast.zoo.entries.left_out import left_out_of
 from joulecast.zoo.entries.measured import measured_gpus
 
 CALL_S, FLOPS_PER_S, BYTES_PER_S, POWER_W = 2e-6, 1e11, 1e10, {"linear": 30.0, "relu": 20.0}
@@ -251,6 +252,13 @@ def test_a_network_left_out_takes_its_operations_along(tmp_path):
     assert set(trained.predictor.network_errors) == {"time", "energy", "power", "edp"}
     assert any("1.0 to 3.0" in limit for limit in trained.card.limits)
     assert trained.validation.metrics()["networks/time_mean"] < 0.2
+
+
+def test_versions_in_a_registry_are_compared_by_their_errors_on_networks(zoo):
+    errors = left_out_of(zoo)
+    assert set(errors) == {"networks"}
+    assert {label.split()[0] for label in errors["networks"]} == set(NETWORKS)
+    assert {name for each in errors["networks"].values() for name in each} == {"time"}
 
 
 def test_train_and_predict_by_command(call, tmp_path):

@@ -7,15 +7,18 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.operation import Operation
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.kernels.attention import ATTENTION, DECODING
+from joulecast.predictors.kernels.attention_libraries import LIBRARIES, decoding_work
 from joulecast.predictors.kernels.attention_physics import (
     CONTEXT_CONSTANTS,
     context_s,
     decoding_s,
     split_keys,
 )
+from joulecast.predictors.kernels.fit import Measured, fit_constants
 from joulecast.predictors.kernels.products import Machine
 from joulecast.predictors.physics.attention_sizes import attention_sizes
 
+H100 = find_gpu("H100 SXM")
 MACHINE = Machine(sms=1, clock_hz=1e9, flops_per_cycle=1024.0, bandwidth=1e12, l2_bytes=1e6)
 
 
@@ -67,9 +70,9 @@ def test_a_window_leaves_keys_unread():
 
 def test_one_tile_takes_products_exponentials_and_its_start():
     # 1.5 x 2 x (64 + 64) FLOPs of 1024 a cycle and 0.55 of an exponential of 16 a cycle, for 128 x 128 pairs.
-    cycles = 128 * 128 * (1.5 * 256 / 1024 + 0.55 / 16) + 5400
-    # 128 queries, results, keys and values of 64 elements from the L2, at 24 bytes a cycle.
-    cached = 4 * 128 * 64 * 2 / 24
+    cycles = 128 * 128 * (1.5 * 256 / 1024 + 0.55 / 16) + 5500
+    # 128 queries, results, keys and values of 64 elements from the L2, at 6 bytes a cycle.
+    cached = 4 * 128 * 64 * 2 / 6
     expected = 8e-6 + (cycles**3 + cached**3) ** (1 / 3) / 1e9
     found = context_s(sizes(attention(128, 128)), MACHINE, starts(CONTEXT_CONSTANTS))
     assert found == pytest.approx([expected])
@@ -105,11 +108,94 @@ def test_many_sequences_are_not_split():
 
 def test_decoding_reads_its_cache_at_the_bandwidth_of_the_memory():
     machine = Machine.of(find_gpu("H100 SXM"), "bf16")
-    constants = np.array([0.0, 0.0, 0.0, 1e9, 0.5, 1.0])
-    (time_s,) = decoding_s(
-        sizes(attention(1, 65536, heads=8, cached_heads=8, size=128, sequences=8)), machine, constants
-    )
+    constants = np.array([0.0, 0.0, 0.0, 1e9, 0.5, 1e9])
+    found = sizes(attention(1, 65536, heads=8, cached_heads=8, size=128, sequences=8))
+    (time_s,) = decoding_s(found, found, machine, constants)
     assert time_s == pytest.approx(8 * 8 * 65536 * 256 * 2 / (3.352e12 * 0.5), rel=0.01)
+
+
+def test_keys_that_each_head_reads_by_itself_pass_the_memory_once_and_the_cache_once_per_head():
+    machine = Machine(sms=1, clock_hz=1e9, flops_per_cycle=1024.0, bandwidth=1e12, l2_bytes=1e3)
+    operation = attention(1, 4096, heads=48, cached_heads=1, size=128, implementation="tensorrt_llm")
+    shared, apart = sizes(operation), decoding_work(sizes(operation), OperationList([operation]), H100)
+    assert (shared.cached_heads.tolist(), apart.cached_heads.tolist()) == ([1], [48])
+    bytes_of_keys, bytes_of_queries = 4096 * 256 * 2, 48 * 256 * 2
+    from_memory = np.array([0.0, 0.0, 0.0, 1e9, 1.0, 1e9])
+    from_cache = np.array([0.0, 0.0, 0.0, 1e9, 1e9, 1.0])
+    assert decoding_s(shared, apart, machine, from_memory) * 1e12 == pytest.approx(bytes_of_keys + bytes_of_queries)
+    assert decoding_s(shared, apart, machine, from_cache) * 1e9 == pytest.approx(48 * bytes_of_keys + bytes_of_queries)
+
+
+def by(implementation, queries=512, **attributes):
+    return attention(queries, 512, implementation=implementation, **attributes)
+
+
+@pytest.mark.parametrize(
+    ("operation", "gpu", "library"),
+    [
+        (by("pytorch", causal=True), "H100 SXM", "flash"),
+        (by("sglang", causal=True, size=512), "H100 SXM", "triton"),
+        (by("sglang", causal=True, size=256), "H100 SXM", "flash"),
+        (by("sglang", causal=True, size=256, window=128), "H100 SXM", "triton"),
+        (by("vllm", causal=True, size=512), "H100 SXM", "flash"),
+        (by("sglang", causal=True, size=128), "L40S", "flash"),
+        (by("sglang", causal=True, size=64), "L40S", "triton"),
+        (by("sglang", size=128), "L40S", "triton"),
+        (by("sglang", size=64), "A100 SXM4 80GB", "flash"),
+        (by("sglang", causal=True, size=192), "B200", "triton"),
+        (by("sglang", causal=True, size=256, cache_precision="fp8"), "B300", "triton"),
+        (by("sglang", causal=True, size=128, cache_precision="fp8"), "B200", "flash"),
+        (by("tensorrt_llm", causal=True, size=192), "B200", "tensorrt_llm"),
+        (by("tensorrt_llm", queries=1, heads=32), "H100 SXM", "tensorrt_llm"),
+        (by("tensorrt_llm", queries=1, heads=33), "H100 SXM", "each head by itself"),
+        (by("tensorrt_llm", queries=1), "L40S", "each head by itself"),
+        (by("tensorrt_llm", queries=1), "B200", "flash"),
+        (by("sglang", queries=1, heads=48), "L40S", "triton"),
+    ],
+    ids=str,
+)
+def test_the_library_that_computes_an_operation(operation, gpu, library):
+    family = DECODING if operation.input_shapes[0][-2] == 1 else ATTENTION
+    assert LIBRARIES[family.library(OperationList([operation]), find_gpu(gpu))[0]] == library
+
+
+def test_kernels_that_cannot_skip_keys_outside_a_window_take_as_long_as_without_one():
+    windows = [None, 128]
+    operations = [
+        attention(4096, 4096, size=size, causal=True, implementation=engine, **({"window": w} if w else {}))
+        for engine, size in (("sglang", 64), ("sglang", 128), ("tensorrt_llm", 64))
+        for w in windows
+    ]
+    times = ATTENTION.physics_s(OperationList(operations), find_gpu("L40S"), starts(CONTEXT_CONSTANTS))
+    triton, flash, tensorrt_llm = times.reshape(3, 2)
+    assert triton[0] == triton[1]
+    assert flash[0] == flash[1]
+    assert tensorrt_llm[1] < tensorrt_llm[0] / 3
+
+
+def test_a_library_measured_on_one_of_two_generations_gets_the_constants_of_all():
+    true = np.array([[constant.start for constant in CONTEXT_CONSTANTS]] * len(LIBRARIES))
+    true[LIBRARIES.index("tensorrt_llm"), 0] = 1.4e-5
+    queries = range(100, 164)
+    flash = [attention(each, each, heads=8, cached_heads=8, causal=True) for each in queries]
+    engine = [
+        attention(each, each, heads=8, cached_heads=8, causal=True, implementation="tensorrt_llm") for each in queries
+    ]
+    tables = [
+        _as_measured(operations, gpu, true) for gpu, operations in (("H100 SXM", flash + engine), ("B200", flash))
+    ]
+    alone, both = (fit_constants(ATTENTION, some, 0) for some in (tables[:1], tables))
+    first, second = LIBRARIES.index("flash"), LIBRARIES.index("tensorrt_llm")
+    assert alone[second, 0] == pytest.approx(1.4e-5, rel=0.1)
+    assert both[first, 0] == pytest.approx(8e-6, rel=0.1)
+    # It was measured on the H100 only, so it gets what fits both libraries on both GPUs best.
+    assert both[second, 0] != pytest.approx(1.4e-5, rel=0.1)
+    assert both[second].tolist() == both[LIBRARIES.index("triton")].tolist()
+
+
+def _as_measured(operations, gpu, constants):
+    some, gpu = OperationList(operations), find_gpu(gpu)
+    return Measured(gpu, some, ATTENTION.by_library_s(some, gpu, constants))
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_what_onnx_runtime_cannot_compute_is_one_error(served):
     values, families, kinds, shares = arrays(1, 3)
     with pytest.raises(ZooError, match="cannot compute") as caught:
         served.reader.encoder(values, families, kinds + 10_000, shares)
-    assert "out of data bounds" in str(caught.value.hint)
+    assert "out of data bounds" in str(caught.value.given)
 
 
 def test_stored_predictor(quick, served):
