@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import compress
 from typing import Any, Self
 
 import numpy as np
@@ -24,10 +25,12 @@ from ..batches import in_batches
 from ..contract import Files, Regressor, host_times
 from ..formats.numbers import number, numbers
 from ..physics.baseline import STAND_INS
+from ..physics.cached import ON_EACH_GPU
 from ..physics.energy import EnergyConstants
 from ..physics.half_precision import HalfPrecision, seen_as
 from ..physics.library import expected_ratio, on_fp32_pipes
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
+from ..physics.operation_rows import OperationRows
 from ..physics.relative import RELATIVE_NAMES, relative_features
 from ..regressors.perceptron import Perceptron
 from ..regressors.serving import stored_trees
@@ -157,10 +160,8 @@ class BoostedResidual:
         """Device time over least time, one value per operation; see `ResidualModel.factors`."""
         listed = OperationList.of(operations)
         lowest, highest, typical = self._by_kind[:, numbers_of(listed).kind.astype(int)]
-        log_ratio = listed.derived(_prefetched).get((self._regressor(gpu), gpu))
-        if log_ratio is None:
-            rows = relative_features(seen_as(listed, gpu), gpu).astype(np.float32)
-            (log_ratio,) = in_batches(_alone(self._regressor(gpu)), rows, [numbers_of(listed).kind])
+        self.prefetch(listed, [gpu])
+        log_ratio = listed.derived(_prefetched)[self._key(gpu)]
         if gpu.chip not in self.chips:
             drawn = typical + _SHRINKAGE * (log_ratio - typical)
             log_ratio = np.where(on_fp32_pipes(seen_as(listed, gpu), gpu) & np.isfinite(typical), drawn, log_ratio)
@@ -170,15 +171,29 @@ class BoostedResidual:
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`. It is quick, as paths through the trees are alike on all GPUs."""
         found = operations.derived(_prefetched)
-        by_regressor: dict[LogRatios, list[GPU]] = {}
-        for gpu in gpus:
-            if (self._regressor(gpu), gpu) not in found:
-                by_regressor.setdefault(self._regressor(gpu), []).append(gpu)
-        places = np.arange(len(operations))
-        for regressor, some in by_regressor.items():
-            rows = np.concatenate([relative_features(seen_as(operations, gpu), gpu).astype(np.float32) for gpu in some])
-            (logs,) = in_batches(_alone(regressor), rows, [np.tile(places, len(some))])
-            found.update(zip([(regressor, gpu) for gpu in some], logs.reshape(len(some), -1), strict=True))
+        known = {gpu: self._log_ratios(gpu).known(operations)[:, 0] for gpu in gpus if self._key(gpu) not in found}
+        asked: dict[tuple[LogRatios, bytes], tuple[NDArray[np.bool_], list[GPU]]] = {}
+        for gpu, log_ratios in known.items():
+            is_new = np.isnan(log_ratios)
+            if is_new.any():
+                asked.setdefault((self._regressor(gpu), is_new.tobytes()), (is_new, []))[1].append(gpu)
+        for (regressor, _), (is_new, some) in asked.items():
+            new = operations if is_new.all() else OperationList(compress(operations, is_new))
+            rows = np.concatenate([relative_features(seen_as(new, gpu), gpu).astype(np.float32) for gpu in some])
+            alike = [numbers_of(new).kind, np.arange(len(new))]
+            (logs,) = in_batches(_alone(regressor), rows, [np.tile(each, len(some)) for each in alike])
+            for gpu, log_ratios in zip(some, logs.reshape(len(some), -1), strict=True):
+                known[gpu][is_new] = log_ratios
+                self._log_ratios(gpu).store(new, log_ratios[:, None])
+        found.update({self._key(gpu): log_ratios for gpu, log_ratios in known.items()})
+
+    def _key(self, gpu: GPU) -> tuple[LogRatios, GPU]:
+        return self._regressor(gpu), gpu
+
+    @cached_property
+    def _log_ratios(self) -> Callable[[GPU], OperationRows]:
+        """GPU -> the log ratio of each operation that was predicted on it, as the regressor for this GPU gives it."""
+        return lru_cache(ON_EACH_GPU)(lambda gpu: OperationRows(1))
 
     def _regressor(self, gpu: GPU) -> LogRatios:
         """The regressor for a GPU: that for measured chips or that for unseen chips, always the same object."""

@@ -200,13 +200,13 @@ class Prediction(Tabular, Plain, Drawn):
         from .memory_levels import memory_levels
 
         found = find_gpu(self.gpu if gpu is None else gpu)
-        if found.name != self.gpu:
+        if found.name != self.gpu or self.held_clock_mhz is None:
             raise InputError("this prediction is for another GPU", given=found.name, allowed=self.gpu)
         return memory_levels(
             titled(self.network, self.input_shape),
             self.operations,
             found,
-            clock_mhz=found.checked_clock_mhz(self.held_clock_mhz),
+            clock_mhz=self.held_clock_mhz,
             energy_j=self.known_energy_j,
             notes=self.notes,
         )

@@ -95,19 +95,27 @@ class OperationRows:
             operations: The operations.
             make: Computes the rows of operations that are not in the table yet. A row depends on its operation alone.
         """
-        places = _places_of(operations)
-        with self._lock:
-            found = self._known(places)
+        found = self.known(operations)
         is_new = np.isnan(found[:, 0])
         if is_new.any():
             some = operations if is_new.all() else OperationList(compress(operations, is_new))
             found[is_new] = made = make(some)
-            with self._lock:
-                self._store(Places(places.generation, places.numbers[is_new]), made)
+            self.store(some, made)
         return found
 
+    def known(self, operations: OperationList) -> FloatArray:
+        """The stored rows of operations, shape (operations, columns); NaN for those that are not stored."""
+        places = _places_of(operations)
+        with self._lock:
+            return self._known(places)
+
+    def store(self, operations: OperationList, rows: FloatArray) -> None:
+        """Store the rows of operations, shape (operations, columns)."""
+        places = _places_of(operations)
+        with self._lock:
+            self._store(places, rows)
+
     def _known(self, places: Places) -> FloatArray:
-        """The stored rows; NaN for those that are not."""
         if places.generation != self._generation or not len(self._table):
             return np.full((len(places.numbers), self._columns), np.nan)
         # The last row stays NaN; it stands for all that are not stored (-1) or beyond the end.

@@ -91,6 +91,19 @@ def test_many_gpus_at_once_give_what_each_gives_alone(learned):
     assert asked == [len(operations)]  # Of the RTX 4090, the only chip of which nothing was measured.
 
 
+def test_operations_that_another_network_had_are_not_computed_again(learned):
+    asked, names = [], ("RTX4090", "L4")
+    told = replace(learned, unseen_chips=lambda inputs: (asked.append(len(inputs)), learned.unseen_chips(inputs))[1])
+    operations = simulated_operations()
+    first, second = OperationList(operations[:20]), OperationList(operations[10:25][::-1])
+    told.prefetch(first, [find_gpu(names[0])])
+    told.prefetch(second, map(find_gpu, names))  # 5 of these are new on the RTX 4090, all 15 on the L4
+    for name in names:
+        for some in (first, second):
+            assert told.ratio(some, find_gpu(name)).tolist() == learned.ratio(some, find_gpu(name)).tolist()
+    assert asked == [20, 5, 15, 10]
+
+
 def test_energy_constants_are_recovered(learned):
     found, truth = learned.energy.to_dict(), TRUE_ENERGY.to_dict()
     # Operations below the cap tell the energies of fp32 and of memory, which move away from their priors.
