@@ -99,4 +99,4 @@ def test_channels_of_a_group_norm_divide_into_its_groups():
 def test_parameters_of_experts(bias, parameters):
     """Three experts, each of 8 x 5 weights, and 5 biases."""
     attributes = {"num_experts": 3, "out_features": 5, "bias": bias}
-    assert experts_parameters(((4, 8),), attributes) == parameters
+    assert experts_parameters(((2, 4, 8),), attributes) == parameters
