@@ -6,10 +6,15 @@ Only a terminal gets one. Where standard error is a file or a pipe, nothing is w
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager
 from typing import TypeVar
 
 Item = TypeVar("Item")
+
+_LONG_S = 5.0
+_MINUTE_S = 60
 
 
 def tracked(items: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
@@ -36,5 +41,25 @@ def tracked(items: Iterable[Item], what: str, total: int | None = None) -> Itera
     try:
         # The bar goes away when all is done: what remains on the terminal is the answer.
         yield from track(done, what, total=total, console=Console(stderr=True), transient=True)
-    except LiveError:  # a bar is shown already, for what these items are a part of
+    except LiveError:  # A bar is shown already: these items are a part of a larger task.
         yield from done
+
+
+@contextmanager
+def timed() -> Iterator[None]:
+    """A context manager that says on the terminal how long its block took, if it took long and did not fail."""
+    begin_s = time.monotonic()
+    try:
+        yield
+    except SystemExit as ended:
+        if not ended.code:
+            _say_duration(time.monotonic() - begin_s)
+        raise
+    _say_duration(time.monotonic() - begin_s)
+
+
+def _say_duration(duration_s: float) -> None:
+    if duration_s < _LONG_S or not sys.stderr.isatty():
+        return
+    minutes, seconds = divmod(round(duration_s), _MINUTE_S)
+    sys.stderr.write(f"took {f'{minutes} min ' if minutes else ''}{seconds} s\n")

@@ -13,6 +13,7 @@ import typer
 
 from .. import __version__
 from ..errors import JoulecastError
+from ..progress import timed
 from .option_words import in_option_words
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -37,6 +38,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 
 GROUPS = ("datasets", "zoo", "measure", "account")
 """Groups of commands; each is the `app` of the module of that name."""
+
+TIMED = ("extract", "sweep", "train", "evaluate", "train-kernels", "datasets", "zoo")
+"""Commands and groups that say on a terminal how long they took, if they took long."""
 
 _OF_COLLECT = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
@@ -92,7 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         try:
             words = sys.argv[1:] if arguments is None else list(arguments)
             named = words[0] if words and words[0] in (*COMMANDS, *GROUPS) else None
-            application(named)(args=words)
+            with timed() if named in TIMED else contextlib.nullcontext():
+                application(named)(args=words)
         finally:
             sys.stdout.flush()  # here, where a full disk can still be told
     except JoulecastError as error:
