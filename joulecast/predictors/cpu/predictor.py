@@ -49,7 +49,7 @@ class PredictedCalls:
 
     @property
     def dynamic_energy_j(self) -> FloatArray:
-        """Joules that a call causes: all of them, because the idle power of a CPU is not taken apart."""
+        """Joules that a call causes: all of them, because the idle power of a CPU is not known by itself."""
         return self.energy_j
 
 
