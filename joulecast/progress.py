@@ -41,7 +41,7 @@ def tracked(items: Iterable[Item], what: str, total: int | None = None) -> Itera
     try:
         # The bar goes away when all is done: what remains on the terminal is the answer.
         yield from track(done, what, total=total, console=Console(stderr=True), transient=True)
-    except LiveError:  # a bar is shown already, for what these items are a part of
+    except LiveError:  # A bar is shown already: these items are a part of a larger task.
         yield from done
 
 

@@ -147,7 +147,7 @@ class FallbackPredictor:
 
     def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """Which of these operations the fallback predicts, as kinds with their precision."""
-        # (kind and precision decide; thousands of operations are of a few dozen)
+        # Kind and precision decide, and thousands of operations have a few dozen pairs of these.
         some = {(operation.kind, operation.precision): operation for operation in operations}.values()
         return tuple(dict.fromkeys(group_of(each, self.gpu) for each in some if not self.own.covers(each)))
 

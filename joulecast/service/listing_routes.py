@@ -87,7 +87,7 @@ async def ready(request: Request) -> dict[str, str | int]:
         )
     state = request.app.state
     if state.damage is not None:
-        # (it may have been restored since)
+        # The entry may have been restored since.
         state.damage = await asyncio.to_thread(damage)
     if state.damage is not None:
         raise RefusalError(503, "zoo", "a predictor is damaged", given=state.damage, hint="`joulecast zoo verify`")

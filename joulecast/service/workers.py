@@ -16,9 +16,12 @@ from .problems import client_left, too_long
 
 Result = TypeVar("Result")
 
-_LEAST_S = 1e-3  # that a question counts when it begins; clients with short questions so take turns
-_MOST_DEBT_S = 0.05  # that one long question makes its client wait behind others; a sweep of all GPUs takes as long
-_MOST_CLIENTS = 5_000  # Of more, those are forgotten that have used no more than who has its turn.
+# A question counts for at least this time as soon as it begins, so that clients with short questions take turns.
+_LEAST_S = 1e-3
+# However long a question took, its client is at most this far behind the client whose turn it is: a sweep of all GPUs.
+_MOST_DEBT_S = 0.05
+# If there are more, those that have used no more than the client whose turn it is are forgotten.
+_MOST_CLIENTS = 5_000
 
 
 @dataclass(eq=False)
@@ -64,8 +67,8 @@ class Workers:
         self._free = threads
         self._most_waiting = most_waiting
         self._queues: OrderedDict[str, deque[_Job]] = OrderedDict()
-        # What each client has used, in seconds. Who comes back has used no less than who has its turn now: what was not
-        # used before is not saved up.
+        # Seconds that each client has used. A client that comes back starts with no less than the client whose turn it
+        # is, because time that was not used before is not saved up.
         self._used_s: dict[str, float] = {}
         self._turn_s = 0.0
         self.waiting = 0
@@ -150,7 +153,7 @@ class Workers:
         self._free += 1
         self.waiting -= 1
         job.running = False
-        used_s = self._used_s.get(job.client, self._turn_s)  # (it may have been forgotten meanwhile)
+        used_s = self._used_s.get(job.client, self._turn_s)  # The client may have been forgotten meanwhile.
         used_s += max(0.0, job.cpu_s - _LEAST_S)
         self._used_s[job.client] = min(used_s, self._turn_s + _MOST_DEBT_S)
         if len(self._used_s) > _MOST_CLIENTS:

@@ -31,7 +31,7 @@ def _parse(text: str) -> tuple[str, Arguments]:
         TypeError,
         MemoryError,
         RecursionError,
-    ) as error:  # (the last two: nested too deep)
+    ) as error:  # MemoryError and RecursionError: the text is nested too deeply.
         raise InputError(
             "this is not the repr of a torch module",
             given=text,

@@ -83,7 +83,7 @@ def _shape(text: str) -> Shape:
         TypeError,
         MemoryError,
         RecursionError,
-    ) as error:  # (the last two: nested too deep)
+    ) as error:  # MemoryError and RecursionError: the text is nested too deeply.
         raise InputError("this is not a shape", given=text, allowed="such as (32, 3, 224, 224)") from error
 
 

@@ -21,7 +21,7 @@ _LARGE = {"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads":
 EAGER_TRANSFORMERS: Mapping[str, Architecture] = {
     "bert_large_eager": Architecture("BertModel", "google-bert/bert-large-uncased", _LARGE),
     "gpt2_eager": Architecture("GPT2Model", "openai-community/gpt2"),
-    # (as wide a pooler as the source's lists of operations have)
+    # The source's lists of operations have a pooler that is as wide.
     "vit_large_eager": Architecture("ViTModel", "google/vit-large-patch16-224", {**_LARGE, "pooler_output_size": 768}),
 }
 """Name -> class and sizes."""

@@ -27,13 +27,14 @@ _REACHED = 0.95  # Quantile of rates and bandwidths; the very best one may be an
 _LEAST_S = 1e-9
 
 
+def as_run(operation: Operation) -> Operation:
+    """The operation in the precision in which a CPU runs it: what a GPU runs in TF32, a CPU runs in fp32."""
+    return operation.replace(precision="fp32") if operation.precision == "tf32" else operation
+
+
 def group_of(operation: Operation) -> str:
-    """The group of an operation: its kind and the precision in which a CPU runs it, which has no TF32."""
-    return f"{operation.kind} {_running(operation.precision)}"
-
-
-def _running(precision: str) -> str:
-    return "fp32" if precision == "tf32" else precision
+    """The group of an operation: its kind in its precision."""
+    return f"{operation.kind} {operation.precision}"
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class CallModel:
     def stand_in(self, operation: Operation) -> str | None:
         """The measured group whose slowdown is used for an operation: its own, a similar one, or None."""
         kinds = () if operation.row.measured_only else STAND_INS[operation.row.family]
-        groups = (f"{kind} {_running(operation.precision)}" for kind in (operation.kind, *kinds))
+        groups = (f"{kind} {operation.precision}" for kind in (operation.kind, *kinds))
         return next((group for group in groups if group in self.slowdowns), None)
 
     def least_s(self, operations: Sequence[Operation]) -> FloatArray:

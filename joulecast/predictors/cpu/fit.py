@@ -18,7 +18,7 @@ from ..measured.loops import MeasuredLoop
 from ..networks.composition import counts_of
 from ..recipes.settings import Recipe
 from ..regressors.forms import ONE_GPU_FORMS
-from .calls import CallModel, group_of
+from .calls import CallModel, as_run, group_of
 from .network import SerialModel
 from .predictor import CpuPredictor, call_inputs
 
@@ -34,11 +34,11 @@ def quickest_loops(dataset: Dataset, mode: str, without: Collection[Operation] =
         mode: inference or training.
         without: Operations to leave out, with all their repeats.
     """
-    left_out = frozenset(without)
+    left_out = frozenset(map(as_run, without))
     repeats: dict[Operation, list[Measurement]] = defaultdict(list)
     for measurement in dataset.usable(mode):
-        if measurement.operation not in left_out:
-            repeats[measurement.operation].append(measurement)
+        if (operation := as_run(measurement.operation)) not in left_out:
+            repeats[operation].append(measurement)
     loops = []
     for operation, group in repeats.items():
         powers_w = [m.power_w for m in group if m.power_usable and m.power_w is not None]

@@ -11,7 +11,7 @@ measured whole.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -28,6 +28,7 @@ from ..networks.memory import memory_need
 from ..networks.operation_cost import Bound, OperationCost
 from ..networks.prediction import Composition, Prediction
 from ..networks.uncovered import Coverage
+from .calls import as_run
 from .predictor import CpuPredictor, PredictedCalls
 
 COMPOSITION: Composition = "serial"
@@ -121,8 +122,9 @@ class CpuNetworkPredictor:
         return self
 
     def prepared(self, network: Network) -> PreparedOnCpu:
-        """A network that `at` predicts."""
-        return PreparedOnCpu(self, network)
+        """A network that `at` predicts, in the precisions in which a CPU runs it."""
+        entries = tuple(replace(entry, operation=as_run(entry.operation)) for entry in network.entries)
+        return PreparedOnCpu(self, replace(network, entries=entries))
 
     def predict(self, network: Network) -> Prediction:
         """Predict one iteration of a network; see `PreparedOnCpu.at`."""

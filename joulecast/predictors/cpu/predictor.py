@@ -18,7 +18,7 @@ from ..contract import Regressor, require_mode
 from ..operation_predictions import Source
 from ..physics.features import size_features
 from ..predictor import INPUT_NAMES, regressor_inputs
-from .calls import CallModel, group_of
+from .calls import CallModel, as_run, group_of
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class PredictedCalls:
 
     @property
     def dynamic_energy_j(self) -> FloatArray:
-        """Joules that a call causes: all of them, because the idle power of a CPU is not taken apart."""
+        """Joules that a call causes: all of them, because the idle power of a CPU is not known by itself."""
         return self.energy_j
 
 
@@ -93,7 +93,7 @@ class CpuPredictor:
             InputError: An operation of another mode, or a clock.
         """
         self.cpu.checked_clock_mhz(clock_mhz)
-        listed = OperationList.of(operations)
+        listed = OperationList(map(as_run, operations))
         require_mode(listed, self.mode)
         groups = [self.calls.stand_in(operation) for operation in listed]
         covered = np.array([group is not None for group in groups], dtype=bool)

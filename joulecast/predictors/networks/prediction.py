@@ -214,9 +214,10 @@ class Prediction(Tabular, Plain, Drawn):
     def interval(self, level: float = 0.9) -> Interval | None:
         """The conformal interval from networks that were left out in training; None where no errors are known.
 
-        Their errors count in units of their difficulty: what the errors of their operations add up to, which depends
-        on how far those are from what was measured. At another clock or power cap than the one that was measured the
-        interval is wider, and where operations are missing its upper end is higher; `interval_basis` says by what.
+        The error of each of those networks is divided by its difficulty, which is the error that its operations are
+        expected to add up to. The farther operations are from those that were measured, the larger it is. The interval
+        is wider at clocks and power caps that were not measured, and its upper end is higher if operations are missing;
+        `interval_basis` says by how much.
 
         Args:
             level: Share of such networks that should lie within, above 0 and below 1.

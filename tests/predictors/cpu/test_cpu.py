@@ -125,6 +125,15 @@ def test_the_quickest_repeat_counts():
     assert loops == {operation: law_s(operation) for operation in (*LINEARS, *RELUS)}
 
 
+def test_what_a_gpu_runs_in_tf32_a_cpu_runs_in_fp32(timed):
+    in_fp32 = NETWORKS["net0"].replace(mode="inference", precision="fp32")
+    in_tf32 = NETWORKS["net0"].replace(mode="inference", precision="tf32")
+    assert {operation.precision for operation in in_tf32.operations} == {"tf32", "fp32"}
+    found = timed.predict(in_tf32)
+    assert found.time_s == timed.predict(in_fp32).time_s
+    assert [(c.entry.operation.precision, c.source) for c in found.operations] == [("fp32", "measured")] * 3
+
+
 def test_networks_say_how_operations_add_up(timed):
     assert timed.serial.factor == pytest.approx(FACTOR, abs=0.02)
     assert timed.serial.between_s == pytest.approx(BETWEEN_S, abs=1e-6)

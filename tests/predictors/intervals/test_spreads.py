@@ -239,3 +239,13 @@ def test_parts_of_a_network_leave_out_what_is_missing():
     assert found.shares == pytest.approx([0.25, 0.75])
     assert found.measured.tolist() == [True, False]
     assert found.distances.tolist() == [0.0, 2.0]
+
+
+def test_errors_of_power_count_in_units_of_what_is_typical_at_that_power():
+    """At 100 W a unit is 0.4: errors of up to 0.1 units are 0.04. Time and energy have no such units."""
+    units = PowerUnits(np.array([50.0, 100.0]), np.array([0.1, 0.4]))
+    errors = dict.fromkeys(("time", "scaled power", "energy"), np.full(9, 0.1))
+    calibration = Calibration(Closeness({}), {"": (ErrorGroup(1.0, errors),)}, units)
+    known = OperationSpread(calibration, frozenset(), None)
+    found = {quantity: half[0] for quantity, half in known.log_errors(predictions(RELU), 0.9).items()}
+    assert found == pytest.approx({"time": 0.1, "power": 0.04, "energy": 0.1})

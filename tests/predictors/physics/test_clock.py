@@ -193,10 +193,10 @@ def test_a_power_near_the_cap_counts_as_throttled():
 
 
 def three(**more):
-    """Operations of 1, 2 and 4 ms of computing with 1, 2 and 4 J, at the boost clock."""
-    values = np.array([1.0, 2.0, 4.0])
-    parts = LeastTimes(1e-3 * values, np.zeros(3), np.zeros(3))
-    return Work(ROUND, np.full(3, 2000.0), parts, 0.5 * values, 0.3 * values, 0.2 * values, **more)
+    """Operations of 1, 2 and 4 ms of computing with 1, 2 and 4 J in all, at the boost clock."""
+    parts = LeastTimes(np.array([1e-3, 2e-3, 4e-3]), np.zeros(3), np.zeros(3))
+    joules = np.array([0.5, 1.0, 1.0]), np.array([0.3, 0.6, 1.2]), np.array([0.2, 0.4, 1.8])
+    return Work(ROUND, np.full(3, 2000.0), parts, *joules, **more)
 
 
 def test_an_operation_is_raised_to_the_time_and_energy_of_its_limit():
@@ -229,7 +229,7 @@ def test_least_times_rise_with_the_operation_they_bound():
 def test_work_is_taken_by_places_which_may_repeat():
     found = three(most_mhz=np.array([1900.0, 1800.0, 1700.0]), cap_w=120.0).take(np.array([2, 0, 2]))
     assert found.device_s == pytest.approx([4e-3, 1e-3, 4e-3])
-    assert found.switching_j == pytest.approx([2.0, 0.5, 2.0])
+    assert found.switching_j == pytest.approx([1.0, 0.5, 1.0])
     assert found.most_mhz.tolist() == [1700.0, 1900.0, 1700.0]
     assert found.cap_w == 120.0
 
