@@ -23,7 +23,7 @@ def lanes(gpu):
 # fp16 over fp32 per multiprocessor and clock, with fp32 accumulation; boards named below run it at half.
 FP16 = {"Pascal": 1, "Volta": 8, "Turing": 8, "Ampere": 4, "Ada Lovelace": 4, "Hopper": 16, "Blackwell": 4}
 FP16 |= {"CDNA": 4, "CDNA 2": 4, "CDNA 3": 8}
-FP16_OF_CHIP = {"GA100": 16, "GB100": 32, "GB110": 32}
+FP16_OF_CHIP = {"GA10B": 8, "GA100": 16, "GB100": 32, "GB110": 32}
 
 
 def fp16_over_fp32(gpu):
