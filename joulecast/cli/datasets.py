@@ -79,6 +79,7 @@ def fetch(
 def _import(source: str, folder: Path, out: Path, rows: int | None) -> None:
     from ..datasets import IMPORTERS, THINNED, save
     from ..errors import InputError, unknown_name
+    from ..progress import tracked
 
     if source not in IMPORTERS:
         raise unknown_name("source of measurements", source, IMPORTERS)
@@ -91,7 +92,7 @@ def _import(source: str, folder: Path, out: Path, rows: int | None) -> None:
         )
     datasets = IMPORTERS[source](folder) if rows is None else THINNED[source](folder, rows=rows or None)
     per_gpu = Counter(dataset.card.gpu for dataset in datasets)
-    for dataset in datasets:
+    for dataset in tracked(datasets, "datasets to write"):
         path = out / _slug(dataset.card.gpu)
         written = save(dataset, path / _clock_name(dataset.card.clock_mhz) if per_gpu[dataset.card.gpu] > 1 else path)
         unusable = sum(not m.usable for m in dataset.measurements)

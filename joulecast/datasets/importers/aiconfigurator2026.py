@@ -23,6 +23,7 @@ import numpy.typing as npt
 from ...errors import InputError
 from ...hardware import GPU, find_gpu
 from ...operations.operation import Operation
+from ...progress import tracked
 from ..measurement import Card, Dataset, Measurement, refuse_lines
 from .aiconfigurator import plausibility
 from .aiconfigurator.tables import TABLES, SourceTable, known_precisions, known_stacks
@@ -76,7 +77,7 @@ def import_aiconfigurator2026(folder: str | Path, *, rows: int | None = ROWS) ->
     folder = Path(folder)
     present = [name for name, table in TABLES.items() if (folder / table.file).is_file()] or list(TABLES)[:1]
     found: dict[str, _Found] = defaultdict(_Found)
-    for name in present:
+    for name in tracked(present, "tables"):
         _read(name, TABLES[name], folder / TABLES[name].file, rows, found)
     return [_dataset(gpu, mine) for gpu, mine in sorted(found.items())]
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from ...damage import unreadable
 from ...errors import DatasetError
+from ...progress import tracked
 from ..measurement import Card, Dataset, NetworkMeasurement, refuse_lines
 from .boundary import importer
 
@@ -77,7 +78,7 @@ def import_energaizer2026(folder: str | Path) -> list[Dataset]:
     networks: dict[tuple[str, float], list[NetworkMeasurement]] = defaultdict(list)
     measured: list[tuple[tuple[str, float], NetworkMeasurement]] = []
     faults = []
-    for line, row in _table(folder / "networks.csv"):
+    for line, row in tracked(_table(folder / "networks.csv"), "networks"):
         try:
             if float(row["total_s"]) >= _FAILED_S:
                 setting = (row["gpu"], float(row["clock_setpoint_mhz"]))

@@ -22,6 +22,7 @@ import numpy as np
 from ...errors import InputError
 from ...hardware import GPU, find_gpu
 from ...operations.operation import Operation
+from ...progress import tracked
 from ..measurement import Card, Dataset, Measurement, refuse_lines
 from .boundary import importer
 from .parquet_columns import Columns, groups, read_columns
@@ -67,7 +68,7 @@ def import_miopen2024(folder: str | Path, *, rows: int | None = ROWS) -> list[Da
     usable = np.flatnonzero(timed)
     taken = usable[thinned(groups([columns[name][usable] for name in ("gpu", "precision", "direction")]), rows)]
     measurements: dict[str, list[Measurement]] = defaultdict(list)
-    for row in _rows(columns, taken):
+    for row in tracked(_rows(columns, taken), "convolutions", len(taken)):
         name = row["gpu"]
         found = _measured(row, find_gpu(_GPUS[name]))
         if isinstance(found, Measurement):
