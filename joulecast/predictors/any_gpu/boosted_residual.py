@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...errors import ZooError, damaged_entry
+from ...errors import damaged_entry
 from ...hardware import GPU
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..batches import in_batches
 from ..contract import Files, Regressor, host_times
+from ..formats.features import require_features
 from ..formats.numbers import number, numbers
 from ..physics.baseline import STAND_INS
 from ..physics.cached import ON_EACH_GPU
@@ -134,13 +135,7 @@ class BoostedResidual:
         Raises:
             ZooError, KeyError, TypeError, ValueError: It is something else.
         """
-        if facts["inputs"] != list(RELATIVE_NAMES):
-            raise ZooError(
-                "this zoo entry was trained with other features than this version computes",
-                given=str(facts["inputs"])[:200],
-                allowed=f"the {len(RELATIVE_NAMES)} features of relative.py",
-                hint="train it again",
-            )
+        require_features(facts["inputs"], RELATIVE_NAMES, _NAME)
         time, unseen_chips = (stored_trees(files, name, len(RELATIVE_NAMES)) for name in ("time", _UNSEEN))
         perceptron = Perceptron.from_files(files, _PERCEPTRON)
         if perceptron is not None and perceptron.columns != len(RELATIVE_NAMES):

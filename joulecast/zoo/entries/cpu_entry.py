@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ZooError
 from ...hardware.cpu import find_cpu
 from ...operations.operation import Operation
 from ...predictors.cpu.calls import CallModel
 from ...predictors.cpu.network import CpuNetworkPredictor, SerialModel
 from ...predictors.cpu.predictor import CpuPredictor
+from ...predictors.formats.features import require_features
 from ...predictors.formats.numbers import errors_to_text, number, sorted_errors
 from ...predictors.predictor import INPUT_NAMES
 from ...predictors.regressors.forms import ONE_GPU_FORMS
@@ -88,13 +88,7 @@ def read_cpu_entry(folder: str | Path) -> tuple[CpuNetworkPredictor, dict[str, A
     manifest, files = checked_files(folder, NEEDED)
     with refusing_damage(folder):
         card, facts = read_card(files), read_facts(files)
-        if facts["inputs"] != list(INPUT_NAMES):
-            raise ZooError(
-                "this zoo entry was trained with other features than this version computes",
-                given=f"{folder}: {str(facts['inputs'])[:200]}",
-                allowed=f"the {len(INPUT_NAMES)} features of features.py",
-                hint="train it again",
-            )
+        require_features(facts["inputs"], INPUT_NAMES, folder)
         from_files = ONE_GPU_FORMS[facts["recipe"]].from_files
         typical_w = number(facts["typical_power_w"])
         operations = CpuPredictor(

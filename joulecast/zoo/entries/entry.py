@@ -15,6 +15,7 @@ from typing import Any
 from ...errors import ZooError, damaged_entry
 from ...hardware import find_gpu
 from ...operations.operation import Operation
+from ...predictors.formats.features import require_features
 from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
 from ...predictors.networks.network_predictor import NetworkPredictor
@@ -160,13 +161,7 @@ def read_entry(folder: str | Path) -> tuple[NetworkPredictor, dict[str, Any], di
     with refusing_damage(folder):
         card = read_card(files)
         facts = read_facts(files)
-        if facts["inputs"] != list(INPUT_NAMES):
-            raise ZooError(
-                "this zoo entry was trained with other features than this version computes",
-                given=f"{folder}: {str(facts['inputs'])[:200]}",
-                allowed=f"the {len(INPUT_NAMES)} features of features.py",
-                hint="train it again",
-            )
+        require_features(facts["inputs"], INPUT_NAMES, folder)
         from_files = ONE_GPU_FORMS[predictor_of(manifest)].from_files
         predictor = OperationPredictor(
             gpu=find_gpu(facts["gpu"]),

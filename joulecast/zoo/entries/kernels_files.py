@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...errors import ZooError, damaged_entry, unknown_name
 from ...predictors.contract import Regressor
+from ...predictors.formats.features import require_features
 from ...predictors.formats.numbers import errors_to_text, sorted_errors
 from ...predictors.kernels.basis import BASES
 from ...predictors.kernels.families import FAMILIES
@@ -104,7 +105,7 @@ def read_variant(names: Names, facts: Mapping[str, Any], files: EntryFiles) -> V
         ZooError, KeyError, TypeError, ValueError: The constants or files are damaged.
     """
     family = family_named(names[0])
-    _require_inputs(facts["features"], list(family.feature_names))
+    require_features(facts["features"], family.feature_names, names[0])
     generations = [str(name) for name in facts["generations"]]
     constants = {name: np.array(values, dtype=float, ndmin=2) for name, values in facts["constants"].items()}
     if {ALL, *generations} - constants.keys() or any(
@@ -125,7 +126,7 @@ def read_variant(names: Names, facts: Mapping[str, Any], files: EntryFiles) -> V
 
 def _read_power(names: Names, facts: Mapping[str, Any], files: EntryFiles) -> PowerDemand:
     inputs = [*family_named(names[0]).feature_names, *POWER_NAMES]
-    _require_inputs(facts["inputs"], inputs)
+    require_features(facts["inputs"], inputs, f"power of {names[0]}")
     generations = [str(name) for name in facts["generations"]]
     trees, others = _read_trees(names, generations, files, len(inputs), _POWER)
     return PowerDemand(
@@ -160,16 +161,6 @@ def _read_trees(
 
 def _file(names: Names, name: str, prefix: str) -> str:
     return f"{prefix}{names[0]}-{names[1]}-{name}".replace(" ", "-")
-
-
-def _require_inputs(given: object, wanted: list[str]) -> None:
-    if given != wanted:
-        raise ZooError(
-            "this zoo entry was trained with other features than this version computes",
-            given=str(given)[:200],
-            allowed=", ".join(wanted)[:200],
-            hint="train it again",
-        )
 
 
 def _known(basis: str) -> str:
