@@ -42,17 +42,17 @@ class Curve:
 
     @property
     def clocks_mhz(self) -> FloatArray:
-        """Asked for."""
+        """The graphics clocks that are set, shape (clocks,)."""
         return self.over.clocks_mhz
 
     @property
     def time_s(self) -> FloatArray:
-        """Per iteration."""
+        """Seconds per iteration, shape (clocks,)."""
         return self.over.time_s
 
     @property
     def energy_j(self) -> FloatArray:
-        """Per iteration."""
+        """Joules per iteration, shape (clocks,)."""
         return self.over.energy_j
 
     @property

@@ -109,7 +109,7 @@ class Networks:
         """The network of a model in a file.
 
         Args:
-            query: What the file is called, and how its model is looked at.
+            query: Name of the file, and how its model is extracted.
             content: Bytes of the file.
 
         Raises:
