@@ -44,6 +44,14 @@ def test_energy_of_computing_is_proportional_to_the_square_of_the_voltage(clock,
     assert dynamic_j == pytest.approx([5.0 * volts**2])
 
 
+def test_energy_that_is_known_at_a_low_clock_rises_with_the_voltage():
+    """5 J at 1000 MHz and 0.8 of the voltage: 5 / 0.64 J at 2000 MHz, and in half of the time."""
+    slow = replace(work(compute_s=2e-3, switching_j=5.0), clock_mhz=np.array([1000.0]))
+    device_s, dynamic_j = slow.at(2000.0)
+    assert device_s == pytest.approx([1e-3])
+    assert dynamic_j == pytest.approx([5.0 / 0.64])
+
+
 @pytest.mark.parametrize("clock", [500.0, 1000.0, 1500.0, 2000.0, 2500.0])
 def test_energy_of_memory_is_the_same_at_all_clocks(clock):
     _, dynamic_j = work(memory_s=1e-3, memory_j=7.0).at(clock)
