@@ -8,9 +8,9 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
-from conftest import benchmark
 
 import joulecast
+from conftest import benchmark
 from joulecast.errors import UncoveredError
 from joulecast.predictors.networks.uncovered import INCOMPLETE, MOST_UNCOVERED_SHARE
 

@@ -6,8 +6,8 @@ import random
 from itertools import islice
 
 import pytest
-from conftest import benchmark
 
+from conftest import benchmark
 from joulecast.hardware import find_gpu
 from joulecast.zoo.catalogue import find_predictor
 
