@@ -52,6 +52,12 @@ def test_wrong_inputs_say_what_to_do(inputs, says):
     assert caught.value.hint != ""
 
 
+def test_sizes_that_were_separated_by_spaces_are_suggested_as_one_shape():
+    with pytest.raises(ExtractionError, match="raised") as caught:
+        trace(Two(), [(2,), (3,), (4,), (5,)])
+    assert caught.value.hint == "did you mean one input of 2x3x4x5? Spaces separate inputs"
+
+
 class DecidesByConstants(nn.Module):
     """As transformers do when they look for packed sequences."""
 
