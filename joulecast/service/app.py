@@ -120,17 +120,17 @@ def _gauges(state: State) -> dict[str, tuple[str, Callable[[], float]]]:
         "joulecast_answer_hits_total": ("Answers taken from the cache", lambda: state.cache.finished.hits),
         "joulecast_answer_misses_total": ("Answers that were computed", lambda: state.cache.finished.misses),
         "joulecast_answer_bytes": ("Memory of cached answers", lambda: state.cache.finished.size),
-        "joulecast_cached_networks": ("Cached networks", lambda: len(state.answers.networks.known)),
+        "joulecast_cached_networks": ("Cached networks", lambda: len(state.answers.networks.cached)),
         "joulecast_network_bytes": (
             "Memory of cached networks, estimated",
-            lambda: state.answers.networks.known.size,
+            lambda: state.answers.networks.cached.size,
         ),
         "joulecast_known_networks": (
             "Networks prepared for a GPU, which answer other clocks quickly",
-            lambda: len(state.answers.known),
+            lambda: len(state.answers.prepared),
         ),
-        "joulecast_known_bytes": ("Memory of prepared networks, estimated", lambda: state.answers.known.size),
-        "joulecast_known_hits_total": ("Predictions of cached networks", lambda: state.answers.known.hits),
+        "joulecast_known_bytes": ("Memory of prepared networks, estimated", lambda: state.answers.prepared.size),
+        "joulecast_known_hits_total": ("Predictions of cached networks", lambda: state.answers.prepared.hits),
         "joulecast_reloads_total": ("Changes of predictors that were noticed", lambda: state.reloads),
         "joulecast_resident_bytes": ("Resident memory of this process", resident_bytes),
     }

@@ -71,7 +71,7 @@ class DecidesByConstants(nn.Module):
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
-def test_decisions_on_constants_are_taken(mode):
+def test_decisions_on_constants_are_made(mode):
     network = trace(DecidesByConstants(), (3, 5), mode=mode)
     assert "relu" in kinds(network)
     (mul,) = (e.operation for e in network if e.operation.kind == "mul")
@@ -209,7 +209,7 @@ def test_shared_modules_and_parameters_are_left_as_they_were(mode):
     assert counts == ({(4, 4): 2, (4,): 1} if mode == "training" else {})
 
 
-def test_what_a_forward_keeps_does_not_stay():
+def test_tensors_that_a_forward_stores_in_the_module_are_removed():
     class Keeps(nn.Module):
         def __init__(self):
             super().__init__()

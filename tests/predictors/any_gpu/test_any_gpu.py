@@ -65,7 +65,7 @@ def test_chips_that_were_not_measured_have_trees_of_their_own(learned, name, rat
     assert told_apart.ratio(operations, gpu) / expected_ratio(operations, gpu) == pytest.approx(ratio)
 
 
-def test_a_chip_that_was_not_measured_is_drawn_to_what_is_usual_of_a_kind(learned):
+def test_the_ratio_on_an_unmeasured_chip_is_shrunk_towards_that_of_its_kind(learned):
     learned = replace(learned, unseen_chips=lambda inputs: np.full(len(inputs), 1.0), ranges={}, half=None)
     typical = replace(learned, typical={"linear": 0.2, "conv": 0.6})
     linear, relu = Operation("linear", [(64, 64)], {"out_features": 64}), Operation("relu", [(64, 64)])
