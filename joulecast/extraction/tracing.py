@@ -8,7 +8,7 @@ table of operators is decomposed into simpler ones until all of them are in the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -249,10 +249,7 @@ def trace(
     inputs = Inputs.of(input_shape)
     require_mode(mode)
     require_precision(precision)
-    own = [kind for kind in (operators or {}).values() if isinstance(kind, str)]
-    for kind in [*whitelist, *own]:
-        if kind not in KINDS:
-            raise unknown_name("operation kind", kind, KINDS)
+    _require_kinds([*whitelist, *(kind for kind in (operators or {}).values() if isinstance(kind, str))])
     refuse_optimizer(optimizer, mode)
     name = name or type(module).__name__
     refuse_module(module)
@@ -279,12 +276,7 @@ def trace(
                 hint = what_to_assume(partial(again, operators=operators, prepare=prepare), assume)
             raise explained(error, name, recorder, inputs, hint) from error
     if not recorder.calls:
-        left_out = "; ".join(f"{d.count} x {d.name}: {d.reason}" for d in recorder.dropped)
-        raise ExtractionError(
-            f"{name} runs no operation on this input",
-            given=shape_text(inputs.shape),
-            hint=f"what it does run is left out: {left_out}"[:LONGEST] if left_out else None,
-        )
+        raise _runs_nothing(name, inputs, recorder)
     if on_trace is not None:
         on_trace(recorder)
     return Network.of_calls(
@@ -294,6 +286,22 @@ def trace(
         mode=mode,
         dropped=recorder.dropped,
         assumptions=_stated(assumptions, recorder),
+    )
+
+
+def _require_kinds(kinds: Iterable[str]) -> None:
+    for kind in kinds:
+        if kind not in KINDS:
+            raise unknown_name("operation kind", kind, KINDS)
+
+
+def _runs_nothing(name: str, inputs: Inputs, recorder: Recorder) -> ExtractionError:
+    """Build the error for a forward without any operation that is included."""
+    left_out = "; ".join(f"{d.count} x {d.name}: {d.reason}" for d in recorder.dropped)
+    return ExtractionError(
+        f"{name} runs no operation on this input",
+        given=shape_text(inputs.shape),
+        hint=f"what it does run is left out: {left_out}"[:LONGEST] if left_out else None,
     )
 
 

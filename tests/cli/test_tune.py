@@ -55,7 +55,7 @@ def test_the_best_of_a_search_is_trained_and_explained(call, folder, tmp_path):
     assert "input of the trees for time" in out
 
 
-def test_what_cannot_be_searched_is_refused(call, folder, tmp_path):
+def test_a_recipe_without_a_search_space_is_refused(call, folder, tmp_path):
     (tmp_path / "f.toml").write_text('predictor = "forest"\n')
     code, _, err = call("train", "--dataset", folder, "--recipe", tmp_path / "f.toml", "--tune", 3, "--no-track")
     assert code == 2

@@ -1,4 +1,4 @@
-"""An ensemble is the weighted mean, in log space, of what its members say."""
+"""An ensemble predicts the weighted mean, in log space, of what its members predict."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_it_is_the_mean_in_log_space():
     assert Ensemble.of(ensemble.members, [0.75, 0.25]).factors(OPERATIONS, A30)[0] == pytest.approx(4**0.25)
 
 
-def test_alike_members_change_nothing():
+def test_an_ensemble_of_equal_members_predicts_as_each_of_them():
     ensemble = Ensemble.of([NoResidual(), NoResidual()], [0.3, 0.7])
     assert ensemble.energy.to_dict() == pytest.approx(NoResidual().energy.to_dict())
     one, other = (
