@@ -35,6 +35,7 @@ from joulecast.predictors.physics.energy import EnergyConstants, static_power_w
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.roofline import tiled_roofline
 from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.zoo.mlflow.mlflow_client import connected
 from joulecast.zoo.training import Trained, train
 
 FAKE_DRIVER = Path(__file__).parent / "metering" / "fake_nvml"
@@ -251,9 +252,20 @@ def fresh_cache(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def mlflow_at(tmp_path_factory) -> Iterator[str]:
+def empty_mlflow_database(tmp_path_factory) -> Path:
+    """An SQLite database without runs, for tests to copy: MLflow takes seconds to make its tables."""
     pytest.importorskip("mlflow")
-    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as address:
+    database = tmp_path_factory.mktemp("tables") / "mlflow.db"
+    with connected(f"sqlite:///{database}", "empty database") as mlflow:
+        mlflow.search_experiments()
+    return database
+
+
+@pytest.fixture(scope="session")
+def mlflow_at(tmp_path_factory, empty_mlflow_database) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("mlflow")
+    shutil.copy(empty_mlflow_database, folder)
+    with mlflow_server(folder) as address:
         yield address
 
 
