@@ -24,8 +24,8 @@ from ...hardware.gpu import IdleCurve
 from ...operations.operation import Operation
 from ...operations.precisions import ELEMENT_BYTES, HALF_BYTES
 from ..formats.numbers import numbers
-from .operation_numbers import by_precision, numbers_of
-from .roofline import on_tensor_cores
+from .operation_numbers import numbers_of
+from .roofline import of_precisions, on_tensor_cores, precision_table
 from .voltage import relative_voltage, voltage_like
 
 # Process in nm -> energy of logic relative to TSMC 7 nm, each at its highest voltage. 12 nm and Samsung's 8 nm were
@@ -104,6 +104,12 @@ def _idle_like_known(relative_clock: FloatArray) -> FloatArray:
     return watts / curve.at(top)
 
 
+@lru_cache(maxsize=512)
+def _tf32_doubles(gpu: GPU) -> FloatArray:
+    """2 for precisions that run as TF32, otherwise 1; see `of_precisions`."""
+    return precision_table(gpu, lambda precision: 1.0 + (gpu.running_precision(precision) == "tf32"))
+
+
 def process_factor(gpu: GPU) -> float:
     """Energy of the chip's logic relative to a 7 nm process; 1 where the process is not known."""
     digits = "".join(c if c.isdigit() else " " for c in gpu.process or "").split()
@@ -171,7 +177,7 @@ class EnergyConstants:
         # TF32 multiplies numbers of twice the width of half precision, and fp64 of twice the width of fp32. On tensor
         # cores fp64 is taken to draw what fp32 does: an A100 has 19.5 TFLOP/s of either under the same cap.
         double = n.element_bytes == ELEMENT_BYTES["fp64"]
-        flops = done * by_precision(n.precision, lambda p: 1.0 + (gpu.running_precision(p) == "tf32"))
+        flops = done * of_precisions(n.precision, gpu, _tf32_doubles(gpu))
         flops = np.where(double & ~tensor, 2.0 * flops, flops)
         tensor = tensor & ~double
         moved = n.bytes_read + n.bytes_written
