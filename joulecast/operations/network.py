@@ -62,9 +62,10 @@ class Entry:
     @classmethod
     def at(cls, operation: Operation, paths: Sequence[str]) -> Self:
         """Make an entry from the module path of every single call."""
+        if len(set(paths)) == len(paths):  # as of nearly all operations; counting takes longer than all the rest
+            return cls(operation, len(paths), tuple(paths))
         counts = Counter(paths)
-        repeated = max(counts.values(), default=1) > 1
-        return cls(operation, len(paths), tuple(counts), tuple(counts.values()) if repeated else ())
+        return cls(operation, len(paths), tuple(counts), tuple(counts.values()))
 
     @property
     def by_module(self) -> Mapping[str, int]:

@@ -6,7 +6,7 @@ import pytest
 
 import joulecast
 from joulecast.hardware import find_gpu
-from joulecast.predictors.networks.over_clocks import predict_over_clocks
+from joulecast.predictors.networks.over_gpus import predict_over_clocks
 from joulecast.queries.clocks import clock_grid_mhz
 from joulecast.zoo import find_predictor
 

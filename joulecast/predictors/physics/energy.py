@@ -13,18 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 
 from ...arrays import FloatArray
-from ...hardware import GPU, find_gpu
+from ...hardware import GPU
+from ...hardware.gpu import IdleCurve
 from ...operations.operation import Operation
 from ...operations.precisions import ELEMENT_BYTES, HALF_BYTES
 from ..formats.numbers import numbers
-from .operation_numbers import by_precision, numbers_of
-from .roofline import on_tensor_cores
+from .operation_numbers import numbers_of
+from .roofline import of_precisions, on_tensor_cores, precision_table
+from .voltage import relative_voltage, voltage_like
 
 # Process in nm -> energy of logic relative to TSMC 7 nm, each at its highest voltage. 12 nm and Samsung's 8 nm were
 # chosen with the measured powers of the RTX 2080 Ti and the A10 in view. The others are priors, not measurements.
@@ -32,37 +34,6 @@ _PROCESS = {"16": 2.2, "14": 2.2, "12": 1.8, "8": 1.5, "7": 1.0, "6": 0.95, "5":
 # Static power as a share of the power cap where none was measured, and its upper limit in watts. Measured shares: A30
 # 0.20, A100 0.18 at low clocks, H100 SXM 0.10.
 _STATIC_SHARE, _MOST_STATIC_W = 0.18, 80.0
-# GPUs without measured curves of voltage and idle power get those of this GPU, scaled to their boost clock.
-_VOLTAGE_LIKE = "NVIDIA A100-PCIE-40GB"
-
-
-@cache
-def _voltage_like() -> GPU:
-    return find_gpu(_VOLTAGE_LIKE)
-
-
-@cache
-def _boost_voltage(gpu: GPU) -> float:
-    return float(gpu.voltage.at(float(gpu.boost_clock_mhz))) if gpu.voltage else 1.0
-
-
-def relative_voltage(gpu: GPU, clock_mhz: FloatArray | float) -> FloatArray:
-    """Supply voltage at a clock over that at the boost clock.
-
-    Args:
-        gpu: The GPU; without a measured voltage curve it gets that of the A100, scaled to its boost clock.
-        clock_mhz: Graphics clock in MHz: a number or an array.
-
-    Returns:
-        An array in the shape of `clock_mhz`, or of shape (1,) for a number.
-    """
-    known = _voltage_like() if gpu.voltage is None else gpu
-    curve = known.voltage
-    if curve is None:  # a catalogue that was changed
-        return np.ones_like(np.atleast_1d(np.asarray(clock_mhz, dtype=float)))
-    clocks = np.atleast_1d(np.asarray(clock_mhz, dtype=float)) * known.boost_clock_mhz / gpu.boost_clock_mhz
-    relative: FloatArray = curve.at(clocks) / _boost_voltage(known)
-    return relative
 
 
 def static_power_w(gpu: GPU, clock_mhz: Any) -> Any:
@@ -85,24 +56,58 @@ def _static_power_w(gpu: GPU, clock_mhz: Any) -> Any:
     return np.maximum(_power_without_work_w(gpu, clock_mhz), gpu.idle_power_w or 0.0)
 
 
+def static_power_on_gpus_w(gpus: Sequence[GPU], clock_mhz: FloatArray) -> FloatArray:
+    """`static_power_w` of several GPUs at once, shape (gpus, clocks).
+
+    Args:
+        gpus: The GPUs.
+        clock_mhz: Graphics clocks in MHz, shape (gpus, clocks).
+    """
+    boost_mhz = np.array([float(gpu.boost_clock_mhz) for gpu in gpus])
+    at_boost_w = np.array([_usual_power_w(gpu) for gpu in gpus])
+    watts: FloatArray = _idle_like_known(clock_mhz / boost_mhz[:, None]) * at_boost_w[:, None]
+    for place, gpu in enumerate(gpus):
+        if _idle_curve(gpu) is not None:
+            watts[place] = _power_without_work_w(gpu, clock_mhz[place])
+    least_w = np.array([gpu.idle_power_w or 0.0 for gpu in gpus])
+    found: FloatArray = np.maximum(watts, least_w[:, None])
+    return found
+
+
 def _power_without_work_w(gpu: GPU, clock_mhz: Any) -> Any:
-    curve = gpu.idle_curve
-    if curve is not None and len(curve.clock_mhz) > 1:
+    if (curve := _idle_curve(gpu)) is not None:
         return np.interp(clock_mhz, curve.clock_mhz, curve.power_w)
-    usual_w = max(gpu.idle_power_w or 0.0, min(_STATIC_SHARE * gpu.power_limit_w, _MOST_STATIC_W))
-    relative_clock = np.asarray(clock_mhz) / gpu.boost_clock_mhz
-    return _idle_like_known(relative_clock) * (usual_w if curve is None else curve.power_w[0])
+    return _idle_like_known(np.asarray(clock_mhz) / gpu.boost_clock_mhz) * _usual_power_w(gpu)
+
+
+def _idle_curve(gpu: GPU) -> IdleCurve | None:
+    """The curve of power without work, where it was measured at several clocks."""
+    curve = gpu.idle_curve
+    return None if curve is None or len(curve.clock_mhz) < 2 else curve
+
+
+def _usual_power_w(gpu: GPU) -> float:
+    """Watts without work at the boost clock: as measured, or a share of the power cap."""
+    if gpu.idle_curve is not None:
+        return gpu.idle_curve.power_w[0]
+    return max(gpu.idle_power_w or 0.0, min(_STATIC_SHARE * gpu.power_limit_w, _MOST_STATIC_W))
 
 
 def _idle_like_known(relative_clock: FloatArray) -> FloatArray:
-    """Power without work relative to that at the boost clock, from the idle curve of `_VOLTAGE_LIKE`."""
-    known = _voltage_like()
+    """Power without work relative to that at the boost clock, from the idle curve of `voltage_like`."""
+    known = voltage_like()
     curve = known.idle_curve
     if curve is None:  # a catalogue that was changed
         return np.ones_like(relative_clock)
     top = float(known.boost_clock_mhz)
     watts: FloatArray = np.interp(relative_clock * top, curve.clock_mhz, curve.power_w)
     return watts / curve.at(top)
+
+
+@lru_cache(maxsize=512)
+def _tf32_doubles(gpu: GPU) -> FloatArray:
+    """2 for precisions that run as TF32, otherwise 1; see `of_precisions`."""
+    return precision_table(gpu, lambda precision: 1.0 + (gpu.running_precision(precision) == "tf32"))
 
 
 def process_factor(gpu: GPU) -> float:
@@ -172,7 +177,7 @@ class EnergyConstants:
         # TF32 multiplies numbers of twice the width of half precision, and fp64 of twice the width of fp32. On tensor
         # cores fp64 is taken to draw what fp32 does: an A100 has 19.5 TFLOP/s of either under the same cap.
         double = n.element_bytes == ELEMENT_BYTES["fp64"]
-        flops = done * by_precision(n.precision, lambda p: 1.0 + (gpu.running_precision(p) == "tf32"))
+        flops = done * of_precisions(n.precision, gpu, _tf32_doubles(gpu))
         flops = np.where(double & ~tensor, 2.0 * flops, flops)
         tensor = tensor & ~double
         moved = n.bytes_read + n.bytes_written

@@ -26,12 +26,12 @@ from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.physics.energy import (
     EnergyConstants,
     process_factor,
-    relative_voltage,
     static_power_w,
 )
 from joulecast.predictors.physics.half_precision import HalfPrecision
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.library import expected_ratio
+from joulecast.predictors.physics.voltage import relative_voltage
 from joulecast.predictors.recipes.boosting import BoostingRecipe
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 

@@ -15,9 +15,9 @@ from joulecast.predictors.physics.energy import (
     PRIOR_ENERGY,
     EnergyConstants,
     process_factor,
-    relative_voltage,
     static_power_w,
 )
+from joulecast.predictors.physics.voltage import relative_voltage
 
 LINEAR = Operation("linear", [(100, 1000)], {"out_features": 200, "bias": False})
 FLOPS = 2 * 100 * 1000 * 200

@@ -11,8 +11,9 @@ from round_gpu import ROUND
 from joulecast.hardware import find_gpu
 from joulecast.hardware.gpu import IdleCurve
 from joulecast.operations.operation import Operation
-from joulecast.predictors.physics import energy
-from joulecast.predictors.physics.energy import EnergyConstants, relative_voltage, static_power_w
+from joulecast.predictors.physics import energy, voltage
+from joulecast.predictors.physics.energy import EnergyConstants, static_power_w
+from joulecast.predictors.physics.voltage import relative_voltage
 
 LINEAR = Operation("linear", [(100, 1000)], {"out_features": 200, "bias": False})
 FLOPS = 2 * 100 * 1000 * 200
@@ -82,7 +83,8 @@ def test_one_point_of_a_curve_falls_with_the_clock_as_the_a100s():
 
 
 def test_a_catalogue_without_any_curve_takes_voltage_and_idle_power_for_constant(monkeypatch):
-    monkeypatch.setattr(energy, "_voltage_like", lambda: replace(A100, voltage=None, idle_curve=None))
-    unknown = replace(ROUND, voltage=None, idle_curve=None, idle_power_w=None)
+    for module in (energy, voltage):
+        monkeypatch.setattr(module, "voltage_like", lambda: replace(A100, voltage=None, idle_curve=None))
+    unknown = replace(ROUND, name="GPU of a catalogue without curves", voltage=None, idle_curve=None, idle_power_w=None)
     assert relative_voltage(unknown, np.array([500.0, 2000.0])).tolist() == [1.0, 1.0]
     assert static_power_w(unknown, np.array([500.0, 2000.0])).tolist() == pytest.approx([36.0, 36.0])
