@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -165,11 +166,12 @@ def test_windows_are_cheap(counters):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_joules_become_metrics_of_the_active_mlflow_run(counters, tmp_path):
-    mlflow = pytest.importorskip("mlflow", reason="needs joulecast[mlflow]")
+def test_joules_become_metrics_of_the_active_mlflow_run(counters, tmp_path, empty_mlflow_database):
+    import mlflow
+
     with pytest.raises(InputError, match="no MLflow run is active"), Meter(("cpu",), mlflow=True):
         pass
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    mlflow.set_tracking_uri(f"sqlite:///{shutil.copy(empty_mlflow_database, tmp_path)}")
     mlflow.set_experiment("metering")  # (another test may have left the id of one that is in another database)
     with mlflow.start_run() as active, Meter(("cpu",), mlflow=True) as meter, meter.window("epoch"):
         waited(0.3)

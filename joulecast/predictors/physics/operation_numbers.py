@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -170,24 +170,6 @@ def _rows_of_alike(operations: Sequence[Operation]) -> FloatArray:
     for place in too_large.tolist():
         rows[place] = _numbers(operations[place])
     return rows
-
-
-def by_precision(places: FloatArray, value: Callable[[str], float]) -> FloatArray:
-    """A value for each operation that depends on its precision only.
-
-    Args:
-        places: Index of each operation's precision in PRECISIONS, shape (operations,).
-        value: Gives the value for the name of a precision; called once for each one that occurs.
-
-    Returns:
-        Shape (operations,).
-    """
-    at = places.astype(int)
-    values = np.full(len(PRECISIONS), np.nan)
-    for place in sorted(set(at.tolist())):
-        values[place] = value(PRECISIONS[place])
-    chosen: FloatArray = values[at]
-    return chosen
 
 
 def _kernels(operation: Counted) -> float:
