@@ -231,7 +231,8 @@ class OperationPredictor:
 
     def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
         """See `PredictsOperations.in_network`; a network is its parts, and what the board draws in addition."""
-        return replace(predictions, static_power_w=predictions.static_power_w + self.network_static_w)
+        more = self.network_static_w / self.baseline.static_power_w  # At any clock, as static power itself.
+        return replace(predictions, static_power_w=predictions.static_power_w * (1 + more))
 
     @property
     def same_in_all_networks(self) -> bool:

@@ -74,5 +74,10 @@ def test_operations_of_a_network_share_what_the_board_draws_in_addition(dataset)
     together = predictor.in_network(alone, np.ones(3))
     assert alone.static_power_w == fits.predict(simulated_operations()[:3]).static_power_w
     assert together.static_power_w == pytest.approx(alone.static_power_w + 13)
+    # At a lower clock, it falls as static power does.
+    slower = predictor.predict(simulated_operations()[:3], 900)
+    share = predictor.in_network(slower, np.ones(3)).static_power_w / slower.static_power_w
+    assert share == pytest.approx(together.static_power_w / alone.static_power_w)
+    assert slower.static_power_w < alone.static_power_w
     for name in ("device_time_s", "dynamic_energy_j", "host_time_s"):
         assert getattr(together, name) is getattr(alone, name)
