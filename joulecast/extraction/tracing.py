@@ -28,7 +28,7 @@ from .failures import LONGEST, explained, what_to_assume
 from .known_values import NeedsValuesError
 from .operators import WHITELIST
 from .optimizers import refuse_optimizer
-from .recorder import DTYPES, Accumulations, CustomOperators, Recorder, Replay
+from .recorder import DTYPES, Accumulations, Casts, CustomOperators, Recorder, Replay
 from .refused_modules import refuse_module
 from .whole_layers import WholeLayers
 
@@ -132,6 +132,12 @@ class Forward:
         names = {name for name, _ in self.module.named_parameters()}
         return [tensor for name, tensor in self.tensors.items() if name in names]
 
+    @property
+    def channels_last(self) -> bool:
+        """Whether the filters lie with their channels last; PyTorch then computes convolutions in this order."""
+        images = (tensor for tensor in self.parameters() if tensor.ndim == 4 and not tensor.is_contiguous())
+        return any(tensor.is_contiguous(memory_format=torch.channels_last) for tensor in images)
+
     def record(self, recorder: Recorder) -> Any:
         """Run the forward while a recorder records it, and return the module's result."""
         with torch.inference_mode(), recorder.autocast.watching(), recorder.following(), recorder:
@@ -151,7 +157,8 @@ class Forward:
             )
             for name, tensor in self.tensors.items()
         }
-        with torch.enable_grad(), recorder.autocast.watching(), Replay(recorder), WholeLayers():
+        casts = Casts(recorder, [leaf for leaf in leaves.values() if leaf.requires_grad])
+        with torch.enable_grad(), recorder.autocast.watching(), casts, Replay(recorder), WholeLayers():
             result = self._call(leaves)
         outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
         if outputs:
@@ -286,6 +293,7 @@ def trace(
         mode=mode,
         dropped=recorder.dropped,
         assumptions=_stated(assumptions, recorder),
+        channels_last=forward.channels_last,
     )
 
 

@@ -93,7 +93,7 @@ class Work:
         least = LeastTimes.of(operations, gpu, boost)
         if (clocks != boost).any():
             least = least.slowed(boost / clocks)
-        paid = constants.parts(operations, least.time_s * ratio, gpu, clocks)
+        paid = constants.parts(operations, least.time_s * ratio, gpu, clocks, constants.l2_saves)
         fp32_j, tensor_j, hbm_j, gddr_j, awake_j = (paid * constants.values()).T
         # `time_s` is at least a nanosecond. An operation with less than that gets this nanosecond as memory time, so
         # that the p-norm of its parts is `time_s`.
