@@ -113,6 +113,29 @@ def test_linear_layers_split_their_reduction_rather_than_idle():
     assert tiled_roofline([step], A30, 1440).time_s == pytest.approx(roofline([step], A30, 1440).time_s)
 
 
+@pytest.mark.parametrize(
+    ("settings", "passes"),
+    [
+        pytest.param({}, 1, id="inference"),
+        pytest.param({"mode": "training"}, 3, id="training"),
+        pytest.param({"precision": "fp32"}, 0, id="fp32 pipes"),
+        pytest.param({"kernel_size": 1, "padding": 0}, 0, id="a window of one pixel"),
+        pytest.param({"groups": 2}, 0, id="groups"),
+    ],
+)
+def test_tensor_cores_change_the_layout_of_images(settings, passes):
+    """32 x 64 x 56 x 56 numbers of 4 bytes are read, and as many are written."""
+    settings = {"precision": "tf32", **settings}
+    mode = settings.pop("mode", "inference")
+    operation = conv((32, 64, 56, 56), 64, **settings).replace(mode=mode)
+    line = tiled_roofline([operation], A30, 1440)
+    layout_s = passes * 2 * 32 * 64 * 56 * 56 * 4 / A30.memory_bandwidth
+    assert line.time_s[0] - max(line.compute_s[0], line.memory_s[0]) == pytest.approx(layout_s, abs=1e-12)
+    # The data sheet alone knows nothing of it.
+    alone = roofline([operation], A30, 1440)
+    assert alone.time_s[0] == max(alone.compute_s[0], alone.memory_s[0])
+
+
 def test_waves_never_make_more_work_cheaper():
     for make in (
         lambda batch: conv((batch, 64, 14, 14), 128, stride=2),
