@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -153,7 +153,7 @@ def outcomes(cases: Iterable[Published], predictors: Sequence[str], folder: Path
     """Predict all cases."""
     found = []
     for case in cases:
-        network = extracted(case, folder)
+        network = replace(extracted(case, folder), channels_last=case.channels_last)
         predicted = {p: 1e3 * joulecast.predict(network, gpu=case.gpu, predictor=p).time_s for p in predictors}
         found.append(Outcome(case, predicted))
         print(f"{case.group}: {case.network} {case.step_ms:.0f} ms,", *(f"{ms:.0f}" for ms in predicted.values()))

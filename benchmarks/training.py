@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,11 @@ class Run:
     def is_text(self) -> bool:
         """Whether it is a language model."""
         return self.network.startswith("bert")
+
+    @property
+    def channels_last(self) -> bool:
+        """Whether images lay with their channels last, as NVIDIA ran them in mixed precision."""
+        return self.precision == "amp" and not self.is_text
 
     @property
     def step_ms(self) -> float:
@@ -179,7 +184,7 @@ def outcomes(runs: Sequence[Run], folder: Path) -> list[Outcome]:
     """Predict all runs."""
     found = []
     for run in runs:
-        prediction = joulecast.predict(run.extracted(folder), gpu=run.gpu)
+        prediction = joulecast.predict(replace(run.extracted(folder), channels_last=run.channels_last), gpu=run.gpu)
         interval = prediction.interval(0.9)
         seconds = run.step_ms / 1e3
         within = None if interval is None else interval.time_s[0] <= seconds <= interval.time_s[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import hashlib
 import importlib
@@ -29,10 +30,12 @@ from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement, s
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.kernels.linear import LINEAR
+from joulecast.predictors.physics import operation_numbers
 from joulecast.predictors.physics.energy import EnergyConstants, static_power_w
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.roofline import tiled_roofline
 from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.zoo.mlflow.mlflow_client import connected
 from joulecast.zoo.training import Trained, train
 
 FAKE_DRIVER = Path(__file__).parent / "metering" / "fake_nvml"
@@ -249,9 +252,20 @@ def fresh_cache(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def mlflow_at(tmp_path_factory) -> Iterator[str]:
+def empty_mlflow_database(tmp_path_factory) -> Path:
+    """An SQLite database without runs, for tests to copy: MLflow takes seconds to make its tables."""
     pytest.importorskip("mlflow")
-    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as address:
+    database = tmp_path_factory.mktemp("tables") / "mlflow.db"
+    with connected(f"sqlite:///{database}", "empty database") as mlflow:
+        mlflow.search_experiments()
+    return database
+
+
+@pytest.fixture(scope="session")
+def mlflow_at(tmp_path_factory, empty_mlflow_database) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("mlflow")
+    shutil.copy(empty_mlflow_database, folder)
+    with mlflow_server(folder) as address:
         yield address
 
 
@@ -373,11 +387,15 @@ def physics_caches():
 
 
 @pytest.fixture(autouse=True)
-def nothing_remembered(request):
+def nothing_remembered(request, monkeypatch):
     """Clears the caches before each test of physics, so that it does not see results of other tests.
+
+    With them, a fault that mutation testing puts in would go unnoticed, because it runs in a copy of a process that has
+    already run the tests.
 
     It is in this file, because a second conftest.py would hide this one from `from conftest import`.
     """
     if request.path.parent.name == "physics":
         for each in request.getfixturevalue("physics_caches"):
             each.cache_clear()
+        monkeypatch.setattr(operation_numbers, "_ROWS", copy.copy(operation_numbers._ROWS))  # A copy has no rows.

@@ -1,4 +1,4 @@
-"""A short run of benchmarks/fuzz_files.py: damaged files of every kind are refused in our own words."""
+"""A short run of benchmarks/fuzz_files.py: damaged files of every kind raise errors of joulecast."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_many_networks_are_predicted_as_they_are_here(workers, monkeypatch):
     assert len(joulecast.predict_many([], **options, cluster=workers)) == 0
 
 
-def test_what_cannot_be_used_is_told(workers, monkeypatch):
+def test_unusable_clusters_are_refused(workers, monkeypatch):
     monkeypatch.setattr(cluster, "_CONNECT_S", 0.1)
     with pytest.raises(InputError, match="no Dask scheduler answers") as caught:
         joulecast.predict_many(CANDIDATES, "A30", cluster="tcp://127.0.0.1:1")
@@ -93,7 +93,7 @@ def test_the_command_line_fits_on_the_cluster_that_is_named(command, call, datas
 
 
 @pytest.mark.slow
-def test_a_cluster_without_workers_is_told(monkeypatch):
+def test_a_cluster_without_workers_is_refused(monkeypatch):
     with distributed.LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0") as empty:
         monkeypatch.setattr(cluster, "_CONNECT_S", 1.0)
         with pytest.raises(InputError, match="this cluster has no workers"), on_cluster(empty.scheduler_address):

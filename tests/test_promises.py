@@ -127,14 +127,14 @@ RECIPE_USE = """
 from pathlib import Path
 import sys
 from conftest import simulated_operations, train_small
-from joulecast.cli.recipes import WAYS
+from joulecast.cli.recipes import HANDLERS
 from joulecast.predictors.fitting.recipes import load_recipe
 from joulecast.zoo.catalogue import load_any
 
 folder = Path(sys.argv[1])
 (folder / "ridge.toml").write_text('predictor = "ridge"\\npenalty = 0.5\\nfolds = 3')
 recipe = load_recipe(folder / "ridge.toml")
-assert recipe.penalty == 0.5 and type(recipe) in WAYS
+assert recipe.penalty == 0.5 and type(recipe) in HANDLERS
 trained = train_small(folder, recipe)
 stored = load_any(trained.save(folder / "zoo"))
 operations = simulated_operations()

@@ -114,13 +114,7 @@ def run(
         return
     typer.echo(_text(found, depth, summarized, top))
     if prediction is not None:
-        typer.echo("")
-        if found.measured:
-            typer.echo(f"predicted on {prediction.gpu} against accounted joules of modules:")
-            typer.echo(str(found.compare(prediction)))
-        else:
-            typer.echo(f"predicted on {prediction.gpu}: {si(prediction.energy_j, 'J')}; without joules of this machine "
-                       "there is nothing to compare")  # fmt: skip
+        typer.echo(f"\n{_comparison(found, prediction)}")
 
 
 def _of_trace(trace: Path, recording: Path | None, clock_offset: float, model: str | None) -> Accounting:
@@ -187,6 +181,14 @@ def _predicted(
         )
     made, options = model_and_options(model, model_option)
     return predict(made, parse_shapes(input_shape), gpu, mode=mode, predictor=predictor, model_options=options)
+
+
+def _comparison(found: Accounting, prediction: Prediction) -> str:
+    """The predicted joules of modules against the accounted ones, where joules were measured."""
+    on = f"predicted on {prediction.gpu}"
+    if found.measured:
+        return f"{on} against accounted joules of modules:\n{found.compare(prediction)}"
+    return f"{on}: {si(prediction.energy_j, 'J')}; without joules of this machine there is nothing to compare"
 
 
 def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:

@@ -79,12 +79,12 @@ def _evaluation_text(found: Evaluation) -> str:
     ]
     head = f"{found.title}: {found.experiments} runs of {found.iterations} iterations, {found.power} power"
     shown = table(["", "here", "SMARAGDINE"], rows, frozenset({1, 2}))
-    told = [
+    notes = [
         "Only profiled iterations pay for the profiler; the joules of `joulecast account` come from a loop without it."
     ]
     if found.power == "simulated":
-        told.append(
+        notes.append(
             "No energy counter could be read: the operators ran, but their watts are made up, each operator its own. "
             "Errors are of modules with over 5 % of the joules."
         )
-    return "\n".join([head, "", shown, "", *told])
+    return "\n".join([head, "", shown, "", *notes])

@@ -9,12 +9,25 @@ import typer
 from .arguments import table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ..hardware import GPU
     from ..zoo.entries.measured import Measured
 
 _LOW_PRECISIONS = ("bf16", "fp8", "nvfp4")  # The precisions in which generations differ most; `gpus show` prints all.
+_HEADER = (
+    "GPU",
+    "generation",
+    "GiB",
+    "GB/s",
+    "clocks MHz",
+    "default",
+    "cap W",
+    "low precision",
+    "operations",
+    "networks",
+    "predictors",
+)
 
 
 def list_gpus(
@@ -30,19 +43,13 @@ def list_gpus(
     `joulecast gpus ampere` lists one generation. `joulecast gpus show A30` prints all figures of a GPU with their
     sources, and `joulecast gpus show my-gpu.toml` those of a GPU that a file describes.
     """
-    from ..errors import InputError, UnknownNameError
-    from ..hardware import find_gpu, gpus
+    from ..errors import UnknownNameError
+    from ..hardware import gpus
     from ..zoo import entries
     from ..zoo.entries.measured import measured_gpus
 
     if words and words[0] == "show":
-        if not words[1:]:
-            raise InputError(
-                "`gpus show` needs the name of a GPU", given="no name", allowed="such as joulecast gpus show A30"
-            )
-        gpu = find_gpu(" ".join(words[1:]))
-        known = measured_gpus().get(gpu.name, "nothing by the zoo's predictors; predicted from its data sheet")
-        typer.echo(f"{_all_figures(gpu)}\n\nmeasured: {known}")
+        typer.echo(_shown(" ".join(words[1:])))
         return
     chosen = [gpu for gpu in gpus().values() if all(word.lower() in _searched(gpu) for word in words or [])]
     if not chosen:
@@ -54,41 +61,44 @@ def list_gpus(
             hint="`joulecast gpus` lists all",
         )
     trained, measured = entries(), measured_gpus()
-    rows = []
-    for gpu in chosen:
-        mine = [name.split("/", 1)[1] for name in trained if name.startswith(f"{gpu.slug}/")]
-        rows.append(
-            [
-                gpu.aliases[0],
-                gpu.architecture,
-                f"{gpu.memory_bytes / 2**30:.0f}",
-                f"{gpu.memory_bandwidth / 1e9:.0f}",
-                f"{gpu.min_clock_mhz}-{gpu.max_clock_mhz}",
-                str(gpu.boost_clock_mhz),
-                f"{gpu.power_limit_w:g}",
-                " ".join(precision for precision in _LOW_PRECISIONS if precision in gpu.peak_flops),
-                *_measured(gpu, measured),
-                ", ".join(mine) or "-",
-            ]
-        )
-    header = [
-        "GPU",
-        "generation",
-        "GiB",
-        "GB/s",
-        "clocks MHz",
-        "default",
-        "cap W",
-        "low precision",
-        "operations",
-        "networks",
-        "predictors",
-    ]
-    typer.echo(table(header, rows, frozenset({2, 3, 5, 6, 8, 9})))
+    rows = [_row(gpu, trained, measured) for gpu in chosen]
+    typer.echo(table(list(_HEADER), rows, frozenset({2, 3, 5, 6, 8, 9})))
     typer.echo(
         "\noperations, networks: measurements behind the predictors (t: times only); others rest on data sheets\n"
         "`joulecast gpus ampere` filters, `joulecast gpus show A30` prints all figures and their sources"
     )
+
+
+def _shown(name: str) -> str:
+    """All figures of a GPU, and how much was measured on it."""
+    from ..errors import InputError
+    from ..hardware import find_gpu
+    from ..zoo.entries.measured import measured_gpus
+
+    if not name:
+        raise InputError(
+            "`gpus show` needs the name of a GPU", given="no name", allowed="such as joulecast gpus show A30"
+        )
+    gpu = find_gpu(name)
+    known = measured_gpus().get(gpu.name, "nothing by the zoo's predictors; predicted from its data sheet")
+    return f"{_all_figures(gpu)}\n\nmeasured: {known}"
+
+
+def _row(gpu: GPU, trained: Iterable[str], measured: Mapping[str, Measured]) -> list[str]:
+    """A GPU as a row of the table, with the zoo entries that were trained on it."""
+    mine = [name.split("/", 1)[1] for name in trained if name.startswith(f"{gpu.slug}/")]
+    return [
+        gpu.aliases[0],
+        gpu.architecture,
+        f"{gpu.memory_bytes / 2**30:.0f}",
+        f"{gpu.memory_bandwidth / 1e9:.0f}",
+        f"{gpu.min_clock_mhz}-{gpu.max_clock_mhz}",
+        str(gpu.boost_clock_mhz),
+        f"{gpu.power_limit_w:g}",
+        " ".join(precision for precision in _LOW_PRECISIONS if precision in gpu.peak_flops),
+        *_measured(gpu, measured),
+        ", ".join(mine) or "-",
+    ]
 
 
 def _searched(gpu: GPU) -> str:

@@ -186,10 +186,10 @@ def _text(metering: Metering, price_per_kwh: float | None, carbon: str | None) -
 def _share_text(name: str, share: GpuShare) -> str:
     """What a program and what others used of a GPU, in a line."""
 
-    def told(busy: float | None, memory_bytes: int | None) -> str:
+    def use_text(busy: float | None, memory_bytes: int | None) -> str:
         time = "" if busy is None else f"computed {100 * busy:.0f} % of the time"
         memory = "" if memory_bytes is None else f"held {si(memory_bytes, 'B')}"
         return " and ".join(filter(None, [time, memory])) or "cannot be told apart"
 
-    mine, others = told(share.busy, share.memory_bytes), told(share.others_busy, share.others_memory_bytes)
+    mine, others = use_text(share.busy, share.memory_bytes), use_text(share.others_busy, share.others_memory_bytes)
     return f"{name}: the program {mine}; other processes {others}"

@@ -82,7 +82,7 @@ class Entry(Protocol):
 
     @property
     def validation(self) -> Any:
-        """The validation, from which `Way.scores` makes numbers."""
+        """The validation, from which `RecipeHandler.scores` makes numbers."""
         ...
 
     def save(self, zoo: Path) -> Path:
@@ -90,7 +90,7 @@ class Entry(Protocol):
         ...
 
 
-class Way(NamedTuple):
+class RecipeHandler(NamedTuple):
     """How recipes of a class are handled.
 
     An empty list of modes stands for all modes. `quick` concerns predictors for any GPU only, see `validate_any_gpu`.
@@ -253,28 +253,28 @@ def _report_cpu(validations: list[CpuValidation], recipe: Recipe, folder: Path, 
     return report
 
 
-_OWN = Way(_train_own, track, _validate_own, own_scores, _report_own)
-_ANY_GPU = Way(_train_any_gpu, track_any_gpu, _validate_any_gpu, any_gpu_scores, _report_any_gpu)
-_CPU = Way(_train_cpu, track_cpu, _validate_cpu, cpu_scores, _report_cpu)
+_OWN = RecipeHandler(_train_own, track, _validate_own, own_scores, _report_own)
+_ANY_GPU = RecipeHandler(_train_any_gpu, track_any_gpu, _validate_any_gpu, any_gpu_scores, _report_any_gpu)
+_CPU = RecipeHandler(_train_cpu, track_cpu, _validate_cpu, cpu_scores, _report_cpu)
 
-WAYS: Mapping[type[Recipe], Way] = {
+HANDLERS: Mapping[type[Recipe], RecipeHandler] = {
     **{form.settings: _OWN for form in ONE_GPU_FORMS.values()},
     **{form.settings: _ANY_GPU for form in ANY_GPU_FORMS.values()},
 }
 """Class of recipe -> how it is handled: trained on one GPU's own measurements, or on those of many GPUs."""
 
 
-def ways_of(recipe: Recipe, loaded: Sequence[Loaded]) -> list[tuple[Way, list[Loaded]]]:
+def handlers_of(recipe: Recipe, loaded: Sequence[Loaded]) -> list[tuple[RecipeHandler, list[Loaded]]]:
     """How a recipe is handled, and the datasets for it: those of CPUs apart from those of GPUs.
 
     Raises:
         InputError: A recipe for any GPU, and datasets of CPUs only.
     """
-    way = WAYS[type(recipe)]
+    handler = HANDLERS[type(recipe)]
     on_cpus = [each for each in loaded if is_cpu(each.dataset.card.gpu)]
     on_gpus = [each for each in loaded if each not in on_cpus]
-    if way is _OWN:
-        return [(each, part) for each, part in ((_CPU, on_cpus), (way, on_gpus)) if part]
+    if handler is _OWN:
+        return [(each, part) for each, part in ((_CPU, on_cpus), (handler, on_gpus)) if part]
     if not on_gpus:
         raise InputError(
             "a predictor for any GPU is trained on measurements of GPUs",
@@ -282,4 +282,4 @@ def ways_of(recipe: Recipe, loaded: Sequence[Loaded]) -> list[tuple[Way, list[Lo
             allowed=f"for a CPU a recipe of {', '.join(ONE_GPU_FORMS)}",
             hint="`joulecast train --dataset FOLDER --recipe forest`",
         )
-    return [(way, on_gpus)]
+    return [(handler, on_gpus)]

@@ -134,5 +134,5 @@ def _sweep_text(sweep: Sweep, every: bool) -> str:
     header = ["GPU", "precision", "batch", "clock MHz", "time", "power", "energy", "EDP", ""]
     rest = len(sweep) - len(shown)
     more = [f"the best clock of each; --all, --csv, --json and --plot show {rest} more rows"] if rest else []
-    told = [*more, *incomplete_notes(sweep), *left_out_lines(sweep.left_out)]
-    return "\n".join([table(header, rows, frozenset(range(2, 8))), *told])
+    notes = [*more, *incomplete_notes(sweep), *left_out_lines(sweep.left_out)]
+    return "\n".join([table(header, rows, frozenset(range(2, 8))), *notes])

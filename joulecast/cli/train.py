@@ -18,7 +18,7 @@ from .arguments import table
 if TYPE_CHECKING:
     from ..predictors.evaluation.scores import Score
     from ..predictors.recipes.settings import Recipe
-    from .recipes import Entry, Loaded, Tracking, Way
+    from .recipes import Entry, Loaded, RecipeHandler, Tracking
 
 _Datasets = Annotated[list[Path], typer.Option("--dataset", help="Folder of a dataset; repeat it for several.")]
 _Recipes = Annotated[
@@ -72,15 +72,15 @@ def train(
     loaded = _load(dataset)
     scores: dict[str, list[Score]] = {}
     with on_cluster(cluster):
-        for name, one, way, part in _handled(settings, loaded):
+        for name, one, handler, part in _handled(settings, loaded):
             tracking = None if no_track else (tracking_uri, _command())
-            for chosen, trained in _trained(way, part, _asked_modes(mode, training), one, quick, tune, tracking):
+            for chosen, trained in _trained(handler, part, _asked_modes(mode, training), one, quick, tune, tracking):
                 entry = trained.save(zoo)
-                found = [*way.scores(trained.validation)]
+                found = [*handler.scores(trained.validation)]
                 typer.echo(f"{entry}\n{_table({name: found}) if found else _FEW}")
                 scores.setdefault(name, []).extend(found)
                 if not no_track:
-                    run = way.track(trained, chosen, entry, tracking_uri, command=_command())
+                    run = handler.track(trained, chosen, entry, tracking_uri, command=_command())
                     typer.echo(f"MLflow run {run}")
                     if register:
                         _register(entry, tracking_uri, run)
@@ -90,17 +90,17 @@ def train(
 
 def _handled(
     settings: Mapping[str, Recipe], loaded: Sequence[Loaded]
-) -> Iterator[tuple[str, Recipe, Way, list[Loaded]]]:
+) -> Iterator[tuple[str, Recipe, RecipeHandler, list[Loaded]]]:
     """Recipes by name, with how each is handled on the datasets of GPUs, and on those of CPUs."""
-    from .recipes import ways_of
+    from .recipes import handlers_of
 
     for name, recipe in settings.items():
-        for way, part in ways_of(recipe, loaded):
-            yield name, recipe, way, part
+        for handler, part in handlers_of(recipe, loaded):
+            yield name, recipe, handler, part
 
 
 def _trained(
-    way: Way,
+    handler: RecipeHandler,
     loaded: Sequence[Loaded],
     modes: Sequence[str],
     recipe: Recipe,
@@ -112,12 +112,12 @@ def _trained(
     from .recipes import tune
 
     if not trials:
-        yield from ((recipe, entry) for entry in way.train(loaded, modes, recipe, quick))
+        yield from ((recipe, entry) for entry in handler.train(loaded, modes, recipe, quick))
         return
     for each, mode, best in tune(loaded, modes, recipe, trials, tracking):
         found = ", ".join(f"{name} = {value:g}" for name, value in best.settings.items())
         typer.echo(f"{each.dataset.card.gpu}, {mode}: {found}")
-        yield from ((best.recipe, entry) for entry in way.train([each], [mode], best.recipe, quick))
+        yield from ((best.recipe, entry) for entry in handler.train([each], [mode], best.recipe, quick))
 
 
 def evaluate(
@@ -140,11 +140,11 @@ def evaluate(
     text = "" if remarks is None else _text(remarks)
     loaded = _load(dataset)
     scores: dict[str, list[Score]] = {}
-    for name, one, way, part in _handled(settings, loaded):
+    for name, one, handler, part in _handled(settings, loaded):
         with on_cluster(cluster):
-            validations = way.validate(part, _asked_modes(mode, training), one, quick)
-        scores.setdefault(name, []).extend(score for validation in validations for score in way.scores(validation))
-        report = way.report(validations, one, out / name if len(settings) > 1 else out, _command(), text)
+            validations = handler.validate(part, _asked_modes(mode, training), one, quick)
+        scores.setdefault(name, []).extend(score for validation in validations for score in handler.scores(validation))
+        report = handler.report(validations, one, out / name if len(settings) > 1 else out, _command(), text)
         typer.echo(f"report: {report}")
         if not no_track:
             from ..zoo.mlflow.tracking import track_evaluation

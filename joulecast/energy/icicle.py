@@ -19,13 +19,13 @@ class Box:
 
     Args:
         label: Text inside the box, shown if there is room.
-        told: Text that is shown while the pointer is over the box.
+        tooltip: Text that is shown while the pointer is over the box.
         value: Value that its width represents, in any unit; at least the sum of its children's values.
         children: Boxes of the next row, from left to right.
     """
 
     label: str
-    told: str
+    tooltip: str
     value: float
     children: tuple[Box, ...] = ()
 
@@ -59,6 +59,6 @@ def _drawn(box: Box, left: float, width: float, row: int) -> str:
     text = f'<text x="{left + 4:.1f}" y="{row * _ROW + 17}" fill="#fff">{escape(label)}</text>' if label else ""
     # White edges separate neighbours. Colours distinguish rows and do not represent values.
     return (
-        f'<g><title>{escape(box.told)}</title><rect x="{left:.1f}" y="{row * _ROW}" width="{width:.1f}" '
+        f'<g><title>{escape(box.tooltip)}</title><rect x="{left:.1f}" y="{row * _ROW}" width="{width:.1f}" '
         f'height="{_ROW}" fill="{COLOURS[row % len(COLOURS)]}" stroke="#fff" stroke-width="0.5"/>{text}</g>'
     )

@@ -297,5 +297,5 @@ def _summed(share: Share) -> dict[str, Any]:
 
 def _box(node: Node) -> Box:
     children = sorted(node.children, key=lambda child: -child.total.energy_j)
-    told = f"{node.path or node.name}: {_joules(node.total)}"
-    return Box(node.name, told, node.total.energy_j, tuple(map(_box, children)))
+    tooltip = f"{node.path or node.name}: {_joules(node.total)}"
+    return Box(node.name, tooltip, node.total.energy_j, tuple(map(_box, children)))

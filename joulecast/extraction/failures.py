@@ -60,8 +60,16 @@ def explained(error: Exception, name: str, recorder: Recorder, inputs: Inputs, h
     return ExtractionError(
         f"{name} does not run on this input: {where} raised {type(error).__name__}{within}: {what}",
         given=shape_text(inputs.shape),
-        hint=hint or next((each for sign, each in _HINTS.items() if sign in what), _CHECK_DIMENSIONS),
+        hint=hint or _meant(inputs) or next((each for sign, each in _HINTS.items() if sign in what), _CHECK_DIMENSIONS),
     )
+
+
+def _meant(inputs: Inputs) -> str | None:
+    """Suggest one shape if several numbers were given, each of which is read as an input with one dimension."""
+    sizes = [size for each in inputs.positional for size in each.shape]
+    if 1 < len(sizes) == len(inputs.positional) and not inputs.named:
+        return f"did you mean one input of {'x'.join(map(str, sizes))}? Spaces separate inputs"
+    return None
 
 
 def what_to_assume(trace: Callable[..., Any], stated: Assume | None) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -293,6 +294,23 @@ class Accumulations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func.overloadpacket.__name__ in ("add", "add_") and len(tensors) == 2 and result.ndim:
             self._recorder.accumulate(tuple(result.shape), result.dtype)
         return result
+
+
+class Casts(TorchFunctionMode):
+    """Casts the arguments of functions as their region of autocast does, for a forward that is differentiated.
+
+    `Recorder` makes the casts below autograd, which does not see them. Here autograd does, so gradients have the types
+    that they have on a GPU.
+    """
+
+    def __init__(self, recorder: Recorder, learned: Iterable[torch.Tensor]) -> None:
+        super().__init__()
+        self._autocast, self._learned = recorder.autocast, {id(tensor) for tensor in learned}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "").strip("_")
+        args, further = self._autocast.cast(name, args, kwargs or {}, torch.Tensor.to, lambda t: id(t) in self._learned)
+        return func(*args, **further)
 
 
 def _is_composite(func: Any) -> bool:

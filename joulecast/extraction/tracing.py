@@ -8,7 +8,7 @@ table of operators is decomposed into simpler ones until all of them are in the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -28,7 +28,7 @@ from .failures import LONGEST, explained, what_to_assume
 from .known_values import NeedsValuesError
 from .operators import WHITELIST
 from .optimizers import refuse_optimizer
-from .recorder import DTYPES, Accumulations, CustomOperators, Recorder, Replay
+from .recorder import DTYPES, Accumulations, Casts, CustomOperators, Recorder, Replay
 from .refused_modules import refuse_module
 from .whole_layers import WholeLayers
 
@@ -132,6 +132,12 @@ class Forward:
         names = {name for name, _ in self.module.named_parameters()}
         return [tensor for name, tensor in self.tensors.items() if name in names]
 
+    @property
+    def channels_last(self) -> bool:
+        """Whether the filters lie with their channels last; PyTorch then computes convolutions in this order."""
+        images = (tensor for tensor in self.parameters() if tensor.ndim == 4 and not tensor.is_contiguous())
+        return any(tensor.is_contiguous(memory_format=torch.channels_last) for tensor in images)
+
     def record(self, recorder: Recorder) -> Any:
         """Run the forward while a recorder records it, and return the module's result."""
         with torch.inference_mode(), recorder.autocast.watching(), recorder.following(), recorder:
@@ -151,7 +157,8 @@ class Forward:
             )
             for name, tensor in self.tensors.items()
         }
-        with torch.enable_grad(), recorder.autocast.watching(), Replay(recorder), WholeLayers():
+        casts = Casts(recorder, [leaf for leaf in leaves.values() if leaf.requires_grad])
+        with torch.enable_grad(), recorder.autocast.watching(), casts, Replay(recorder), WholeLayers():
             result = self._call(leaves)
         outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
         if outputs:
@@ -249,10 +256,7 @@ def trace(
     inputs = Inputs.of(input_shape)
     require_mode(mode)
     require_precision(precision)
-    own = [kind for kind in (operators or {}).values() if isinstance(kind, str)]
-    for kind in [*whitelist, *own]:
-        if kind not in KINDS:
-            raise unknown_name("operation kind", kind, KINDS)
+    _require_kinds([*whitelist, *(kind for kind in (operators or {}).values() if isinstance(kind, str))])
     refuse_optimizer(optimizer, mode)
     name = name or type(module).__name__
     refuse_module(module)
@@ -279,12 +283,7 @@ def trace(
                 hint = what_to_assume(partial(again, operators=operators, prepare=prepare), assume)
             raise explained(error, name, recorder, inputs, hint) from error
     if not recorder.calls:
-        left_out = "; ".join(f"{d.count} x {d.name}: {d.reason}" for d in recorder.dropped)
-        raise ExtractionError(
-            f"{name} runs no operation on this input",
-            given=shape_text(inputs.shape),
-            hint=f"what it does run is left out: {left_out}"[:LONGEST] if left_out else None,
-        )
+        raise _runs_nothing(name, inputs, recorder)
     if on_trace is not None:
         on_trace(recorder)
     return Network.of_calls(
@@ -294,6 +293,23 @@ def trace(
         mode=mode,
         dropped=recorder.dropped,
         assumptions=_stated(assumptions, recorder),
+        channels_last=forward.channels_last,
+    )
+
+
+def _require_kinds(kinds: Iterable[str]) -> None:
+    for kind in kinds:
+        if kind not in KINDS:
+            raise unknown_name("operation kind", kind, KINDS)
+
+
+def _runs_nothing(name: str, inputs: Inputs, recorder: Recorder) -> ExtractionError:
+    """Build the error for a forward without any operation that is included."""
+    left_out = "; ".join(f"{d.count} x {d.name}: {d.reason}" for d in recorder.dropped)
+    return ExtractionError(
+        f"{name} runs no operation on this input",
+        given=shape_text(inputs.shape),
+        hint=f"what it does run is left out: {left_out}"[:LONGEST] if left_out else None,
     )
 
 

@@ -139,21 +139,36 @@ def best_generation(
             boards = [gpu for number, gpu in named if number == count]
             for served, clocks_mhz, figures in query.figures(boards, count, precision, left_out):
                 rows += _rows(served, clocks_mhz, figures, limits, objective, tariff)
-    chosen = {row.boards for row in rows}
-    for count, gpu in named:
-        way = served_by(count, gpu)
-        if way in chosen:
-            left_out.pop(way, None)
-        else:
-            left_out.setdefault(way, "outside a limit, or without a price, at all clocks and batches")
     if not rows:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:5])
-        raise InputError(
-            f"no GPU serves {query.decoder.name} under these conditions",
-            given=reasons,
-            hint="give other GPUs, counts or batches, or wider limits",
-        )
-    return GenerationChoices(rows, left_out)
+        raise _nothing_serves(query.decoder.name, _left_out(named, rows, left_out))
+    return GenerationChoices(rows, _left_out(named, rows, left_out))
+
+
+def _left_out(
+    named: Iterable[tuple[int, GPU]], rows: Iterable[GenerationChoice], reasons: Mapping[str, str]
+) -> dict[str, str]:
+    """GPUs with their number -> why none of the rows is of them.
+
+    Args:
+        named: The GPUs that were compared, each with its number.
+        rows: The ways within the limits.
+        reasons: GPUs with their number -> why some way to use them is none, such as a batch beyond their memory.
+    """
+    chosen = {row.boards for row in rows}
+    found = {boards: reason for boards, reason in reasons.items() if boards not in chosen}
+    for boards in (served_by(count, gpu) for count, gpu in named):
+        if boards not in chosen:
+            found.setdefault(boards, "outside a limit, or without a price, at all clocks and batches")
+    return found
+
+
+def _nothing_serves(model: str, left_out: Mapping[str, str]) -> InputError:
+    """Build the error for a model that no GPU serves within the limits."""
+    return InputError(
+        f"no GPU serves {model} under these conditions",
+        given="; ".join(f"{boards}: {reason}" for boards, reason in list(left_out.items())[:5]),
+        hint="give other GPUs, counts or batches, or wider limits",
+    )
 
 
 def served_by(count: int, gpu: GPU) -> str:
@@ -185,7 +200,7 @@ class _Query:
                 parallel = find_parallel(count, gpu, count, 1)
                 whole = Deployment.of(self.decoder, gpu, self.engine, precisions, parallel, batching, self.loads[0])
                 gpu.running_precision(precisions.products)
-                each = [replace(whole, asked=load) for load in self.loads]
+                each = [replace(whole, total_load=load) for load in self.loads]
                 fitting = [deployment for deployment in each if deployment.memory.fits]
                 if not fitting:
                     each[0].refuse_shortage()
@@ -268,7 +283,7 @@ def _rows(
                 gpu=gpu,
                 gpus=count,
                 precision=served.precisions.weights,
-                batch=served.asked.batch,
+                batch=served.total_load.batch,
                 clock_mhz=clocks_mhz[place],
                 time_to_first_token_s=float(figures.time_to_first_token_s[place]),
                 time_per_output_token_s=seconds,

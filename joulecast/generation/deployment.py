@@ -33,7 +33,7 @@ class Deployment:
         precisions: Precisions of weights and cache.
         parallel: How the model is divided over the GPUs.
         batching: How requests follow each other: "continuous" or "static".
-        asked: The load of all GPUs together.
+        total_load: The load of all GPUs together.
     """
 
     decoder: Decoder
@@ -42,7 +42,7 @@ class Deployment:
     precisions: Precisions
     parallel: Parallel
     batching: Batching
-    asked: Load
+    total_load: Load
 
     @classmethod
     def of(
@@ -93,12 +93,12 @@ class Deployment:
     @property
     def load(self) -> Load:
         """The load of one of the groups of GPUs that have sequences of their own."""
-        return replace(self.asked, batch=math.ceil(self.asked.batch / self.parallel.groups))
+        return replace(self.total_load, batch=math.ceil(self.total_load.batch / self.parallel.groups))
 
     @property
     def busy(self) -> float:
         """Number of these groups that have requests, as a mean."""
-        return self.asked.batch / self.load.batch
+        return self.total_load.batch / self.load.batch
 
     @cached_property
     def cycle(self) -> Cycle:
@@ -148,8 +148,8 @@ class Deployment:
                 f"and let the others wait; or cache_precision='fp8'; or {hint}"
             )
         raise InputError(
-            f"{self.decoder.name} with a batch of {self.asked.batch} of {load.prompt_tokens} + {load.output_tokens} "
-            f"tokens does not fit into the memory of {self.gpu.name}",
+            f"{self.decoder.name} with a batch of {self.total_load.batch} of {load.prompt_tokens} + "
+            f"{load.output_tokens} tokens does not fit into the memory of {self.gpu.name}",
             given=f"{si(memory.total_bytes, 'B')} for each GPU: {si(memory.weights_bytes, 'B')} of weights, "
             f"{si(memory.cache_bytes, 'B')} of cache",
             allowed=f"{si(memory.usable_bytes, 'B')}, the share of the board's memory that the engine uses",

@@ -51,7 +51,7 @@ def figures_of(deployment: Deployment, server: Server, clocks: Sequence[float]) 
     idle_w = float(static_power_w(deployment.gpu, float(deployment.gpu.boost_clock_mhz)))
     idle = deployment.parallel.groups - deployment.busy
     boards_j = deployment.parallel.tensor * (deployment.busy * total.energy_j + idle * idle_w * total.time_s)
-    tokens = deployment.asked.batch * load.output_tokens
+    tokens = deployment.total_load.batch * load.output_tokens
     return Figures(
         time_to_first_token_s=server.cost(cycle.first_token, clocks).time_s,
         time_per_output_token_s=server.cost(cycle.next_tokens, clocks).time_s,

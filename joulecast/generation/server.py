@@ -16,7 +16,7 @@ from ..hardware import GPU
 from ..operations.network import Network
 from ..predictors.networks.execution import EAGER, Execution
 from ..predictors.networks.network_predictor import NetworkPredictor
-from ..predictors.networks.over_clocks import over_clocks
+from ..predictors.networks.over_gpus import over_clocks
 from ..predictors.networks.prediction import Prediction
 from ..predictors.physics.energy import static_power_w
 from ..predictors.physics.precisions import refuse_precisions

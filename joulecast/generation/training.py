@@ -207,12 +207,7 @@ def training_of(
     used = _checked_parts(parts, count)
     pieces = pipeline_parallel if micro_batches is None else micro_batches
     batch, *rest = input_shape
-    if not isinstance(pieces, int) or pieces < 1 or batch % (data_parallel * pieces):
-        raise InputError(
-            "the batch cannot be divided into replicas and micro-batches",
-            given=f"{batch} over {data_parallel} replicas of {pieces} micro-batches",
-            allowed=f"a multiple of {data_parallel * max(1, pieces if isinstance(pieces, int) else 1)}",
-        )
+    _refuse_indivisible(batch, data_parallel, pieces)
     whole = extract((batch // data_parallel // pieces, *rest))
     refuse_precisions(board, whole.operations)
     network = divided(whole, tensor_parallel)
@@ -315,6 +310,15 @@ def _checked_parts(parts: Mapping[str, Any], count: int) -> int:
             allowed=f"{used} GPUs",
         )
     return used
+
+
+def _refuse_indivisible(batch: int, replicas: int, micro_batches: int) -> None:
+    if not isinstance(micro_batches, int) or micro_batches < 1 or batch % (replicas * micro_batches):
+        raise InputError(
+            "the batch cannot be divided into replicas and micro-batches",
+            given=f"{batch} over {replicas} replicas of {micro_batches} micro-batches",
+            allowed=f"a multiple of {replicas * max(1, micro_batches if isinstance(micro_batches, int) else 1)}",
+        )
 
 
 def _without(network: Network, entries: Sequence[Entry]) -> Network:

@@ -62,9 +62,10 @@ class Entry:
     @classmethod
     def at(cls, operation: Operation, paths: Sequence[str]) -> Self:
         """Make an entry from the module path of every single call."""
+        if len(set(paths)) == len(paths):  # as of nearly all operations; counting takes longer than all the rest
+            return cls(operation, len(paths), tuple(paths))
         counts = Counter(paths)
-        repeated = max(counts.values(), default=1) > 1
-        return cls(operation, len(paths), tuple(counts), tuple(counts.values()) if repeated else ())
+        return cls(operation, len(paths), tuple(counts), tuple(counts.values()))
 
     @property
     def by_module(self) -> Mapping[str, int]:
@@ -128,6 +129,7 @@ class Network(Tabular, Plain):
         mode: "inference" or "training"; all operations share it.
         dropped: Operator calls that no operation represents.
         assumptions: Assumptions about values of the input, in words.
+        channels_last: Whether images lie in memory with their channels last (`torch.channels_last`).
     """
 
     entries: tuple[Entry, ...] = field(repr=False)
@@ -136,6 +138,7 @@ class Network(Tabular, Plain):
     mode: str = "inference"
     dropped: tuple[Dropped, ...] = ()
     assumptions: tuple[str, ...] = ()
+    channels_last: bool = False
 
     def __post_init__(self) -> None:
         if not self.entries:
@@ -143,6 +146,12 @@ class Network(Tabular, Plain):
                 "a network needs at least one operation",
                 given=self.name,
                 hint="extract a model, or list at least one operation",
+            )
+        if not isinstance(self.channels_last, bool):
+            raise InputError(
+                "channels_last says whether images lie with their channels last",
+                given=repr(self.channels_last)[:200],
+                allowed="true or false",
             )
         modes = {entry.operation.mode for entry in self.entries}
         if modes != {self.mode}:
@@ -169,13 +178,14 @@ class Network(Tabular, Plain):
         mode: str,
         dropped: tuple[Dropped, ...] = (),
         assumptions: tuple[str, ...] = (),
+        channels_last: bool = False,
     ) -> Self:
         """A network from its single calls in their order, each with the path of its module."""
         paths: dict[Operation, list[str]] = {}
         for operation, path in calls:
             paths.setdefault(operation, []).append(path)
         entries = tuple(Entry.at(operation, where) for operation, where in paths.items())
-        return cls(entries, name=name, input_shape=input_shape, mode=mode, dropped=dropped, assumptions=assumptions)
+        return cls(entries, name, input_shape, mode, dropped, assumptions, channels_last)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
@@ -261,6 +271,7 @@ class Network(Tabular, Plain):
             "operations": [entry.to_dict() for entry in self.entries],
             "dropped": [dropped.to_dict() for dropped in self.dropped],
             "assumptions": list(self.assumptions),
+            **({"channels_last": True} if self.channels_last else {}),
         }
 
     @classmethod
@@ -304,6 +315,7 @@ class Network(Tabular, Plain):
             mode=value.get("mode", entries[0].operation.mode if entries else "inference"),
             dropped=tuple(map(Dropped.from_dict, value.get("dropped", ()))),
             assumptions=tuple(map(short_text, value.get("assumptions", ()))),
+            channels_last=value.get("channels_last", False),
         )
 
     def save(self, path: str | Path) -> None:

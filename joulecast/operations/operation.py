@@ -11,11 +11,10 @@ from typing import Any, Literal, cast, get_args
 
 from ..errors import InputError, unknown_name
 from .checked_values import full_attributes, normalized_shape
-from .kind import Kind, Traffic
+from .counted import Counted
 from .kinds import KINDS
 from .precisions import PRECISIONS, Precision, RequestedPrecision
-from .rules import Product, Shape, Shapes, size
-from .storage import Storage
+from .rules import Shape, Shapes
 
 Mode = Literal["inference", "training"]
 
@@ -73,7 +72,7 @@ EXAMPLE = '{"kind": "linear", "input_shapes": [[32, 128]], "attributes": {"out_f
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Operation:
+class Operation(Counted):
     """One operator call: kind, attributes, input shapes, precision and mode.
 
     Attributes that are left out take the defaults of the kind, so two spellings of one operation are equal. Operations
@@ -149,13 +148,8 @@ class Operation:
         # Both properties are computed here so that shapes that do not fit are refused at once.
         _ = self.output_shape, self.parameters
 
-    @property
-    def row(self) -> Kind:
-        """The row of its kind in the table of kinds."""
-        return KINDS[self.kind]
-
     @cached_property
-    def output_shape(self) -> Shape:
+    def output_shape(self) -> Shape:  # type: ignore[override]  # (computed once, and not written by anybody)
         """Shape of the output tensor."""
         try:
             shape = self.row.output(self.input_shapes, self.attributes)
@@ -176,77 +170,9 @@ class Operation:
             ) from error
 
     @cached_property
-    def parameters(self) -> int:
+    def parameters(self) -> int:  # type: ignore[override]
         """Number of parameter elements."""
         return self.row.parameters(self.input_shapes, self.attributes)
-
-    @cached_property
-    def forward_flops(self) -> int:
-        """FLOPs of the forward; a multiply-add is two."""
-        return self.row.flops(self.input_shapes, self.attributes, self.output_shape)
-
-    @property
-    def flops(self) -> int:
-        """FLOPs in this mode: forward, or forward and backward."""
-        if self.is_identity:
-            return 0
-        if self.mode == "training":
-            return round(self.forward_flops * (1 + self.row.backward_flops))
-        return self.forward_flops
-
-    @cached_property
-    def bytes_read(self) -> int:
-        """Bytes that the operation must read from memory in this mode."""
-        if self.mode == "training":
-            return self._bytes(self.row.training_reads, self.row.broadcast_reads)
-        return self._bytes(self.row.reads)
-
-    @cached_property
-    def bytes_written(self) -> int:
-        """Bytes that the operation must write to memory in this mode."""
-        if self.mode == "training":
-            return self._bytes(self.row.training_writes, self.row.broadcast_writes)
-        return self._bytes(self.row.writes)
-
-    def _bytes(self, traffic: Traffic, broadcast_passes: float = 0.0) -> int:
-        if self.is_identity:
-            return 0
-        stored = self.storage
-        return round(
-            traffic.inputs * stored.inputs
-            + (traffic.output + broadcast_passes * self._broadcasts) * stored.output
-            + traffic.parameters * stored.parameters
-            + traffic.workspace * stored.workspace
-        )
-
-    @property
-    def product(self) -> Product | None:
-        """The equivalent matrix product; None for operations that are not one."""
-        return self.row.product and self.row.product(self.input_shapes, self.attributes, self.output_shape)
-
-    @property
-    def steps(self) -> int:
-        """Number of kernels of the forward that have to run one after another."""
-        return self.row.steps(self.input_shapes, self.attributes)
-
-    @cached_property
-    def storage(self) -> Storage:
-        """Bytes of its tensors that have to be read or written, each tensor once."""
-        return self.row.storage(self.input_shapes, self.attributes, self.output_shape, self.parameters, self.precision)
-
-    @property
-    def _broadcasts(self) -> bool:
-        return any(shape != self.output_shape for shape in self.input_shapes)
-
-    @cached_property
-    def input_size(self) -> int:
-        """Number of elements of all inputs together."""
-        return sum(map(size, self.input_shapes))
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether it does nothing at all, like dropout in inference or with a probability of zero."""
-        return self.row.is_noise and (self.mode == "inference" or not self.attributes["p"])
 
     @property
     def is_depthwise(self) -> bool:

@@ -156,8 +156,9 @@ def conv_product(
 
     def product(shapes: Shapes, attributes: Attributes, output: Shape) -> Product:
         groups = attributes["groups"]
-        reduction = max(1, flops(shapes, attributes, output) // (2 * size(output)))
-        return Product(groups, output[0] * math.prod(output[2:]), output[1] // groups, reduction)
+        reduction = flops(shapes, attributes, output) // (2 * size(output))
+        # At least 1, in arithmetic that holds for arrays of sizes, too.
+        return Product(groups, output[0] * math.prod(output[2:]), output[1] // groups, reduction + (reduction == 0))
 
     return product
 

@@ -71,7 +71,7 @@ def asked_together(regressors: Sequence[Ask], tables: Sequence[NDArray[np.float3
         tables: Inputs, each of shape (rows, columns).
 
     Returns:
-        What its regressor says of each table, shape (rows,).
+        The values that its regressor gives for the rows of each table, shape (rows,).
     """
     if len(tables) == 1:  # Without copies, which take as long as trees take for a few rows.
         (values,) = in_batches(_alone(regressors[0]), tables[0], [tables[0][:, 0]])

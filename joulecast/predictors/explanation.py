@@ -1,4 +1,4 @@
-"""Why an operation costs what it costs: what bounds it, what is like it, and what moved the prediction."""
+"""Why an operation costs what it costs: what bounds it, similar measured operations, and the effect of each input."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class FallbackPredictor:
 
     @property
     def gpu(self) -> GPU:
-        """Where it predicts."""
+        """The GPU that it predicts for."""
         return self.own.gpu
 
     @property

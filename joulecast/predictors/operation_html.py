@@ -44,7 +44,7 @@ def predictions_plot(predictions: OperationPredictions) -> Picture:
 
 @as_html.register(Explanation)
 def explanation_html(explanation: Explanation) -> str:
-    """What bounds it, what it costs, what is like it, and what moved the prediction."""
+    """What bounds an operation, what it costs, similar measured operations, and the effect of each input."""
     e = explanation
     interval = e.interval
     rows = []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..arrays import FloatArray
 from ..hardware import GPU
@@ -13,7 +14,8 @@ from ..predictors.any_gpu.predictor import lists_asked_for
 from ..predictors.contract import SharedModel
 from ..predictors.networks.memory import MemoryNeed
 from ..predictors.networks.network_predictor import NetworkPredictor
-from ..predictors.networks.over_clocks import OverClocks, predict_over_clocks
+from ..predictors.networks.over_clocks import OverClocks
+from ..predictors.networks.over_gpus import over_gpus
 from ..predictors.physics.precisions import fp64_in_fp32
 from .question import Variant
 
@@ -42,17 +44,17 @@ class Curve:
 
     @property
     def clocks_mhz(self) -> FloatArray:
-        """Asked for."""
+        """The graphics clocks that are set, shape (clocks,)."""
         return self.over.clocks_mhz
 
     @property
     def time_s(self) -> FloatArray:
-        """Per iteration."""
+        """Seconds per iteration, shape (clocks,)."""
         return self.over.time_s
 
     @property
     def energy_j(self) -> FloatArray:
-        """Per iteration."""
+        """Joules per iteration, shape (clocks,)."""
         return self.over.energy_j
 
     @property
@@ -74,17 +76,24 @@ def prefetch(predictors: Iterable[NetworkPredictor], network: Network) -> None:
         shared.prefetch(listed, gpus)
 
 
-def curve(
-    predictor: NetworkPredictor,
-    variant: Variant,
-    memory: MemoryNeed,
-    clocks_mhz: FloatArray,
-    power_limit_w: float | None,
-) -> Curve:
-    """Predict a job on a predictor's GPU at each of some clocks.
+class Asked(NamedTuple):
+    """A job on the GPU of a predictor, at each of some clocks in MHz."""
+
+    predictor: NetworkPredictor
+    variant: Variant
+    memory: MemoryNeed
+    clocks_mhz: FloatArray
+
+
+def curves(asked: Sequence[Asked], power_limit_w: float | None) -> list[Curve]:
+    """Predict jobs on their GPUs.
 
     Raises:
-        InputError: The GPU cannot hold a clock or the cap.
+        InputError: A GPU cannot hold a clock or the cap.
     """
-    over = predict_over_clocks(predictor, variant.network, clocks_mhz.tolist(), power_limit_w)
-    return Curve(predictor.operations.gpu, variant, memory, over)
+    prepared = [one.predictor.prepared(one.variant.network, power_limit_w) for one in asked]
+    found = over_gpus([(network, one.clocks_mhz) for network, one in zip(prepared, asked, strict=True)])
+    return [
+        Curve(one.predictor.operations.gpu, one.variant, one.memory, over)
+        for one, over in zip(asked, found, strict=True)
+    ]

@@ -12,7 +12,6 @@ from ..errors import InputError
 from ..hardware import GPU
 from ..predictors.networks.interval import Interval
 from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usable_bytes
-from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.prediction import energy_not_measured
 from ..predictors.networks.uncovered import Coverage
 from ..zoo import find_predictor
@@ -20,7 +19,7 @@ from ..zoo.entries.measured import measured_gpus
 from .choice import LEVEL, Choice, Choices, LeftOut
 from .clocks import held_clocks_mhz
 from .constraints import Constraints
-from .evaluation import Curve, curve, prefetch
+from .evaluation import Asked, Curve, curves, prefetch
 from .objectives import Job, Objective, Tariff, find_objective
 from .question import Question, Variant
 from .sweep import Sweep
@@ -99,11 +98,11 @@ class _Candidates:
     def of(cls, question: Question, objective: Objective, tariff: Tariff) -> _Candidates:
         for variant in question.variants:
             Coverage.of(variant.network).refuse_too_much(variant.network.name)
-        curves: list[Curve] = []
+        complete: list[Curve] = []
         left_out: list[LeftOut] = []
         needs = [memory_need(variant.network) for variant in question.variants]
         mode = question.variants[0].network.mode
-        jobs: list[tuple[NetworkPredictor, Variant, MemoryNeed, FloatArray]] = []
+        jobs: list[Asked] = []
         for gpu in question.gpus:
             clocks = held_clocks_mhz(gpu, question.clocks, refuse=question.named)
             predictor = None
@@ -111,29 +110,28 @@ class _Candidates:
                 reason = _reason_against(gpu, clocks, variant, need, question, tariff)
                 if reason is None:
                     predictor = predictor or find_predictor(gpu, mode, question.predictor).under(question.execution)
-                    jobs.append((predictor, variant, need, clocks))
+                    jobs.append(Asked(predictor, variant, need, clocks))
                 else:
                     left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, reason))
         for variant in question.variants:
-            prefetch([predictor for predictor, mine, _, _ in jobs if mine is variant], variant.network)
-        for predictor, variant, need, clocks in jobs:
-            found = curve(predictor, variant, need, clocks, question.power_limit_w)
-            missing = found.over.missing
+            prefetch([job.predictor for job in jobs if job.variant is variant], variant.network)
+        for found in curves(jobs, question.power_limit_w):
+            missing, variant = found.over.missing, found.variant
             if not missing:
-                curves.append(found)
+                complete.append(found)
                 continue
             # Its totals lack something, so it could win because it is incomplete.
-            reason = f"{predictor.name} does not cover {missing} of {len(variant.network)} operations"
-            gpu = predictor.operations.gpu
-            left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, reason))
-        if not curves:
+            name = found.over.knowledge.name
+            reason = f"{name} does not cover {missing} of {len(variant.network)} operations"
+            left_out.append(LeftOut(found.gpu.aliases[0], variant.precision, variant.batch_size, reason))
+        if not complete:
             raise _nothing_runs(question, left_out)
         per_sample = question.has_several_batches
         values = [
             objective.value(each.time_s, each.energy_j, Job(each.gpu.name, each.variant.batch_size, tariff, per_sample))
-            for each in curves
+            for each in complete
         ]
-        return cls(curves, values, tuple(left_out), objective, tariff, per_sample)
+        return cls(complete, values, tuple(left_out), objective, tariff, per_sample)
 
     def maker(self, best_curve: Curve, best_place: int) -> Callable[[Curve, int], Choice]:
         """A function from a curve and an index into its clocks to a Choice, marked as tied with the best or not."""

@@ -18,8 +18,8 @@ class StackedBar:
     """A bar.
 
     Args:
-        name: Beside the bar.
-        values: One of each part, none below zero.
+        name: Label to the left of the bar.
+        values: Value of each part, none below zero.
     """
 
     name: str
@@ -30,10 +30,10 @@ def stacked_bars(items: Sequence[StackedBar], parts: Sequence[str], unit: str, t
     """Bars from zero, one below the other, each divided into the same parts.
 
     Args:
-        items: From top to bottom.
+        items: The bars, from top to bottom.
         parts: Names of the parts, at most seven, in the order of the values.
-        unit: Of the values, such as "J".
-        title: What is shown.
+        unit: Unit of the values, such as "J".
+        title: Title above the bars.
     """
     most = max((sum(item.values) for item in items), default=0.0) or 1.0
     left = 16 + _LETTER * max((len(item.name) for item in items), default=0)
@@ -51,9 +51,9 @@ def stacked_bars(items: Sequence[StackedBar], parts: Sequence[str], unit: str, t
         )
         for part, value, colour in zip(parts, item.values, _COLOURS, strict=False):
             wide = _WIDTH * value / most
-            told = escape(f"{item.name}, {part}: {si(value, unit)}")
+            tooltip = escape(f"{item.name}, {part}: {si(value, unit)}")
             box = f'<rect x="{x:.1f}" y="{top + 3}" width="{wide:.1f}" height="16" fill="{colour}">'
-            drawn.append(f"{box}<title>{told}</title></rect>")
+            drawn.append(f"{box}<title>{tooltip}</title></rect>")
             x += wide
         drawn.append(
             f'<text x="{x + 6:.1f}" y="{top + 15}" fill="currentColor">{escape(si(sum(item.values), unit))}</text>'

@@ -71,7 +71,7 @@ class Answers(GenerationAnswers):
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.networks = Networks(settings)
-        self.known: BoundedCache[bytes, PreparedNetwork] = BoundedCache(
+        self.prepared: BoundedCache[bytes, PreparedNetwork] = BoundedCache(
             settings.cached_predictions_bytes, lambda prepared: _PREPARED * network_bytes(prepared.network)
         )
         self.generation = ""
@@ -95,18 +95,19 @@ class Answers(GenerationAnswers):
         """See `joulecast.predict`."""
         gpu = checked_gpu(question.gpu)
         gpu.checked_clock_mhz(plain_clock(question.clock_mhz))
-        return self._of_known(self._known(question, gpu), question)
+        return self._at_clock(self._prepared(question, gpu), question)
 
     def predict_at_once(self, question: PredictQuestion) -> Prediction | None:
         """Answer as `predict` does if that takes about a millisecond, as for a small cached network; None otherwise."""
-        known = self.known.get(self._key(question))
-        if known is None or len(known.network) > _QUICK_OPERATIONS:
+        prepared = self.prepared.get(self._key(question))
+        if prepared is None or len(prepared.network) > _QUICK_OPERATIONS:
             return None
-        return self._of_known(known, question)
+        return self._at_clock(prepared, question)
 
-    def _of_known(self, known: PreparedNetwork, question: PredictQuestion) -> Prediction:
+    def _at_clock(self, network: PreparedNetwork, question: PredictQuestion) -> Prediction:
+        """Predict a prepared network at the clock of a question."""
         clock = plain_clock(question.clock_mhz)
-        prediction = known.at(clock, composition=question.composition, strict=question.strict)
+        prediction = network.at(clock, composition=question.composition, strict=question.strict)
         warnings = gpu_name_notes(question.gpu)
         return replace(prediction, notes=(*warnings, *prediction.notes)) if warnings else prediction
 
@@ -115,16 +116,17 @@ class Answers(GenerationAnswers):
         text = self.generation + question.model_dump_json(exclude=_OF_A_CLOCK)
         return hashlib.sha256(text.encode()).digest()
 
-    def _known(self, question: PredictQuestion, gpu: GPU) -> PreparedNetwork:
+    def _prepared(self, question: PredictQuestion, gpu: GPU) -> PreparedNetwork:
+        """The network of a question, prepared for its GPU; from the cache where the same was asked for before."""
         key = self._key(question)
-        known = self.known.get(key)
-        if known is None:
+        prepared = self.prepared.get(key)
+        if prepared is None:
             gpu.checked_power_limit_w(question.power_limit_w)
             network = self.networks.of(question, question.precision)
             predictor = checked_predictor(question.predictor, gpu, network.mode)
-            known = prepare(network, gpu, question.power_limit_w, predictor, _execution(question))
-            self.known.put(key, known)
-        return known
+            prepared = prepare(network, gpu, question.power_limit_w, predictor, _execution(question))
+            self.prepared.put(key, prepared)
+        return prepared
 
     def predict_operations(self, question: OperationsQuestion) -> OperationPredictions:
         """See `joulecast.predict_operations`."""

@@ -7,13 +7,14 @@ import contextlib
 import gc
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from itertools import chain
 from typing import Any, cast
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import State
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -31,7 +32,7 @@ from .answers import Answers
 from .caching import AnswerCache
 from .logs import log
 from .metrics import Metrics, resident_bytes
-from .middleware import OPEN_PATHS, Gate
+from .middleware import OPEN_PATHS, RequestChecks
 from .problems import not_found, problem_response, validation_problem
 from .reload import WARMED, follow, generation, watch
 from .schemas import Problem
@@ -85,43 +86,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     state.ready = False
     state.damage = None
     state.reloads = 0
-    state.metrics = Metrics(
-        {
-            "joulecast_ready": ("Whether the predictors are loaded", lambda: float(state.ready)),
-            "joulecast_waiting_requests": (
-                "Requests that wait for a thread or are computed",
-                lambda: state.workers.waiting,
-            ),
-            "joulecast_tracing_requests": (
-                "Requests whose model is traced or waits for that",
-                lambda: state.tracers.waiting,
-            ),
-            "joulecast_answer_hits_total": ("Answers taken from the cache", lambda: state.cache.finished.hits),
-            "joulecast_answer_misses_total": ("Answers that were computed", lambda: state.cache.finished.misses),
-            "joulecast_answer_bytes": ("Memory of cached answers", lambda: state.cache.finished.size),
-            "joulecast_cached_networks": ("Cached networks", lambda: len(state.answers.networks.known)),
-            "joulecast_network_bytes": (
-                "Memory of cached networks, estimated",
-                lambda: state.answers.networks.known.size,
-            ),
-            "joulecast_known_networks": (
-                "Networks prepared for a GPU, which answer other clocks quickly",
-                lambda: len(state.answers.known),
-            ),
-            "joulecast_known_bytes": ("Memory of prepared networks, estimated", lambda: state.answers.known.size),
-            "joulecast_known_hits_total": ("Predictions of cached networks", lambda: state.answers.known.hits),
-            "joulecast_reloads_total": ("Changes of predictors that were noticed", lambda: state.reloads),
-            "joulecast_resident_bytes": ("Resident memory of this process", resident_bytes),
-        },
-        __version__,
-        os.getpid() if settings.workers > 1 else None,
-    )
+    state.metrics = Metrics(_gauges(state), __version__, os.getpid() if settings.workers > 1 else None)
     for router in _ROUTERS:
         app.include_router(router)
     app.add_exception_handler(JoulecastError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _no_route)
-    app.add_middleware(Gate, settings=settings, observe=state.metrics.observe)
+    app.add_middleware(RequestChecks, settings=settings, observe=state.metrics.observe)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -132,6 +103,37 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         )
     _describe(app)
     return app
+
+
+def _gauges(state: State) -> dict[str, tuple[str, Callable[[], float]]]:
+    """Name of each gauge -> its description, and a function that reads its value from the application's state."""
+    return {
+        "joulecast_ready": ("Whether the predictors are loaded", lambda: float(state.ready)),
+        "joulecast_waiting_requests": (
+            "Requests that wait for a thread or are computed",
+            lambda: state.workers.waiting,
+        ),
+        "joulecast_tracing_requests": (
+            "Requests whose model is traced or waits for that",
+            lambda: state.tracers.waiting,
+        ),
+        "joulecast_answer_hits_total": ("Answers taken from the cache", lambda: state.cache.finished.hits),
+        "joulecast_answer_misses_total": ("Answers that were computed", lambda: state.cache.finished.misses),
+        "joulecast_answer_bytes": ("Memory of cached answers", lambda: state.cache.finished.size),
+        "joulecast_cached_networks": ("Cached networks", lambda: len(state.answers.networks.cached)),
+        "joulecast_network_bytes": (
+            "Memory of cached networks, estimated",
+            lambda: state.answers.networks.cached.size,
+        ),
+        "joulecast_known_networks": (
+            "Networks prepared for a GPU, which answer other clocks quickly",
+            lambda: len(state.answers.prepared),
+        ),
+        "joulecast_known_bytes": ("Memory of prepared networks, estimated", lambda: state.answers.prepared.size),
+        "joulecast_known_hits_total": ("Predictions of cached networks", lambda: state.answers.prepared.hits),
+        "joulecast_reloads_total": ("Changes of predictors that were noticed", lambda: state.reloads),
+        "joulecast_resident_bytes": ("Resident memory of this process", resident_bytes),
+    }
 
 
 def _describe(app: FastAPI) -> None:

@@ -95,14 +95,14 @@ class CardAnswer(Open):
 
 
 class HealthAnswer(Open):
-    """Alive."""
+    """That the process runs, and its number."""
 
     status: str
     process: int
 
 
 class VersionAnswer(Open):
-    """What runs."""
+    """The version of joulecast, and the state of the predictors."""
 
     joulecast: str
     python: str

@@ -31,7 +31,7 @@ _DATA_POLICY = "default-src 'none'; frame-ancestors 'none'"
 Observe = Callable[[str, str, int, float], None]
 
 
-class Gate:
+class RequestChecks:
     """ASGI middleware that checks requests and logs answers.
 
     Args:

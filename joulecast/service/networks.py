@@ -43,7 +43,7 @@ class Networks:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._tracer: IsolatedExtraction | None = None
-        self.known: BoundedCache[str, Network] = BoundedCache(settings.cached_networks_bytes, network_bytes)
+        self.cached: BoundedCache[str, Network] = BoundedCache(settings.cached_networks_bytes, network_bytes)
 
     def tracing(self, tracer: IsolatedExtraction) -> Networks:
         """A copy that shares the cache and traces models in another process, instead of raising TracingNeededError."""
@@ -80,12 +80,12 @@ class Networks:
         if isinstance(model, Network):
             return network_of(model, None, mode=options["mode"], precision=options["precision"])
         key = json.dumps([model, shape_to_json(input_shape), options], sort_keys=True)
-        known = self.known.get(key)
-        if known is None:
-            known = self._named(checked_model(model), input_shape, options)
-            self.refuse_many(len(known))
-            self.known.put(key, known)
-        return known
+        network = self.cached.get(key)
+        if network is None:
+            network = self._named(checked_model(model), input_shape, options)
+            self.refuse_many(len(network))
+            self.cached.put(key, network)
+        return network
 
     def _named(self, model: str, input_shape: InputShape | None, options: dict[str, Any]) -> Network:
         try:
@@ -109,7 +109,7 @@ class Networks:
         """The network of a model in a file.
 
         Args:
-            query: What the file is called, and how its model is looked at.
+            query: Name of the file, and how its model is extracted.
             content: Bytes of the file.
 
         Raises:

@@ -23,7 +23,7 @@ _COPIES = 3  # An ONNX file contains its weights, and more than one copy of it i
 
 
 class FileQuery(BaseModel):
-    """What a file is called, and how its model is looked at."""
+    """Name of a file with a model, and how the model is extracted."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,7 +42,7 @@ def network_of_upload(query: FileQuery, content: bytes, tracer: IsolatedExtracti
     """List the operations of a model in a file. Nothing in it is unpickled, and no code of it is run.
 
     Args:
-        query: What the file is called, and how its model is looked at.
+        query: Name of the file, and how its model is extracted.
         content: Bytes of the file.
         tracer: Process that reads files.
         seconds: Longest time that this may take.

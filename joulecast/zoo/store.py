@@ -257,7 +257,7 @@ def _write_names(names: Mapping[str, Pulled]) -> None:
 
 @contextlib.contextmanager
 def _writing() -> Iterator[None]:
-    """Whatever the system refuses here is told as an error of the cache."""
+    """Turn errors of the system, such as a full disk, into an error that names the cache."""
     try:
         yield
     except OSError as error:

@@ -75,7 +75,7 @@ def test_extracted_json_can_be_predicted(call, tmp_path):
     assert json.loads(again)["energy_j"] == json.loads(direct)["energy_j"]
 
 
-def test_what_is_not_covered_is_printed(call):
+def test_uncovered_operations_are_printed(call):
     own = ("--precision", "tf32", "--predictor", "forest")
     code, out, _ = call(*PREDICT, *own)
     assert code == 0
@@ -209,7 +209,7 @@ def test_train_and_evaluate_end_to_end(call, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate"])
-def test_what_cannot_be_trained_on_says_why(call, tmp_path, command):
+def test_datasets_that_cannot_be_trained_on_are_refused_with_the_reason(call, tmp_path, command):
     data = simulated_dataset()
     networks_alone = save(replace(data, measurements=()), tmp_path / "networks")
     on_cpu = save(replace(data, card=replace(data.card, gpu="CPU AMD EPYC"), networks=()), tmp_path / "cpu")

@@ -78,7 +78,7 @@ def test_options_of_models_by_name(call):
     assert (code, "imagesize" in err) == (2, True)
 
 
-def test_what_is_assumed_is_printed(call, net):
+def test_assumptions_are_printed(call, net):
     _, out, _ = call("extract", f"{net}:Net", "2,8", "--assume", "experts=uniform")
     assert "assumed: every expert gets equally many tokens" in out
     assert call("extract", f"{net}:Net", "2,8", "--assume", "expert=uniform")[0] == 2

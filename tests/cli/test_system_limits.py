@@ -1,4 +1,4 @@
-"""What the system refuses is told in our words: full disks, folders that cannot be made, limits on memory."""
+"""Refusals of the system become errors of joulecast: full disks, folders that cannot be made, limits on memory."""
 
 from __future__ import annotations
 

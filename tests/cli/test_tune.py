@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -27,9 +28,10 @@ def folder(tmp_path):
     return save(replace(simulated_dataset(), networks=()), tmp_path / "data")
 
 
-def test_the_best_of_a_search_is_trained_and_explained(call, folder, tmp_path):
-    mlflow = pytest.importorskip("mlflow")
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+def test_the_best_of_a_search_is_trained_and_explained(call, folder, tmp_path, empty_mlflow_database):
+    import mlflow
+
+    uri = f"sqlite:///{shutil.copy(empty_mlflow_database, tmp_path)}"
     train = ("train", "--dataset", folder, "--recipe", tmp_path / "x.toml", "--zoo", tmp_path / "zoo")
     code, out, err = call(*train, "--tune", 5, "--tracking-uri", uri)
     assert (code, err) == (0, "")
@@ -55,7 +57,7 @@ def test_the_best_of_a_search_is_trained_and_explained(call, folder, tmp_path):
     assert "input of the trees for time" in out
 
 
-def test_what_cannot_be_searched_is_refused(call, folder, tmp_path):
+def test_a_recipe_without_a_search_space_is_refused(call, folder, tmp_path):
     (tmp_path / "f.toml").write_text('predictor = "forest"\n')
     code, _, err = call("train", "--dataset", folder, "--recipe", tmp_path / "f.toml", "--tune", 3, "--no-track")
     assert code == 2

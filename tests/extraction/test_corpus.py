@@ -6,12 +6,11 @@ A sample here; all of benchmarks/corpus.py with `pytest -m slow tests/extraction
 from __future__ import annotations
 
 import importlib.util
-import sys
-from pathlib import Path
 
 import pytest
 
 import joulecast
+from conftest import benchmark
 from joulecast.errors import UncoveredError
 from joulecast.predictors.networks.uncovered import INCOMPLETE, MOST_UNCOVERED_SHARE
 
@@ -19,7 +18,6 @@ for library in ("timm", "transformers"):
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"the corpus needs {library}", allow_module_level=True)
 
-BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "corpus.py"
 SAMPLE = [
     *[("torchvision", name) for name in ("resnet18", "swin_t", "ssd300_vgg16")],
     ("timm", "convnext_atto"),
@@ -31,12 +29,8 @@ COVERED = 0.995
 
 @pytest.fixture(scope="module")
 def corpus():
-    spec = importlib.util.spec_from_file_location("joulecast_corpus", BENCHMARK)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["joulecast_corpus"] = module  # dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["joulecast_corpus"]
+    with benchmark("corpus") as module:
+        yield module
 
 
 def check(result) -> None:

@@ -52,6 +52,12 @@ def test_wrong_inputs_say_what_to_do(inputs, says):
     assert caught.value.hint != ""
 
 
+def test_sizes_that_were_separated_by_spaces_are_suggested_as_one_shape():
+    with pytest.raises(ExtractionError, match="raised") as caught:
+        trace(Two(), [(2,), (3,), (4,), (5,)])
+    assert caught.value.hint == "did you mean one input of 2x3x4x5? Spaces separate inputs"
+
+
 class DecidesByConstants(nn.Module):
     """As transformers do when they look for packed sequences."""
 
@@ -65,7 +71,7 @@ class DecidesByConstants(nn.Module):
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
-def test_decisions_on_constants_are_taken(mode):
+def test_decisions_on_constants_are_made(mode):
     network = trace(DecidesByConstants(), (3, 5), mode=mode)
     assert "relu" in kinds(network)
     (mul,) = (e.operation for e in network if e.operation.kind == "mul")
@@ -203,7 +209,7 @@ def test_shared_modules_and_parameters_are_left_as_they_were(mode):
     assert counts == ({(4, 4): 2, (4,): 1} if mode == "training" else {})
 
 
-def test_what_a_forward_keeps_does_not_stay():
+def test_tensors_that_a_forward_stores_in_the_module_are_removed():
     class Keeps(nn.Module):
         def __init__(self):
             super().__init__()

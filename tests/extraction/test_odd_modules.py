@@ -153,7 +153,7 @@ class Deep(nn.Module):
             return self.last(self.layers[0](x))
 
 
-def test_a_hundred_threads_get_what_one_gets():
+def test_a_hundred_threads_get_the_same_answers_as_one():
     shared = Deep(6)
     jobs = [
         (model, mode, precision)

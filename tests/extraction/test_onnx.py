@@ -224,7 +224,7 @@ def test_named_inputs_and_precisions(tmp_path):
         assert network.entries[0].operation.precision == "fp16"
 
 
-def test_what_is_unknown_is_dropped(tmp_path):
+def test_unknown_operators_are_dropped(tmp_path):
     nodes = [
         node("Det", "x", "e", name="/block/Det"),
         helper.make_node("Fused", ["e"], ["f"], domain="own"),

@@ -40,7 +40,7 @@ def test_the_best_of_each_gpu_comes_first():
     assert best(objective="time")[0].batch == 1
 
 
-def test_the_front_has_nothing_better_beside_it():
+def test_no_way_beats_one_of_the_pareto_front():
     found = best()
     front = found.pareto()
     assert len(front) > 3

@@ -103,7 +103,7 @@ def test_a_configuration_and_its_file_are_the_same_model(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["bert_base", "resnet18", "vit_base"])
-def test_what_writes_no_text_is_refused(name):
+def test_models_that_generate_no_text_are_refused(name):
     with pytest.raises(joulecast.JoulecastError):
         find_decoder(name)
 

@@ -168,7 +168,7 @@ def test_an_h100_does_not_draw_what_the_bandwidth_of_an_h200_costs():
     assert h100.energy_j == pytest.approx(h200.energy_j, rel=0.2)
 
 
-def test_it_travels_as_json():
+def test_a_prediction_is_written_as_json():
     value = json.loads(json.dumps(llama().to_dict()))
     assert value["time_per_output_token_s"] == llama().time_per_output_token_s
     assert value["largest_batch"] > 32

@@ -74,7 +74,7 @@ def test_an_error_names_the_setting_that_allows_counters(tmp_path):
     assert set(metrics()) >= {"dram__bytes_read.sum", "dram__bytes_write.sum"}
 
 
-def test_a_torn_line_is_left_out(tmp_path):
+def test_an_incomplete_line_is_ignored(tmp_path):
     path = tmp_path / "counters.csv"
     path.write_text("\n".join([*TWO_KERNELS[:-2], '"2","77","python"']))
     assert len(read_counters(path).kernels) == 2

@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -165,11 +166,12 @@ def test_windows_are_cheap(counters):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_joules_become_metrics_of_the_active_mlflow_run(counters, tmp_path):
-    mlflow = pytest.importorskip("mlflow", reason="needs joulecast[mlflow]")
+def test_joules_become_metrics_of_the_active_mlflow_run(counters, tmp_path, empty_mlflow_database):
+    import mlflow
+
     with pytest.raises(InputError, match="no MLflow run is active"), Meter(("cpu",), mlflow=True):
         pass
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    mlflow.set_tracking_uri(f"sqlite:///{shutil.copy(empty_mlflow_database, tmp_path)}")
     mlflow.set_experiment("metering")  # (another test may have left the id of one that is in another database)
     with mlflow.start_run() as active, Meter(("cpu",), mlflow=True) as meter, meter.window("epoch"):
         waited(0.3)
@@ -188,20 +190,19 @@ def run(*arguments, **environment):
     )
 
 
-def test_a_command_is_measured_with_its_exit_code(counters, tmp_path):
+def test_a_command_is_measured_with_its_exit_code(counters, tmp_path, call):
     # The command takes time, because its joules are compared with that time.
     code = "import sys, time; time.sleep(0.8); print('out'); sys.exit(7)"
     result = run("--devices", "cpu", "--out", str(tmp_path / "r.jsonl"), "--json", "--", sys.executable, "-c", code)
     assert (result.returncode, result.stdout) == (7, "out\n")
-    told = json.loads(result.stderr)
-    assert told["energy_j"] == pytest.approx(50 * told["duration_s"], rel=ERROR)
-    assert told["exit_code"] == 7
-    shown = run("show", str(tmp_path / "r.jsonl"))
-    assert shown.returncode == 0
-    assert "cpu0" in shown.stdout
-    assert "part of another" in shown.stdout  # the cores
-    compared = run("compare", str(tmp_path / "r.jsonl"), str(tmp_path / "r.jsonl"))
-    assert "1.000" in compared.stdout
+    measured = json.loads(result.stderr)
+    assert measured["energy_j"] == pytest.approx(50 * measured["duration_s"], rel=ERROR)
+    assert measured["exit_code"] == 7
+    code, shown, _ = call("measure", "show", tmp_path / "r.jsonl")
+    assert code == 0
+    assert "cpu0" in shown
+    assert "part of another" in shown  # the cores
+    assert "1.000" in call("measure", "compare", tmp_path / "r.jsonl", tmp_path / "r.jsonl")[1]
 
 
 def test_signals_reach_the_command_and_the_exit_code_says_which(counters, tmp_path):
@@ -253,17 +254,19 @@ def test_a_killed_program_and_a_killed_meter_leave_what_was_recorded(counters, t
     assert found.energy_j == pytest.approx(50 * found.duration_s, rel=ERROR)
 
 
-def test_errors_of_the_command_line_are_clear(counters, tmp_path):
-    result = run("--devices", "cpu", "--", "no-such-command")
-    assert result.returncode == 2
-    assert "there is no such command" in result.stderr
-    result = run("--devices", "gpu7", "--", "true")
-    assert result.returncode == 2
-    assert "unknown device" in result.stderr
+def test_errors_of_the_command_line_are_clear(counters, tmp_path, call):
+    code, _, err = call("measure", "--devices", "cpu", "--", "no-such-command")
+    assert code == 2
+    assert "there is no such command" in err
+    code, _, err = call("measure", "--devices", "gpu7", "--", "true")
+    assert code == 2
+    assert "unknown device" in err
     (tmp_path / "there.jsonl").write_text("")
-    result = run("--devices", "cpu", "--out", str(tmp_path / "there.jsonl"), "--", "true")
-    assert "a file that does not exist yet" in result.stderr
-    assert run("show", str(tmp_path / "nothing")).returncode == 2
+    assert (
+        "a file that does not exist yet"
+        in call("measure", "--devices", "cpu", "--out", tmp_path / "there.jsonl", "--", "true")[2]
+    )
+    assert call("measure", "show", tmp_path / "nothing")[0] == 2
 
 
 class Communicator:

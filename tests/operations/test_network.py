@@ -14,7 +14,7 @@ RELU = Operation("relu", [(4, 8)])
 LINEAR = Operation("linear", [(4, 8)], {"out_features": 2})
 
 
-def test_equal_operations_are_put_together():
+def test_equal_operations_are_merged():
     network = Network.of([(RELU, 2), (LINEAR, 1), (RELU, 3)])
     assert [(entry.operation, entry.count) for entry in network] == [(RELU, 5), (LINEAR, 1)]
     assert network.calls == 6

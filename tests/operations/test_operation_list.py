@@ -52,7 +52,7 @@ def test_derived_results_are_cached_and_not_pickled():
 
 
 @pytest.mark.parametrize("describe", [lambda o, g: features(o, g, 900.0)[0], relative_features])
-def test_gpus_that_share_a_list_see_what_each_sees_alone(describe):
+def test_a_list_shared_by_gpus_gives_each_its_own_results(describe):
     shared = OperationList(OPERATIONS)
     for name in ("A30", "L4", "MI250X", "A30"):
         gpu = find_gpu(name)
@@ -72,7 +72,7 @@ def test_least_times_of_a_list_are_those_of_its_operations():
     )
 
 
-def test_what_is_shared_cannot_be_changed():
+def test_cached_values_cannot_be_changed():
     with pytest.raises(ValueError, match="read-only"):
         numbers_of(OperationList(OPERATIONS)).flops[0] = 1.0
 

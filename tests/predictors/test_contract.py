@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from conftest import simulated_dataset, simulated_gpu, simulated_operations
-from joulecast.cli.recipes import WAYS
+from joulecast.cli.recipes import HANDLERS
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.fitting.fit import FITS, fit
@@ -38,7 +38,7 @@ A30 = find_gpu("A30")
 def test_every_recipe_is_tested_here_and_listed_in_every_table():
     assert list(SMALL) == list(RECIPES)
     assert [type(recipe) for recipe in SMALL.values()] == list(RECIPES.values())
-    assert set(FITS) == set(WAYS) == set(RECIPES.values())
+    assert set(FITS) == set(HANDLERS) == set(RECIPES.values())
 
 
 @pytest.mark.parametrize("name", SMALL)

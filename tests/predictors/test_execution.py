@@ -59,7 +59,7 @@ def test_intervals_of_eager_runs_are_not_claimed_for_other_hosts_where_they_deci
     assert predicted(LARGE, execution="graph").interval() is not None
 
 
-def test_one_clock_and_many_agree():
+def test_a_clock_is_predicted_alike_alone_and_among_others():
     best = joulecast.best("resnet18", SMALL, gpus=["A30"], clocks=[900], execution="graph", host=0.7)[0]
     alone = predicted(SMALL, clock=900, execution="graph", host=0.7)
     assert (best.time_s, best.energy_j) == pytest.approx((alone.time_s, alone.energy_j), rel=1e-9)

@@ -1,4 +1,4 @@
-"""Explanations: bounds by hand, neighbours, and contributions that add up to the prediction."""
+"""Explanations: bounds by hand, the nearest operations, and contributions that add up to the prediction."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_what_bounds_an_operation(dataset):
         explained(Operation("linear", [(64, 64)], {"out_features": 64}, precision="bf16"))
 
 
-def test_nearest_are_of_the_kind_and_in_order(boosted):
+def test_the_nearest_operations_are_of_the_same_kind_and_sorted(boosted):
     asked = Operation("relu", [(32, 64, 30, 30)])
     found = explain_operation(boosted, "test", asked, trained_on=simulated_operations()).nearest
     assert len(found) == 5

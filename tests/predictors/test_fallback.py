@@ -49,7 +49,7 @@ def test_what_was_measured_stays_and_the_rest_is_from_the_fallback(own, other, b
     assert (whole.power_w <= A30.power_limit_w).all()
 
 
-def test_nothing_is_asked_for_where_nothing_is_missing(own):
+def test_the_fallback_is_not_loaded_if_nothing_is_missing(own):
     def never():
         raise AssertionError
 

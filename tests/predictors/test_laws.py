@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
-import sys
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
+from conftest import benchmark
 from joulecast.hardware import find_gpu
 from joulecast.zoo.catalogue import find_predictor
 
-BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "laws.py"
 GPUS = (
     "A30",
     "RTX 2080 Ti",
@@ -36,12 +33,8 @@ OWN = ("A30", "RTX 2080 Ti")
 
 @pytest.fixture(scope="module")
 def laws():
-    spec = importlib.util.spec_from_file_location("laws", BENCHMARK)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["laws"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["laws"]
+    with benchmark("laws") as module:
+        yield module
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])

@@ -106,7 +106,7 @@ def test_the_components_add_up_to_the_last_bit(gpu, mode):
     )
 
 
-def test_levels_never_exceed_the_dynamic_energy():
+def test_memory_levels_never_exceed_the_dynamic_energy():
     """A copy at a low clock, where the prior of memory may exceed the prediction. It is scaled down with a note."""
     prediction = joulecast.predict([(Operation("relu", [(4096, 4096)]), 10)], None, "T4", clock=300)
     levels = prediction.by_memory_level()

@@ -262,7 +262,7 @@ def test_folds_share_no_operation(dataset):
     assert errors.predicted_time_s == pytest.approx([once[operation] for operation in errors.operations])
 
 
-def test_a_network_left_out_takes_its_operations_along(dataset):
+def test_operations_that_only_one_network_has_are_left_out_with_it(dataset):
     operations = simulated_operations()
     mine, shared = operations[4], operations[8]
     first, second = dataset.networks[0], replace(dataset.networks[1], network="other")

@@ -1,4 +1,4 @@
-"""A prepared network says at every clock what predicting its operations at that clock says."""
+"""A prepared network gives at every clock what predicting its operations at that clock gives."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The settings of workers N.0, N.1 ... are the words of $WORKER_N: device=NAME, driver=VERSION, joulecast=VERSION,
 board=IDENTITY, after=FILE, loses=N (the GPU falls off the bus in the Nth measurement). While a worker measures, the
-folder $MEASURING has a file of its number.
+folder $MEASURING has a file of its number. Workers without a name are numbered by their port.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import joulecast
 
 
 def dask_setup(worker):
-    place = worker.name.split(".")[0]
+    place = worker.name.rpartition(":")[2].split(".")[0]
     given = os.environ.get(f"WORKER_{place}", "").split()
     settings = dict(word.split("=", 1) for word in given)
     joulecast.__version__ = settings.get("joulecast", joulecast.__version__)

@@ -26,14 +26,14 @@ def clock(tmp_path):
     return (tmp_path / "clock").read_text()
 
 
-def test_a_clock_is_held_and_given_back(on_driver, tmp_path):
+def test_a_clock_is_locked_and_reset(on_driver, tmp_path):
     assert on_driver(LOCK).stdout.splitlines() == ["restored False", "held 900", "then 0"]
     on_driver(LOCK, "raise")
     assert clock(tmp_path) == "0"
     assert not list((tmp_path / "state" / "joulecast").iterdir())
 
 
-def test_after_a_crash_the_next_start_gives_it_back(on_driver, tmp_path):
+def test_after_a_crash_the_next_start_resets_the_clock(on_driver, tmp_path):
     on_driver(LOCK, "crash")
     assert clock(tmp_path) == "900"
     assert on_driver(LOCK).stdout.splitlines() == ["restored True", "held 900", "then 0"]

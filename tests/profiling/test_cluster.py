@@ -214,7 +214,7 @@ def test_a_gpu_that_disappears_and_a_half_written_journal_lose_nothing(cluster, 
     assert len(keys) == len(set(keys)) == 5
 
 
-def test_a_scheduler_that_is_not_there_is_told(call, tmp_path, monkeypatch):
+def test_a_missing_scheduler_is_reported(call, tmp_path, monkeypatch):
     from joulecast import cluster
 
     monkeypatch.setattr(cluster, "_CONNECT_S", 0.1)

@@ -30,7 +30,7 @@ def test_records_survive(tmp_path):
 
 
 @pytest.mark.parametrize("cut", range(1, 11))
-def test_a_torn_line_is_cut_off(tmp_path, cut):
+def test_an_incomplete_last_line_is_removed(tmp_path, cut):
     path = tmp_path / "j"
     with Journal(path, CAMPAIGN) as journal:
         journal.append({"key": 1})
@@ -185,7 +185,7 @@ def test_what_a_journal_says_is_no_path(tmp_path):
 ODD = [None, -1, 1e308, "../x", [], {}, {"a": None}, [[]], True]
 
 
-def test_records_of_any_content_are_refused_in_our_words(tmp_path):
+def test_records_of_any_content_raise_errors_of_joulecast(tmp_path):
     rng = random.Random(0)
     for number in range(100):
         folder = tmp_path / str(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from joulecast.profiling.journal import Journal
 pytest.importorskip("dask_jobqueue", reason="Slurm jobs need joulecast[slurm]")
 
 HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs/cluster.md"
 
 # All jobs are cancelled as soon as one of them measures.
 SCRIPT = """
@@ -34,6 +36,35 @@ if __name__ == "__main__":
 
     threading.Thread(target=cancel, daemon=True).start()
     print(command.collect(sys.argv[1:]))
+"""
+
+# The first job gets the signal of its time limit while it measures, and is submitted again.
+TWICE = """
+import os, subprocess, sys
+from pathlib import Path
+from waiting import until
+
+def call(*words):
+    return subprocess.check_output(words, text=True).strip()
+
+def submit():
+    return call("sbatch", "--parsable", *sys.argv[1:])
+
+def finished():
+    until(lambda: not call("squeue", "--noheader", "--states=PENDING,RUNNING,COMPLETING", "--format=%i", "--me"))
+
+first = submit()
+until(lambda: any(Path(os.environ["MEASURING"]).iterdir()))
+call("scancel", "--batch", "--signal=TERM", first)
+finished()
+print(len(Path("build/networks/gpu-a/journal.jsonl").read_text().splitlines()))
+submit()
+finished()
+"""
+
+# Measures on the simulated GPU what the page's script would measure on a real one.
+JOULECAST = """#!/bin/bash
+exec python -m joulecast.cli "${@/#networks/campaign.toml}" --device cpu
 """
 
 
@@ -73,6 +104,37 @@ def test_a_campaign_runs_in_slurm_jobs_and_cancelled_ones_are_replaced(node, on_
     assert len(load(folder).measurements) == 10
     assert not subprocess.check_output(["squeue", "--noheader", "--states=RUNNING,PENDING"])  # noqa: S607
     assert not list((tmp_path / "out" / "slurm").glob("certificates-*"))
+
+
+@pytest.mark.slow
+def test_the_job_script_of_the_page_measures_and_resumes(node, on_driver, tmp_path, monkeypatch):
+    (script,) = re.findall(r"```sh\n(#!/bin/bash\n.*?)```", PAGE.read_text(), re.DOTALL)
+    (tmp_path / "job.sh").write_text(script)
+    programs = tmp_path / "joulecast" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "activate").write_text(f'export PATH="{programs}:$PATH"\n')
+    (programs / "joulecast").write_text(JOULECAST)
+    (programs / "joulecast").chmod(0o755)
+    Network.of([(Operation("relu", [(n, 8)]), 1) for n in range(1, 11)]).save(tmp_path / "net.json")
+    (tmp_path / "campaign.toml").write_text(f'seconds = 0.3\n[[network]]\nmodel = "{tmp_path / "net.json"}"\n')
+    measuring = tmp_path / "measuring"
+    measuring.mkdir()
+    monkeypatch.chdir(tmp_path)
+    result = on_driver(
+        TWICE,
+        *["--nodes=1", "--ntasks-per-node=2", "--cpus-per-task=1", "--time=10", "job.sh"],
+        DASK_DISTRIBUTED__WORKER__PRELOAD=HERE / "simulated_worker.py",
+        PYTHONPATH=os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        FAKE_NVML_AVERAGING_MS=20,
+        MEASURING=measuring,
+    )
+    logs = "\n".join(log.read_text() for log in tmp_path.glob("slurm-*.out"))
+    assert result.returncode == 0, result.stderr + logs
+    folder = tmp_path / "build" / "networks" / "gpu-a"
+    with Journal(folder / "journal.jsonl", None) as journal:
+        keys = [record["key"] for record in journal.records if record["status"] == "ok"]
+    assert int(result.stdout) < len(keys) == len(set(keys)) == 10, logs
+    assert len(load(folder).measurements) == 10
 
 
 @pytest.mark.slow

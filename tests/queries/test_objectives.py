@@ -189,7 +189,7 @@ def test_lists_of_operations_have_no_samples():
         joulecast.best([(operation, 3)], batch_sizes=[1, 2], gpus="A30")
 
 
-def test_who_keeps_no_constraint_is_left_out_and_says_which():
+def test_a_gpu_outside_a_limit_is_left_out_with_that_limit():
     found = best(gpus=["A30", "P4"], objective="time")
     between = (found[0].time_s * found[1].time_s) ** 0.5
     left = best(gpus=["A30", "P4"], objective="time", max_time_s=between).left_out

@@ -6,7 +6,7 @@ import pytest
 
 import joulecast
 from joulecast.hardware import find_gpu
-from joulecast.predictors.networks.over_clocks import predict_over_clocks
+from joulecast.predictors.networks.over_gpus import predict_over_clocks
 from joulecast.queries.clocks import clock_grid_mhz
 from joulecast.zoo import find_predictor
 
@@ -33,7 +33,7 @@ def test_best_is_the_least_of_all_predictions(objective):
     assert len(choices) == len(GPUS)
 
 
-def test_the_front_is_a_front():
+def test_no_row_beats_one_of_the_pareto_front():
     sweep = joulecast.sweep(*JOB, gpus=GPUS, clocks=(510, 900, 1200, 1410))
     front = sweep.pareto()
     for row in sweep:
@@ -42,7 +42,7 @@ def test_the_front_is_a_front():
 
 
 @pytest.mark.parametrize("name", ["A30", "P4", "RTX 5090", "MI300X"])
-def test_the_grid_holds_ends_and_default(name):
+def test_the_grid_has_the_lowest_highest_and_default_clock(name):
     gpu = find_gpu(name)
     grid = clock_grid_mhz(gpu)
     assert len(grid) <= 40

@@ -75,7 +75,7 @@ class Links(HTMLParser):
         self.found += [value or "" for name, value in attributes if name in ("src", "href", "xlink:href", "srcset")]
 
 
-def test_the_page_asks_for_nothing(sweep):
+def test_the_page_requests_no_other_file(sweep):
     text = page(sweep)
     links = Links()
     links.feed(text)
@@ -142,7 +142,7 @@ def test_a_picture_needs_its_folder(sweep, tmp_path):
             sweep.plot(tmp_path / "missing" / f"sweep.{ending}")
 
 
-def test_best_prints_who_misses_and_which_clock_is_held(call):
+def test_best_prints_which_gpus_miss_a_limit_and_the_held_clock(call):
     job = ("best", "resnet50", "32,3,224,224", "--objective", "time", "--clocks", "900")
     _, out, _ = call(*job, "--gpu", "A30,T4,P4", "--max-time", 0.05)
     assert "left out: T4, P4: misses the deadline at every clock" in out

@@ -29,7 +29,7 @@ def add(page, name):
     return page.wait().text("#gpu-help")
 
 
-def test_a_gpu_that_cannot_run_the_job_is_told_with_its_reason(page):
+def test_a_gpu_that_cannot_run_the_job_is_listed_with_its_reason(page):
     page.open(f"{RESNET}&precision=bf16&gpus=A30,T4")
     assert page.texts(".card h3") == ["A30"]
     assert page.text("#missing").startswith("Left out: T4: ")
@@ -261,7 +261,7 @@ def test_generation_over_several_gpus(page):
     assert page.complaints() == []
 
 
-def test_a_gpu_that_cannot_serve_a_model_is_told(page):
+def test_a_gpu_that_cannot_serve_a_model_is_reported(page):
     page.open("#view=generation&llm=llama3_1_8b&prompt=300&output=200&batch=16&gpus=T4&pace=40")
     with pytest.raises(joulecast.JoulecastError) as caught:
         joulecast.predict_generation("llama3_1_8b", "T4", batch=16, **LOAD)

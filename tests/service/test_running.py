@@ -128,7 +128,7 @@ def test_a_client_that_disconnects_is_no_error_of_the_service(tmp_path, stopped)
     assert not [line for line in running.lines() if line["level"] == "error"]
 
 
-def test_a_port_that_is_taken_is_told(call):
+def test_a_port_that_is_taken_is_reported(call):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         code, _, errors = call("serve", "--port", port)
@@ -146,7 +146,7 @@ def test_an_answer_does_not_wait_for_an_acknowledgement():
             assert (accepted.proto, client.proto) == (socket.IPPROTO_TCP, socket.IPPROTO_TCP)
 
 
-def test_an_address_of_another_machine_is_told(call):
+def test_an_address_of_another_machine_is_reported(call):
     # An address that is reserved for documentation.
     code, _, errors = call("serve", "--host", "203.0.113.7", "--port", "0")
     assert code == InputError.exit_code

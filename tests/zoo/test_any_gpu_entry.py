@@ -86,7 +86,7 @@ def test_damage_is_refused(entry, name):
         load_any_gpu(entry)
 
 
-def test_physics_alone_is_an_entry_like_any_other(tmp_path):
+def test_the_roofline_predictor_can_be_an_entry(tmp_path):
     data = simulated_gpu("T4")
     datasets = [(save(data, tmp_path / "data"), data)]
     entry = train_any_gpu(datasets, (), RooflineRecipe(folds=2)).save(tmp_path)

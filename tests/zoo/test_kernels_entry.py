@@ -164,6 +164,12 @@ def test_what_kernels_take_inside_networks_is_learned(trained, tmp_path):
     assert factors[H100.chip].kernels == pytest.approx(1 + 0.1 / share, rel=0.02)
     better = replace(base, kernels=replace(kernels, network_factors=factors))
     assert better.on(H100, "inference").predict(network).time_s == pytest.approx(measured.time_s, rel=0.02)
+    # Multiprocessors are awake for longer. The energy of FLOPs and bytes is that of the loop.
+    predictor = better.on(H100, "inference").operations
+    loop = predictor.predict_for_network(layers, H100.power_limit_w)
+    awake_j, slower = float(loop.work.awake_j[0]), 1 + share * (factors[H100.chip].kernels - 1)
+    inside_j = predictor.in_network(loop, np.ones(1)).dynamic_energy_j[0]
+    assert inside_j == pytest.approx(loop.dynamic_energy_j[0] + (slower - 1) * awake_j)
     # The factor of networks does not apply to a loop.
     alone, inside = (each.on(H100, "inference").operations.predict(layers).time_s for each in (asking, better))
     assert alone == pytest.approx(inside)
@@ -256,8 +262,13 @@ def test_networks_mostly_in_half_precision_have_errors_of_their_own(trained):
     entry = AnyGpuEntry("any", NoResidual(), hosts, {"inference": others}, None, kernels)
     in_half = Operation("linear", [(8192, 8192)], {"out_features": 8192}, precision="bf16")
     in_single = in_half.replace(precision="fp32")
-    for operations, half in (([(in_half, 9)], True), ([(in_single, 9), (in_half, 1)], False)):
-        prediction = entry.on(H100, "inference").predict(Network.of(operations))
+    geforce = find_gpu("RTX 4090")  # Kernels predict no products there.
+    for gpu, operations, half in (
+        (H100, [(in_half, 9)], True),
+        (H100, [(in_single, 9), (in_half, 1)], False),
+        (geforce, [(in_half, 9)], False),
+    ):
+        prediction = entry.on(gpu, "inference").predict(Network.of(operations))
         interval = prediction.interval()
         width = math.log(interval.time_s[1] / interval.time_s[0]) / 2
         assert width == pytest.approx(0.1 if half else 0.5, rel=1e-6)

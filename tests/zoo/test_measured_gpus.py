@@ -1,4 +1,4 @@
-"""What cards say was measured."""
+"""What was measured on each GPU, according to the cards of predictors."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_equal_predictors_are_rarely_told_apart():
     assert sum(better) <= 9
 
 
-def test_what_errs_alike_counts_once():
+def test_correlated_errors_count_once():
     one = {f"net0 {batch}x3x224x224 fp32": {"time": 0.2} for batch in range(1, 60)}
     assert "needed to tell them apart" in compare(one, {label: {"time": 0.0} for label in one}).why
 

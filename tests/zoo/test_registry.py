@@ -169,7 +169,7 @@ def test_a_server_that_is_down(monkeypatch):
     assert joulecast.predict_operations(simulated_operations()[:1], "A30").energy_j[0] > 0
 
 
-def test_asking_where_there_is_no_registry_makes_none(tmp_path, monkeypatch):
+def test_reading_creates_no_registry(tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.chdir(tmp_path)
     for ask in (lambda: registry_folder(CHAMPION), lambda: promote(MODEL)):

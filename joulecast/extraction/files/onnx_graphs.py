@@ -34,11 +34,12 @@ def load(path: Path, input_shape: Any, *, mode: str, precision: str, whitelist: 
     """Read the operations of an ONNX file.
 
     Args:
-        path: Of the file. Weights that lie beside it are not read.
-        input_shape: As for `joulecast.extract`; None for the shapes of the file, where they are fixed.
+        path: Path of the file. Weights that lie beside it are not read.
+        input_shape: Shapes of the inputs, as `joulecast.extract` takes them; None for those in the file, if they are
+            fixed.
         mode: "inference", which is what an ONNX file is for.
-        precision: What its fp32 tensors are asked to run in.
-        whitelist: Kinds to keep.
+        precision: The precision in which its fp32 tensors run.
+        whitelist: Kinds to include.
 
     Raises:
         InputError: The file cannot be read or is damaged; or these are not its inputs.

@@ -15,7 +15,7 @@ class Architecture:
     """A class of `transformers` and how it differs from the defaults of its configuration.
 
     Args:
-        class_name: The model as one would load it; what writes text has its head.
+        class_name: Name of the class; models that write text have a language-model head.
         source: Repository whose config.json gives the sizes.
         sizes: Settings of the configuration that are not the library's defaults.
     """

@@ -104,7 +104,7 @@ def from_config(config: Any) -> torch.nn.Module:
 
     Args:
         config: A `transformers.PretrainedConfig`, or its content (config.json) as a dictionary. Code of its own
-            (`auto_map`) is not looked at.
+            (`auto_map`) is ignored.
 
     Raises:
         InputError: transformers does not know this type of model or this class, or it has too many layers.

@@ -78,10 +78,11 @@ class ModelTemplates:
 
     Args:
         inputs: Shape of each input by its name ("" for one without): constants and names of sizes.
-        settings: By mode, " cached" after it, and a half precision after that where it has templates of its own.
-        templates: What the regimes point to.
-        limits: To the sizes, beside the regimes.
-        libraries: Versions that they were extracted from.
+        settings: Name -> setting. A name is a mode, followed by " cached" for a setting with a cache, and by a half
+            precision that has templates of its own.
+        templates: The templates, which regimes refer to by their index.
+        limits: Limits to combinations of sizes, which hold in all regimes.
+        libraries: Name -> version of each library that the model was extracted with.
         operators: Every operator that the model runs, such as "aten.linear".
         digest: What extraction made of these operators (digests.py).
     """

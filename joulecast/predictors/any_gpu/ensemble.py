@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -39,8 +39,9 @@ class Ensemble:
     @classmethod
     def of(cls, members: Sequence[ResidualModel], weights: Sequence[float]) -> Self:
         """Average residual models with these weights."""
-        constants = [list(asdict(member.energy).values()) for member in members]
-        energy = EnergyConstants(*np.exp(np.array(weights) @ np.log(constants)).tolist())
+        constants = np.array([member.energy.values() for member in members])
+        saves = float(np.array(weights) @ [member.energy.l2_saves for member in members])
+        energy = EnergyConstants.of(np.exp(np.array(weights) @ np.log(constants)), saves)
         host_s = {}
         for mode in MODES:
             kinds = sorted({kind for member in members for kind in member.host_s[mode]})

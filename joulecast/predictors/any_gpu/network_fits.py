@@ -21,7 +21,7 @@ from ...operations.precisions import HALF_PRECISIONS
 from ..contract import Networks, launch_s
 from ..measured.device_rows import AT_CAP, DeviceRow
 from ..networks.composition import LEAST_HOST_S, counts_of
-from ..physics.energy import ENERGY_SPREAD, PRIOR_ENERGY, EnergyConstants, static_power_w
+from ..physics.energy import ENERGY_SPREAD, L2_SAVES, PRIOR_ENERGY, EnergyConstants, static_power_w
 from ..physics.half_precision import HalfPrecision, half_groups
 from ..physics.least_times import LeastTimes
 from ..physics.norms import smooth_max
@@ -144,7 +144,7 @@ def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: Boosted
         errors = known.weight * np.log(predicted_w / known.power_w) / (2 * _ERROR)
         return np.concatenate([errors, (log_constants - prior) / spread])
 
-    return EnergyConstants(*np.exp(_least_squares(residuals, prior)).tolist())
+    return EnergyConstants.of(np.exp(_least_squares(residuals, prior)), L2_SAVES)
 
 
 def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: BoostedResidual) -> _Powers | None:
@@ -154,8 +154,8 @@ def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: BoostedResid
         if not mine:
             continue
         clock, device_s = float(gpu.boost_clock_mhz), np.array([row.device_s for row in mine])
-        paid = EnergyConstants.parts([row.operation for row in mine], device_s, gpu, clock) / device_s[:, None]
-        for row, part in zip(mine, paid, strict=True):
+        paid = EnergyConstants.parts([row.operation for row in mine], device_s, gpu, clock, L2_SAVES)
+        for row, part in zip(mine, paid / device_s[:, None], strict=True):
             found.append((part, row.power_w or 0.0, static_power_w(gpu, clock), _LOOPS_COUNT))
     for gpu, measurement, network in networks:
         if measurement.clock_mhz is None and measurement.known_power_w > AT_CAP * gpu.power_limit_w:
@@ -166,7 +166,7 @@ def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: BoostedResid
         device_s = device_s * learned.ratio(operations, gpu, capped=False)
         # The predicted device time must not exceed the measured time, in which the GPU drew the measured power.
         device_s *= min(1.0, measurement.time_s / float(counts @ device_s))
-        part = counts @ EnergyConstants.parts(operations, device_s, gpu, clock) / measurement.time_s
+        part = counts @ EnergyConstants.parts(operations, device_s, gpu, clock, L2_SAVES) / measurement.time_s
         found.append((part, measurement.known_power_w, static_power_w(gpu, clock), 1.0))
     if not found:
         return None

@@ -48,6 +48,23 @@ def _tf32_is_no_quicker(gpu: GPU) -> bool:
     return gpu.peak_flops.get("tf32", 0.0) <= gpu.peak_flops["fp32"]
 
 
+def _energy_if_slower(predictions: OperationPredictions, slower: FloatArray) -> FloatArray | float:
+    """Dynamic energy of operations that take longer for the same work, relative to that without; shape (operations,).
+
+    Multiprocessors are awake for longer. The energy of FLOPs and bytes stays the same.
+
+    Args:
+        predictions: The operations as they run alone.
+        slower: Their device time over that of running alone, shape (operations,).
+    """
+    work = predictions.work
+    if work is None:
+        return 1.0
+    whole_j = np.maximum(work.switching_j + work.awake_j + work.memory_j, _LEAST_J)
+    energy: FloatArray = 1.0 + (slower - 1.0) * work.awake_j / whole_j
+    return energy
+
+
 @dataclass(frozen=True, eq=False)
 class AnyGpuPredictor:
     """The predictor for any GPU, applied to one GPU and one mode.
@@ -204,7 +221,8 @@ class AnyGpuPredictor:
         found = predictions.times(*self.learned.in_network(operations, counts[known], self.gpu))
         if self.kernels is None:
             return found
-        return found.times(self.kernels.in_network(OperationList.of(predictions.operations), self.gpu), 1.0)
+        slower = self.kernels.in_network(OperationList.of(predictions.operations), self.gpu)
+        return found.times(slower, _energy_if_slower(found, slower))
 
     @property
     def same_in_all_networks(self) -> bool:

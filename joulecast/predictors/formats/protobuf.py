@@ -1,4 +1,4 @@
-"""Protocol Buffers on the wire, as far as ONNX files need them: read without trusting them, and written.
+"""Reads and writes Protocol Buffers, as far as ONNX files need them. What is read is not trusted.
 
 The reader knows no schema: it yields what is there, in bounds, and refuses what cannot be (groups, lengths beyond the
 end, numbers of more than 64 bits). Source: https://protobuf.dev/programming-guides/encoding/
@@ -107,7 +107,7 @@ def repeated_floats(data: memoryview) -> NDArray[np.float32]:
     return np.ascontiguousarray(rows[:, 1:]).view("<f4").reshape(-1).astype(np.float32)
 
 
-# Written
+# Functions that write.
 
 
 def varint(value: int) -> bytes:

@@ -1,9 +1,9 @@
 """The error that a clock adds if nothing was measured at it.
 
 Networks on the A100 were measured at several clocks (energaizer2026) and predicted without any measurement of that
-chip. The lists hold how much the log error at a clock differs from that at the network's highest clock, per octave
-between the two. 92 pairs of clocks; the lists are their quantiles, in steps of 1/40, made by `python
-benchmarks/clock_errors.py`. Other GPUs' clocks were never swept in any data at hand, so this stands for all.
+chip. For 92 pairs of a clock and the network's highest clock, the difference of their log errors was divided by the
+octaves between the two clocks. The lists are the quantiles of the results, in steps of 1/40; `python
+benchmarks/clock_errors.py` makes them. No dataset has another GPU at several clocks, so they are used for all GPUs.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -89,8 +90,13 @@ class Closeness:
             places = np.flatnonzero(kinds == kind)
             for start in range(0, len(places), _ROWS_AT_ONCE):
                 some = places[start : start + _ROWS_AT_ONCE]
-                found[some] = _nearest(matrix[some], self.rows[kind])
+                found[some] = _nearest(matrix[some], self.rows[kind], self._squares[kind])
         return found
+
+    @cached_property
+    def _squares(self) -> dict[str, NDArray[np.float32]]:
+        """Kind -> squared distance of each of its rows from zero, shape (operations,)."""
+        return {kind: (rows**2).sum(axis=1) for kind, rows in self.rows.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """The coordinates as text, operation by operation."""
@@ -108,9 +114,9 @@ class Closeness:
         return cls({kind: numbers.reshape(-1, len(COORDINATES)) for kind, numbers in rows.items()})
 
 
-def _nearest(points: NDArray[np.float32], rows: NDArray[np.float32]) -> FloatArray:
+def _nearest(points: NDArray[np.float32], rows: NDArray[np.float32], row_squares: NDArray[np.float32]) -> FloatArray:
     # |a - b|^2 = |a|^2 + |b|^2 - 2 a b: one matrix product instead of a cube of differences.
-    squares = (points**2).sum(axis=1)[:, None] + (rows**2).sum(axis=1) - 2 * points @ rows.T
+    squares = (points**2).sum(axis=1)[:, None] + row_squares - 2 * points @ rows.T
     if len(rows) > _NEIGHBOURS:
         squares = np.partition(squares, _NEIGHBOURS - 1, axis=1)[:, :_NEIGHBOURS]
     found: FloatArray = np.sqrt(np.maximum(squares, 0.0)).mean(axis=1).astype(np.float64)

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from ...hardware import GPU
 from ...operations.precisions import HALF_PRECISIONS
+from ..physics.half_precision import has_full_rate
 
 Basis = Literal["measured", "same generation", "other generations"]
 """Measurements of this GPU, of GPUs of its generation (see `generation_of`), or only of other GPUs."""
@@ -48,13 +49,9 @@ def known_basis(basis: Basis, errors: Mapping[str, Sized]) -> Basis | None:
     return next((each for each in BASES[BASES.index(basis) :] if each in errors and len(errors[each])), None)
 
 
-_LEAST_RATE = 700.0
-"""Least FLOPs per multiprocessor and cycle of GPUs that run like the measured ones. The slowest measured tensor cores
-compute 1012 (L40S). Those of GeForce boards, the A10G and the L40 compute 512, because they halve the rate for sums in
-fp32."""
-
 _BY_RATE = ("linear", "attention")
-"""Families whose times follow from that rate. On slower GPUs the rest of the predictor covers their operations."""
+"""Families whose times follow from the rate of tensor cores. On GPUs with half of the measured rate the rest of the
+predictor covers their operations."""
 
 
 @lru_cache(maxsize=1024)
@@ -74,5 +71,4 @@ def is_like_measured(gpu: GPU, family: str, precision: str) -> bool:
     """
     if precision not in gpu.peak_flops or (precision != "fp32" and not gpu.on_tensor_cores(precision)):
         return False
-    per_cycle = gpu.peak_flops[precision] / (gpu.sms * gpu.boost_clock_mhz * 1e6)
-    return family not in _BY_RATE or precision not in HALF_PRECISIONS or per_cycle >= _LEAST_RATE
+    return family not in _BY_RATE or precision not in HALF_PRECISIONS or has_full_rate(gpu, precision)

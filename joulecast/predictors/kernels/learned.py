@@ -243,8 +243,11 @@ class Kernels:
 
         If kernels predict neither linear layers nor attention on a GPU, nothing is known about the others: no longer.
         """
-        known = is_like_measured(gpu, "linear", "fp16")
-        return factors_of(gpu, self.network_factors) if known else NetworkFactors()
+        return factors_of(gpu, self.network_factors) if self.predicts_networks(gpu) else NetworkFactors()
+
+    def predicts_networks(self, gpu: GPU) -> bool:
+        """Whether kernels predict the products of networks in half precision on a GPU, as in the measured networks."""
+        return is_like_measured(gpu, "linear", "fp16")
 
     def network_basis(self, gpu: GPU) -> NetworkBasis:
         """The basis of predictions of networks in half precision on a GPU."""

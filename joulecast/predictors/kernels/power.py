@@ -24,7 +24,8 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..batches import asked_together
 from ..contract import Regressor
-from ..physics.energy import relative_voltage, static_power_w
+from ..physics.energy import static_power_w
+from ..physics.voltage import relative_voltage
 from .basis import Basis, basis_of, generation_of
 
 _PYTORCH = "pytorch"

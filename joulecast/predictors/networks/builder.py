@@ -199,7 +199,7 @@ def execution_notes(knowledge: NetworkKnowledge, device_s: float, host_s: float)
     elif host_s > device_s:
         assumed = f"it is taken to be {launcher.name}, " if execution.host is USUAL else ""
         yield (
-            f"the host decides the time: it launches for {si(host_s, 's')} what the GPU does in {si(device_s, 's')}; "
+            f"the host decides the time: it launches in {si(host_s, 's')} what the GPU does in {si(device_s, 's')}; "
             f"{assumed}hosts differ by factors of 2 to 3 (`joulecast host` measures yours)"
         )
 

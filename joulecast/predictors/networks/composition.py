@@ -170,7 +170,7 @@ def counts_of(network: Network) -> FloatArray:
     return np.array([entry.count for entry in network], dtype=float)
 
 
-def overlap(device_s: Any, host_s: Any, dynamic_j: Any, static_w: Any, power_limit_w: float) -> tuple[Any, Any]:
+def overlap(device_s: Any, host_s: Any, dynamic_j: Any, static_w: Any, power_limit_w: Any) -> tuple[Any, Any]:
     """Seconds and joules of a network whose host and device work at the same time; numbers, or arrays over clocks.
 
     Args:

@@ -85,6 +85,8 @@ def saved_bytes(network: Network) -> int:
 
 def _weights_bytes(entry: Entry) -> int:
     """Bytes of weights. A module that is called twice has them once; without module paths each call has its own."""
+    if not entry.operation.parameters:
+        return 0
     modules = len(entry.by_module) if entry.module_paths else entry.count
     return round(modules * entry.operation.parameters * ELEMENT_BYTES[entry.operation.precision])
 

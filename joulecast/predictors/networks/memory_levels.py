@@ -132,11 +132,11 @@ class MemoryLevels(Tabular, Plain, Drawn):
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes on where the numbers come from, and the warnings of the prediction."""
-        told = [f"energy per access: {self.energies.source}"]
+        notes = [f"energy per access: {self.energies.source}"]
         scaled = sum(each.scaled < 1 for each in self.operations)
         if scaled:
-            told.append(f"{scaled} operations: the levels were scaled down to the dynamic energy that is predicted")
-        return (*told, *self.warnings)
+            notes.append(f"{scaled} operations: the levels were scaled down to the dynamic energy that is predicted")
+        return (*notes, *self.warnings)
 
     def tree(self) -> EnergyTree:
         """The energy tree of the prediction, with these components instead of static and dynamic energy."""

@@ -6,18 +6,20 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.network import Network
 from ..operation_predictions import OperationPredictions
-from .channels_last import layout_slowdowns
+from .channels_last import layout_factors
 from .gradients import gradient_fractions
 
 
 def part_factors(network: Network, gpu: GPU) -> FloatArray:
-    """Work of each operation in a network over that in a loop, shape (operations,); 1 for all in inference.
+    """Work of each operation in a network over that in a loop, shape (operations,).
+
+    In inference, it is 1 for all operations of networks that keep channels first.
 
     Args:
         network: The network.
         gpu: The GPU that it runs on.
     """
-    return gradient_fractions(network) * layout_slowdowns(network, gpu)
+    return gradient_fractions(network) * layout_factors(network, gpu)
 
 
 def as_parts(network: Network, predictions: OperationPredictions, gpu: GPU) -> OperationPredictions:

@@ -73,7 +73,8 @@ def _work(calls: Calls, found: OperationPredictions) -> Work:
     if found.work is None:
         raise ValueError("a predictor without the clock law; see can_be_summed")
     work = found.work.take(calls.places)
-    if found.operations[0].mode != "training" or not calls.listed:
+    training = found.operations[0].mode == "training"
+    if not calls.listed or not (training or any(network.channels_last for network in calls.listed)):
         return work
     factors = np.concatenate([part_factors(network, work.gpu) for network in calls.listed])
     return work.scaled_by(factors, factors)

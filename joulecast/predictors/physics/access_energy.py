@@ -9,7 +9,8 @@ from typing import Self
 
 from ...hardware import GPU, find_gpu
 from ...hardware.gpu import MEMORY_LEVELS
-from .energy import ENERGY_SPREAD, PRIOR_ENERGY, process_factor, relative_voltage
+from .energy import ENERGY_SPREAD, PRIOR_ENERGY, process_factor
+from .voltage import relative_voltage
 
 ACCESS_BYTES = 32
 """Bytes of a sector, the smallest unit that caches and DRAM of NVIDIA GPUs transfer."""

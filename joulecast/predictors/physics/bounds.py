@@ -2,7 +2,7 @@
 
 Predictions that are learned from measurements have errors. They must not be lower than what is certain:
 
-- A kernel takes 1 to 2 us from its launch to its end, whatever it does.
+- A kernel takes at least 1.5 to 2 us from its launch to its end, whatever it does.
 - It moves its bytes no faster than the memory's bandwidth. (Caches do not help: of 200,000 measured operations of
   NeuSight and Nicolai none moved its bytes more than 9 % faster, not even those that fit into the last cache. Ada, with
   caches of up to 96 MB beside GDDR6, is another matter.)

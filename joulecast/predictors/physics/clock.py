@@ -28,9 +28,10 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from .bounds import NO_BOUNDS, Bounds
-from .energy import EnergyConstants, relative_voltage, static_power_w
+from .energy import EnergyConstants, static_power_w
 from .least_times import LeastTimes
 from .norms import smooth_max
+from .voltage import relative_voltage
 
 _STEPS = 14  # Bisection steps: they narrow a range of 2000 MHz down to 0.1 MHz.
 # A network's clock is found to about the same precision by three rounds. Each evaluates 25 clocks at once, and keeps
@@ -92,7 +93,7 @@ class Work:
         least = LeastTimes.of(operations, gpu, boost)
         if (clocks != boost).any():
             least = least.slowed(boost / clocks)
-        paid = constants.parts(operations, least.time_s * ratio, gpu, clocks)
+        paid = constants.parts(operations, least.time_s * ratio, gpu, clocks, constants.l2_saves)
         fp32_j, tensor_j, hbm_j, gddr_j, awake_j = (paid * constants.values()).T
         # `time_s` is at least a nanosecond. An operation with less than that gets this nanosecond as memory time, so
         # that the p-norm of its parts is `time_s`.
@@ -239,11 +240,7 @@ class Work:
             clock_mhz: Graphics clock in MHz: one, or one for each operation.
         """
         clock_mhz = np.minimum(clock_mhz, self.most_mhz)
-        slower = self.clock_mhz / clock_mhz
-        working_s = self.parts.slowed_s(slower)
-        logic = (relative_voltage(self.gpu, clock_mhz) / self._own_voltage) ** 2
-        dynamic_j: FloatArray = self.memory_j + logic * (self.switching_j + self._awake_w * (working_s / slower))
-        return self.bounds.applied(working_s, self.gpu.boost_clock_mhz / clock_mhz), dynamic_j
+        return costs_at(self, clock_mhz, relative_voltage(self.gpu, clock_mhz), self.gpu.boost_clock_mhz)
 
     @property
     def device_s(self) -> FloatArray:
@@ -251,12 +248,13 @@ class Work:
         return self.bounds.applied(self.parts.overlapped_s, self.gpu.boost_clock_mhz / self.clock_mhz)
 
     @cached_property
-    def _awake_w(self) -> FloatArray:
+    def awake_w(self) -> FloatArray:
         """Watts of SMs that are awake."""
         return self.awake_j / np.maximum(self.parts.overlapped_s, _LEAST_S)
 
     @cached_property
-    def _own_voltage(self) -> FloatArray:
+    def own_voltage(self) -> FloatArray:
+        """Supply voltage at `clock_mhz` over that at the boost clock."""
         return relative_voltage(self.gpu, self.clock_mhz)
 
     def held_mhz(self, clock_mhz: float, power_limit_w: float, host_s: FloatArray | float = 0.0) -> FloatArray:
@@ -315,15 +313,46 @@ class Work:
         asked = np.asarray(clock_mhz, dtype=float)
         if power_limit_w >= self.cap_w or within(asked.max().reshape(1))[0]:
             return asked
-        # The search starts from the GPU's own range, whatever clocks are requested, so that a clock gets the same
-        # answer alone and as one of many.
-        low, high = float(self.gpu.min_clock_mhz), float(self.gpu.max_clock_mhz)
-        for _ in range(ROUNDS):
-            tried = np.linspace(low, high, TRIED)
-            above = int(np.searchsorted(~within(tried[1:-1]), True))
-            low, high = float(tried[above]), float(tried[above + 1])
-        held: FloatArray = np.minimum(asked, low)
+        held: FloatArray = np.minimum(asked, highest_mhz(lambda clocks: within(clocks[0])[None], [self.gpu])[0])
         return held
+
+
+def costs_at(
+    work: Any, clock_mhz: FloatArray | float, voltage: FloatArray, boost_mhz: FloatArray | float
+) -> tuple[FloatArray, FloatArray]:
+    """Device seconds and dynamic joules of each operation at another clock; see `Work.at`.
+
+    Args:
+        work: A `Work`, or a `WorkOnGpus` for arrays over GPUs.
+        clock_mhz: Graphics clock in MHz.
+        voltage: Supply voltage at that clock over that at the boost clock.
+        boost_mhz: The boost clock.
+    """
+    slower = work.clock_mhz / clock_mhz
+    working_s = work.parts.slowed_s(slower)
+    logic = (voltage / work.own_voltage) ** 2
+    dynamic_j: FloatArray = work.memory_j + logic * (work.switching_j + work.awake_w * (working_s / slower))
+    return work.bounds.applied(working_s, boost_mhz / clock_mhz), dynamic_j
+
+
+def highest_mhz(within: Callable[[FloatArray], NDArray[np.bool_]], gpus: Sequence[GPU]) -> FloatArray:
+    """The highest clock of each GPU at which a network is within its power cap, shape (gpus,).
+
+    The search starts from the GPUs' own ranges, whatever clocks are requested, so that a clock gets the same answer
+    alone and as one of many.
+
+    Args:
+        within: Tells for clocks of shape (gpus, clocks) whether the network is within the caps there.
+        gpus: The GPUs.
+    """
+    low = np.array([float(gpu.min_clock_mhz) for gpu in gpus])
+    high = np.array([float(gpu.max_clock_mhz) for gpu in gpus])
+    each = np.arange(len(gpus))
+    for _ in range(ROUNDS):
+        tried = np.linspace(low, high, TRIED, axis=1)
+        above = np.array([np.searchsorted(beyond, True) for beyond in ~within(tried[:, 1:-1])])
+        low, high = tried[each, above], tried[each, above + 1]
+    return low
 
 
 def _raised(values: FloatArray, least: FloatArray, places: NDArray[np.int64]) -> FloatArray:

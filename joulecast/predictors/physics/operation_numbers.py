@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...arrays import FloatArray
+from ...operations.alike import AlikeOperations, alike_groups
+from ...operations.counted import Counted
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
@@ -34,6 +36,8 @@ _BATCHED_START_STEPS = 32
 WINOGRAD = 9 / 4
 """Multiplications of a 3 x 3 convolution over those of Winograd's F(2 x 2, 3 x 3): 36 over 16 for 2 x 2 outputs (Lavin
 and Gray, CVPR 2016)."""
+
+_MANY_ALIKE = 16  # From this number on, counting operations together is quicker than counting one after the other.
 
 _WINOGRAD_FITS = (("kernel_size", 3), ("stride", 1), ("dilation", 1))
 
@@ -81,7 +85,7 @@ class _Numbers(NamedTuple):
     precision: float
 
 
-def _numbers(operation: Operation) -> _Numbers:
+def _numbers(operation: Counted) -> _Numbers:
     # A tensor without dimensions has one element.
     inputs, out, attributes = operation.input_shapes[0] or (1,), operation.output_shape, operation.attributes
     family, kind = operation.row.family, operation.kind
@@ -136,38 +140,46 @@ def numbers_of(operations: Sequence[Operation]) -> Any:
 
 
 def _numbers_of(operations: OperationList) -> _Numbers:
-    table = _ROWS.of(operations, lambda some: np.array([_numbers(operation) for operation in some], dtype=float))
+    table = _ROWS.of(operations, number_rows)
     columns = np.ascontiguousarray(table.T)
     columns.flags.writeable = False
     return _Numbers(*columns)
 
 
-def by_precision(places: FloatArray, value: Callable[[str], float]) -> FloatArray:
-    """A value for each operation that depends on its precision only.
+def number_rows(operations: Sequence[Operation]) -> FloatArray:
+    """The numbers of operations, computed anew, shape (operations, fields); see `numbers_of`.
 
-    Args:
-        places: Index of each operation's precision in PRECISIONS, shape (operations,).
-        value: Gives the value for the name of a precision; called once for each one that occurs.
-
-    Returns:
-        Shape (operations,).
+    Operations that differ in their sizes alone are counted together.
     """
-    at = places.astype(int)
-    values = np.full(len(PRECISIONS), np.nan)
-    for place in sorted(set(at.tolist())):
-        values[place] = value(PRECISIONS[place])
-    chosen: FloatArray = values[at]
-    return chosen
+    rows = np.empty((len(operations), len(_Numbers._fields)))
+    for places in alike_groups(operations) if len(operations) >= _MANY_ALIKE else [[*range(len(operations))]]:
+        some = [operations[place] for place in places]
+        rows[places] = _rows_of_alike(some) if len(some) >= _MANY_ALIKE else [_numbers(each) for each in some]
+    return rows
 
 
-def _kernels(operation: Operation) -> float:
+def _rows_of_alike(operations: Sequence[Operation]) -> FloatArray:
+    """The numbers of operations of one group of `alike_groups`, shape (operations, fields)."""
+    try:
+        alike = AlikeOperations(operations)
+        rows = np.column_stack([np.broadcast_to(value, len(operations)) for value in _numbers(alike)]).astype(float)
+        too_large = np.flatnonzero(~alike.fits)
+    except (OverflowError, TypeError, ValueError):
+        # Some rules compare sizes to choose what to compute, which they cannot do for all of an array at once.
+        return np.array([_numbers(operation) for operation in operations], dtype=float)
+    for place in too_large.tolist():
+        rows[place] = _numbers(operations[place])
+    return rows
+
+
+def _kernels(operation: Counted) -> float:
     """Least number of kernels that run one after the other: those of the forward pass, and as many for the backward."""
     row = operation.row
     has_backward = operation.mode == "training" and row.training_reads != row.reads
     return 0.0 if operation.is_identity else operation.steps * (1.0 + has_backward)
 
 
-def _has_transforms(operation: Operation) -> bool:
+def _has_transforms(operation: Counted) -> bool:
     """Whether Winograd's or Fourier transforms may compute a convolution.
 
     They apply to square windows of more than one pixel with a stride and a dilation of one, and without groups.
@@ -179,7 +191,7 @@ def _has_transforms(operation: Operation) -> bool:
     return sides == {1} and len(set(window)) == 1 and window[0] > 1
 
 
-def _winograd(operation: Operation) -> float:
+def _winograd(operation: Counted) -> float:
     """How many times fewer multiplications Winograd's algorithm needs, or 1 where it does not apply.
 
     F(2 x 2, 3 x 3) computes squares of 2 x 2 outputs with 16 multiplications instead of 36 (Lavin and Gray, CVPR 2016).
@@ -189,10 +201,11 @@ def _winograd(operation: Operation) -> float:
     if not fits or any(attributes.get(name, 1) not in (value, (value, value)) for name, value in _WINOGRAD_FITS):
         return 1.0
     squares = math.prod(-(-n // 2) for n in operation.output_shape[2:])
-    return max(1.0, WINOGRAD * size(operation.output_shape[2:]) / (4 * squares))
+    saving: float = np.maximum(1.0, WINOGRAD * size(operation.output_shape[2:]) / (4 * squares))
+    return saving
 
 
-def _computed_flops(operation: Operation) -> float:
+def _computed_flops(operation: Counted) -> float:
     if operation.kind not in ("matmul", "attention"):
         return operation.flops
     _, rows, columns, reduction = _as_product(operation)
@@ -200,10 +213,11 @@ def _computed_flops(operation: Operation) -> float:
         columns = operation.input_shapes[1][-2]
     needed = rows * columns * reduction
     computed = padded(rows, _BATCHED_TILE) * padded(columns, _BATCHED_TILE) * (reduction + _BATCHED_START_STEPS)
-    return float(operation.flops * computed / needed)
+    flops: float = operation.flops * computed / needed
+    return flops
 
 
-def _as_product(operation: Operation) -> Product:
+def _as_product(operation: Counted) -> Product:
     """The operation as a batched matrix product; other operations get their output's shape and a reduction of 1."""
     out = operation.output_shape
     return operation.product or Product(1, size(out[:-1]), out[-1] if out else 1, 1)

@@ -5,16 +5,21 @@ An operation takes at least its FLOPs over the peak rate, and at least its bytes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 
 from ...arrays import FloatArray
+from ...errors import InputError
 from ...hardware import GPU
 from ...operations.operation import Operation
-from .operation_numbers import by_precision, numbers_of
+from ...operations.precisions import PRECISIONS
+from .operation_numbers import numbers_of
 from .whole_waves import computed_flops
 
 LEAST_TIME_S = 1e-9
@@ -89,7 +94,7 @@ def peak_flops(precision: FloatArray, gpu: GPU) -> FloatArray:
         precision: Index of each operation's precision in `PRECISIONS`, shape (operations,).
         gpu: The GPU that they run on.
     """
-    return by_precision(precision, lambda p: gpu.peak_flops[gpu.running_precision(p)])
+    return of_precisions(precision, gpu, _peak_flops(gpu))
 
 
 def on_tensor_cores(n: Any, gpu: GPU) -> Any:
@@ -105,4 +110,50 @@ def on_tensor_cores(n: Any, gpu: GPU) -> Any:
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
-    return by_precision(n.precision, gpu.on_tensor_cores) > 0
+    return of_precisions(n.precision, gpu, _on_tensor_cores(gpu)) > 0
+
+
+@lru_cache(maxsize=512)
+def _peak_flops(gpu: GPU) -> FloatArray:
+    return precision_table(gpu, lambda precision: gpu.peak_flops[gpu.running_precision(precision)])
+
+
+@lru_cache(maxsize=512)
+def _on_tensor_cores(gpu: GPU) -> FloatArray:
+    return precision_table(gpu, gpu.on_tensor_cores)
+
+
+def precision_table(gpu: GPU, value: Callable[[str], float]) -> FloatArray:
+    """A value for each of `PRECISIONS`; NaN for those that the GPU does not support. See `of_precisions`.
+
+    Args:
+        gpu: The GPU.
+        value: Gives the value for the name of a precision that the GPU supports.
+    """
+    table = np.full(len(PRECISIONS), np.nan)
+    for place, precision in enumerate(PRECISIONS):
+        with contextlib.suppress(InputError):
+            gpu.running_precision(precision)
+            table[place] = value(precision)
+    return table
+
+
+def of_precisions(places: FloatArray, gpu: GPU, table: FloatArray) -> FloatArray:
+    """A value for each operation that depends on its precision only.
+
+    Args:
+        places: Index of each operation's precision in PRECISIONS, shape (operations,).
+        gpu: The GPU that they run on.
+        table: What `precision_table` made for this GPU; it is cached, because physics look it up a dozen times.
+
+    Returns:
+        Shape (operations,).
+
+    Raises:
+        InputError: An operation's precision does not exist on the GPU.
+    """
+    at = places.astype(int)
+    found: FloatArray = table[at]
+    if math.isnan(found.sum()):
+        gpu.running_precision(PRECISIONS[at[np.isnan(found)][0]])  # raises
+    return found

@@ -94,8 +94,8 @@ class AnyGpuEntry:
         return found.under(EAGER)
 
     def _half_errors(self, gpu: GPU, mode: str) -> NetworkCalibration | None:
-        """Errors on networks in half precision; None where kernels say nothing of them, as in training."""
-        if self.kernels is None or mode != "inference":
+        """Errors on networks in half precision; None where kernels do not predict these, as in training."""
+        if self.kernels is None or mode != "inference" or not self.kernels.predicts_networks(gpu):
             return None
         basis = self.kernels.network_basis(gpu)
         errors = self.kernels.network_errors.get(basis)

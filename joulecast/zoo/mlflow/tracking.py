@@ -211,7 +211,7 @@ def _run(name: str, tags: Mapping[str, str], uri: str | None, fill: Callable[[An
             return str(run.info.run_id)
 
 
-# What is logged of anything
+# Parts that runs of several kinds log
 
 
 def own_metrics(validation: Validation) -> dict[str, float]:

@@ -26,12 +26,12 @@ from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.physics.energy import (
     EnergyConstants,
     process_factor,
-    relative_voltage,
     static_power_w,
 )
 from joulecast.predictors.physics.half_precision import HalfPrecision
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.library import expected_ratio
+from joulecast.predictors.physics.voltage import relative_voltage
 from joulecast.predictors.recipes.boosting import BoostingRecipe
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 
@@ -65,7 +65,7 @@ def test_chips_that_were_not_measured_have_trees_of_their_own(learned, name, rat
     assert told_apart.ratio(operations, gpu) / expected_ratio(operations, gpu) == pytest.approx(ratio)
 
 
-def test_a_chip_that_was_not_measured_is_drawn_to_what_is_usual_of_a_kind(learned):
+def test_the_ratio_on_an_unmeasured_chip_is_shrunk_towards_that_of_its_kind(learned):
     learned = replace(learned, unseen_chips=lambda inputs: np.full(len(inputs), 1.0), ranges={}, half=None)
     typical = replace(learned, typical={"linear": 0.2, "conv": 0.6})
     linear, relu = Operation("linear", [(64, 64)], {"out_features": 64}), Operation("relu", [(64, 64)])

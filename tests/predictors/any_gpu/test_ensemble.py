@@ -1,4 +1,4 @@
-"""An ensemble is the weighted mean, in log space, of what its members say."""
+"""An ensemble predicts the weighted mean, in log space, of what its members predict."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from joulecast.predictors.any_gpu.ensemble import Ensemble
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.any_gpu.roofline import NoResidual
 from joulecast.predictors.fitting.any_gpu import fit_on_all
+from joulecast.predictors.physics.energy import EnergyConstants
 from joulecast.predictors.recipes.ensemble import EnsembleRecipe, Member
 from joulecast.predictors.recipes.roofline import RooflineRecipe
 
@@ -42,7 +43,7 @@ def test_it_is_the_mean_in_log_space():
     assert Ensemble.of(ensemble.members, [0.75, 0.25]).factors(OPERATIONS, A30)[0] == pytest.approx(4**0.25)
 
 
-def test_alike_members_change_nothing():
+def test_an_ensemble_of_equal_members_predicts_as_each_of_them():
     ensemble = Ensemble.of([NoResidual(), NoResidual()], [0.3, 0.7])
     assert ensemble.energy.to_dict() == pytest.approx(NoResidual().energy.to_dict())
     one, other = (
@@ -51,6 +52,19 @@ def test_alike_members_change_nothing():
     )
     for name in ("time_s", "energy_j", "device_time_s", "dynamic_energy_j", "host_time_s"):
         assert getattr(one, name) == pytest.approx(getattr(other, name)), name
+
+
+def test_energy_constants_are_geometric_means_and_the_share_that_the_cache_saves_is_a_mean():
+    @dataclass(frozen=True)
+    class Known(NoResidual):
+        constants: EnergyConstants
+
+        @property
+        def energy(self):
+            return self.constants
+
+    members = [Known(EnergyConstants(1, 4, 1, 1, 1, l2_saves=0.8)), Known(EnergyConstants(4, 4, 1, 1, 1))]
+    assert Ensemble.of(members, [0.5, 0.5]).energy == EnergyConstants(2, pytest.approx(4), 1, 1, 1, l2_saves=0.4)
 
 
 def test_members_are_fitted_by_their_recipes():

@@ -58,7 +58,7 @@ def test_training_takes_no_less_than_inference(gpu, operation):
         assert both.dynamic_energy_j[0] >= forward.dynamic_energy_j[0] * (1 - 1e-12)
 
 
-def test_an_operation_is_predicted_alike_in_any_company():
+def test_the_prediction_of_an_operation_does_not_depend_on_the_others():
     predictor = find_predictor("H100 SXM", "training").operations
     together = predictor.predict([CONV, CAT, ARGMAX, SMALL_HALF])
     alone = [predictor.predict([operation]) for operation in together.operations]

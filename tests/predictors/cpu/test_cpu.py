@@ -107,7 +107,7 @@ def zoo(tmp_path_factory):
     return trained.save(folder / "zoo")
 
 
-def test_constants_of_calls_are_found_again():
+def test_the_fit_recovers_the_constants_of_calls():
     operations = [*LINEARS, *RELUS, Operation("relu", [(1,)])]
     found = CallModel.fit(operations, np.array([law_s(o) for o in operations]))
     assert found.call_s == pytest.approx(CALL_S, rel=0.01)
@@ -249,7 +249,7 @@ def test_networks_without_power_survive_a_dataset(tmp_path):
     assert len(dataset(power=True).networks_with_energy("inference")) == len(NETWORKS)
 
 
-def test_a_network_left_out_takes_its_operations_along(tmp_path):
+def test_operations_that_only_one_network_has_are_left_out_with_it(tmp_path):
     save(dataset(power=True), tmp_path)
     data = dataset(power=True)
     trained = train_cpu(data, tmp_path, "inference", RECIPE, {m: m.operations for m in data.networks})

@@ -51,7 +51,7 @@ def test_a_blend_has_the_posterior_of_its_process(dataset):
         assert np.all(np.diff(values) <= 0)
 
 
-def test_forests_have_none(dataset):
+def test_forests_have_no_curves(dataset):
     assert curves_of(fit_own(dataset, "inference", ForestRecipe(trees=4, folds=2))) == {}
 
 
@@ -76,7 +76,7 @@ def test_trees_for_any_gpu_are_judged_on_the_first_fold():
     assert values[-1] < values[0]
 
 
-def test_the_last_error_by_trees_is_that_of_all():
+def test_the_last_error_of_a_curve_is_that_of_all_trees():
     pytest.importorskip("xgboost")
     rows = device_rows(simulated_gpu("A30"))
     inputs, targets = inputs_and_targets(rows)

@@ -1,4 +1,4 @@
-"""Fits side by side."""
+"""Fits in parallel processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_results_come_in_the_order_of_the_calls(worthwhile):
     assert [*in_parallel(divmod, CALLS, worthwhile=worthwhile, what="divisions")] == [(3, 1), (2, 1), (0, 1)]
 
 
-def test_what_fails_in_a_process_fails_here():
+def test_an_error_in_a_process_is_raised_here():
     pytest.importorskip("joblib")
     with pytest.raises(ZeroDivisionError):
         list(in_parallel(divmod, [*CALLS, (1, 0)], worthwhile=True, what="divisions"))

@@ -85,7 +85,7 @@ def test_powers_count_in_units_of_what_is_typical_for_them():
     assert scaled.power_errors(0.9, *asked, np.array([50.0, 100.0])).tolist() == pytest.approx([0.02, 0.04])
 
 
-def test_a_standard_deviation_is_the_error_that_68_percent_keep():
+def test_a_standard_deviation_is_the_error_that_68_percent_do_not_exceed():
     """ceil(10 x 0.6827) is the seventh of nine; it is looked up among loops that are bound by the GPU."""
     sigma = CALIBRATION.sigma("time", [CONV], np.array([False]), np.array([0.5]))
     assert sigma.tolist() == pytest.approx([0.1 * 7 / 9])

@@ -152,7 +152,7 @@ def test_left_out_sizes_gpus_and_generations(measured):
     assert coverage(errors)["linear, half"]["measured"] == pytest.approx(0.9, abs=0.2)
 
 
-def test_what_a_prediction_rests_on_is_said(kernels):
+def test_a_prediction_names_the_measurements_behind_it(kernels):
     variant = kernels.variants["linear", "half"]
     assert [variant.basis(gpu) for gpu in (H100, find_gpu("H100 PCIe"), B200)] == [
         "measured",
@@ -170,14 +170,14 @@ def test_a_b300_runs_the_kernels_of_a_b200():
     assert basis_of(find_gpu("RTX PRO 6000 Blackwell Server Edition"), {B200.name}, {"10.0"}) == "other generations"
 
 
-def test_fp16_is_taken_for_bf16_and_nothing_else_for_anything(kernels):
+def test_only_fp16_and_bf16_stand_in_for_each_other(kernels):
     half = OperationList([linear(64, 1024, 1024, precision) for precision in ("bf16", "fp16")])
     assert len(set(kernels.device_s(half, H100).tolist())) == 1
     others = OperationList([linear(64, 1024, 1024, "fp8"), linear(64, 1024, 1024, "fp32")])
     assert np.isnan(kernels.device_s(others, H100)).all()
 
 
-def test_a_predictor_for_any_gpu_asks_the_kernels(kernels):
+def test_a_predictor_for_any_gpu_uses_the_learned_kernels(kernels):
     operations = OperationList([linear(256, 4096, 4096), Operation("relu", [(256, 4096)], precision="bf16")])
     plain = AnyGpuPredictor(H100, "inference", NoResidual())
     asking = replace(plain, kernels=kernels)

@@ -1,15 +1,19 @@
-"""Depthwise convolutions on channels-last tensors in training."""
+"""Convolutions on channels-last tensors: spared transposes, and depthwise convolutions in training."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 import torch
 
 import joulecast
+from joulecast.errors import InputError
 from joulecast.extraction.models.torchvision_models import build, import_torchvision
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
-from joulecast.predictors.networks.channels_last import layout_slowdowns
+from joulecast.operations.operation import Operation
+from joulecast.predictors.networks.channels_last import layout_factors
 
 SHAPE = (2, 3, 64, 64)
 
@@ -17,7 +21,7 @@ SHAPE = (2, 3, 64, 64)
 def _slowdowns(network: Network, gpu: str) -> dict[bool, set[float]]:
     """Whether an operation is a depthwise convolution -> the slowdowns of such operations."""
     found: dict[bool, set[float]] = {True: set(), False: set()}
-    for entry, slowdown in zip(network, layout_slowdowns(network, find_gpu(gpu)).tolist(), strict=True):
+    for entry, slowdown in zip(network, layout_factors(network, find_gpu(gpu)).tolist(), strict=True):
         found[entry.operation.is_depthwise].add(slowdown)
     return found
 
@@ -60,6 +64,48 @@ def test_convolutions_count_as_channels_last_where_pytorch_keeps_their_tensors_s
 def test_only_depthwise_convolutions_in_training_are_slower(gpu, mode, precision, slowdown):
     network = joulecast.extract("convnext_tiny", (4, 3, 224, 224), mode=mode, precision=precision)
     assert _slowdowns(network, gpu) == {True: {slowdown}, False: {1.0}}
+
+
+def test_a_module_that_was_converted_gives_a_network_with_channels_last():
+    module = torch.nn.Sequential(torch.nn.Conv2d(8, 16, 3), torch.nn.Conv2d(16, 8, 1))
+    assert not joulecast.extract(module, (2, 8, 16, 16)).channels_last
+    network = joulecast.extract(module.to(memory_format=torch.channels_last), (2, 8, 16, 16))
+    assert network.channels_last
+    assert network.replace(mode="training", precision="bf16").channels_last
+    assert Network.from_dict(network.to_dict()) == network
+
+
+@pytest.mark.parametrize(("mode", "gpu"), [("inference", "A100 PCIe 40GB"), ("training", "V100 PCIe 16GB")])
+def test_with_channels_last_a_convolution_that_is_bound_by_memory_takes_a_third_of_the_time(mode, gpu):
+    """It reads its input and writes its output once. Transposing both moves each twice more."""
+    attributes = {"out_channels": 32, "kernel_size": 1, "bias": False}
+    convolution = Operation("conv2d", [(64, 32, 112, 112)], attributes, precision="fp16", mode=mode)
+    others = [
+        convolution.replace(precision="fp32"),
+        Operation("relu", [(64, 32, 112, 112)], precision="fp16", mode=mode),
+    ]
+    network = Network.of([(operation, 1) for operation in (convolution, *others)])
+    assert layout_factors(network, find_gpu(gpu)).tolist() == [1.0, 1.0, 1.0]
+    converted = replace(network, channels_last=True)
+    # The filters, and FLOPs that overlap with the traffic, are a few percent.
+    assert layout_factors(converted, find_gpu(gpu)).tolist() == pytest.approx([1 / 3, 1.0, 1.0], rel=0.1)
+    assert layout_factors(converted, find_gpu("P100 PCIe")).tolist() == [1.0, 1.0, 1.0]  # no tensor cores
+    assert layout_factors(converted, find_gpu("MI210")).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_predictions_follow_the_order_one_by_one_and_many_together():
+    first = joulecast.extract("resnet18", (8, 3, 64, 64), precision="fp16")
+    last = replace(first, channels_last=True)
+    alone_s = [joulecast.predict(network, gpu="T4", execution="graph").time_s for network in (first, last)]
+    together = joulecast.predict_many([first, last], "T4", execution="graph")
+    assert together.time_s.tolist() == pytest.approx(alone_s)
+    assert alone_s[1] < 0.95 * alone_s[0]
+
+
+def test_an_order_that_is_neither_true_nor_false_is_refused():
+    described = {**joulecast.extract("resnet18", (1, 3, 32, 32)).to_dict(), "channels_last": "yes"}
+    with pytest.raises(InputError, match=r"(?s)given: +'yes'.*true or false"):
+        Network.from_dict(described)
 
 
 @pytest.mark.parametrize(("precision", "measured_s"), [("default", 0.5403), ("fp32", 0.6681)])

@@ -9,6 +9,7 @@ import pytest
 
 from joulecast import Network, Operation
 from joulecast.hardware import find_gpu
+from joulecast.hardware.host import find_host
 from joulecast.predictors.intervals.power_range import power_range_w, within_range
 from joulecast.predictors.networks.composition import (
     LEAST_HOST_S,
@@ -18,6 +19,7 @@ from joulecast.predictors.networks.composition import (
     overlap,
     plain_sum,
 )
+from joulecast.predictors.networks.execution import Execution
 from joulecast.predictors.operation_predictions import OperationPredictions
 
 A30 = find_gpu("A30")
@@ -87,6 +89,21 @@ def test_the_offset_of_the_host_is_learned_from_networks():
     assert bound == HostModel.prior("training")
     assert HostModel.fit([], "inference") == HostModel.prior("inference")
     assert HostModel.from_dict(found.to_dict()) == found
+
+
+def test_a_network_that_the_device_bounds_says_a_little_of_its_host():
+    """3 ms of device and 40 calls of 50 us: with 20 us less for each call, the 4-norm of 3 ms and 1.2 ms."""
+    one = predictions([75e-6], [50e-6], [0.0])
+    found = HostModel.fit([(np.array([40.0]), one, 1e-3 * (3**4 + 1.2**4) ** 0.25)], "inference")
+    assert found.learned
+    assert found.offset_s == pytest.approx(-20e-6, abs=0.5e-6)
+
+
+def test_a_compiled_network_is_launched_without_the_dispatcher():
+    """On a host that takes twice as long as the reference: 2 x 3 us and 2 x 7 us, and no offset of eager networks."""
+    compiled = Execution.of("compiled", replace(find_host("reference"), factor=2.0))
+    found = HostModel(0.2e-3, execution=compiled).calls_s(predictions([1e-3, 2e-3], [3e-6, 7e-6], [0.1, 0.3]))
+    assert found == pytest.approx([6e-6, 14e-6])
 
 
 def test_where_many_offsets_are_as_good_the_middle_is_taken():

@@ -15,7 +15,7 @@ A30 = find_gpu("A30")
 OPERATIONS = [Operation("relu", [(8, 8)]), Operation("gelu", [(8, 8)])]
 
 
-class Told:
+class FixedPredictor:
     """A predictor that returns given values for two operations, at any clock."""
 
     gpu, mode, coverage = A30, "inference", ("all",)
@@ -53,7 +53,7 @@ class Told:
 
 
 def costs(device_s, dynamic_j, counts=(1, 1), **more):
-    predictor = NetworkPredictor("told", Told(device_s, dynamic_j, **more), HostModel(0.0, learned=True))
+    predictor = NetworkPredictor("told", FixedPredictor(device_s, dynamic_j, **more), HostModel(0.0, learned=True))
     network = Network.of(list(zip(OPERATIONS, counts, strict=True)))
     return predictor.predict(network)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
+from round_gpu import ROUND
 
 from joulecast.hardware import find_gpu
 from joulecast.predictors.physics.bandwidth import reached_bandwidth
@@ -30,3 +33,7 @@ from joulecast.predictors.physics.bandwidth import reached_bandwidth
 )
 def test_reached_bandwidth(name, gigabytes_per_s):
     assert reached_bandwidth(find_gpu(name)) == pytest.approx(1e9 * gigabytes_per_s, rel=0.005)
+
+
+def test_memory_of_unknown_type_counts_as_hbm():
+    assert reached_bandwidth(dataclasses.replace(ROUND, memory_type=None)) == pytest.approx(0.91e11)

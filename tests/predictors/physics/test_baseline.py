@@ -52,7 +52,7 @@ def test_a_loop_takes_the_norm_of_host_and_device():
     assert baseline().active_power_w(["relu fp32"]).tolist() == [150.0]
 
 
-def test_power_tells_for_how_long_the_device_was_busy():
+def test_the_device_time_follows_from_the_power():
     """At 50 W static and 150 W active, 75 W mean busy for a quarter. Loops of twice the host's time show the device."""
     found = baseline().device_costs(
         [RELU] * 5,

@@ -63,7 +63,7 @@ def test_power_while_the_device_works_is_that_of_large_loops():
     assert unread.groups["gelu fp32"].large_loops == 1
 
 
-def test_the_method_of_most_loops_is_the_one_that_is_meant():
+def test_the_default_method_is_that_of_most_loops():
     rows = [(RELU, 20e-6, 60.0, 200e-6, "often")] * 3 + [(RELU, 10e-6, 60.0, 200e-6, "always")] * 2
     assert fitted(rows).method == "often"
     assert fitted(rows).host_s(["relu fp32"]).tolist() == pytest.approx([20e-6])
@@ -86,7 +86,7 @@ def test_kinds_without_a_stand_in_are_reported():
     assert known.stand_in(gather, ROUND) is None
 
 
-def test_a_board_that_hardly_draws_more_at_work_is_busy_by_watts():
+def test_the_difference_of_active_and_static_power_is_at_least_a_watt():
     """Static 50 W, active 50.5 W: the difference counts as 1 W, so that 50.25 W means busy for a quarter."""
     constants = GroupConstants({"loop": 10e-6}, 1.0, 1.0, 50.5)
     found = Baseline({"relu fp32": constants}, 50.0, "loop").device_costs(

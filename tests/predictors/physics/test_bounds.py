@@ -110,7 +110,7 @@ def test_parts_of_an_operation_are_bounded_by_their_share():
     assert bounded.scaled_by(4.0, 1.0).bounds.compute_s == pytest.approx(bounded.bounds.compute_s)
 
 
-def test_bounds_go_where_operations_go():
+def test_bounds_are_moved_with_their_operations():
     bounded = work(LINEAR).bounded([LINEAR])
     spread = bounded.scatter(np.array([False, True]))
     assert np.isnan(spread.device_s[0])

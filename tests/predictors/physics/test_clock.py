@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from round_gpu import ROUND
@@ -40,6 +42,14 @@ def test_computing_and_caches_follow_the_clock_and_memory_does_not(clock, millis
 def test_energy_of_computing_is_proportional_to_the_square_of_the_voltage(clock, volts):
     _, dynamic_j = work(compute_s=1e-3, switching_j=5.0).at(clock)
     assert dynamic_j == pytest.approx([5.0 * volts**2])
+
+
+def test_energy_that_is_known_at_a_low_clock_rises_with_the_voltage():
+    """5 J at 1000 MHz and 0.8 of the voltage: 5 / 0.64 J at 2000 MHz, and in half of the time."""
+    slow = replace(work(compute_s=2e-3, switching_j=5.0), clock_mhz=np.array([1000.0]))
+    device_s, dynamic_j = slow.at(2000.0)
+    assert device_s == pytest.approx([1e-3])
+    assert dynamic_j == pytest.approx([5.0 / 0.64])
 
 
 @pytest.mark.parametrize("clock", [500.0, 1000.0, 1500.0, 2000.0, 2500.0])
@@ -134,6 +144,36 @@ def test_work_is_slower_than_physics_by_its_ratio():
     assert slower.awake_j == pytest.approx([0.81 * 0.5 * 10 * 1.5 * 3 * least_s])
 
 
+@pytest.mark.parametrize(("memory_type", "byte_j"), [("HBM2", 5e-11), ("GDDR6", 1e-10)])
+def test_work_on_tensor_cores_and_in_both_types_of_memory(memory_type, byte_j):
+    """2^31 FLOPs in bf16 on tensor cores, and three matrices of 1024 x 1024 elements of two bytes."""
+    product = Operation("linear", [(1024, 1024)], {"out_features": 1024, "bias": False}, precision="bf16")
+    constants = EnergyConstants(1e-11, 2e-12, 5e-11, 1e-10, 0.5)
+    found = Work.of([product], replace(ROUND, memory_type=memory_type), 2000.0, np.array([1.0]), constants)
+    assert found.switching_j == pytest.approx([2**31 * 2e-12])
+    assert found.memory_j == pytest.approx([3 * 2**21 * byte_j])
+
+
+def test_work_of_nothing_takes_a_nanosecond_and_no_energy():
+    nothing = Operation("dropout", [(1000, 1000)])
+    constants = EnergyConstants(1e-11, 2e-12, 5e-11, 1e-10, 0.5)
+    assert Work.of([nothing], ROUND, 2000.0, np.array([3.0]), constants).device_s == pytest.approx([3e-9])
+    missing = Work.of([RELU], ROUND, 2000.0, np.array([0.0]), constants)
+    assert [missing.switching_j[0], missing.awake_j[0], missing.memory_j[0]] == [0.0, 0.0, 0.0]
+
+
+def test_an_operation_within_the_cap_runs_at_exactly_the_requested_clock():
+    """100 W of computing and 50 W static are within 222.25 W. The other operation takes 300 W, and is throttled."""
+    both = Work(
+        ROUND,
+        np.full(2, 2000.0),
+        LeastTimes(np.full(2, 1e-3), *np.zeros((2, 2))),
+        np.array([0.1, 0.3]),
+        *np.zeros((2, 2)),
+    )
+    assert both.held_mhz(2000.0, 222.25).tolist() == [2000.0, pytest.approx(1500.0, abs=1.0)]
+
+
 def test_work_that_is_scaled():
     found = work(3e-3, 4e-3, 5e-3, switching_j=1.0, awake_j=2.0, memory_j=5.0)
     half = found.scaled_to(np.array([3e-3]), np.array([4.0]))
@@ -170,6 +210,16 @@ def test_a_loop_at_its_cap_held_the_clock_at_which_physics_draws_that_much():
     assert static_w + 0.4 + volts**2 * (0.01 + 10 * held / 2000) == pytest.approx(50.0, abs=0.05)
 
 
+def test_the_measured_time_of_a_product_stays_while_its_clock_is_searched_for():
+    """2^31 FLOPs at 100 pJ and 3 x 4 MiB at 50 pJ in 2 ms: 107.4 W of computing and 0.3 W of memory; SMs as above."""
+    product = Operation("linear", [(1024, 1024)], {"out_features": 1024, "bias": False})
+    constants = EnergyConstants(1e-10, 2e-12, 5e-11, 1e-10, 0.5)
+    held = throttled_mhz([product], ROUND, np.array([2e-3]), constants, 100.0)[0]
+    static_w, volts = 20 + 30 * (held - 500) / 1500, 0.8 + 0.2 * max(held - 1000, 0) / 1000
+    computing_w, memory_w = 2**31 * 1e-10 / 2e-3, 3 * 2**22 * 5e-11 / 2e-3
+    assert static_w + memory_w + volts**2 * (computing_w + 10 * held / 2000) == pytest.approx(100.0, abs=0.05)
+
+
 def test_measured_work_keeps_what_was_measured():
     constants = EnergyConstants(1e-11, 2e-12, 5e-11, 1e-10, 0.5)
     device_s, dynamic_j = np.array([1e-3, 1e-3]), np.array([0.05, 0.16])
@@ -195,7 +245,7 @@ def test_a_power_near_the_cap_counts_as_throttled():
 def three(**more):
     """Operations of 1, 2 and 4 ms of computing with 1, 2 and 4 J in all, at the boost clock."""
     parts = LeastTimes(np.array([1e-3, 2e-3, 4e-3]), np.zeros(3), np.zeros(3))
-    joules = np.array([0.5, 1.0, 1.0]), np.array([0.3, 0.6, 1.2]), np.array([0.2, 0.4, 1.8])
+    joules = np.array([0.5, 1.0, 2.0]), np.array([0.3, 0.6, 0.2]), np.array([0.2, 0.4, 1.8])
     return Work(ROUND, np.full(3, 2000.0), parts, *joules, **more)
 
 
@@ -229,7 +279,7 @@ def test_least_times_rise_with_the_operation_they_bound():
 def test_work_is_taken_by_places_which_may_repeat():
     found = three(most_mhz=np.array([1900.0, 1800.0, 1700.0]), cap_w=120.0).take(np.array([2, 0, 2]))
     assert found.device_s == pytest.approx([4e-3, 1e-3, 4e-3])
-    assert found.switching_j == pytest.approx([1.0, 0.5, 1.0])
+    assert found.switching_j == pytest.approx([2.0, 0.5, 2.0])
     assert found.most_mhz.tolist() == [1700.0, 1900.0, 1700.0]
     assert found.cap_w == 120.0
 

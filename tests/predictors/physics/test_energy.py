@@ -15,9 +15,9 @@ from joulecast.predictors.physics.energy import (
     PRIOR_ENERGY,
     EnergyConstants,
     process_factor,
-    relative_voltage,
     static_power_w,
 )
+from joulecast.predictors.physics.voltage import relative_voltage
 
 LINEAR = Operation("linear", [(100, 1000)], {"out_features": 200, "bias": False})
 FLOPS = 2 * 100 * 1000 * 200
@@ -48,13 +48,13 @@ def test_voltage_is_the_a100s_where_none_is_known_at_the_same_share_of_the_boost
     assert relative_voltage(unknown, 1000.0) == pytest.approx(relative_voltage(find_gpu("A100 PCIe 40GB"), 705.0))
 
 
-def test_energy_at_the_boost_clock_is_the_sum_of_what_is_paid():
+def test_energy_at_the_boost_clock_is_the_sum_of_its_parts():
     """10 SMs at 2 GHz for a millisecond, 0.5 W each per GHz."""
     expected = FLOPS * 1e-11 + BYTES * 5e-11 + 0.5 * 10 * 2.0 * SECONDS
     assert energy_j(LINEAR, ROUND, 2000.0) == pytest.approx(expected)
 
 
-def test_logic_is_paid_by_the_square_of_the_voltage_and_memory_is_not():
+def test_logic_scales_with_the_square_of_the_voltage_and_memory_does_not():
     """At 1500 MHz the voltage is 0.9 of that at the boost clock: 0.81 of the energy, and SMs clock 1.5 GHz."""
     expected = 0.81 * (FLOPS * 1e-11 + 0.5 * 10 * 1.5 * SECONDS) + BYTES * 5e-11
     assert energy_j(LINEAR, ROUND, 1500.0) == pytest.approx(expected)

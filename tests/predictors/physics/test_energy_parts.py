@@ -11,8 +11,10 @@ from round_gpu import ROUND
 from joulecast.hardware import find_gpu
 from joulecast.hardware.gpu import IdleCurve
 from joulecast.operations.operation import Operation
-from joulecast.predictors.physics import energy
-from joulecast.predictors.physics.energy import EnergyConstants, relative_voltage, static_power_w
+from joulecast.predictors.physics import energy, voltage
+from joulecast.predictors.physics.clock import Work
+from joulecast.predictors.physics.energy import EnergyConstants, static_power_w
+from joulecast.predictors.physics.voltage import relative_voltage
 
 LINEAR = Operation("linear", [(100, 1000)], {"out_features": 200, "bias": False})
 FLOPS = 2 * 100 * 1000 * 200
@@ -65,6 +67,34 @@ def test_operations_of_several_precisions_are_paid_each_by_itself():
     assert parts[:, :2].tolist() == [[2 * FLOPS, 0], [FLOPS, 0], [0, FLOPS]]
 
 
+@pytest.mark.parametrize(
+    ("l2_bytes", "served"),
+    [
+        pytest.param(960_000, 1.0, id="activations fill half of it"),
+        pytest.param(640_000, 0.5, id="activations fill three quarters"),
+        pytest.param(480_000, 0.0, id="activations fill it"),
+    ],
+)
+def test_bytes_that_the_cache_holds_cost_less(l2_bytes, served):
+    """100 x 1000 inputs and 100 x 200 outputs take 480,000 bytes, and 200 x 1000 weights 800,000, all in fp32."""
+    gpu = replace(ROUND, l2_bytes=l2_bytes)
+    parts = EnergyConstants.parts([LINEAR], np.array([1e-3]), gpu, 2000.0, 0.75)
+    assert parts[0, 2:].tolist() == pytest.approx([800_000 + (1 - 0.75 * served) * 480_000, 0, 10 * 2.0 * 1e-3])
+    constants = EnergyConstants(0.0, 0.0, 1e-10, 0.0, 0.0, l2_saves=0.75)
+    found_j = constants.dynamic_energy_j([LINEAR], np.array([1e-3]), gpu, 2000.0)
+    assert found_j.tolist() == pytest.approx([1e-10 * parts[0, 2]])
+    (work_j,) = Work.of([LINEAR], gpu, 2000.0, np.ones(1), constants).memory_j.tolist()
+    assert work_j == pytest.approx(1e-10 * parts[0, 2])
+
+
+def test_constants_that_were_stored_before_the_cache_was_known_pay_all_bytes():
+    names = ["fp32_j_per_flop", "tensor_j_per_flop", "hbm_j_per_byte", "gddr_j_per_byte", "awake_w_per_sm_ghz"]
+    stored = EnergyConstants.from_dict(dict.fromkeys(names, 1.0))
+    assert stored.l2_saves == 0
+    found_j = stored.dynamic_energy_j([LINEAR], np.zeros(1), replace(ROUND, l2_bytes=10**9), 2000.0)
+    assert found_j.tolist() == pytest.approx([FLOPS + 1_280_000])
+
+
 def test_static_power_is_a_share_of_the_cap_where_nothing_else_is_known():
     """0.18 of 2 W, which is less than the watt or two that a fault would add."""
     unknown = replace(ROUND, idle_curve=None, idle_power_w=None, power_limit_w=2.0)
@@ -82,7 +112,8 @@ def test_one_point_of_a_curve_falls_with_the_clock_as_the_a100s():
 
 
 def test_a_catalogue_without_any_curve_takes_voltage_and_idle_power_for_constant(monkeypatch):
-    monkeypatch.setattr(energy, "_voltage_like", lambda: replace(A100, voltage=None, idle_curve=None))
-    unknown = replace(ROUND, voltage=None, idle_curve=None, idle_power_w=None)
+    for module in (energy, voltage):
+        monkeypatch.setattr(module, "voltage_like", lambda: replace(A100, voltage=None, idle_curve=None))
+    unknown = replace(ROUND, name="GPU of a catalogue without curves", voltage=None, idle_curve=None, idle_power_w=None)
     assert relative_voltage(unknown, np.array([500.0, 2000.0])).tolist() == [1.0, 1.0]
     assert static_power_w(unknown, np.array([500.0, 2000.0])).tolist() == pytest.approx([36.0, 36.0])

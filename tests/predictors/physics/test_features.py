@@ -1,4 +1,4 @@
-"""Features and the roofline."""
+"""Features and the roofline against arithmetic by hand."""
 
 from __future__ import annotations
 

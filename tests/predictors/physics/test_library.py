@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from round_gpu import ROUND
 
 from joulecast import Operation
 from joulecast.hardware import find_gpu, gpus
@@ -45,6 +48,50 @@ def test_boards_with_a_low_cap_want_more_power_than_they_have():
     assert wanted["H100 SXM"] == wanted["A30"] == 1
     assert 1 < wanted["A100 PCIe 40GB"] < 1.3
     assert 2 < wanted["T4"] < wanted["L4"] < 4
+
+
+def test_wanted_power_by_hand():
+    """8 pJ for each of 10^12 FLOPs, 0.4 W for each of 10 SMs and 2 GHz, and 50 W static: 66 W."""
+    assert wanted_power(replace(ROUND, power_limit_w=33.0)) == pytest.approx(2.0)
+    assert wanted_power(replace(ROUND, power_limit_w=100.0)) == 1.0
+
+
+WEAK = replace(ROUND, power_limit_w=33.0)
+"""A board that needs twice its cap for products."""
+
+
+def test_a_batched_product_under_a_low_cap_by_hand():
+    """10 products of a tile and 4,096 steps each, on 10 SMs; starting takes as long as 20 steps.
+
+    Each reads 2 x 128 x 4096 elements of 4 bytes and writes 128 x 128. Tiles load 4 bytes for 128 FLOPs, those of 32
+    steps at the start included.
+    """
+    product = batched(10, 128, 128, 4096)
+    flops, moved = 2 * 10 * 128 * 128 * 4096, 10 * 4 * (2 * 128 * 4096 + 128 * 128)
+    compute_s = flops / 1e12 * (1 + 20 / 4096)
+    memory_s, cache_s = moved / 0.91e11, (moved + 4 / 128 * flops * 4128 / 4096) / (36 * 10 * 2e9)
+    tiled_s = (compute_s**3 + memory_s**3 + cache_s**3) ** (1 / 3)
+    least_s = LeastTimes.of([product], WEAK, 2000.0).time_s
+    assert expected_ratio([product], WEAK, capped=False) * least_s == pytest.approx([tiled_s])
+    exponent = 0.5 * (1 + tiled_s / (tiled_s + 1e-3)) * compute_s / tiled_s
+    assert expected_ratio([product], WEAK) * least_s == pytest.approx([tiled_s * 2**exponent])
+
+
+@pytest.mark.parametrize("rows", [64, 4096])
+def test_a_linear_layer_under_a_low_cap_is_slower_the_longer_it_takes(rows):
+    layer = Operation("linear", [(rows, 4096)], {"out_features": 4096, "bias": False})
+    least = LeastTimes.of([layer], WEAK, 2000.0)
+    seconds, compute_s = float(least.time_s[0]), float(least.compute_s[0])
+    exponent = 0.5 * seconds / (seconds + 1e-3) * compute_s / seconds
+    assert expected_ratio([layer], WEAK) == pytest.approx([2**exponent])
+    assert expected_ratio([layer], WEAK, capped=False) == pytest.approx([1.0])
+
+
+@pytest.mark.parametrize(("reduction", "slower"), [(3 * 4096, 1.2 * 2), (8 * 4096, 1.2 * 3)])
+def test_linear_layers_on_pascal_are_slower_by_the_root_of_their_reduction(reduction, slower):
+    layer = Operation("linear", [(512, reduction)], {"out_features": 512})
+    pascal, volta = (replace(ROUND, compute_capability=capability) for capability in ("6.0", "7.0"))
+    assert expected_ratio([layer], pascal) == pytest.approx(slower * expected_ratio([layer], volta))
 
 
 @pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.slug)

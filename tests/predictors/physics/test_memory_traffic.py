@@ -50,7 +50,7 @@ def test_a_batch_of_products_loads_for_each_of_them():
     assert shared == loaded + 2 * 8 * 8 * 16 * 16 / 64 * FP32_BYTES
 
 
-def test_products_with_fewer_rows_than_a_thread_computes_pass_shared_memory_by():
+def test_products_with_fewer_rows_than_a_thread_computes_do_not_use_shared_memory():
     assert served("matmul", [(7, 16), (16, 64)])[0] == 0
     assert served("matmul", [(64, 16), (16, 7)])[0] == 0
     assert served("matmul", [(8, 1), (1, 8)])[0] == pytest.approx((8 + 8 + 8 * 8 * 16 / 64) * FP32_BYTES)

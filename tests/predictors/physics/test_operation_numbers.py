@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from joulecast.operations.operation import Operation
-from joulecast.predictors.physics.operation_numbers import numbers_of
+from joulecast.predictors.physics.operation_numbers import number_rows, numbers_of
 
 CONV = {"out_channels": 12, "kernel_size": 3, "stride": 1, "padding": 1, "bias": True}
 
@@ -104,3 +104,19 @@ def test_tiles_of_batched_products_are_filled_up():
 def test_kernels_run_in_forward_and_backward():
     relu, identity = Operation("relu", [(2, 6)]), Operation("dropout", [(2, 6)])
     assert numbers_of([relu, relu.replace(mode="training"), identity]).kernels.tolist() == [1, 2, 0]
+
+
+def test_many_together_as_each_alone():
+    """Sixteen and more that are alike are counted together: convolutions, padded products, Winograd's sides."""
+    sides = range(5, 25)
+    operations = [
+        *(Operation("conv2d", [(2, 6, side, 9)], {**CONV, "out_channels": side}) for side in sides),
+        *(Operation("conv_transpose2d", [(2, 6, side, 9)], {**CONV, "kernel_size": 1, "stride": 2}) for side in sides),
+        *(Operation("matmul", [(3, side, 40), (3, 40, 2 * side)]) for side in sides),
+        *(Operation("attention", [(2, 4, side, 8)] * 3) for side in sides),
+        *(Operation("sort", [(2, 1000 * side)]) for side in sides),  # its rule compares sizes, so each is counted alone
+        *(Operation("matmul", [(side, 64), (64, (2**31 - 1) // side)]) for side in sides),
+        Operation("matmul", [(2**31 - 1, 64), (64, 2**31 - 1)]),  # more FLOPs than 64 bits hold
+    ]
+    alone = [number_rows([operation])[0].tolist() for operation in operations]
+    assert number_rows(operations).tolist() == alone

@@ -97,6 +97,6 @@ def test_kinds_and_identities_are_features():
     assert feature(Operation("relu", [(5, 7)]), "tile_fill") == 1.0
 
 
-def test_features_are_not_changed_by_who_reads_them():
+def test_features_are_read_only():
     with pytest.raises(ValueError, match="read-only"):
         size_features(OperationList([LINEAR]))[0, 0] = 1.0

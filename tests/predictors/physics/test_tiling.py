@@ -64,10 +64,17 @@ def test_tensor_cores_take_the_tile_that_fills_the_waves_best(rows, columns, slo
     assert tile_slowdown(n, A100) == pytest.approx(slower)
 
 
-def test_a_step_of_decoding_pads_its_rows_to_64():
+def test_each_product_of_a_batch_has_tiles_of_its_own():
+    """216 products of one tile each are two full waves on 108 SMs."""
+    n = numbers_of([Operation("matmul", [(216, 128, 512), (216, 512, 256)], precision="bf16")])
+    assert tile_slowdown(n, A100) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("queries", [1, 4, 32])
+def test_a_step_of_decoding_pads_its_rows_to_64(queries):
     keys = (2, 8, 1000, 64)
-    step = Operation("attention", [(2, 8, 4, 64), keys, keys], precision="bf16")
-    assert tile_slowdown(numbers_of([step]), A100) == pytest.approx(64 / 4)
+    step = Operation("attention", [(2, 8, queries, 64), keys, keys], precision="bf16")
+    assert tile_slowdown(numbers_of([step]), A100) == pytest.approx(64 / queries)
 
 
 @pytest.mark.parametrize(("tokens", "slower"), [(196, 1.0), (197, 4.0)])

@@ -71,6 +71,13 @@ def test_winograd_multiplies_less_but_not_on_tensor_cores():
     assert computed(odd) == pytest.approx(10 * 2 * 128 * 64 * (576 + 32) / 2.25)
 
 
+def test_squares_beyond_the_edge_take_a_wave_of_their_own():
+    """35 x 36 outputs are 1260 rows in ten blocks; the 18 x 18 squares over them are 1296 rows, in eleven."""
+    attributes = {"out_channels": 64, "kernel_size": 3, "padding": 1, "bias": False}
+    conv = Operation("conv2d", [(1, 64, 35, 36)], attributes)
+    assert computed(conv) == pytest.approx(2 * 10 * 2 * 128 * 64 * (576 + 32) / 2.25)
+
+
 def test_grouped_and_batched_products_are_not_dense():
     grouped = Operation("conv2d", [(1, 32, 16, 16)], {"out_channels": 64, "kernel_size": 1, "groups": 2, "bias": False})
     assert computed(grouped) == grouped.flops
@@ -94,3 +101,12 @@ def test_blocks_as_features():
     # The gradient of the input has 128 x 100 outputs from 64 features.
     assert found["log_backward_tiles"].tolist() == pytest.approx([np.log(10 * 2 * 64 * 64 * 96 / own), 0.0])
     assert found["winograd_saving"].tolist() == [1.0, 1.0]
+
+
+def test_with_a_stride_each_position_of_the_input_meets_a_part_of_the_window():
+    """16 x 16 positions of 32 channels meet 64 channels in a quarter of 3 x 3: 256 rows, 32 columns, 144 steps."""
+    attributes = {"out_channels": 64, "kernel_size": 3, "padding": 1, "stride": 2, "bias": False}
+    conv = Operation("conv2d", [(1, 32, 16, 16)], attributes)
+    found = dict(zip(TILE_NAMES, tile_features(numbers_of([conv]), ROUND, np.array([False])), strict=True))
+    own = 2 * 8 * 8 * 64 * (32 * 9)
+    assert found["log_backward_tiles"].tolist() == pytest.approx([np.log(10 * 2 * 64 * 64 * (144 + 32) / own)])

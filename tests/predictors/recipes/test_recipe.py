@@ -1,4 +1,4 @@
-"""Recipes."""
+"""Recipes: those that ship load, and wrong ones are refused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from joulecast.cli.recipes import WAYS
+from joulecast.cli.recipes import HANDLERS
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.predictors.fitting.recipes import load_recipe, predictor_of
 from joulecast.predictors.recipes.transformer import TransformerRecipe
@@ -20,7 +20,7 @@ SHIPPED = sorted(path for path in RECIPES.glob("*.toml") if path.name != KERNELS
 def test_shipped_recipes_load(path):
     recipe = load_recipe(path)
     assert recipe.folds == 10
-    assert type(recipe) in WAYS
+    assert type(recipe) in HANDLERS
     assert f'predictor = "{predictor_of(recipe)}"' in path.read_text()
 
 

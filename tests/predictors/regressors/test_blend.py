@@ -112,6 +112,6 @@ def test_shares_out_of_range_are_refused(share):
         BlendRecipe(time_share=share)
 
 
-def test_the_process_falls_silent_far_away(predictor):
+def test_the_process_has_no_weight_far_from_measured_operations(predictor):
     far = np.full((1, predictor.time.process.columns), 1e4, dtype=np.float32)
     assert predictor.time(far) == pytest.approx(predictor.time.trees(far))

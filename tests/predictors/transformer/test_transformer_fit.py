@@ -99,7 +99,7 @@ def test_sequences_do_not_see_each_other():
     assert np.allclose(torch_encoder(model)(*given)[1][:1], alone[1], atol=1e-5)
 
 
-def test_what_lies_beyond_the_training_data_is_taken_for_its_edge():
+def test_inputs_beyond_the_training_data_are_clipped():
     model = random_model()
     values, families, kinds, shares = arrays(1, 1)
     model.lowest.fill_(-1.0)
@@ -111,7 +111,7 @@ def test_what_lies_beyond_the_training_data_is_taken_for_its_edge():
     assert not np.allclose(one, third)
 
 
-def test_muon_moves_what_reads_tokens_and_layers():
+def test_muon_updates_the_matrices_of_tokens_and_layers():
     model = OperationTransformer(TINY, 4)
     matrices = {id(matrix) for matrix in model.matrices()}
     names = {name for name, parameter in model.named_parameters() if id(parameter) in matrices}

@@ -17,7 +17,7 @@ from joulecast.operations.network import Network
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.networks.over_clocks import predict_over_clocks
+from joulecast.predictors.networks.over_gpus import predict_over_clocks
 from joulecast.predictors.transformer.attentive import Attentive, Reader
 from joulecast.predictors.transformer.encoder import OnnxEncoder
 from joulecast.predictors.transformer.weights import TransformerWeights

@@ -75,7 +75,7 @@ def test_tokens_in_units_are_read_as_they_are():
     assert torch_encoder(model)(before[:, None], *others)[0] == pytest.approx(expected, abs=1e-4)
 
 
-def test_network_is_told_in_its_own_numbers_only():
+def test_only_four_numbers_of_a_token_depend_on_the_network():
     values = arrays(1, 3)[0][0]
     told = in_network(values, np.array([1.0, 2.0, 1.0]), np.array([1.0, 1.0, 1.0]), np.array([0.5, 0.5, 0.5]))
     changed = np.argwhere(told != values)
@@ -90,7 +90,7 @@ def test_kinds_that_were_not_measured_alone_have_no_vector(quick):
     assert np.isfinite(quick.factors(unknown, A30)[0]).all()
 
 
-def test_thinning_spares_the_rare():
+def test_thinning_keeps_rare_groups():
     rows = rows_of(simulated_operations())
     rare = [row for row in rows if row.operation.kind == "linear"][:2]
     many = [row for row in rows if row.operation.kind != "linear" and row.gpu is A30]

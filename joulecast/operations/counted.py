@@ -1,0 +1,105 @@
+"""FLOPs, bytes and sizes of operations, which the rules of their kind compute from shapes and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from .kind import Kind, Traffic
+from .kinds import KINDS
+from .precisions import Precision
+from .rules import Product, Shape, Shapes, size
+from .storage import Storage
+
+
+class Counted:
+    """What an operation computes, reads and writes.
+
+    An `Operation` has integers as sizes. `AlikeOperations` has arrays of them, and then everything here is an array.
+    """
+
+    kind: str
+    input_shapes: Shapes
+    attributes: Mapping[str, Any]
+    precision: Precision
+    mode: str
+    output_shape: Shape
+    parameters: int
+
+    @property
+    def row(self) -> Kind:
+        """The row of its kind in the table of kinds."""
+        return KINDS[self.kind]
+
+    @cached_property
+    def forward_flops(self) -> int:
+        """FLOPs of the forward; a multiply-add is two."""
+        return self.row.flops(self.input_shapes, self.attributes, self.output_shape)
+
+    @property
+    def flops(self) -> int:
+        """FLOPs in this mode: forward, or forward and backward."""
+        if self.is_identity:
+            return 0
+        if self.mode == "training":
+            return self._whole(self.forward_flops * (1 + self.row.backward_flops))
+        return self.forward_flops
+
+    @cached_property
+    def bytes_read(self) -> int:
+        """Bytes that the operation must read from memory in this mode."""
+        if self.mode == "training":
+            return self._bytes(self.row.training_reads, self.row.broadcast_reads)
+        return self._bytes(self.row.reads)
+
+    @cached_property
+    def bytes_written(self) -> int:
+        """Bytes that the operation must write to memory in this mode."""
+        if self.mode == "training":
+            return self._bytes(self.row.training_writes, self.row.broadcast_writes)
+        return self._bytes(self.row.writes)
+
+    def _bytes(self, traffic: Traffic, broadcast_passes: float = 0.0) -> int:
+        if self.is_identity:
+            return 0
+        stored = self.storage
+        return self._whole(
+            traffic.inputs * stored.inputs
+            + (traffic.output + broadcast_passes * self._broadcasts) * stored.output
+            + traffic.parameters * stored.parameters
+            + traffic.workspace * stored.workspace
+        )
+
+    @property
+    def product(self) -> Product | None:
+        """The equivalent matrix product; None for operations that are not one."""
+        return self.row.product and self.row.product(self.input_shapes, self.attributes, self.output_shape)
+
+    @property
+    def steps(self) -> int:
+        """Number of kernels of the forward that have to run one after another."""
+        return self.row.steps(self.input_shapes, self.attributes)
+
+    @cached_property
+    def storage(self) -> Storage:
+        """Bytes of its tensors that have to be read or written, each tensor once."""
+        return self.row.storage(self.input_shapes, self.attributes, self.output_shape, self.parameters, self.precision)
+
+    @property
+    def _broadcasts(self) -> bool:
+        return any(shape != self.output_shape for shape in self.input_shapes)
+
+    @cached_property
+    def input_size(self) -> int:
+        """Number of elements of all inputs together."""
+        return sum(map(size, self.input_shapes))
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether it does nothing at all, like dropout in inference or with a probability of zero."""
+        return self.row.is_noise and (self.mode == "inference" or not self.attributes["p"])
+
+    def _whole(self, amount: float) -> int:
+        """The nearest integer."""
+        return round(amount)

@@ -1,0 +1,76 @@
+"""The clock law over several GPUs against the same law on each of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from round_gpu import ROUND
+
+from joulecast.hardware import find_gpu
+from joulecast.hardware.gpu import IdleCurve
+from joulecast.operations.operation import Operation
+from joulecast.predictors.physics.bounds import Bounds
+from joulecast.predictors.physics.clock import Work
+from joulecast.predictors.physics.clock_on_gpus import WorkOnGpus
+from joulecast.predictors.physics.energy import PRIOR_ENERGY, static_power_on_gpus_w, static_power_w
+from joulecast.predictors.physics.least_times import LeastTimes
+
+GPUS = [find_gpu(name) for name in ("A30", "T4", "H100 SXM", "MI300X")]
+OPERATIONS = [
+    Operation("linear", [(512, 1024)], {"out_features": 2048}),
+    Operation("relu", [(64, 1024)]),
+    Operation("conv2d", [(8, 64, 56, 56)], {"out_channels": 64, "kernel_size": 3, "padding": 1}),
+]
+COUNTS = np.array([3.0, 7.0, 2.0])
+CLOCKS = np.array([[900.0, 1200.0, 1410.0]] * len(GPUS))
+
+
+def works():
+    of_each = [
+        Work.of(OPERATIONS, gpu, float(gpu.boost_clock_mhz), np.array([1.5, 2, 3]), PRIOR_ENERGY) for gpu in GPUS
+    ]
+    return [work.bounded(OPERATIONS) for work in of_each]
+
+
+def test_costs_are_those_on_each_gpu():
+    device_s, dynamic_j = WorkOnGpus.of(works()).at(CLOCKS)
+    for place, work in enumerate(works()):
+        expected_s, expected_j = work.at(CLOCKS[place][:, None])
+        assert device_s[place] == pytest.approx(expected_s, rel=1e-12)
+        assert dynamic_j[place] == pytest.approx(expected_j, rel=1e-12)
+
+
+def test_sums_leave_out_what_is_not_known():
+    """The second operation is not covered on the T4, so only the others count there."""
+    first, second, *others = works()
+    partly = second.take(np.array([0, 2])).scatter(np.array([True, False, True]))
+    device_s, dynamic_j = WorkOnGpus.of([first, partly, *others]).sums_at(CLOCKS, COUNTS)
+    each_s, each_j = WorkOnGpus.of(works()).at(CLOCKS)
+    assert device_s[1] == pytest.approx(3 * each_s[1, :, 0] + 2 * each_s[1, :, 2])
+    assert dynamic_j[1] == pytest.approx(3 * each_j[1, :, 0] + 2 * each_j[1, :, 2])
+    assert device_s[0] == pytest.approx(3 * each_s[0, :, 0] + 7 * each_s[0, :, 1] + 2 * each_s[0, :, 2])
+
+
+def test_the_mean_clock_is_weighted_by_device_time():
+    """One operation of 1 ms at 2000 MHz and one of 2 ms that holds 1000 MHz, each called once: 4 / 3 of 1000 MHz."""
+    zero = np.zeros(2)
+    parts = LeastTimes(np.array([1e-3, 1e-3]), zero, zero)
+    work = Work(ROUND, np.full(2, 2000.0), parts, zero, zero, zero, np.array([np.inf, 1000.0]), 200.0, Bounds(0.0, 0.0))
+    both, clocks, counts = WorkOnGpus.of([work]), np.array([[2000.0, 800.0]]), np.ones(2)
+    device_s, _ = both.sums_at(clocks, counts)
+    assert device_s == pytest.approx(np.array([[3e-3, 5e-3]]))
+    assert both.mean_mhz(clocks, device_s, counts) == pytest.approx(np.array([[(2000 + 2 * 1000) / 3, 800.0]]))
+
+
+def test_static_power_is_that_of_each_gpu():
+    """A curve, one point of a curve, a share of the cap, and a board that draws more without any process."""
+    known = replace(ROUND, idle_curve=IdleCurve((2000.0,), (30.0,)))
+    gpus = [ROUND, known, replace(ROUND, idle_curve=None), replace(ROUND, idle_power_w=100.0), *GPUS]
+    clocks = np.array([[500.0, 1000.0, 1500.0]] * len(gpus))
+    together = static_power_on_gpus_w(gpus, clocks)
+    assert together[0] == pytest.approx([20.0, 30.0, 40.0])
+    assert together[3] == pytest.approx([100.0, 100.0, 100.0])
+    for gpu, row, expected in zip(gpus, clocks, together, strict=True):
+        assert static_power_w(gpu, row) == pytest.approx(expected, rel=1e-12)
