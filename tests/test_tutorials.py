@@ -43,8 +43,8 @@ def test_notebooks_hold_the_code_of_their_tutorials() -> None:
     for path in folder.glob("*.ipynb"):
         text = (ROOT / "docs" / "tutorials" / f"{path.stem}.md").read_text(encoding="utf-8")
         content = path.read_text(encoding="utf-8")
-        told = "python3 tasks.py notebooks makes it anew"
-        assert content == NOTEBOOKS["notebook"](ROOT / "docs" / "tutorials" / f"{path.stem}.md"), told
+        hint = "python3 tasks.py notebooks makes it anew"
+        assert content == NOTEBOOKS["notebook"](ROOT / "docs" / "tutorials" / f"{path.stem}.md"), hint
         cells = ["".join(cell["source"]) for cell in json.loads(content)["cells"] if cell["cell_type"] == "code"]
         python = [cell for cell in cells if not cell.startswith("!")]
         assert python == [code.rstrip("\n") for language, code in blocks(text) if language == "python"]

@@ -174,10 +174,10 @@ def test_too_much_uncovered_work_leaves_no_total():
     on_purpose = dataclasses.replace(network, dropped=())
     assert joulecast.predict(on_purpose, None, "A30").uncovered == ()
     operators = {"joulecast_unknown.scale": "mul"}
-    told = joulecast.predict(mostly_known(layers=1), SHAPE, "A30", operators=operators, strict=True)
-    assert "mul" in {cost.operation.kind for cost in told.operations}
+    prediction = joulecast.predict(mostly_known(layers=1), SHAPE, "A30", operators=operators, strict=True)
+    assert "mul" in {cost.operation.kind for cost in prediction.operations}
     (choice,) = joulecast.best(mostly_known(layers=1), SHAPE, gpus="A30", clocks=1440, operators=operators)
-    assert choice.energy_j == told.energy_j
+    assert choice.energy_j == prediction.energy_j
 
 
 def test_memory_counts_what_is_dropped():

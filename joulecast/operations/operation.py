@@ -20,7 +20,13 @@ Mode = Literal["inference", "training"]
 
 MODES: tuple[str, ...] = get_args(Mode)
 _REQUESTED: tuple[str, ...] = get_args(RequestedPrecision)
-_to_text = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # (json.dumps makes one for every call)
+compact_json = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # (json.dumps makes one for every call)
+"""A value as the JSON that digests are made of."""
+
+
+def digest_of(text: str) -> str:
+    """Sixteen hexadecimal digits that identify a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def require_mode(mode: str) -> None:
@@ -183,13 +189,13 @@ class Operation(Counted):
     @cached_property
     def key(self) -> tuple[Any, ...]:
         """A tuple that is equal for equal operations."""
-        return (self.kind, self.input_shapes, tuple(sorted(self.attributes.items())), self.precision, self.mode)
+        # Attributes come in the order of the kind's row, all of them.
+        return (self.kind, self.input_shapes, tuple(self.attributes.values()), self.precision, self.mode)
 
     @cached_property
     def digest(self) -> str:
         """Sixteen hexadecimal digits that identify the operation on every machine."""
-        text = _to_text(self.to_dict())
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return digest_of(compact_json(self.to_dict()))
 
     @cached_property
     def _hash(self) -> int:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..hardware import GPU
+from ..operations.alike import digests_of
 from ..operations.operation import Operation
 from ..operations.operation_list import OperationList
 from ..operations.precisions import PRECISIONS
@@ -185,7 +186,7 @@ class OperationPredictor:
         work = measured_work(operations, self.gpu, costs.time_s, costs.dynamic_energy_j, active_w, PRIOR_ENERGY)
         device_s = work.device_s
         dynamic_j = np.minimum(costs.dynamic_energy_j, (cap_w - static_w) * device_s)
-        is_measured = [operation.digest in self.measured for operation in operations]
+        is_measured = [digest in self.measured for digest in digests_of(operations)]
         return rows_of(is_measured, np.maximum(loops.time_s, device_s), power_w, device_s, dynamic_j, host_s, work)
 
     def _at(self, known: AtDefault, clock: float, cap_w: float) -> FloatArray:

@@ -71,8 +71,8 @@ def test_a_trace_with_its_recording_on_the_command_line(counters, tmp_path, call
     given = "account", "--trace", tmp_path / "trace.json", "--recording", tmp_path / "run.jsonl"
     code, out, _ = call(*given, "--json")
     assert code == 0
-    told = json.loads(out)
-    assert told["energy_j"] == pytest.approx(PACKAGE_W * told["duration_s"], rel=ERROR)
+    report = json.loads(out)
+    assert report["energy_j"] == pytest.approx(PACKAGE_W * report["duration_s"], rel=ERROR)
     code, _, error = call(*given, "--clock-offset", "3600")
     assert code == 2
     assert "do not overlap in time" in error

@@ -358,6 +358,6 @@ def test_a_trace_that_is_not_there_is_refused(tmp_path):
 
 def test_an_accounting_is_json(trained):
     _, found = trained("LSTM")
-    told = json.loads(json.dumps(found.to_dict()))
-    assert told["energy_j"] is None or told["energy_j"] > 0
-    assert told["passes"] == 2
+    as_json = json.loads(json.dumps(found.to_dict()))
+    assert as_json["energy_j"] is None or as_json["energy_j"] > 0
+    assert as_json["passes"] == 2

@@ -42,10 +42,10 @@ def test_a_model_without_a_counter_has_seconds_and_says_why(call, net):
 
 def test_json_is_the_accounting(call, net):
     code, out, _ = call("account", net, "4,8", "--model-option", "width=16", *QUICK, "--json")
-    told = json.loads(out)
+    report = json.loads(out)
     assert code == 0
-    assert told["energy_j"] is None
-    assert {row["path"] for row in told["tree"]["rows"]} == {"", "first", "last"}
+    assert report["energy_j"] is None
+    assert {row["path"] for row in report["tree"]["rows"]} == {"", "first", "last"}
 
 
 def test_a_prediction_stands_beside(call, net):

@@ -122,11 +122,11 @@ def test_what_nobody_serves_says_where_the_authors_files_are(call, tmp_path):
 def test_every_source_is_listed_with_its_tables_and_address(call):
     assert PUBLISHED.keys() == IMPORTERS.keys()
     _, out, _ = call("datasets", "sources")
-    told = README.read_text(encoding="utf-8")
+    text = README.read_text(encoding="utf-8")
     for name, published in PUBLISHED.items():
         assert published.address in out
-        assert f"`{name}`" in told
-        assert published.licence in told
-        assert all(f"`{table}`" in told for table in (*published.tables, *published.more_tables))
+        assert f"`{name}`" in text
+        assert published.licence in text
+        assert all(f"`{table}`" in text for table in (*published.tables, *published.more_tables))
         repository = published.address.removeprefix("https://github.com/").partition(",")[0]
-        assert repository in told or "artifact of the paper" in repository
+        assert repository in text or "artifact of the paper" in repository

@@ -103,8 +103,8 @@ with open({str(listed)!r}, "w") as file:
     found = json.loads(result.stdout)
     shares = list(found["gpu_shares"].values())
     if stranger == 1:
-        told = {"busy": 0.4, "others_busy": 0.25, "memory_bytes": 2 * 10**9, "others_memory_bytes": 5 * 10**9}
-        assert shares == [told]
+        expected = {"busy": 0.4, "others_busy": 0.25, "memory_bytes": 2 * 10**9, "others_memory_bytes": 5 * 10**9}
+        assert shares == [expected]
     else:
         assert shares == []  # It is not known whose processes these are.
     assert by_name(found)["gpu0"]["mean_w"] == about(200)  # that of the whole device

@@ -206,10 +206,10 @@ def test_a_command_is_measured_with_its_exit_code(counters, tmp_path, call):
 
 
 def test_signals_reach_the_command_and_the_exit_code_says_which(counters, tmp_path):
-    out, ready, told = (tmp_path / name for name in ("r.jsonl", "ready", "told"))
+    out, ready, signalled = (tmp_path / name for name in ("r.jsonl", "ready", "signalled"))
     script = (
         "import os, signal\n"
-        f"signal.signal(signal.SIGUSR1, lambda *_: os.mkdir({str(told)!r}))\n"
+        f"signal.signal(signal.SIGUSR1, lambda *_: os.mkdir({str(signalled)!r}))\n"
         f"os.mkdir({str(ready)!r})\n"
         "while True: signal.pause()"
     )
@@ -217,7 +217,7 @@ def test_signals_reach_the_command_and_the_exit_code_says_which(counters, tmp_pa
     with started([*command, sys.executable, "-c", script], stderr=subprocess.DEVNULL) as process:
         until(lambda: ready.exists() and samples_in(out) > 2)
         process.send_signal(signal.SIGUSR1)
-        until(told.exists)
+        until(signalled.exists)
         process.send_signal(signal.SIGTERM)
         assert process.wait(300) == 128 + signal.SIGTERM
     found = read_recording(out)

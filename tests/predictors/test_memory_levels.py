@@ -147,10 +147,10 @@ def test_a_sum_in_the_middle_of_two_floats_is_closed():
 
 def test_the_command_line_and_pictures(call):
     shape = ["resnet18", "8,3,224,224", "--gpu", "A30", "--by-memory-level"]
-    code, told, _ = call("predict", *shape)
+    code, out, _ = call("predict", *shape)
     assert code == 0
-    assert all(component in told for component in COMPONENTS)
-    assert "scaled by process and type of memory (prior)" in told
+    assert all(component in out for component in COMPONENTS)
+    assert "scaled by process and type of memory (prior)" in out
     found = json.loads(call("predict", *shape, "--json")[1])
     levels = joulecast.predict("resnet18", (8, 3, 224, 224), "A30").by_memory_level()
     assert found["energy_j"] == levels.energy_j
@@ -225,6 +225,6 @@ def test_predicted_traffic_stands_beside_counters(tmp_path, call):
     assert code == 2  # Reads without writes do not give the traffic of memory.
     assert "no counters of memory levels" in said
     path.write_text(path.read_text() + '"0","k","dram__sectors_write.sum","sector","1,000,000"\n')
-    code, told, _ = call("predict", "resnet18", "8,3,224,224", "--gpu", "A30", "--ncu", path)
+    code, out, _ = call("predict", "resnet18", "8,3,224,224", "--gpu", "A30", "--ncu", path)
     assert code == 0
-    assert "32 MB" in told
+    assert "32 MB" in out

@@ -275,14 +275,14 @@ def test_killed_and_resumed_nothing_is_lost_or_twice(campaign, tmp_path):
         "cpu",
         "--resume",
     ]
-    told = set()
+    shown = set()
     for _ in range(3):
         heard, wanted = b"", rng.randint(1, 3)
         with started(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
             while heard.count(b"/11,") < wanted and (byte := process.stderr.read(1)):
                 heard += byte
-        told |= {int(part.split(b"/")[0].split()[-1]) for part in heard.split(b"\r")[1:] if b"/11," in part}
+        shown |= {int(part.split(b"/")[0].split()[-1]) for part in heard.split(b"\r")[1:] if b"/11," in part}
     done = records(out)
-    assert len(done) >= max(told)
+    assert len(done) >= max(shown)
     assert len(done) == len({record["key"] for record in done})
     assert "11 measurements" in run(campaign, out, "--resume")

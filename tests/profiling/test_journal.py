@@ -97,14 +97,14 @@ with Journal(sys.argv[1], {"name": "test", "seed": 0}) as journal:
 
 
 def test_killed_at_random_moments_nothing_finished_is_lost(tmp_path):
-    rng, path, told = random.Random(0), tmp_path / "j", []
+    rng, path, output = random.Random(0), tmp_path / "j", []
     for _ in range(12):
         command = [sys.executable, "-c", WRITER, str(path)]
         with started(command, stdout=subprocess.PIPE, text=True) as process:
-            told += [process.stdout.readline() for _ in range(rng.randint(1, 60))]
+            output += [process.stdout.readline() for _ in range(rng.randint(1, 60))]
             process.kill()
-            told += process.communicate()[0].splitlines()
-    finished = [int(line) for line in told if line.strip().isdigit()]
+            output += process.communicate()[0].splitlines()
+    finished = [int(line) for line in output if line.strip().isdigit()]
     lines = [json.loads(line) for line in path.read_bytes()[: path.read_bytes().rfind(b"\n")].splitlines()]
     keys = [line["key"] for line in lines[1:]]
     assert len(keys) == len(set(keys)) > 12

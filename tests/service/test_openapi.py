@@ -1,6 +1,7 @@
 """Requests made up from the OpenAPI document: none breaks the service, and all answers are as the document says.
 
-Some thousands: JOULECAST_GENERATED_REQUESTS=400 python -m pytest tests/service/test_openapi.py (so many per operation).
+By default few are made up; for some thousands, set how many each operation of the document gets:
+JOULECAST_GENERATED_REQUESTS=400 python -m pytest tests/service/test_openapi.py
 """
 
 from __future__ import annotations

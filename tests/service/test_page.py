@@ -109,11 +109,11 @@ def test_a_graph_on_a_faster_host(page):
 def test_training_is_drawn_by_phase(page):
     page.open("#model=resnet18&shape=8+x+3+x+224+x+224&gpus=A30&mode=training")
     tree = joulecast.predict("resnet18", (8, 3, 224, 224), "A30", mode="training").tree()
-    told = [
+    labels = [
         e.get_attribute("aria-label") for e in page.driver.find_elements("css selector", "#modules [aria-level='2']")
     ]
     for phase in tree.root.children:
-        assert any(f"{share_text(tree, phase)}, {si(phase.total.energy_j, 'J')} (" in label for label in told)
+        assert any(f"{share_text(tree, phase)}, {si(phase.total.energy_j, 'J')} (" in label for label in labels)
 
 
 def test_operations_are_pasted_and_faults_are_shown(page):

@@ -59,9 +59,9 @@ def test_names_that_the_catalogue_does_not_list_are_answered(page):
     page.open(f"{RESNET}&gpus=A30")
     assert add(page, "H100") == "H100 was taken for H100 SXM."
     assert chips(page) == ["A30", "H100 SXM"]
-    told = add(page, "A100")
-    assert told.startswith("Several GPUs have this name: ")
-    assert "A100 PCIe 80GB" in told
+    hint = add(page, "A100")
+    assert hint.startswith("Several GPUs have this name: ")
+    assert "A100 PCIe 80GB" in hint
     assert add(page, "A31").startswith("No GPU is called A31; did you mean A")
     assert add(page, "") == "Type the name of a GPU, such as A30."
     assert chips(page) == ["A30", "H100 SXM"]

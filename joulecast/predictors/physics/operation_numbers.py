@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...arrays import FloatArray
-from ...operations.alike import AlikeOperations, alike_groups
+from ...operations.alike import AlikeOperations, Group, alike_groups
 from ...operations.counted import Counted
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
@@ -36,8 +36,6 @@ _BATCHED_START_STEPS = 32
 WINOGRAD = 9 / 4
 """Multiplications of a 3 x 3 convolution over those of Winograd's F(2 x 2, 3 x 3): 36 over 16 for 2 x 2 outputs (Lavin
 and Gray, CVPR 2016)."""
-
-_MANY_ALIKE = 16  # From this number on, counting operations together is quicker than counting one after the other.
 
 _WINOGRAD_FITS = (("kernel_size", 3), ("stride", 1), ("dilation", 1))
 
@@ -151,25 +149,27 @@ def number_rows(operations: Sequence[Operation]) -> FloatArray:
 
     Operations that differ in their sizes alone are counted together.
     """
-    rows = np.empty((len(operations), len(_Numbers._fields)))
-    for places in alike_groups(operations) if len(operations) >= _MANY_ALIKE else [[*range(len(operations))]]:
-        some = [operations[place] for place in places]
-        rows[places] = _rows_of_alike(some) if len(some) >= _MANY_ALIKE else [_numbers(each) for each in some]
-    return rows
-
-
-def _rows_of_alike(operations: Sequence[Operation]) -> FloatArray:
-    """The numbers of operations of one group of `alike_groups`, shape (operations, fields)."""
-    try:
-        alike = AlikeOperations(operations)
-        rows = np.column_stack([np.broadcast_to(value, len(operations)) for value in _numbers(alike)]).astype(float)
-        too_large = np.flatnonzero(~alike.fits)
-    except (OverflowError, TypeError, ValueError):
-        # Some rules compare sizes to choose what to compute, which they cannot do for all of an array at once.
-        return np.array([_numbers(operation) for operation in operations], dtype=float)
-    for place in too_large.tolist():
+    rows = np.full((len(operations), len(_Numbers._fields)), np.nan)
+    for group in OperationList.of(operations).derived(alike_groups):
+        _put_group(rows, group)
+    for place in np.flatnonzero(np.isnan(rows[:, 0])).tolist():
         rows[place] = _numbers(operations[place])
     return rows
+
+
+def _put_group(rows: FloatArray, group: Group) -> None:
+    """Put the numbers of alike operations into their rows, shape (operations, fields).
+
+    Rows of operations that cannot be counted together stay NaN.
+    """
+    try:
+        alike = AlikeOperations(group)
+        numbers = np.array([np.broadcast_to(value, len(group.rows)) for value in _numbers(alike)], dtype=float)
+    except (OverflowError, TypeError, ValueError):
+        # Some rules compare sizes to choose what to compute, which they cannot do for all of an array at once.
+        return
+    numbers[:, ~alike.fits] = np.nan
+    rows[group.places] = numbers.T
 
 
 def _kernels(operation: Counted) -> float:

@@ -52,10 +52,10 @@ static double before_j(const char *path, double now_j) {
 
 /* A file with the counter of the zone that a path lies in; -1 if the zone has no load. */
 static int counter(const char *path, size_t folder) {
-    char told[LONGEST_PATH + 8], kind[32], text[32];
+    char load[LONGEST_PATH + 8], kind[32], text[32];
     double begin_s, first_j, range_j;
-    snprintf(told, sizeof told, "%.*s/load", (int)folder, path);
-    FILE *file = fopen(told, "r");
+    snprintf(load, sizeof load, "%.*s/load", (int)folder, path);
+    FILE *file = fopen(load, "r");
     if (!file) return -1;
     int known = fscanf(file, "%31[^,], %lf %lf %lf", kind, &begin_s, &first_j, &range_j);
     fclose(file);

@@ -82,25 +82,25 @@ def test_many_gpus_at_once_give_what_each_gives_alone(learned):
     names = ("A30", "A40", "T4", "RTX4090")
     alone = {name: learned.ratio(simulated_operations(), find_gpu(name)) for name in names}
     asked = []
-    told = replace(learned, unseen_chips=lambda inputs: (asked.append(len(inputs)), learned.unseen_chips(inputs))[1])
+    counted = replace(learned, unseen_chips=lambda inputs: (asked.append(len(inputs)), learned.unseen_chips(inputs))[1])
     operations = OperationList(simulated_operations())
-    told.prefetch(operations, map(find_gpu, names))
-    told.prefetch(operations, map(find_gpu, names))
+    counted.prefetch(operations, map(find_gpu, names))
+    counted.prefetch(operations, map(find_gpu, names))
     for name in names:
-        assert told.ratio(operations, find_gpu(name)) == pytest.approx(alone[name], rel=1e-6)
+        assert counted.ratio(operations, find_gpu(name)) == pytest.approx(alone[name], rel=1e-6)
     assert asked == [len(operations)]  # Of the RTX 4090, the only chip of which nothing was measured.
 
 
 def test_operations_that_another_network_had_are_not_computed_again(learned):
     asked, names = [], ("RTX4090", "L4")
-    told = replace(learned, unseen_chips=lambda inputs: (asked.append(len(inputs)), learned.unseen_chips(inputs))[1])
+    counted = replace(learned, unseen_chips=lambda inputs: (asked.append(len(inputs)), learned.unseen_chips(inputs))[1])
     operations = simulated_operations()
     first, second = OperationList(operations[:20]), OperationList(operations[10:25][::-1])
-    told.prefetch(first, [find_gpu(names[0])])
-    told.prefetch(second, map(find_gpu, names))  # 5 of these are new on the RTX 4090, all 15 on the L4
+    counted.prefetch(first, [find_gpu(names[0])])
+    counted.prefetch(second, map(find_gpu, names))  # 5 of these are new on the RTX 4090, all 15 on the L4
     for name in names:
         for some in (first, second):
-            assert told.ratio(some, find_gpu(name)).tolist() == learned.ratio(some, find_gpu(name)).tolist()
+            assert counted.ratio(some, find_gpu(name)).tolist() == learned.ratio(some, find_gpu(name)).tolist()
     assert asked == [20, 5, 15, 10]
 
 

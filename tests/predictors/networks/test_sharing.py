@@ -21,10 +21,10 @@ class FixedPredictor:
     gpu, mode, coverage = A30, "inference", ("all",)
 
     def __init__(self, device_s, dynamic_j, static_w=40.0):
-        self.told = device_s, dynamic_j, static_w
+        self.fixed = device_s, dynamic_j, static_w
 
     def predict(self, operations, clock_mhz=None, power_limit_w=None):
-        device_s, dynamic_j, static_w = self.told
+        device_s, dynamic_j, static_w = self.fixed
         device = np.array(device_s)
         return OperationPredictions(
             operations=tuple(operations),
@@ -53,7 +53,7 @@ class FixedPredictor:
 
 
 def costs(device_s, dynamic_j, counts=(1, 1), **more):
-    predictor = NetworkPredictor("told", FixedPredictor(device_s, dynamic_j, **more), HostModel(0.0, learned=True))
+    predictor = NetworkPredictor("fixed", FixedPredictor(device_s, dynamic_j, **more), HostModel(0.0, learned=True))
     network = Network.of(list(zip(OPERATIONS, counts, strict=True)))
     return predictor.predict(network)
 

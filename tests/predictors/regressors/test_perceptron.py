@@ -76,9 +76,9 @@ def test_a_kind_that_was_never_seen_gets_the_mean_of_those_that_were(synthetic):
     unknown = shifted * np.array([1, 1, 0], dtype=np.float32)
     shifted[:, 2] = np.where(shifted[:, 2] > 0, 9, -9)
     truth = np.abs(inputs[:, 0]) + 0.3 * inputs[:, 1]
-    told = fitted((shifted, truth + 0.5 * (shifted[:, 2] > 0)), replace(SMALL, unknown_kinds=0.3), hidden=(2,))
-    assert np.median(told(unknown) - truth) == pytest.approx(0.25, abs=0.25)
-    assert np.abs(told(shifted) - truth - 0.5 * (shifted[:, 2] > 0)).mean() < 0.1
+    with_unknown = fitted((shifted, truth + 0.5 * (shifted[:, 2] > 0)), replace(SMALL, unknown_kinds=0.3), hidden=(2,))
+    assert np.median(with_unknown(unknown) - truth) == pytest.approx(0.25, abs=0.25)
+    assert np.abs(with_unknown(shifted) - truth - 0.5 * (shifted[:, 2] > 0)).mean() < 0.1
 
 
 def test_what_is_stored_comes_back_and_damage_is_refused():

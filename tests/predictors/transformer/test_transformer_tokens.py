@@ -77,11 +77,11 @@ def test_tokens_in_units_are_read_as_they_are():
 
 def test_only_four_numbers_of_a_token_depend_on_the_network():
     values = arrays(1, 3)[0][0]
-    told = in_network(values, np.array([1.0, 2.0, 1.0]), np.array([1.0, 1.0, 1.0]), np.array([0.5, 0.5, 0.5]))
-    changed = np.argwhere(told != values)
+    within = in_network(values, np.array([1.0, 2.0, 1.0]), np.array([1.0, 1.0, 1.0]), np.array([0.5, 0.5, 0.5]))
+    changed = np.argwhere(within != values)
     assert set(changed[:, 1]) == {ROLES.index("kind")}
     assert set(changed[:, 2]) == set(range(WIDTH - IN_NETWORK, WIDTH))
-    assert told[:, 0, -3].tolist() == [0.25, 0.5, 0.25]
+    assert within[:, 0, -3].tolist() == [0.25, 0.5, 0.25]
 
 
 def test_kinds_that_were_not_measured_alone_have_no_vector(quick):
