@@ -115,7 +115,7 @@ def _contents(path):
     [
         (lambda fact, golden: fact.update(features=["other"]), "other features"),
         (lambda fact, golden: fact.update(constants={}), "constants"),
-        (lambda fact, golden: fact["constants"].update({"": [float(10**300)] * 9}), None),
+        (lambda fact, golden: fact["constants"].update({"": [[float(10**300)] * 11] * 2}), None),
         (lambda fact, golden: fact.update(family="pooling"), "family"),
         (lambda fact, golden: fact.update(errors={"elsewhere": "0.1"}), "an unknown basis"),
         (lambda fact, golden: fact.update(generations=["9.0", "7.0"]), "constants"),

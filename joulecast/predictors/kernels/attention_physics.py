@@ -27,7 +27,7 @@ from ...arrays import FloatArray
 from ..physics.attention_sizes import AttentionSizes
 from ..physics.tiling import padded
 from .family import Constant
-from .products import Machine, capped_s
+from .products import ENERGY, Machine, capped_s
 
 TILE = 128.0
 """Number of queries in a tile, and of keys in a block."""
@@ -54,7 +54,7 @@ CONTEXT_CONSTANTS: tuple[Constant, ...] = (
     # moves them three times, because kernels before write queries and keys once more.
     Constant("share_of_bandwidth", 0.5, 0.15, 0.95),
     Constant("l2_bytes_per_sm_cycle", 6.0, 2.0, 48.0),
-    Constant("picojoules_per_flop", 2.0, 0.5, 4.0),
+    Constant(ENERGY, 2.0, 0.5, 4.0),
     Constant("burst_s", 5e-4, 5e-5, 5e-3),  # See `capped_s`.
 )
 """The constants of `context_s`, in the order in which it takes them."""

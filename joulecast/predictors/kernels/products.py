@@ -48,6 +48,9 @@ _REFERENCE_RATE = 1024.0  # FLOPs per cycle of the multiprocessor for which cons
 _EXPONENTIALS = 16.0
 _MORE_EXPONENTIALS = {"10.3": 32.0}
 
+ENERGY = "picojoules_per_flop"
+"""Name of the constant that decides how the power cap slows a family down: see `capped_s`."""
+
 CONSTANTS: tuple[Constant, ...] = (
     # Kernels that quantize the rows are launched, too.
     Constant("launch_cycles", 3000.0, 500.0, 30000.0),
@@ -62,7 +65,7 @@ CONSTANTS: tuple[Constant, ...] = (
     # Measuring loops use several copies of the weights in turn, as the layers of a network each have their own. So the
     # L2 cache must hold several times the weights of one operation, but its rows and results once.
     Constant("working_sets", 5.0, 1.0, 12.0),
-    Constant("picojoules_per_flop", 2.0, 0.5, 4.0),
+    Constant(ENERGY, 2.0, 0.5, 4.0),
     # Loops of products this long end half way between the default clock and the one that the cap allows.
     Constant("burst_s", 5e-4, 5e-5, 5e-3),
 )
