@@ -87,10 +87,15 @@ class NetworkSpread:
         spread = self.operations
         return looked_up(spread.calibration, spread.trained_on, operations).never_measured
 
+    @cached_property
+    def _never_measured_share(self) -> float:
+        """Share of the device time in operations that no dataset has measured."""
+        shares, known = shares_of(self.counts, self.predictions)
+        return float(shares[self._never_measured[known]].sum())
+
     def _unit(self, quantity: str) -> float:
         """Factor that widens errors without difficulty. Errors of all unmeasured kinds are taken to be the same."""
-        shares, known = shares_of(self.counts, self.predictions)
-        share, errors = float(shares[self._never_measured[known]].sum()), self.networks.scores[self.composition]
+        share, errors = self._never_measured_share, self.networks.scores[self.composition]
         if not share or not self.supports(LEAST_LEVEL):
             return 1.0
         widest = conformal_error(errors[quantity], LEAST_LEVEL, "measured networks")

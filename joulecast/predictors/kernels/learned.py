@@ -292,9 +292,7 @@ class Kernels:
 
     def remarks(self, operations: OperationList, gpu: GPU) -> tuple[str, ...]:
         """Sentences that name the measurements behind the device times, one for each variant."""
-        return tuple(
-            f"{part.family} in {part.variant}: {variant.remark(gpu)}" for part, variant in self.parts(operations, gpu)
-        )
+        return _remarks(operations, self, gpu)
 
     def coverage(self, gpu: GPU) -> tuple[str, ...]:
         """The variants that this can predict on a GPU, in words."""
@@ -309,6 +307,12 @@ class Kernels:
 @cached(ON_EACH_GPU)
 def _known_parts(operations: OperationList, kernels: Kernels, gpu: GPU) -> tuple[tuple[Part, Variant], ...]:
     return tuple((part, kernels.variants[part[:2]]) for part in variant_parts(operations) if kernels.knows(part, gpu))
+
+
+@cached(ON_EACH_GPU)
+def _remarks(operations: OperationList, kernels: Kernels, gpu: GPU) -> tuple[str, ...]:
+    known = _known_parts(operations, kernels, gpu)
+    return tuple(f"{part.family} in {part.variant}: {variant.remark(gpu)}" for part, variant in known)
 
 
 @cached(ON_EACH_GPU)

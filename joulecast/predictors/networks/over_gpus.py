@@ -174,9 +174,9 @@ def _composed(jobs: Sequence[_Job]) -> list[FloatArray]:
         For each job an array of shape (5, clocks): the clock that all operations share under the power cap, the mean
         clock over device time, seconds, joules, and device seconds; see `OperationPredictions.together`.
     """
-    longest = max(len(job.clocks_mhz) for job in jobs)
-    # GPUs with fewer clocks repeat their last one.
-    asked = np.array([np.pad(job.clocks_mhz, (0, longest - len(job.clocks_mhz)), "edge") for job in jobs])
+    asked = np.empty((len(jobs), max(len(job.clocks_mhz) for job in jobs)))
+    for row, job in zip(asked, jobs, strict=True):
+        row[: len(job.clocks_mhz)], row[len(job.clocks_mhz) :] = job.clocks_mhz, job.clocks_mhz[-1]
     on_gpus = _OnGpus(jobs)
     shared = _shared_mhz(jobs, on_gpus, asked)
     busy_s, dynamic_j = on_gpus.work.sums_at(shared, on_gpus.counts)

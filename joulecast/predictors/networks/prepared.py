@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from ...arrays import FloatArray
 from ...errors import InputError
 from ...operations.network import Network
@@ -67,6 +69,8 @@ class PreparedNetwork:
     def at_default(self) -> OperationPredictions:
         """The operations as parts of this network, at the default clock."""
         operations = self.knowledge.operations
+        if self.known is None and operations.same_in_all_networks:
+            return self._as_run(_in_any_network(self.network.operations, operations, self.power_limit_w))
         found = self.known or _for_network(self.network.operations, operations, self.power_limit_w)
         return self._as_run(operations.in_network(found, self.counts))
 
@@ -136,6 +140,15 @@ class PreparedNetwork:
             return self._as_run(operations.in_network(there, self.counts))
         static_w = self.static * float(static_power_w(gpu, clock_mhz))
         return replace(found, source=self._source_at_other_clocks, static_power_w=static_w)
+
+
+@cached(_CACHED_NETWORKS)
+def _in_any_network(
+    operations: OperationList, predictor: PredictsOperations, power_limit_w: float
+) -> OperationPredictions:
+    """Operations as parts of a network, of a predictor for which these are the same in every network."""
+    found = predictor.predict_for_network(operations, power_limit_w)
+    return predictor.in_network(found, np.ones(len(operations)))
 
 
 @cached(_CACHED_NETWORKS)

@@ -18,7 +18,7 @@ OPERATIONS = [Operation("relu", [(8, 8)]), Operation("gelu", [(8, 8)])]
 class FixedPredictor:
     """A predictor that returns given values for two operations, at any clock."""
 
-    gpu, mode, coverage = A30, "inference", ("all",)
+    gpu, mode, coverage, same_in_all_networks = A30, "inference", ("all",), True
 
     def __init__(self, device_s, dynamic_j, static_w=40.0):
         self.fixed = device_s, dynamic_j, static_w
