@@ -206,8 +206,8 @@ class _Costs(NamedTuple):
     """What is known of operations; arrays of shape (operations,).
 
     Args:
-        device_s: See `Kernels.device_s`.
-        demand_w: See `Kernels.demand_w`.
+        device_s: Device seconds at the default clock.
+        demand_w: Board power in watts without a cap, at the default clock.
         uncapped_s: Device seconds at the default clock if no cap lowered it.
     """
 
