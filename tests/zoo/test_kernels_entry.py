@@ -164,8 +164,8 @@ def test_what_kernels_take_inside_networks_is_learned(trained, tmp_path):
     assert factors[H100.chip].kernels == pytest.approx(1 + 0.1 / share, rel=0.02)
     better = replace(base, kernels=replace(kernels, network_factors=factors))
     assert better.on(H100, "inference").predict(network).time_s == pytest.approx(measured.time_s, rel=0.02)
-    # Multiprocessors are awake for longer, except for what the cap adds to the loop alone. The energy of FLOPs and bytes
-    # is that of the loop.
+    # Multiprocessors are awake for longer, except for what the cap adds to the loop alone. The energy of FLOPs and
+    # bytes is that of the loop.
     predictor = better.on(H100, "inference").operations
     loop = predictor.predict_for_network(layers, H100.power_limit_w)
     uncapped = kernels.in_network(OperationList(layers), H100)[0]
