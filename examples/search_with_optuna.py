@@ -14,7 +14,7 @@ import joulecast
 from joulecast import Network, Operation
 
 GPU, BATCH, DEADLINE_S = "A30", 32, 0.010
-LEAST_PROXY = 22.5
+LEAST_PROXY = 22.0
 ROUNDS, AT_ONCE = 5, 50
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
 from typing import Any, TypeVar
@@ -69,6 +69,8 @@ class OperationPredictor:
         measured: Digests of the operations that it was trained on.
         transferred: Kinds whose large operations were measured in the other mode only, and transferred to this one.
         calibration: Errors on operations that were held out; None where they are not known.
+        network_static_w: Watts that the board draws inside networks in addition to the static power of its loops; 0
+            where no network was measured.
     """
 
     gpu: GPU
@@ -79,6 +81,7 @@ class OperationPredictor:
     measured: frozenset[str] = frozenset()
     transferred: tuple[str, ...] = ()
     calibration: Calibration | None = None
+    network_static_w: float = 0.0
 
     @property
     def spread(self) -> OperationSpread | None:
@@ -228,8 +231,9 @@ class OperationPredictor:
         return Loops(time_s, power_w)
 
     def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
-        """See `PredictsOperations.in_network`; a network is its parts."""
-        return predictions
+        """See `PredictsOperations.in_network`; a network is its parts, and what the board draws in addition."""
+        more = self.network_static_w / self.baseline.static_power_w  # At any clock, as static power itself.
+        return replace(predictions, static_power_w=predictions.static_power_w * (1 + more))
 
     @property
     def same_in_all_networks(self) -> bool:
@@ -281,5 +285,6 @@ class OperationPredictor:
             "baseline": self.baseline.to_dict(),
             "measured": sorted(self.measured),
             "transferred": list(self.transferred),
+            "network_static_w": self.network_static_w,
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
         }

@@ -12,7 +12,7 @@ import numpy as np
 from ..datasets import Dataset, NetworkMeasurement, fingerprint
 from ..operations.network import Network
 from ..operations.operation import Operation
-from ..predictors.evaluation.networks import NetworkError, fit_host
+from ..predictors.evaluation.networks import NetworkError, learn_from_networks
 from ..predictors.evaluation.one_gpu import SPLITS, Validation, validate
 from ..predictors.evaluation.operations import OperationErrors, errors_on_repeats
 from ..predictors.fitting.one_gpu import fit_own
@@ -84,7 +84,8 @@ def train(
     if network_errors is None and calibration is not None:
         network_errors = borrowed
     if validation.networks:
-        host = fit_host(predictor, [(m, networks[m]) for m in dataset.networks_with_energy(mode)], mode)
+        measured = [(m, networks[m]) for m in dataset.networks_with_energy(mode)]
+        predictor, host = learn_from_networks(predictor, measured, mode)
     else:
         host = HostModel.prior(mode)
     card = _card(dataset, dataset_folder, recipe, predictor, host, validation)

@@ -52,6 +52,12 @@ def test_a_stored_predictor_predicts_as_the_trained_one(trained, entry):
     assert after.source == before.source
 
 
+def test_what_networks_draw_is_stored(trained, tmp_path):
+    assert trained.predictor.network_static_w == 0.0  # Trained without networks.
+    more = replace(trained, predictor=replace(trained.predictor, network_static_w=13.0))
+    assert load_entry(more.save(tmp_path)).operations.network_static_w == 13.0
+
+
 def test_training_twice_gives_the_same_files(trained, stored, tmp_path):
     again = trained.save(tmp_path)
     for path in stored.iterdir():
@@ -105,6 +111,9 @@ def test_a_regressor_that_predicts_otherwise_is_refused(entry):
         ("predictor.json", {"inputs": ["log_roofline"]}, "other features"),
         ("predictor.json", {"gpu": "A31"}, "damaged"),
         ("predictor.json", {"baseline": {}}, "damaged"),
+        ("predictor.json", {"network_static_w": -1.0}, "damaged"),
+        ("predictor.json", {"network_static_w": 1000.0}, "damaged"),
+        ("predictor.json", {"network_static_w": "13"}, "damaged"),
         ("card.json", {"composition": "magic"}, "composition"),
         ("card.json", {"host": None}, "damaged"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..intervals.network_calibration import Parts
 from ..measured.splits import network_family, only_in
 from ..networks.composition import HostModel, compose, counts_of, plain_sum
 from ..networks.gradients import gradient_fractions
+from ..networks.static_power import fit_network_static_w
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..predictor import OperationPredictor
@@ -107,14 +108,28 @@ def predict_network(predictor: OperationPredictor, network: Network) -> tuple[Fl
     networks leaves it out.
     """
     fractions = gradient_fractions(network)
-    return counts_of(network), predictor.predict(network.operations).times(fractions, fractions)
+    counts, found = counts_of(network), predictor.predict(network.operations)
+    return counts, predictor.in_network(found, counts).times(fractions, fractions)
 
 
-def fit_host(
+def learn_from_networks(
     predictor: OperationPredictor, networks: Sequence[tuple[NetworkMeasurement, Network]], mode: str
-) -> HostModel:
-    """Learn the host cost per call inside a network from measured networks."""
-    return HostModel.fit([(*predict_network(predictor, network), m.time_s) for m, network in networks], mode)
+) -> tuple[OperationPredictor, HostModel]:
+    """Learn from measured networks what their operations do not show: the host cost per call, and static power.
+
+    Args:
+        predictor: A predictor that was fitted to operations.
+        networks: Measured networks with their operations.
+        mode: inference or training.
+
+    Returns:
+        The predictor with the static power of networks, and the host model.
+    """
+    known = [(*predict_network(predictor, network), m) for m, network in networks]
+    host = HostModel.fit([(counts, predictions, m.time_s) for counts, predictions, m in known], mode)
+    powers = [(counts, predictions, m.known_energy_j / m.time_s) for counts, predictions, m in known]
+    static_w = fit_network_static_w(powers, host, predictor.gpu.power_limit_w)
+    return replace(predictor, network_static_w=static_w), host
 
 
 def leave_networks_out(
@@ -190,7 +205,7 @@ def _errors_without(
     known = {m.operation for m in dataset.usable(mode)}
     left_out = known & only_here
     operations = errors_on(dataset, predictor, only_here, f"networks left out by {by}") if left_out else None
-    host = fit_host(predictor, others, mode)
+    predictor, host = learn_from_networks(predictor, others, mode)
     closeness = Closeness.of(known - only_here)
     return [_network_error(m, network, predictor, host, closeness, len(left_out)) for m, network in mine], operations
 

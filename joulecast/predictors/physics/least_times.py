@@ -134,6 +134,8 @@ def _put_convolutions(
     dense = OperationList.of(operations).derived(dense_convolutions)
     # cuDNN's algorithms for fp64 are not known, so these convolutions count their FLOPs.
     on_pipes = ~on_tensor_cores(dense, gpu) & (dense.element_bytes != ELEMENT_BYTES["fp64"])
+    if not on_pipes.any():
+        return
     work = dense.least(gpu)
     compute_s, memory_s = work.flops / gpu.peak_flops["fp32"], work.bytes / reached_bandwidth(gpu)
     cache_s = (work.bytes + work.flops * dense.element_bytes / LOADED_TILE) / way

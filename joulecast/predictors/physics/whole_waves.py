@@ -7,7 +7,8 @@ takes 28 times the time of its FLOPs. Where a linear layer would leave SMs idle,
 cuDNN does not.
 
 The sizes of the blocks were chosen so that measured times on the A30 (inference and training) scatter least around the
-time that this count of waves predicts. For convolutions, 128 x 64 is the best choice on the RTX 2080 Ti, too.
+time that this count of waves predicts. For convolutions, 128 x 64 is the best choice on the RTX 2080 Ti, too. On tensor
+cores, cuDNN takes smaller blocks where large ones would leave multiprocessors idle.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ TILE_NAMES: tuple[str, ...] = (
 many times fewer multiplications Winograd's algorithm needs."""
 
 _LARGE, _NARROW, _SMALL = Tile(128, 128), Tile(128, 64), Tile(64, 64)
+# Blocks of convolutions on tensor cores, and the time of a FLOP in each relative to the first. Smaller blocks read
+# their inputs more often. The factors are round numbers, chosen on the A30.
+_TENSOR_BLOCKS = ((_LARGE, 1.0), (_NARROW, 1.1), (_SMALL, 1.25))
 _PRODUCT_START_STEPS = 32  # Starting a block takes as long as this many steps of its reduction.
 _FEW_WAVES = 2  # Below this many waves, cuBLAS splits the reduction.
 _FEW_ROWS = 32  # Products with fewer rows run on other kernels, which read the weights once; none was measured.
@@ -91,13 +95,14 @@ def computed_flops(n: Any, gpu: GPU, on_tensor_cores: Any) -> FloatArray:
     squares = (n.winograd > 1) & ~on_tensor_cores
     rows = np.where(squares, n.rows * WINOGRAD / n.winograd, n.rows)
     narrow = wave_flops(rows, n.columns, n.reduction, _NARROW, gpu.sms) * passes / np.where(squares, WINOGRAD, 1.0)
-    large = wave_flops(n.rows, n.columns, n.reduction, _LARGE, gpu.sms) * passes
+    blocks = [slower * wave_flops(n.rows, n.columns, n.reduction, tile, gpu.sms) for tile, slower in _TENSOR_BLOCKS]
+    quickest = np.min(blocks, axis=0) * passes
     # The gradient of a weight has a long reduction. It is split so that all SMs have work, and counts its FLOPs alone.
     forward = wave_flops(n.rows, n.columns, n.reduction, _SMALL, gpu.sms, splits=True)
     backward = wave_flops(n.rows, n.reduction, n.columns, _SMALL, gpu.sms, splits=True)
     linear = np.where(n.is_training > 0, forward + backward + own, forward)
     linear = np.where(n.rows < _FEW_ROWS, n.computed_flops, linear)
-    dense = np.where(n.is_convolution > 0, np.where(on_tensor_cores, large, narrow), linear)
+    dense = np.where(n.is_convolution > 0, np.where(on_tensor_cores, quickest, narrow), linear)
     flops: FloatArray = np.where(_is_dense(n), dense, n.computed_flops)
     return flops
 

@@ -1,4 +1,4 @@
-"""Values of a card that predictions depend on, checked: a card that was made by hand cannot make predicting fail."""
+"""Values that predictions depend on, checked: a card or facts made by hand cannot make predicting fail."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import ZooError
+from ...predictors.formats.numbers import number
 from ...predictors.networks.composition import HostModel
+from ...predictors.networks.static_power import MOST_NETWORK_STATIC_W
 
 _LONGEST_NAME = 200
 _MOST_OFFSET_S = 1.0
@@ -33,6 +35,20 @@ def host_of(value: Mapping[str, Any]) -> HostModel:
     if type(offset) not in (int, float) or not abs(offset) <= _MOST_OFFSET_S:
         raise _damaged("offset_s", offset, f"within {_MOST_OFFSET_S:g} s")
     return HostModel.from_dict(value)
+
+
+def network_static_of(facts: Mapping[str, Any]) -> float:
+    """Watts in networks in addition to static power, as the facts of an entry state them.
+
+    Entries of GPUs without measured networks may lack the value; they learned none.
+
+    Raises:
+        ZooError, TypeError: The value is not such a power.
+    """
+    static_w = number(facts.get("network_static_w", 0.0))
+    if not 0 <= static_w <= MOST_NETWORK_STATIC_W:
+        raise _damaged("network_static_w", static_w, f"from 0 to {MOST_NETWORK_STATIC_W:g} W")
+    return static_w
 
 
 def _damaged(what: str, given: object, allowed: str) -> ZooError:

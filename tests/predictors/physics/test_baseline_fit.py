@@ -63,6 +63,12 @@ def test_power_while_the_device_works_is_that_of_large_loops():
     assert unread.groups["gelu fp32"].large_loops == 1
 
 
+def test_each_kind_has_the_power_of_its_own_large_loops():
+    rows = [(RELU, 20e-6, 60.0, 200e-6, "loop"), (GELU, 20e-6, 60.0, 200e-6, "loop")]
+    found = fitted([*rows, (RELU, 1e-3, 150.0, 200e-6, "loop"), (GELU, 1e-3, 90.0, 200e-6, "loop")])
+    assert (found.groups["relu fp32"].active_power_w, found.groups["gelu fp32"].active_power_w) == (150.0, 90.0)
+
+
 def test_the_default_method_is_that_of_most_loops():
     rows = [(RELU, 20e-6, 60.0, 200e-6, "often")] * 3 + [(RELU, 10e-6, 60.0, 200e-6, "always")] * 2
     assert fitted(rows).method == "often"

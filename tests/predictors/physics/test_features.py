@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from round_gpu import ROUND
 
 from joulecast import Operation
 from joulecast.hardware import find_gpu
-from joulecast.predictors.physics.features import FEATURE_NAMES, features
+from joulecast.predictors.physics.features import FEATURE_NAMES, FEATURE_PLACES, features
 from joulecast.predictors.physics.operation_numbers import numbers_of
 from joulecast.predictors.physics.roofline import roofline, tiled_roofline
 
@@ -34,6 +37,23 @@ def test_small_batched_products_count_whole_blocks():
     small = Operation("matmul", [(64, 49, 32), (64, 32, 49)])
     compute_s = roofline([small], A30, 1440).compute_s[0]
     assert compute_s == pytest.approx(64 * 2 * 128 * 128 * (32 + 32) / 10.3e12)
+
+
+@pytest.mark.parametrize(
+    ("operation", "blocks", "touched"),
+    [
+        # 32 x 80 outputs in two blocks of 64 x 64; weights and biases are touched beside inputs and outputs.
+        (Operation("linear", [(32, 96)], {"out_features": 80, "bias": True}), 2, 4 * (32 * 96 + 97 * 80 + 32 * 80)),
+        # Seven products of 96 x 40 outputs in two blocks each.
+        (Operation("matmul", [(7, 96, 100), (7, 100, 40)]), 14, 4 * 7 * (96 * 100 + 100 * 40 + 96 * 40)),
+    ],
+    ids=["linear", "matmul"],
+)
+def test_sizes_relative_to_a_gpu(operation, blocks, touched):
+    """Ten multiprocessors, a megabyte of L2, and half of the 2000 MHz."""
+    row = features([operation], ROUND, 1000.0)[0][0]
+    found = [row[FEATURE_PLACES[name]] for name in ("log_waves", "log_cache_fill", "clock_ratio")]
+    assert found == pytest.approx([math.log(blocks / 10), math.log(touched / 1e6), 0.5])
 
 
 @pytest.mark.parametrize(
@@ -91,6 +111,29 @@ def test_linear_layers_split_their_reduction_rather_than_idle():
     # One row reads the weights once, whatever the blocks.
     step = Operation("linear", [(1, 4096)], {"out_features": 1000})
     assert tiled_roofline([step], A30, 1440).time_s == pytest.approx(roofline([step], A30, 1440).time_s)
+
+
+@pytest.mark.parametrize(
+    ("settings", "passes"),
+    [
+        pytest.param({}, 1, id="inference"),
+        pytest.param({"mode": "training"}, 3, id="training"),
+        pytest.param({"precision": "fp32"}, 0, id="fp32 pipes"),
+        pytest.param({"kernel_size": 1, "padding": 0}, 0, id="a window of one pixel"),
+        pytest.param({"groups": 2}, 0, id="groups"),
+    ],
+)
+def test_tensor_cores_change_the_layout_of_images(settings, passes):
+    """32 x 64 x 56 x 56 numbers of 4 bytes are read, and as many are written."""
+    settings = {"precision": "tf32", **settings}
+    mode = settings.pop("mode", "inference")
+    operation = conv((32, 64, 56, 56), 64, **settings).replace(mode=mode)
+    line = tiled_roofline([operation], A30, 1440)
+    layout_s = passes * 2 * 32 * 64 * 56 * 56 * 4 / A30.memory_bandwidth
+    assert line.time_s[0] - max(line.compute_s[0], line.memory_s[0]) == pytest.approx(layout_s, abs=1e-12)
+    # The data sheet alone knows nothing of it.
+    alone = roofline([operation], A30, 1440)
+    assert alone.time_s[0] == max(alone.compute_s[0], alone.memory_s[0])
 
 
 def test_waves_never_make_more_work_cheaper():

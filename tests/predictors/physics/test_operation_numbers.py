@@ -62,6 +62,7 @@ def test_height_and_width_of_the_output():
         ({}, 1),
         ({"kernel_size": 1, "padding": 0}, 0),
         ({"kernel_size": (3, 5)}, 0),
+        ({"kernel_size": 2}, 1),
         ({"kernel_size": (5, 5)}, 1),
         ({"stride": 2}, 0),
         ({"dilation": 2}, 0),
@@ -99,6 +100,12 @@ def test_tiles_of_batched_products_are_filled_up():
     n = numbers_of([Operation("matmul", [(3, 100, 50), (3, 50, 200)])])
     assert n.flops[0] == 2 * 3 * 100 * 200 * 50
     assert n.computed_flops[0] == pytest.approx(2 * 3 * 128 * 256 * (50 + 32))
+
+
+def test_tiles_of_attention_are_filled_up_with_queries_and_keys():
+    """100 queries and 200 keys take tiles of 128, too: 128 x 256 pairs, and 32 steps beside the 64 of a head."""
+    n = numbers_of([Operation("attention", [(2, 4, 100, 64), (2, 4, 200, 64), (2, 4, 200, 64)])])
+    assert n.computed_flops[0] / n.flops[0] == pytest.approx(128 * 256 * (64 + 32) / (100 * 200 * 64))
 
 
 def test_kernels_run_in_forward_and_backward():

@@ -51,13 +51,30 @@ def test_few_rows_are_computed_as_they_are():
     assert computed(Operation("linear", [(32, 100)], {"out_features": 64, "bias": False})) == pytest.approx(8192 * 132)
 
 
-def test_a_convolution_takes_large_blocks_on_tensor_cores_and_narrow_ones_elsewhere():
+def test_a_convolution_takes_narrow_blocks_on_fp32_pipes():
     """16 x 16 pixels of 64 channels from a 1 x 1 window of 32: 256 rows, 64 columns, 32 steps; one wave."""
     conv = Operation("conv2d", [(1, 32, 16, 16)], {"out_channels": 64, "kernel_size": 1, "bias": False})
     assert computed(conv) == pytest.approx(10 * 2 * 128 * 64 * (32 + 32))
-    assert computed(conv, on_tensor_cores=True) == pytest.approx(10 * 2 * 128 * 128 * (32 + 32))
     # In training three products of that size are counted.
     assert computed(conv.replace(mode="training")) == pytest.approx(3 * computed(conv))
+
+
+@pytest.mark.parametrize(
+    ("batch", "channels", "flops_per_step"),
+    [
+        # 1280 x 128 outputs: ten blocks of 128 x 128 fill a wave.
+        pytest.param(5, 128, 10 * 2 * 128 * 128, id="large"),
+        # 1280 x 64 outputs: ten blocks of 128 x 64 fill a wave, where larger ones lie half outside.
+        pytest.param(5, 64, 1.1 * 10 * 2 * 128 * 64, id="narrow"),
+        # 256 x 64 outputs: four blocks of 64 x 64 take one wave, as two larger ones would.
+        pytest.param(1, 64, 1.25 * 10 * 2 * 64 * 64, id="small"),
+    ],
+)
+def test_a_convolution_takes_the_quickest_blocks_on_tensor_cores(batch, channels, flops_per_step):
+    conv = Operation("conv2d", [(batch, 32, 16, 16)], {"out_channels": channels, "kernel_size": 1, "bias": False})
+    assert computed(conv, on_tensor_cores=True) == pytest.approx(flops_per_step * (32 + 32))
+    training = computed(conv.replace(mode="training"), on_tensor_cores=True)
+    assert training == pytest.approx(3 * flops_per_step * (32 + 32))
 
 
 def test_winograd_multiplies_less_but_not_on_tensor_cores():
@@ -65,7 +82,7 @@ def test_winograd_multiplies_less_but_not_on_tensor_cores():
     attributes = {"out_channels": 64, "kernel_size": 3, "padding": 1, "bias": False}
     conv = Operation("conv2d", [(1, 64, 16, 16)], attributes)
     assert computed(conv) == pytest.approx(10 * 2 * 128 * 64 * (576 + 32) / 2.25)
-    assert computed(conv, on_tensor_cores=True) == pytest.approx(10 * 2 * 128 * 128 * (576 + 32))
+    assert computed(conv, on_tensor_cores=True) == pytest.approx(1.25 * 10 * 2 * 64 * 64 * (576 + 32))
     # 17 x 17 outputs take 81 squares, 324 pixels in place of 289; rows are 324 of 128, three blocks, still one wave.
     odd = Operation("conv2d", [(1, 64, 17, 17)], attributes)
     assert computed(odd) == pytest.approx(10 * 2 * 128 * 64 * (576 + 32) / 2.25)

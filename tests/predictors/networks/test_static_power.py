@@ -1,0 +1,83 @@
+"""What a board draws in networks in addition to its loops, against arithmetic by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conftest import simulated_operations
+from joulecast.operations.operation import Operation
+from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.networks.composition import HostModel
+from joulecast.predictors.networks.static_power import MOST_NETWORK_STATIC_W, fit_network_static_w
+from joulecast.predictors.operation_predictions import OperationPredictions
+from joulecast.predictors.recipes.forest import ForestRecipe
+
+COUNTS = np.array([10.0])
+HOST = HostModel(0.0)
+CAP_W = 165.0
+
+
+def of(dynamic_w, device_s=1e-3):
+    """One operation that draws so much above 35 W; its launch takes a thousandth of its time."""
+    return OperationPredictions(
+        operations=(Operation("relu", [(8, 8)]),),
+        time_s=np.array([device_s]),
+        power_w=np.array([35.0 + dynamic_w]),
+        energy_j=np.array([(35.0 + dynamic_w) * device_s]),
+        device_time_s=np.array([device_s]),
+        dynamic_energy_j=np.array([dynamic_w * device_s]),
+        host_time_s=np.array([1e-3 * device_s]),
+        source=("modelled",),
+        static_power_w=35.0,
+        held_clock_mhz=np.array([1440.0]),
+    )
+
+
+def fitted(*pairs):
+    return fit_network_static_w([(COUNTS, of(dynamic_w), watts) for dynamic_w, watts in pairs], HOST, CAP_W)
+
+
+def test_what_is_missing_in_the_median_network_is_learned():
+    """35 + 50 W are predicted where 98 W were measured: 13 W more."""
+    assert fitted((50, 98)) == 13
+    assert fitted((50, 98), (20, 68)) == 13
+    # Two of three networks decide, as a median does.
+    assert fitted((50, 98), (20, 68), (30, 65)) == 13
+
+
+def test_networks_at_the_cap_say_nothing():
+    assert fitted((130, 165)) == 0
+    assert fitted((130, 165), (50, 98)) == 13
+    # 150 W are predicted, and the cap lets 15 W more appear: 15 W are enough, and more would be as good.
+    assert fitted((115, 165)) == 15
+
+
+def test_without_networks_or_without_a_gap_nothing_is_added():
+    assert fitted() == 0
+    assert fitted((50, 85)) == 0
+    assert fitted((50, 60)) == 0  # Loops that explain too much are no reason to take anything away.
+    assert fitted((10, 160)) == MOST_NETWORK_STATIC_W
+
+
+def test_errors_of_time_have_no_part_in_it():
+    slow = of(50, device_s=2e-3)
+    assert fit_network_static_w([(COUNTS, slow, 98.0)], HOST, CAP_W) == 13
+
+
+def test_operations_of_a_network_share_what_the_board_draws_in_addition(dataset):
+    fits = fit_own(dataset, "inference", ForestRecipe(trees=4, folds=2))
+    predictor = replace(fits, network_static_w=13.0)
+    alone = predictor.predict(simulated_operations()[:3])
+    together = predictor.in_network(alone, np.ones(3))
+    assert alone.static_power_w == fits.predict(simulated_operations()[:3]).static_power_w
+    assert together.static_power_w == pytest.approx(alone.static_power_w + 13)
+    # At a lower clock, it falls as static power does.
+    slower = predictor.predict(simulated_operations()[:3], 900)
+    share = predictor.in_network(slower, np.ones(3)).static_power_w / slower.static_power_w
+    assert share == pytest.approx(together.static_power_w / alone.static_power_w)
+    assert slower.static_power_w < alone.static_power_w
+    for name in ("device_time_s", "dynamic_energy_j", "host_time_s"):
+        assert getattr(together, name) is getattr(alone, name)
