@@ -92,7 +92,7 @@ def golden() -> None:
 def mutate() -> None:
     """Install what developing needs and report which faults in physics, put in one at a time, no test notices.
 
-    All 5,000 take about half an hour; names after the task, such as "joulecast.units*", select some.
+    All 6,000 take about half an hour; names after the task, such as "joulecast.units*", select some.
     """
     install("dev")
     run("mutmut", "run", *sys.argv[2:])

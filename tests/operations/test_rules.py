@@ -71,7 +71,7 @@ def test_a_linear_layer_needs_a_dimension():
     with pytest.raises(InputError) as caught:
         linear_output([()], {"out_features": 3})
     assert caught.value.what == "a linear operation needs an input of at least one dimension"
-    assert caught.value.given == ()
+    assert (caught.value.given, caught.value.allowed) == ((), "[..., features]")
 
 
 @pytest.mark.parametrize("dim", [2, -3])
@@ -80,9 +80,29 @@ def test_dimensions_that_an_input_lacks(dim):
     assert refused("sum", [(2, 3)], dim=dim, keepdim=False) == expected
 
 
+def test_dimensions_count_from_the_end_too():
+    assert Operation("cat", [(1, 2), (3, 2)], {"dim": -2}).output_shape == (4, 2)
+    assert refused("cat", [(1, 2), (3, 5)], dim=-2) == (
+        "shapes to concatenate differ in another dimension",
+        "(1, 2), (3, 5)",
+        "shapes that differ in dimension 0 only",
+    )
+
+
+def test_shapes_broadcast_where_they_are_equal_or_one():
+    assert Operation("add", [(1, 1, 4), (3, 1)]).output_shape == (1, 3, 4)
+    expected = "sizes that are equal or 1 in each dimension, counted from the last"
+    assert refused("add", [(2, 3), (2, 4)]) == ("these shapes do not broadcast", "(2, 3), (2, 4)", expected)
+
+
 def test_batch_norm_needs_channels():
-    what, given, _ = refused("batch_norm", [(4,)])
-    assert (what, given) == ("the input needs a batch and a channel dimension", (4,))
+    expected = ("the input needs a batch and a channel dimension", (4,), "[batch, channels, ...]")
+    assert refused("batch_norm", [(4,)]) == expected
+
+
+@pytest.mark.parametrize(("affine", "parameters"), [(True, 2 * 6), (False, 0)])
+def test_batch_norm_has_two_parameters_for_each_channel_if_any(affine, parameters):
+    assert Operation("batch_norm", [(2, 6, 8, 5)], {"affine": affine}).parameters == parameters
 
 
 def test_channels_of_a_group_norm_divide_into_its_groups():

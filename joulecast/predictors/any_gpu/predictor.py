@@ -217,11 +217,12 @@ class AnyGpuPredictor:
         known = [source != "missing" for source in predictions.source]
         if not any(known):
             return predictions
-        operations = OperationList(compress(predictions.operations, known)).derived(fp64_in_fp32)
-        found = predictions.times(*self.learned.in_network(operations, counts[known], self.gpu))
+        operations = OperationList.of(predictions.operations)
+        some = operations if all(known) else OperationList(compress(operations, known))
+        found = predictions.times(*self.learned.in_network(some.derived(fp64_in_fp32), counts[known], self.gpu))
         if self.kernels is None:
             return found
-        slower = self.kernels.in_network(OperationList.of(predictions.operations), self.gpu)
+        slower = self.kernels.in_network(operations, self.gpu)
         return found.times(slower, _energy_if_slower(found, slower))
 
     @property

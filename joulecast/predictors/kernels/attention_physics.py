@@ -27,7 +27,7 @@ from ...arrays import FloatArray
 from ..physics.attention_sizes import AttentionSizes
 from ..physics.tiling import padded
 from .family import Constant
-from .products import Machine
+from .products import ENERGY, Machine, capped_s
 
 TILE = 128.0
 """Number of queries in a tile, and of keys in a block."""
@@ -38,6 +38,7 @@ _SPLIT_SPARE = 1.1  # FlashAttention-3 plans with a tenth more work, so that the
 _CACHE_STEEPNESS = 6  # How sharply the share of hits falls where the bytes outgrow the L2.
 # FLOPs per cycle and multiprocessor of the instructions that Triton's kernels use, on all generations.
 _OLDER_INSTRUCTIONS = 1024.0
+_HEAD_STEP, _TWO_PARTS = 32.0, 192.0
 _TRITON_OVER_REST = 2.0  # Products of Triton's kernels take longer by this factor. Measured: 1.5 to 3.
 
 CONTEXT_CONSTANTS: tuple[Constant, ...] = (
@@ -53,6 +54,8 @@ CONTEXT_CONSTANTS: tuple[Constant, ...] = (
     # moves them three times, because kernels before write queries and keys once more.
     Constant("share_of_bandwidth", 0.5, 0.15, 0.95),
     Constant("l2_bytes_per_sm_cycle", 6.0, 2.0, 48.0),
+    Constant(ENERGY, 2.0, 0.5, 4.0),
+    Constant("burst_s", 5e-4, 5e-5, 5e-3),  # See `capped_s`.
 )
 """The constants of `context_s`, in the order in which it takes them."""
 
@@ -83,17 +86,30 @@ def context_s(
             newest instructions: their FLOPs per cycle are 320 on an L40S, 340 to 390 on an H100 and 600 to 860 on a
             B200, where those of other libraries are proportional to the peak.
     """
-    call_s, products, exposed, tile_cycles, bandwidth, l2_bytes = constants
+    call_s, products, exposed, tile_cycles, bandwidth, l2_bytes, picojoules, burst_s = constants
     older = np.sqrt(_OLDER_INSTRUCTIONS * machine.flops_per_cycle) / _TRITON_OVER_REST
     rate = np.where(by_triton, older, machine.flops_per_cycle)
-    pair_cycles = 2 * products * (work.key_size + work.value_size) / rate + exposed / machine.exponentials
+    head = _padded_head(work.key_size, by_triton) + _padded_head(work.value_size, by_triton)
+    pair_cycles = 2 * products * head / rate + exposed / machine.exponentials
     packed, apart = (_tile_cycles(work, machine.sms, pair_cycles, tile_cycles, each) for each in (True, False))
-    compute_s = np.minimum(packed, apart) / machine.clock_hz
+    burst = np.minimum(packed, apart) / machine.clock_hz
+    compute_s = capped_s(burst, work.flops, machine, picojoules, burst_s)
     missed = _missed(work.moved_bytes, machine)
     memory_s = work.moved_bytes * missed / (machine.bandwidth * bandwidth)
     moved_s = memory_s + work.moved_bytes * (1 - missed) / (machine.sms * machine.clock_hz * l2_bytes)
     seconds: FloatArray = call_s + np.cbrt(compute_s**3 + moved_s**3)
     return seconds
+
+
+def _padded_head(size: FloatArray, by_triton: NDArray[np.bool_] | bool) -> FloatArray:
+    """Elements of a head that kernels compute: Triton's pad it to a power of two, others to a multiple of 32.
+
+    Triton's compute a head of 192 in parts of 128 and 64. Measured on the L40S: they take as long for heads of 72 and
+    80 elements as for 128.
+    """
+    power = np.where(size == _TWO_PARTS, size, np.exp2(np.ceil(np.log2(size))))
+    found: FloatArray = np.where(by_triton, power, padded(size, _HEAD_STEP))
+    return found
 
 
 def _missed(moved_bytes: FloatArray, machine: Machine) -> FloatArray:

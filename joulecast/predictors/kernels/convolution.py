@@ -19,7 +19,8 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...operations.precisions import ELEMENT_BYTES
 from .family import Family
-from .products import CONSTANTS, FEATURE_NAMES, Machine, Products, product_features, product_s
+from .product_features import FEATURE_NAMES, product_features
+from .products import CONSTANTS, Machine, Products, product_s
 
 _PRECISIONS = ("fp32", "fp16", "bf16")
 _DIRECTIONS = ("forward", "input_gradient", "weight_gradient")

@@ -62,6 +62,7 @@ class Family:
         unseen: Gives the group of an operation, such as the sizes of a layer's weights. Cross-validation leaves out
             whole groups.
         learns_from: Whether trees are trained on measurements of an operation.
+        transfers: Whether other generations learn from measurements of an operation.
         covers: Whether the family can predict a GPU.
         shrinkage: Weight of the trees on generations that were not measured, from 0 (physics alone) to 1.
         libraries: Names of the libraries of kernels that have constants of their own.
@@ -77,6 +78,7 @@ class Family:
     features: Callable[[OperationList, GPU, FloatArray], NDArray[np.float32]]
     unseen: Callable[[Operation], Hashable]
     learns_from: Callable[[Operation], bool] = lambda operation: True
+    transfers: Callable[[Operation], bool] = lambda operation: True
     covers: Callable[[GPU], bool] = lambda gpu: True
     shrinkage: float = 1.0
     libraries: tuple[str, ...] = ("all",)

@@ -109,9 +109,10 @@ def fit_variant(family: Family, tables: Sequence[Measured], recipe: KernelRecipe
         generations[generation_of(table.gpu)].append(table)
     constants = {name: fit_constants(family, some, recipe.seed) for name, some in sorted(generations.items())}
     examples = {name: [_examples(family, table, constants[name]) for table in generations[name]] for name in constants}
+    general = _general(family, thinned)
     of_each = list(constants.values())
-    of_all = of_each[0] if len(of_each) == 1 else fit_constants(family, thinned, recipe.seed)
-    together = [_examples(family, table, of_all) for table in thinned]
+    of_all = of_each[0] if len(of_each) == 1 else fit_constants(family, general, recipe.seed)
+    together = [_examples(family, table, of_all) for table in general]
     return Variant(
         gpus=frozenset(table.gpu.name for table in tables),
         constants={**constants, ALL: of_all},
@@ -119,6 +120,14 @@ def fit_variant(family: Family, tables: Sequence[Measured], recipe: KernelRecipe
         other_generations=_trees(together, recipe.other_generations, recipe.quantile),
         errors={},
     )
+
+
+def _general(family: Family, tables: Sequence[Measured]) -> list[Measured]:
+    """The measurements that other generations learn from. If one generation was measured, these are all."""
+    if len({generation_of(table.gpu) for table in tables}) == 1:
+        return list(tables)
+    places = [np.flatnonzero([family.transfers(operation) for operation in table.operations]) for table in tables]
+    return [table.some(some) for table, some in zip(tables, places, strict=True) if len(some)]
 
 
 def fit_constants(family: Family, tables: Sequence[Measured], seed: int) -> FloatArray:

@@ -24,6 +24,7 @@ from .family import Family
 from .gradients import kernels_of
 from .in_networks import NetworkFactors, factors_of, slower
 from .power import Burst, PowerDemand, as_pytorch, demand_of_same_die_w, power_inputs
+from .products import ENERGY
 
 _LEAST_S = 1e-6  # No kernel takes less than a microsecond.
 NetworkBasis = Literal["networks of the chip", "networks of other chips"]
@@ -94,6 +95,25 @@ class Variant:
     def physics_s(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device seconds by physics, with the constants of the GPU's generation; shape (operations,)."""
         return family.by_library_s(operations, gpu, self.constants.get(generation_of(gpu), self.constants[ALL]))
+
+    def uncapped_s(self, family: Family, operations: OperationList, gpu: GPU, burst: Burst) -> FloatArray:
+        """Device seconds of a burst as it would be without a power cap, shape (operations,).
+
+        Where the power is learned, it is relative to the burst, and both are kept as they are.
+
+        Args:
+            family: The family of the variant.
+            operations: Operations of this variant.
+            gpu: The GPU that they run on.
+            burst: Result of `burst` for them.
+        """
+        names = [constant.name for constant in family.constants]
+        if ENERGY not in names or (self.power is not None and self.power.covers(gpu)):
+            return burst.device_s
+        constants = self.constants.get(generation_of(gpu), self.constants[ALL]).copy()
+        constants[:, names.index(ENERGY)] = 0.0
+        uncapped = family.by_library_s(operations, gpu, constants) / burst.physics_s
+        return np.maximum(burst.device_s * uncapped, _LEAST_S)
 
     def device_s(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device seconds of operations of this variant at the default clock, shape (operations,)."""
@@ -183,10 +203,17 @@ def _parts(operations: OperationList) -> tuple[Part, ...]:
 
 
 class _Costs(NamedTuple):
-    """Device seconds and watts, shape (operations,) each; see `Kernels.device_s` and `Kernels.demand_w`."""
+    """What is known of operations; arrays of shape (operations,).
+
+    Args:
+        device_s: Device seconds at the default clock.
+        demand_w: Board power in watts without a cap, at the default clock.
+        uncapped_s: Device seconds at the default clock if no cap lowered it.
+    """
 
     device_s: FloatArray
     demand_w: FloatArray
+    uncapped_s: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,9 +261,15 @@ class Kernels:
         found.update(((self, gpu), costs) for gpu, costs in _costs_on_each(operations, self, asked).items())
 
     def in_network(self, operations: OperationList, gpu: GPU) -> FloatArray:
-        """Time of each operation inside a network over what is predicted without networks, shape (operations,)."""
-        known = ~np.isnan(self.device_s(operations, gpu))
-        return slower(operations, gpu, known, self.factors_in_networks(gpu))
+        """Time of each operation inside a network over what is predicted without networks, shape (operations,).
+
+        Long loops meet the power cap. The clock law applies the cap to the whole network, so it is not applied here.
+        """
+        costs = _costs(operations, self, gpu)
+        known = ~np.isnan(costs.device_s)
+        uncapped = np.where(known, costs.uncapped_s / costs.device_s, 1.0)
+        found: FloatArray = uncapped * slower(operations, gpu, known, self.factors_in_networks(gpu))
+        return found
 
     def factors_in_networks(self, gpu: GPU) -> NetworkFactors:
         """How much longer operations take inside networks on a GPU.
@@ -309,7 +342,7 @@ def _prefetched(operations: OperationList) -> dict[tuple[Kernels, GPU], _Costs]:
 
 def _costs_on_each(operations: OperationList, kernels: Kernels, gpus: Sequence[GPU]) -> dict[GPU, _Costs]:
     """Device times and power demands together, because both follow from the same physics and features."""
-    found = {gpu: np.full((2, len(operations)), np.nan) for gpu in gpus}
+    found = {gpu: np.full((3, len(operations)), np.nan) for gpu in gpus}
     for part in variant_parts(operations):
         some = [gpu for gpu in found if kernels.knows(part, gpu)]
         if not some:
@@ -318,12 +351,13 @@ def _costs_on_each(operations: OperationList, kernels: Kernels, gpus: Sequence[G
         bursts = dict(zip(some, variant.bursts(family, part.operations, some), strict=True))
         demands_w = variant.demands_w(family, part.operations, bursts)
         for gpu, burst in bursts.items():
-            found[gpu][0, part.places] = 0.0
+            found[gpu][[[0], [2]], part.places] = 0.0
             np.add.at(found[gpu][0], part.places, burst.device_s)
+            np.add.at(found[gpu][2], part.places, variant.uncapped_s(family, part.operations, gpu, burst))
         for gpu, demand_w in demands_w.items():
             energy_j = np.zeros(len(operations))
             np.add.at(energy_j, part.places, demand_w * bursts[gpu].device_s)
             found[gpu][1, part.places] = (energy_j / found[gpu][0])[part.places]
-    for both in found.values():
-        both.flags.writeable = False
-    return {gpu: _Costs(*both) for gpu, both in found.items()}
+    for costs in found.values():
+        costs.flags.writeable = False
+    return {gpu: _Costs(*costs) for gpu, costs in found.items()}

@@ -60,11 +60,12 @@ def layout_factors(network: Network, gpu: GPU) -> FloatArray:
         network: The network.
         gpu: The GPU that it runs on.
     """
-    if not gpu.is_nvidia:
+    training = network.mode == "training"
+    if not gpu.is_nvidia or not (training or network.channels_last):
         return np.ones(len(network))
     layout = _without_transposes if network.channels_last else _slower_norms
     factors = layout(network.operations, gpu)
-    if network.mode != "training":
+    if not training:
         return factors
     images = {_channels_first(entry.operation) for entry in network if entry.operation.kind in _LAST_DIMENSION}
     for place, entry in enumerate(network):

@@ -307,6 +307,11 @@ def test_a_kind_of_the_training_data_is_measured():
     assert set(KINDS) >= MEASURED_KINDS
 
 
+def test_no_kind_is_measured_in_fp64_unless_it_does_nothing():
+    relu, dropout = Operation("relu", [(64, 32)], precision="fp64"), Operation("dropout", [(64, 32)], precision="fp64")
+    assert never_measured([relu, relu.replace(precision="fp32"), dropout]).tolist() == [True, False, False]
+
+
 def test_interval_of_a_network(predictor):
     usual = predictor.predict(Network.of([(op, 2) for op in simulated_operations()[-4:]]))
     assert not usual.far_outside

@@ -14,7 +14,7 @@ from joulecast.operations.operation import Operation
 from joulecast.predictors.intervals.calibration import Calibration, ErrorGroup, PowerUnits
 from joulecast.predictors.intervals.closeness import COORDINATES, Closeness, coordinates
 from joulecast.predictors.intervals.conformal import conformal_error, conformal_rank
-from joulecast.predictors.intervals.network_calibration import NetworkCalibration, Parts
+from joulecast.predictors.intervals.network_calibration import NetworkCalibration, Parts, shares_of
 from joulecast.predictors.intervals.network_spread import NetworkSpread
 from joulecast.predictors.intervals.operation_spread import OperationSpread, SentOperationSpread
 from joulecast.predictors.operation_predictions import OperationPredictions
@@ -47,6 +47,14 @@ def spread(*operations, counts=None, missing_share=0.0, measured_mhz=None, error
     counts = np.ones(len(operations)) if counts is None else counts
     composition = next(iter(networks.scores))
     return NetworkSpread(networks, composition, None, counts, predictions(*operations), missing_share, measured_mhz)
+
+
+def test_shares_of_device_time_count_each_call():
+    """Four calls of 1 ms and three of 2 ms are 4 and 6 of 10 ms; what is unknown has no share."""
+    found = replace(predictions(RELU, SORT, RELU), device_time_s=np.array([1e-3, np.nan, 2e-3]))
+    shares, known = shares_of(np.array([4.0, 9.0, 3.0]), found)
+    assert shares == pytest.approx([0.4, 0.6])
+    assert known.tolist() == [True, False, True]
 
 
 def test_coordinates_by_hand():

@@ -82,10 +82,21 @@ def test_blackwell_ultra_has_twice_the_exponentials():
     b200, b300 = (Machine.of(find_gpu(name), "bf16") for name in ("B200", "B300"))
     assert (b200.exponentials, b300.exponentials) == (16, 32)
     # If products and bytes cost nothing, only 0.55 of an exponential for each pair takes time.
-    constants = np.array([0.0, 0.0, 0.55, 0.0, 1e9, 1e9])
+    constants = np.array([0.0, 0.0, 0.55, 0.0, 1e9, 1e9, 0.0, 1.0])
     times_s = [context_s(sizes(attention(8192, 8192, heads=148)), each, constants)[0] for each in (b200, b300)]
     assert times_s[0] == pytest.approx(8192**2 * 0.55 / 16 / b200.clock_hz, rel=0.01)
     assert times_s[0] / times_s[1] == pytest.approx(2 * b300.clock_hz / b200.clock_hz)
+
+
+@pytest.mark.parametrize(
+    ("by_triton", "size", "computed"), [(True, 72, 128), (True, 192, 192), (False, 72, 96), (False, 128, 128)]
+)
+def test_kernels_pad_the_heads(by_triton, size, computed):
+    # Only products take time: 2 x 2 FLOPs for each pair and padded element. Triton's rate is half of this machine's.
+    constants = np.array([0.0, 1.0, 0.0, 0.0, 1e9, 1e9, 0.0, 1.0])
+    found = context_s(sizes(attention(128, 128, size=size)), MACHINE, constants, by_triton)
+    cycles = 128 * 128 * 2 * 2 * computed / (512 if by_triton else 1024)
+    assert found == pytest.approx([cycles / 1e9], rel=1e-3)
 
 
 def test_half_of_the_tiles_of_a_long_causal_attention_is_skipped():

@@ -19,10 +19,10 @@ from joulecast.predictors.kernels.basis import basis_of
 from joulecast.predictors.kernels.convolution import CONVOLUTION
 from joulecast.predictors.kernels.experts import EXPERTS
 from joulecast.predictors.kernels.families import FAMILIES
-from joulecast.predictors.kernels.fit import by_variant, fit_kernels
+from joulecast.predictors.kernels.fit import Measured, by_variant, fit_kernels, fit_variant
 from joulecast.predictors.kernels.linear import LINEAR
 from joulecast.predictors.kernels.pointwise import POINTWISE
-from joulecast.predictors.kernels.products import CONSTANTS, Machine, Products, product_s
+from joulecast.predictors.kernels.products import CONSTANTS, Machine, Products, capped_s, product_s
 from joulecast.predictors.recipes.kernels import KernelRecipe, KernelTrees, load_kernel_recipe
 from joulecast.resources import shipped
 
@@ -40,8 +40,8 @@ def linear(rows, columns, reduction, precision="bf16", **attributes):
 
 
 # launch, tile, FLOPs per loaded byte (next to nothing is loaded), split (never), full rates, exponent (the longer of
-# both counts), L2 without limit, one working set
-PLAIN = np.array([1000.0, 100.0, 1e-9, 1e12, 1.0, 1.0, 40.0, 1e12, 1.0])
+# both counts), L2 without limit, one working set, FLOPs without energy, and bursts of half a millisecond
+PLAIN = np.array([1000.0, 100.0, 1e-9, 1e12, 1.0, 1.0, 40.0, 1e12, 1.0, 1e-9, 5e-4])
 
 
 def products(rows, columns, reduction, input_bytes=2.0):
@@ -71,6 +71,38 @@ def test_weights_that_fit_into_the_l2_are_read_from_there():
     large = replace(slow, l2_bytes=1e9)
     work = products(1, 4096, 1024)
     assert product_s(work, large, PLAIN) < 0.01 * product_s(work, slow, PLAIN)
+
+
+def test_loops_use_copies_of_the_weights_and_the_same_rows_and_results():
+    machine = Machine(sms=4, clock_hz=1e9, flops_per_cycle=1e9, bandwidth=1e9, l2_bytes=3e6)
+    copies = np.where(np.arange(PLAIN.size) == 8, 5.0, PLAIN)
+    many_rows, many_columns = products(16_384, 32, 32), products(32, 16_384, 32)
+    # Both move 2.1 MB, of which the second factor is 2 kB or half.
+    assert product_s(many_rows, machine, PLAIN) == pytest.approx(product_s(many_columns, machine, PLAIN))
+    assert product_s(many_columns, machine, copies) > 2 * product_s(many_rows, machine, copies)
+
+
+def test_rows_that_are_quantized_before_the_product_pass_the_memory_once_more():
+    machine = Machine(sms=4, clock_hz=1e9, flops_per_cycle=1e6, bandwidth=1e12, l2_bytes=1e3)
+    work = products(4096, 64, 1024, 1.0)
+    more = replace(work, passed_bytes=np.array([4096 * 1024 * 3.0]))
+    assert product_s(more, machine, PLAIN) - product_s(work, machine, PLAIN) == pytest.approx(4096 * 1024 * 3 / 1e12)
+
+
+@pytest.mark.parametrize(
+    ("compute_s", "rate", "seconds"),
+    [
+        (1e-3, 1024.0, 1.5e-3),  # 2 pJ x 1e12 FLOPs at 1000 W take 2 ms; half of the way after one burst
+        (1e-9, 1024.0, 1e-9),  # in a burst the cap does not act
+        (1e-3, 4096.0, 1e-3),  # with half the energy per FLOP the board draws exactly its cap
+        (3e-3, 1024.0, 3e-3),  # 667 W
+    ],
+)
+def test_a_power_cap_slows_long_products(compute_s, rate, seconds):
+    machine = Machine(sms=4, clock_hz=1e9, flops_per_cycle=rate, bandwidth=1e12, l2_bytes=1e3, power_limit_w=1000.0)
+    flops = 1e12 if compute_s >= 1e-3 else 1e6
+    found = capped_s(np.array([compute_s]), np.array([flops]), machine, 2.0, 1e-3)
+    assert found == pytest.approx([seconds], rel=1e-5)
 
 
 def test_more_rows_never_take_less():
@@ -117,7 +149,7 @@ def test_left_out_sizes_gpus_and_generations(measured):
     kept = stored_errors(errors, ("linear", "half"))
     assert set(kept) == {"measured", "same generation", "other generations"}
     assert all(np.all(np.diff(values) >= 0) for values in kept.values())
-    assert coverage(errors)["linear, half"]["measured"] == pytest.approx(0.9, abs=0.1)
+    assert coverage(errors)["linear, half"]["measured"] == pytest.approx(0.9, abs=0.2)
 
 
 def test_a_prediction_names_the_measurements_behind_it(kernels):
@@ -218,9 +250,43 @@ def test_few_tokens_keep_few_experts_busy(tokens, busy, each):
 
 def test_experts_pass_the_memory_once():
     # For one token, eight experts with three matrices each are read, and almost nothing is computed.
-    constants = np.array([500.0, 50.0, 1e-9, 1e12, 1.0, 1.0, 8.0, 1e12, 1e9])
+    constants = np.array([500.0, 50.0, 1e-9, 1e12, 1.0, 1.0, 8.0, 1e12, 1e9, 1e-9, 1.0])
     seconds = EXPERTS.physics_s(OperationList([experts(1)]), H100, constants)[0]
     assert seconds == pytest.approx(8 * 3 * 2048 * 7168 * 2 / H100.memory_bandwidth, rel=0.05)
+
+
+def experts_s(gpu, *operations):
+    return EXPERTS.physics_s(OperationList(operations), gpu, np.where(PLAIN == 1000.0, 0.0, PLAIN))
+
+
+def test_triton_passes_over_rows_of_experts_on_other_gpus():
+    # A row is written as zeros by both products, and read by the activation and the sum: of two bytes, 2 x 2048 and
+    # 7168 elements each time, and 2048 results of the activation.
+    size = {"tokens": 65_536, "expert_parallel": 64}
+    triton, flashinfer = experts_s(H100, experts(**size), experts(**size, implementation="flashinfer"))
+    elsewhere = 65_536 * 8 * (1 - 1 / 64)
+    moved = elsewhere * 2 * (2 * 2 * 2048 + 2048 + 2 * 7168)
+    assert triton - flashinfer == pytest.approx(moved / H100.memory_bandwidth, rel=0.01)
+
+
+def test_triton_multiplies_on_blackwell_as_on_hopper():
+    large = {"tokens": 65_536, "top_k": 8, "experts": 8, "intermediate": 16_384}
+    triton, flashinfer = experts_s(B200, experts(**large), experts(**large, implementation="flashinfer"))
+    assert triton == pytest.approx(2 * flashinfer, rel=0.05)
+
+
+def test_other_generations_learn_from_libraries_that_they_share():
+    some, constants = OperationList([experts(n) for n in range(1, 400)]), CONSTANTS
+    flashinfer = OperationList([experts(n, implementation="flashinfer") for n in range(1, 400)])
+    true = np.array([constant.start for constant in constants])
+    times = EXPERTS.physics_s(some, H100, true)
+    slow = Measured(H100, OperationList([*some, *flashinfer]), np.concatenate([times, 9 * times]))
+    plain = Measured(A100, some, EXPERTS.physics_s(some, A100, true))
+    variant = fit_variant(EXPERTS, [slow, plain], RECIPE)
+    b200 = variant.device_s(EXPERTS, some, B200) / EXPERTS.physics_s(some, B200, true)
+    assert np.median(b200) == pytest.approx(1.0, abs=0.1)
+    on_hopper = variant.device_s(EXPERTS, flashinfer, H100) / variant.device_s(EXPERTS, some, H100)
+    assert np.median(on_hopper) == pytest.approx(9.0, rel=0.2)
 
 
 MI210 = find_gpu("MI210")

@@ -51,7 +51,10 @@ def test_a_convolution_takes_the_blocks_that_take_least():
     """Blocks of 128 x 32: 40 steps at 0.525 of the peak, and the time of two waves. Blocks of 128 x 64 take longer."""
     conv = Operation("conv2d", [(1, 32, 16, 16)], {"out_channels": 64, "kernel_size": 1, "bias": False})
     flops, moved = 2 * 10 * 2 * 128 * 32 * (32 + 8) / 0.525, 4 * (32 * 256 + 64 * 256 + 32 * 64)
-    assert least(conv) == pytest.approx((flops / 1e12, moved / 0.91e11, (moved + flops * 4 / 128) / WAY))
+    once = np.array([flops / 1e12, moved / 0.91e11, (moved + flops * 4 / 128) / WAY])
+    assert least(conv) == pytest.approx(once)
+    # Both gradients are convolutions of the same size.
+    assert least(conv.replace(mode="training")) == pytest.approx(3 * once)
 
 
 def test_kernels_of_a_convolution_that_run_in_turn_do_not_overlap():

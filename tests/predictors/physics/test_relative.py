@@ -95,3 +95,47 @@ def test_algorithms_of_a_convolution_over_the_implicit_one():
     implicit_s, fused_s = (np.cbrt(compute_s**3 + (moved / 0.91e11) ** 3) for compute_s in (implicit_s, fused_s))
     assert found["log_fused_over_implicit"] == pytest.approx(math.log(fused_s / implicit_s))
     assert found["log_separate_over_implicit"] == pytest.approx(math.log(separate_s / implicit_s))
+
+
+@pytest.mark.parametrize(
+    ("shape", "frequencies", "blocks", "implicit_flops"),
+    [
+        # Images of 12 x 12 and a window of 5 x 5 just fit into 16 x 16; 72 blocks of 128 x 64 outputs in eight waves.
+        pytest.param((64, 64, 12, 12), 16 * 9, 150, 80 * 2 * 128 * 64 * (64 * 25 + 8) / 0.75, id="16 x 16"),
+        # Images of 28 x 28 just fit into 32 x 32; 98 blocks of 128 x 32 outputs in ten waves.
+        pytest.param((16, 32, 28, 28), 32 * 17, 550, 100 * 2 * 128 * 32 * (32 * 25 + 8) / 0.525, id="32 x 32"),
+    ],
+)
+def test_fourier_transforms_over_the_implicit_algorithm(shape, frequencies, blocks, implicit_flops):
+    """A block of 64 x 64 complex numbers for each of half of the frequencies: four times the FLOPs, twice the bytes.
+
+    Transformed images, results and filters are written and read again.
+    """
+    images, channels, side, _ = shape
+    attributes = {"out_channels": channels, "kernel_size": 5, "padding": 2, "bias": False}
+    found = features(Operation("conv2d", [shape], attributes))
+    moved = 4 * (2 * images * channels * side**2 + 25 * channels**2)
+    transformed = 2 * 2 * 4 * frequencies * (2 * images * channels + channels**2)
+    fourier_s = blocks * 4 * 2 * 64 * 64 * (channels + 8) / 0.85 / 1e12 + (moved + transformed) / 0.91e11
+    implicit_s = np.cbrt((implicit_flops / 1e12) ** 3 + (moved / 0.91e11) ** 3)
+    assert found["log_fourier_over_implicit"] == pytest.approx(math.log(fourier_s / implicit_s))
+
+
+@pytest.mark.parametrize(
+    ("channels", "kernel", "flops", "elements"),
+    [
+        # 256 positions in two blocks of 128 x 64, which take as long as two waves, at 0.6 of the peak of 8 TFLOP/s.
+        pytest.param(64, 1, 20 * 2 * 128 * 64 * (32 + 8) / 0.6 / 8, 256 * (32 + 64) + 32 * 64, id="1 x 1"),
+        # Images of 16 x 16 and results of 16 x 15 pixels pass three times: they are transposed, too.
+        pytest.param(
+            64, (1, 2), 20 * 2 * 128 * 64 * (64 + 8) / 0.6 / 8, 3 * (256 * 32 + 240 * 64) + 64 * 64, id="1 x 2"
+        ),
+        # Tensor cores load channels by fours, so six channels are computed in blocks of 128 x 32 on fp32 pipes.
+        pytest.param(6, 1, 20 * 2 * 128 * 32 * (32 + 8) / 0.525, 256 * (32 + 6) + 32 * 6, id="6 channels"),
+    ],
+)
+def test_convolutions_on_tensor_cores(channels, kernel, flops, elements):
+    attributes = {"out_channels": channels, "kernel_size": kernel, "bias": False}
+    conv = Operation("conv2d", [(1, 32, 16, 16)], attributes, precision="fp16")
+    least_s = np.cbrt((flops / 1e12) ** 3 + (2 * elements / 0.91e11) ** 3)
+    assert features(conv)["log_least_way"] == pytest.approx(math.log(least_s / (conv.flops / 8e12)))
