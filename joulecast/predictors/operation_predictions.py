@@ -114,6 +114,11 @@ class OperationPredictions(Tabular, Plain, Drawn):
         """Which operations take longer to launch than to run on the GPU."""
         return self.device_time_s < self.host_time_s
 
+    @property
+    def in_tf32(self) -> NDArray[np.bool_]:
+        """Which operations are in TF32."""
+        return np.array([operation.precision == "tf32" for operation in self.operations], dtype=bool)
+
     def _table(self) -> Table:
         columns = ([None if value != value else value for value in getattr(self, name).tolist()] for name in _COLUMNS)
         # Rows of a table share operations, and describing one takes longer than predicting it.

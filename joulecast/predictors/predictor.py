@@ -71,6 +71,8 @@ class OperationPredictor:
         calibration: Errors on operations that were held out; None where they are not known.
         network_static_w: Watts that the board draws inside networks in addition to the static power of its loops; 0
             where no network was measured.
+        network_tf32_factor: Cost of operations in TF32 inside networks over that in their loops; 1 where no network was
+            measured.
     """
 
     gpu: GPU
@@ -82,6 +84,7 @@ class OperationPredictor:
     transferred: tuple[str, ...] = ()
     calibration: Calibration | None = None
     network_static_w: float = 0.0
+    network_tf32_factor: float = 1.0
 
     @property
     def spread(self) -> OperationSpread | None:
@@ -231,9 +234,11 @@ class OperationPredictor:
         return Loops(time_s, power_w)
 
     def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
-        """See `PredictsOperations.in_network`; a network is its parts, and what the board draws in addition."""
+        """See `PredictsOperations.in_network`; those in TF32 are quicker, and the board draws more."""
         more = self.network_static_w / self.baseline.static_power_w  # At any clock, as static power itself.
-        return replace(predictions, static_power_w=predictions.static_power_w * (1 + more))
+        quicker = np.where(predictions.in_tf32, self.network_tf32_factor, 1.0)
+        found = predictions.times(quicker, quicker)
+        return replace(found, static_power_w=predictions.static_power_w * (1 + more))
 
     @property
     def same_in_all_networks(self) -> bool:
@@ -286,5 +291,6 @@ class OperationPredictor:
             "measured": sorted(self.measured),
             "transferred": list(self.transferred),
             "network_static_w": self.network_static_w,
+            "network_tf32_factor": self.network_tf32_factor,
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
         }

@@ -58,6 +58,12 @@ def test_what_networks_draw_is_stored(trained, tmp_path):
     assert load_entry(more.save(tmp_path)).operations.network_static_w == 13.0
 
 
+def test_what_tf32_takes_in_networks_is_stored(trained, tmp_path):
+    assert trained.predictor.network_tf32_factor == 1.0  # Trained without networks.
+    quicker = replace(trained, predictor=replace(trained.predictor, network_tf32_factor=0.95))
+    assert load_entry(quicker.save(tmp_path)).operations.network_tf32_factor == 0.95
+
+
 def test_training_twice_gives_the_same_files(trained, stored, tmp_path):
     again = trained.save(tmp_path)
     for path in stored.iterdir():
@@ -114,6 +120,8 @@ def test_a_regressor_that_predicts_otherwise_is_refused(entry):
         ("predictor.json", {"network_static_w": -1.0}, "damaged"),
         ("predictor.json", {"network_static_w": 1000.0}, "damaged"),
         ("predictor.json", {"network_static_w": "13"}, "damaged"),
+        ("predictor.json", {"network_tf32_factor": 0.0}, "damaged"),
+        ("predictor.json", {"network_tf32_factor": 2.0}, "damaged"),
         ("card.json", {"composition": "magic"}, "composition"),
         ("card.json", {"host": None}, "damaged"),
     ],

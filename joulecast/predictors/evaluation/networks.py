@@ -20,6 +20,7 @@ from ..measured.splits import network_family, only_in
 from ..networks.composition import HostModel, compose, counts_of, plain_sum
 from ..networks.gradients import gradient_fractions
 from ..networks.static_power import fit_network_static_w
+from ..networks.tf32 import fit_tf32_factor
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..predictor import OperationPredictor
@@ -115,19 +116,22 @@ def predict_network(predictor: OperationPredictor, network: Network) -> tuple[Fl
 def learn_from_networks(
     predictor: OperationPredictor, networks: Sequence[tuple[NetworkMeasurement, Network]], mode: str
 ) -> tuple[OperationPredictor, HostModel]:
-    """Learn from measured networks what their operations do not show: the host cost per call, and static power.
+    """Learn from measured networks what loops do not show: the host cost per call, operations in TF32, static power.
 
     Args:
-        predictor: A predictor that was fitted to operations.
+        predictor: A predictor that was fitted to operations, and has learned nothing from networks.
         networks: Measured networks with their operations.
         mode: inference or training.
 
     Returns:
-        The predictor with the static power of networks, and the host model.
+        The predictor with what it learned of networks, and the host model.
     """
     known = [(*predict_network(predictor, network), m) for m, network in networks]
-    host = HostModel.fit([(counts, predictions, m.time_s) for counts, predictions, m in known], mode)
-    powers = [(counts, predictions, m.known_energy_j / m.time_s) for counts, predictions, m in known]
+    times = [(counts, found, m.time_s) for counts, found, m in known]
+    host = HostModel.fit(times, mode)
+    if mode == "inference" and "tf32" in predictor.gpu.peak_flops:
+        predictor = replace(predictor, network_tf32_factor=fit_tf32_factor(times, host))
+    powers = [(c, predictor.in_network(found, c), m.known_energy_j / m.time_s) for c, found, m in known]
     static_w = fit_network_static_w(powers, host, predictor.gpu.power_limit_w)
     return replace(predictor, network_static_w=static_w), host
 

@@ -9,6 +9,7 @@ from ...errors import ZooError
 from ...predictors.formats.numbers import number
 from ...predictors.networks.composition import HostModel
 from ...predictors.networks.static_power import MOST_NETWORK_STATIC_W
+from ...predictors.networks.tf32 import TF32_FACTORS
 
 _LONGEST_NAME = 200
 _MOST_OFFSET_S = 1.0
@@ -49,6 +50,21 @@ def network_static_of(facts: Mapping[str, Any]) -> float:
     if not 0 <= static_w <= MOST_NETWORK_STATIC_W:
         raise _damaged("network_static_w", static_w, f"from 0 to {MOST_NETWORK_STATIC_W:g} W")
     return static_w
+
+
+def network_tf32_of(facts: Mapping[str, Any]) -> float:
+    """Cost of operations in TF32 inside networks over that in loops, as the facts of an entry state it.
+
+    Entries of GPUs without measured networks may lack the value; they learned none.
+
+    Raises:
+        ZooError, TypeError: The value is not such a factor.
+    """
+    factor = number(facts.get("network_tf32_factor", 1.0))
+    least, most = TF32_FACTORS
+    if not least <= factor <= most:
+        raise _damaged("network_tf32_factor", factor, f"from {least:g} to {most:g}")
+    return factor
 
 
 def _damaged(what: str, given: object, allowed: str) -> ZooError:

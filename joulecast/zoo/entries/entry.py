@@ -23,7 +23,7 @@ from ...predictors.networks.prediction import COMPOSITIONS
 from ...predictors.physics.baseline import Baseline
 from ...predictors.predictor import INPUT_NAMES, OperationPredictor
 from ...predictors.regressors.forms import ONE_GPU_FORMS
-from .card_values import host_of, name_of, network_static_of
+from .card_values import host_of, name_of, network_static_of, network_tf32_of
 from .common_files import CARD, NEEDED, common_files, read_card, read_facts
 from .files import checked_files, json_bytes, parsed_json, predictor_of, write_files
 from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement, smoke_test
@@ -173,6 +173,7 @@ def read_entry(folder: str | Path) -> tuple[NetworkPredictor, dict[str, Any], di
             transferred=tuple(facts["transferred"]),
             calibration=None if facts.get("calibration") is None else Calibration.from_dict(facts["calibration"]),
             network_static_w=network_static_of(facts),
+            network_tf32_factor=network_tf32_of(facts),
         )
         composition = card["composition"]
         if composition not in COMPOSITIONS:

@@ -1,0 +1,81 @@
+"""What operations in TF32 take inside networks, against arithmetic by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conftest import simulated_operations
+from joulecast.operations.operation import Operation
+from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.networks.composition import HostModel
+from joulecast.predictors.networks.tf32 import TF32_FACTORS, fit_tf32_factor
+from joulecast.predictors.operation_predictions import OperationPredictions
+from joulecast.predictors.recipes.forest import ForestRecipe
+
+HOST = HostModel(0.0)
+COUNTS = np.array([2.0, 1.0])
+
+
+def network(precision="tf32", host_s=1e-6):
+    """2 x 3 ms in a precision and 4 ms in fp32: 10 ms of device."""
+    device_s = np.array([3e-3, 4e-3])
+    return OperationPredictions(
+        operations=(Operation("relu", [(8, 8)], precision=precision), Operation("relu", [(8, 8)])),
+        time_s=device_s,
+        power_w=np.full(2, 135.0),
+        energy_j=135.0 * device_s,
+        device_time_s=device_s,
+        dynamic_energy_j=100.0 * device_s,
+        host_time_s=np.full(2, host_s),
+        source=("modelled",) * 2,
+        static_power_w=35.0,
+        held_clock_mhz=np.full(2, 1440.0),
+    )
+
+
+def fitted(*measured_s, found=None):
+    return fit_tf32_factor([(COUNTS, found or network(), s) for s in measured_s], HOST)
+
+
+def test_what_is_missing_is_laid_on_operations_in_tf32():
+    """9.4 ms were measured: 6 ms in TF32 must become 5.4 ms, a factor of 0.9, of which one network shows the root."""
+    assert fitted(9.4e-3) == pytest.approx(0.9**0.5, rel=1e-5)
+    # Four networks that show the same, and the fourth fifths of its logarithm.
+    assert fitted(*[9.4e-3] * 4) == pytest.approx(0.9**0.8, rel=1e-5)
+    assert fitted(10.6e-3) == pytest.approx(1.1**0.5, rel=1e-5)
+
+
+def test_the_median_network_decides():
+    assert fitted(9.4e-3, 9.4e-3, 7e-3) == pytest.approx(0.9**0.75, rel=1e-5)
+    # Two networks that contradict each other: all factors in between are as good, and 1 is one of them.
+    assert fitted(9.4e-3, 10.6e-3) == 1.0
+
+
+def test_networks_that_cannot_show_it_change_nothing():
+    assert fitted() == 1.0
+    assert fitted(9.4e-3, found=network("fp32")) == 1.0
+    # 3 calls of 10 ms: the host decides, and the time of the device does not show.
+    assert fitted(29e-3, found=network(host_s=10e-3)) == 1.0
+    slow = (COUNTS, network(host_s=10e-3), 29e-3)
+    assert fit_tf32_factor([(COUNTS, network(), 9.4e-3), slow], HOST) == fitted(9.4e-3)
+
+
+def test_a_factor_stays_in_its_range():
+    least, most = TF32_FACTORS
+    assert fitted(1e-3) == pytest.approx(least**0.5)
+    assert fitted(1.0) == pytest.approx(most**0.5)
+
+
+def test_only_operations_in_tf32_are_quicker_in_networks(dataset):
+    predictor = replace(fit_own(dataset, "inference", ForestRecipe(trees=4, folds=2)), network_tf32_factor=0.9)
+    operations = simulated_operations()[:3]
+    assert not any(operation.precision == "tf32" for operation in operations)
+    alone = predictor.predict(operations)
+    assert predictor.in_network(alone, np.ones(3)).device_time_s is alone.device_time_s
+    inside = predictor.in_network(network(), COUNTS)
+    assert inside.device_time_s.tolist() == pytest.approx([2.7e-3, 4e-3])
+    assert inside.dynamic_energy_j.tolist() == pytest.approx([0.27, 0.4])
+    assert inside.time_s.tolist() == [3e-3, 4e-3]  # Loops are as they were measured.
