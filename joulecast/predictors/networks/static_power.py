@@ -1,7 +1,7 @@
 """What a board draws inside networks in addition to the static power of its loops, learned from measured networks.
 
 Static power is the least that loops draw: those that hardly use the board. Inside networks, the A30 draws more than its
-loops explain: 14 W in inference and 7 W in training. It is most visible in networks of small images, which stay far
+loops explain: 15 W in inference and 7 W in training. It is most visible in networks of small images, which stay far
 below the power cap: 85 W were measured where the loops of all operations explain 72 W. The cause is not known; leakage
 of a warmer chip would be one. It is one number per GPU and mode, as the offset of the host's time is (composition.py).
 
