@@ -51,7 +51,7 @@ class Client(GenerationClient):
     Examples:
         >>> client = Client("http://127.0.0.1:8000")
         >>> round(client.predict("resnet50", (32, 3, 224, 224), "A30").energy_j, 1)
-        3.6
+        3.5
     """
 
     def __init__(self, url: str = LOCAL, *, token: str | None = None, timeout_s: float = 60.0) -> None:
