@@ -26,6 +26,7 @@ Source = Literal["measured", "modelled", "missing"]
 _COSTS = ("time_s", "power_w", "energy_j", "device_time_s")
 _COLUMNS = (*_COSTS, "dynamic_energy_j", "host_time_s")
 _ARRAYS = (*_COLUMNS, "held_clock_mhz")
+_LEAST = 1e-30  # Seconds and joules, instead of a division by zero.
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,20 @@ class OperationPredictions(Tabular, Plain, Drawn):
             return self
         device_s, dynamic_j = device * self.device_time_s, energy * self.dynamic_energy_j
         work = None if self.work is None else self.work.scaled_by(device, energy)
+        return replace(self, device_time_s=device_s, dynamic_energy_j=dynamic_j, work=work)
+
+    def loading(self, cycles: FloatArray) -> OperationPredictions:
+        """Operations whose load units need a number of cycles beside everything else; loops stay as they are.
+
+        Args:
+            cycles: Cycles of each operation, shape (operations,).
+        """
+        if self.work is None or not (cycles > 0).any():
+            return self
+        work = self.work.loading(cycles)
+        before, after = (each.at(each.clock_mhz) for each in (self.work, work))
+        longer, more = (new / np.maximum(old, _LEAST) for old, new in zip(before, after, strict=True))
+        device_s, dynamic_j = longer * self.device_time_s, more * self.dynamic_energy_j
         return replace(self, device_time_s=device_s, dynamic_energy_j=dynamic_j, work=work)
 
     def take(self, places: NDArray[np.intp], operations: Sequence[Operation]) -> OperationPredictions:

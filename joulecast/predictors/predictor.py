@@ -25,9 +25,9 @@ from .intervals.operation_spread import OperationSpread
 from .intervals.power_range import power_range_w
 from .operation_predictions import OperationPredictions
 from .physics.baseline import Baseline, DeviceCosts, Loops, group_of
-from .physics.clock import measured_work
 from .physics.energy import PRIOR_ENERGY, static_power_w
 from .physics.features import FEATURE_NAMES, features
+from .physics.measured_work import measured_work
 from .physics.norms import smooth_max
 from .physics.operation_numbers import numbers_of
 from .physics.operation_rows import OperationRows

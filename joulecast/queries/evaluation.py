@@ -76,7 +76,7 @@ def prefetch(predictors: Iterable[NetworkPredictor], network: Network) -> None:
         shared.prefetch(listed, gpus)
 
 
-class Asked(NamedTuple):
+class ClockJob(NamedTuple):
     """A job on the GPU of a predictor, at each of some clocks in MHz."""
 
     predictor: NetworkPredictor
@@ -85,15 +85,15 @@ class Asked(NamedTuple):
     clocks_mhz: FloatArray
 
 
-def curves(asked: Sequence[Asked], power_limit_w: float | None) -> list[Curve]:
+def curves(jobs: Sequence[ClockJob], power_limit_w: float | None) -> list[Curve]:
     """Predict jobs on their GPUs.
 
     Raises:
         InputError: A GPU cannot hold a clock or the cap.
     """
-    prepared = [one.predictor.prepared(one.variant.network, power_limit_w) for one in asked]
-    found = over_gpus([(network, one.clocks_mhz) for network, one in zip(prepared, asked, strict=True)])
+    prepared = [one.predictor.prepared(one.variant.network, power_limit_w) for one in jobs]
+    found = over_gpus([(network, one.clocks_mhz) for network, one in zip(prepared, jobs, strict=True)])
     return [
         Curve(one.predictor.operations.gpu, one.variant, one.memory, over)
-        for one, over in zip(asked, found, strict=True)
+        for one, over in zip(jobs, found, strict=True)
     ]

@@ -19,7 +19,7 @@ from ..zoo.entries.measured import measured_gpus
 from .choice import LEVEL, Choice, Choices, LeftOut
 from .clocks import held_clocks_mhz
 from .constraints import Constraints
-from .evaluation import Asked, Curve, curves, prefetch
+from .evaluation import ClockJob, Curve, curves, prefetch
 from .objectives import Job, Objective, Tariff, find_objective
 from .question import Question, Variant
 from .sweep import Sweep
@@ -102,7 +102,7 @@ class _Candidates:
         left_out: list[LeftOut] = []
         needs = [memory_need(variant.network) for variant in question.variants]
         mode = question.variants[0].network.mode
-        jobs: list[Asked] = []
+        jobs: list[ClockJob] = []
         for gpu in question.gpus:
             clocks = held_clocks_mhz(gpu, question.clocks, refuse=question.named)
             predictor = None
@@ -110,7 +110,7 @@ class _Candidates:
                 reason = _reason_against(gpu, clocks, variant, need, question, tariff)
                 if reason is None:
                     predictor = predictor or find_predictor(gpu, mode, question.predictor).under(question.execution)
-                    jobs.append(Asked(predictor, variant, need, clocks))
+                    jobs.append(ClockJob(predictor, variant, need, clocks))
                 else:
                     left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, reason))
         for variant in question.variants:

@@ -1,51 +1,56 @@
 """How much longer operations in half precision take inside networks than alone, learned from measured networks.
 
-For each chip on which networks were measured in half precision there are two factors: one for kernels that were
-measured in half precision, and one for other operations (predictors/kernels/in_networks.py).
+Two numbers are learned, which hold on all chips: a factor on products, and the cycles in which load units load an
+element of another operation (predictors/kernels/in_networks.py). Learned from an A100 alone and from an A10 alone, the
+first is 1.30 and 1.31; an A10 has too little bandwidth to show the second (energaizer2026).
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from ..arrays import FloatArray
-from ..hardware import GPU
-from ..operations.network import Network
 from ..operations.precisions import HALF_PRECISIONS
 from ..predictors.contract import Networks
 from ..predictors.intervals.network_calibration import NETWORK_QUANTITIES
-from ..predictors.kernels.in_networks import NetworkFactors, cached_share, others_in_half
+from ..predictors.kernels.in_networks import NetworkFactors, cached_products, loaded_elements
 from ..predictors.kernels.learned import Kernels, NetworkBasis
+from ..predictors.physics.norms import overlapped
 from .entries.any_gpu_entry import AnyGpuEntry
 
-_BOUNDS = (0.7, 2.5)  # No network shows more.
+_PRODUCTS = (0.7, 2.5)  # No network shows more.
+_MOST_CYCLES = 1.0
+_LEAST = 1e-12  # Instead of a division by zero, where no network has products.
 
 
 class _Shown(NamedTuple):
-    """What a measured network shows of operations inside networks.
+    """What a measured network shows of operations inside networks. Times are relative to its predicted time.
 
     Args:
         chip: Chip that it was measured on.
         network: Its name.
-        kernels: Share of its predicted time in which kernels would find their data in the cache, if they ran in loops.
-        others: Share of other operations in half precision.
-        slower: Time beyond what is predicted from operations alone, relative to the predicted time.
+        products: Time in which products would find their data in the cache, if they ran in loops.
+        others: Time of each operation whose elements the load units may bound, shape (operations,).
+        loading: Time in which load units load these elements at a cycle for each, shape (operations,).
+        slower: Time beyond what is predicted from operations alone.
     """
 
     chip: str
     network: str
-    kernels: float
-    others: float
+    products: float
+    others: FloatArray
+    loading: FloatArray
     slower: float
 
 
-def network_factors(entry: AnyGpuEntry, kernels: Kernels, networks: Networks) -> dict[str, NetworkFactors]:
-    """Chip -> factors with which predicted times of networks come closest to the measured ones.
+def network_factors(entry: AnyGpuEntry, kernels: Kernels, networks: Networks) -> NetworkFactors:
+    """The factors with which predicted times of networks come closest to the measured ones.
 
     A network counts by the square root of the number of its measurements, at several shapes and clocks. Networks that
     wait for their host are left out.
@@ -55,7 +60,7 @@ def network_factors(entry: AnyGpuEntry, kernels: Kernels, networks: Networks) ->
         kernels: Device times of kernels; factors that they have are ignored.
         networks: Measured networks. Those in other precisions are ignored.
     """
-    return _factors(_shown(entry, kernels, networks))
+    return _fitted(_shown(entry, kernels, networks))
 
 
 def network_errors(
@@ -77,12 +82,12 @@ def network_errors(
     shown = _shown(entry, kernels, networks)
     found: dict[NetworkBasis, list[FloatArray]] = defaultdict(list)
     for gpu, measurement, network in _in_half(networks):
-        splits: dict[NetworkBasis, dict[str, NetworkFactors]] = {
-            "networks of the chip": _factors([each for each in shown if each.network != measurement.network]),
-            "networks of other chips": _factors([each for each in shown if each.chip != gpu.chip]),
+        splits: dict[NetworkBasis, NetworkFactors] = {
+            "networks of the chip": _fitted([each for each in shown if each.network != measurement.network]),
+            "networks of other chips": _fitted([each for each in shown if each.chip != gpu.chip]),
         }
         for basis, factors in splits.items():
-            if gpu.chip in factors or basis == "networks of other chips":
+            if gpu.chip in factors.chips or basis == "networks of other chips":
                 asking = replace(entry, kernels=replace(kernels, network_factors=factors))
                 predicted = asking.on(gpu, measurement.mode).predict(network, measurement.clock_mhz)
                 time, energy = (
@@ -104,38 +109,47 @@ def _in_half(networks: Networks) -> Networks:
 
 
 def _shown(entry: AnyGpuEntry, kernels: Kernels, networks: Networks) -> list[_Shown]:
-    asking = replace(entry, kernels=replace(kernels, network_factors={}))
+    asking = replace(entry, kernels=replace(kernels, network_factors=NetworkFactors()))
     found = []
     for gpu, measurement, network in _in_half(networks):
         predicted = asking.on(gpu, measurement.mode).predict(network, measurement.clock_mhz)
-        if predicted.device_time_s > 2 * predicted.host_time_s:
+        clock_mhz = predicted.held_clock_mhz
+        if clock_mhz is not None and predicted.device_time_s > 2 * predicted.host_time_s:
+            operations, calls = network.operations, np.array([cost.count for cost in predicted.operations])
             times_s = np.array([cost.device_time_s or 0.0 for cost in predicted.operations])  # for all calls of each
-            cached, others = _shares(network, times_s / times_s.sum(), kernels, gpu)
-            beyond = measurement.time_s / predicted.time_s - 1
-            found.append(_Shown(gpu.chip, measurement.network, cached, others, beyond))
+            by_kernels = ~np.isnan(kernels.device_s(operations, gpu))
+            elements = calls * loaded_elements(operations, by_kernels)
+            loading = elements > 0
+            found.append(
+                _Shown(
+                    gpu.chip,
+                    measurement.network,
+                    float(times_s @ cached_products(operations, gpu, by_kernels)) / predicted.time_s,
+                    times_s[loading] / predicted.time_s,
+                    elements[loading] / (gpu.sms * 1e6 * clock_mhz) / predicted.time_s,
+                    measurement.time_s / predicted.time_s - 1,
+                )
+            )
     return found
-
-
-def _shares(network: Network, times: FloatArray, kernels: Kernels, gpu: GPU) -> tuple[float, float]:
-    """The shares of `_Shown`, given the share of each operation in the network's device time."""
-    operations = network.operations
-    by_kernels = ~np.isnan(kernels.device_s(operations, gpu))
-    cached = times * cached_share(operations, gpu)
-    return float(cached[by_kernels].sum()), float(times[others_in_half(operations, by_kernels)].sum())
-
-
-def _factors(shown: Iterable[_Shown]) -> dict[str, NetworkFactors]:
-    by_chip: dict[str, list[_Shown]] = defaultdict(list)
-    for each in shown:
-        by_chip[each.chip].append(each)
-    return {chip: _fitted(some) for chip, some in sorted(by_chip.items())}
 
 
 def _fitted(shown: Sequence[_Shown]) -> NetworkFactors:
     """The factors that fit best by least squares; all measurements of a network count as much as their square root."""
-    counts = Counter(each.network for each in shown)
-    weights = np.array([counts[each.network] ** -0.25 for each in shown])  # the squares count
-    shares = np.array([(each.kernels, each.others) for each in shown]) * weights[:, None]
-    slower = np.array([each.slower for each in shown]) * weights
-    (kernels_slower, others_slower), *_ = np.linalg.lstsq(shares, slower, rcond=None)
-    return NetworkFactors(*(round(float(np.clip(1 + more, *_BOUNDS)), 3) for more in (kernels_slower, others_slower)))
+    counts = Counter((each.chip, each.network) for each in shown)
+    weights = np.array([counts[each.chip, each.network] ** -0.25 for each in shown])  # the squares count
+    products = np.array([each.products for each in shown]) * weights
+
+    def left_over(cycles: float) -> FloatArray:
+        loading = [(overlapped(each.others, cycles * each.loading) - each.others).sum() for each in shown]
+        left: FloatArray = (np.array([each.slower for each in shown]) - loading) * weights
+        return left
+
+    def factor(cycles: float) -> float:
+        more = products @ left_over(cycles) / max(products @ products, _LEAST)
+        return float(np.clip(1 + more, *_PRODUCTS))
+
+    def squares(cycles: float) -> float:
+        return float(((left_over(cycles) - (factor(cycles) - 1) * products) ** 2).sum())
+
+    cycles = float(minimize_scalar(squares, bounds=(0.0, _MOST_CYCLES), method="bounded").x)
+    return NetworkFactors(round(factor(cycles), 3), round(cycles, 3), tuple(sorted({each.chip for each in shown})))

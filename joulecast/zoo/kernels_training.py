@@ -18,7 +18,6 @@ from ..predictors.kernels.families import FAMILIES
 from ..predictors.kernels.family import Names
 from ..predictors.kernels.fit import LEAST_ROWS, Measured, by_variant, fit_kernels
 from ..predictors.kernels.fit_power import Readings, fit_power, readings
-from ..predictors.kernels.in_networks import NetworkFactors
 from ..predictors.kernels.learned import Kernels
 from ..predictors.kernels.power import PowerDemand
 from ..predictors.measured.device_rows import power_rows
@@ -124,7 +123,7 @@ def train_kernels(
         errors=_with_old(old.get("errors", {}), stays, tables(validation)),
         coverage=_with_old(old.get("coverage", {}), stays, coverage(validation)),
         power_errors=_with_old(old.get("power_errors", {}), stays, power_tables(power_validation)),
-        network_factors=_plain(kernels.network_factors),
+        network_factors=kernels.network_factors._asdict(),
         network_errors={basis: dict(errors) for basis, errors in kernels.network_errors.items()},
         limits=LIMITS,
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -151,7 +150,7 @@ def learn_networks(
         **{
             **kept.card,
             "data": _united(kept.card["data"], [described(folder, dataset) for folder, dataset in shown]),
-            "network_factors": _plain(kernels.network_factors),
+            "network_factors": kernels.network_factors._asdict(),
             "network_errors": {basis: dict(errors) for basis, errors in kernels.network_errors.items()},
             "limits": LIMITS,
         }
@@ -162,10 +161,6 @@ def learn_networks(
 def _with_networks(kernels: Kernels, networks: Networks, base: AnyGpuEntry) -> Kernels:
     factors, errors = network_factors(base, kernels, networks), network_errors(base, kernels, networks)
     return replace(kernels, network_factors=factors, network_errors=errors)
-
-
-def _plain(by_chip: Mapping[str, NetworkFactors]) -> dict[str, dict[str, float]]:
-    return {chip: factors._asdict() for chip, factors in by_chip.items()}
 
 
 def _with_old(old: Mapping[str, Any], stays: Collection[str], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -196,13 +196,13 @@ def kernels_markdown(card: Mapping[str, Any]) -> str:
         ]
         lines += ["", *_kernel_errors(card["power_errors"])]
     if card["network_factors"]:
-        factors = "; ".join(
-            f"{chip} {each['kernels']:g}, others {each['others']:g}" for chip, each in card["network_factors"].items()
-        )
+        factors = card["network_factors"]
         lines += [
             "",
-            "Inside measured networks, kernels whose data fit into the L2 cache take longer than in loops, and so do "
-            f"other operations in half precision. Factors: {factors}.",
+            "Inside networks, products whose data fit into the L2 cache take "
+            f"{factors['products']:g} times as long as in loops. "
+            f"A multiprocessor loads an element of other operations in half precision in {factors['cycles']:g} cycles. "
+            f"Networks on these chips showed it: {', '.join(factors['chips'])}.",
         ]
     if card.get("network_errors"):
         lines += ["", "### Networks in half precision", "", *_network_log_errors(card["network_errors"])]

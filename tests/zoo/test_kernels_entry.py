@@ -161,7 +161,7 @@ def test_what_kernels_take_inside_networks_is_learned(trained, tmp_path):
     factors = network_factors(base, kernels, [(H100, measured, network), (H100, in_fp32, network)])
     # Each layer touches 3 x 8192 x 8192 elements of 2 bytes. 50 MB of these would be in the cache, in a loop.
     share = H100.l2_bytes / (3 * 8192 * 8192 * 2)
-    assert factors[H100.chip].kernels == pytest.approx(1 + 0.1 / share, rel=0.02)
+    assert factors.products == pytest.approx(1 + 0.1 / share, rel=0.02)
     better = replace(base, kernels=replace(kernels, network_factors=factors))
     assert better.on(H100, "inference").predict(network).time_s == pytest.approx(measured.time_s, rel=0.02)
     # Multiprocessors are awake for longer, except for what the cap adds to the loop alone. The energy of FLOPs and
@@ -169,7 +169,7 @@ def test_what_kernels_take_inside_networks_is_learned(trained, tmp_path):
     predictor = better.on(H100, "inference").operations
     loop = predictor.predict_for_network(layers, H100.power_limit_w)
     uncapped = kernels.in_network(OperationList(layers), H100)[0]
-    awake_j, slower = float(loop.work.awake_j[0]), uncapped * (1 + share * (factors[H100.chip].kernels - 1))
+    awake_j, slower = float(loop.work.awake_j[0]), uncapped * (1 + share * (factors.products - 1))
     inside_j = predictor.in_network(loop, np.ones(1)).dynamic_energy_j[0]
     assert inside_j == pytest.approx(loop.dynamic_energy_j[0] + (slower - 1) * awake_j)
     # The factor of networks does not apply to a loop.
@@ -178,18 +178,16 @@ def test_what_kernels_take_inside_networks_is_learned(trained, tmp_path):
     # Of another chip no network was measured: its kernels lose as much, in proportion to its own cache.
     gpu, network = find_gpu("A10"), Network.of([(BY_MEMORY, 100)])
     there, before = (each.on(gpu, "inference").predict(network).time_s for each in (better, asking))
-    slower = 1 + (factors[H100.chip].kernels - 1) * float(cached_share(OperationList([BY_MEMORY]), gpu)[0])
+    slower = 1 + (factors.products - 1) * float(cached_share(OperationList([BY_MEMORY]), gpu)[0])
     assert there == pytest.approx(slower * before, rel=0.01)
 
 
-def test_a_chip_without_networks_takes_the_mean_of_the_others(trained):
-    by_chip = {"GA100": NetworkFactors(1.6, 1.4), "GA102": NetworkFactors(1.2, 1.1)}
-    kernels = replace(trained.kernels, network_factors=by_chip)
-    assert kernels.factors_in_networks(find_gpu("A10")) == by_chip["GA102"]
-    # How much longer operations take that were not measured in half precision is known of these chips alone.
-    assert kernels.factors_in_networks(H100) == (pytest.approx((1.6 * 1.2) ** 0.5, rel=1e-12), 1.0)
-    assert replace(kernels, network_factors={}).factors_in_networks(H100) == (1.0, 1.0)
+def test_factors_of_networks_hold_on_all_chips(trained):
+    factors = NetworkFactors(1.3, 0.3, ("GA100", "GA102"))
+    kernels = replace(trained.kernels, network_factors=factors)
+    assert kernels.factors_in_networks(H100) == factors
     assert kernels.network_basis(H100) == "networks of other chips"
+    assert kernels.network_basis(find_gpu("A10")) == "networks of the chip"
 
 
 @pytest.mark.parametrize(
@@ -212,20 +210,41 @@ def test_boards_with_tensor_cores_of_half_the_rate_are_unlike_those_that_were_me
 
 
 def test_point_wise_kernels_alone_are_not_slower_in_networks(trained):
-    kernels = replace(trained.kernels, network_factors={"GA102": NetworkFactors(1.113)})
-    assert kernels.factors_in_networks(find_gpu("A10")).kernels == 1.113
-    assert kernels.factors_in_networks(find_gpu("RTX 3090")).kernels == 1.0  # half of the rate
+    kernels = replace(trained.kernels, network_factors=NetworkFactors(1.113))
+    assert kernels.factors_in_networks(find_gpu("A10")).products == 1.113
+    assert kernels.factors_in_networks(find_gpu("RTX 3090")).products == 1.0  # half of the rate
 
 
 def test_factors_are_those_of_least_squares():
-    """Of two networks, one loses 0.2 with half of its time in kernels, the other 0.3 with all of it in others."""
+    """Of two networks, one loses 0.2 with half of its time in products. The other has one other operation alone.
+
+    It takes 1 by itself, and 0.3 x 5 = 1.5 to load, together the cube root of 1 + 1.5 cubed.
+    """
+    longer = (1 + 1.5**3) ** (1 / 3) - 1
     shown = [
-        kernel_networks._Shown("GA100", "first", 0.5, 0.0, 0.2),
-        kernel_networks._Shown("GA100", "second", 0.0, 1.0, 0.3),
+        kernel_networks._Shown("GA100", "first", 0.5, np.zeros(0), np.zeros(0), 0.2),
+        kernel_networks._Shown("GA102", "second", 0.0, np.ones(1), np.full(1, 5.0), longer),
     ]
-    assert kernel_networks._factors(shown) == {"GA100": (1.4, 1.3)}
-    impossible = [each._replace(slower=9.0) for each in shown]
-    assert kernel_networks._factors(impossible) == {"GA100": (2.5, 2.5)}  # No measured network has such a large factor.
+    assert kernel_networks._fitted(shown) == (1.4, 0.3, ("GA100", "GA102"))
+    impossible = kernel_networks._fitted([each._replace(slower=9.0) for each in shown])
+    assert impossible.products == 2.5  # No measured network has such a large factor.
+
+
+def test_load_units_take_cycles_beside_the_memory(trained):
+    """The A100 loads 2 x 67,108,864 elements at 0.4 cycles on 108 multiprocessors at 1410 MHz: 353 us."""
+    operation = Operation("softmax", [(65536, 1024)], precision="bf16")
+    hosts = {mode: HostModel.prior(mode) for mode in ("inference", "training")}
+    gpu, network = find_gpu("A100 SXM4 80GB"), Network.of([(operation, 100)])
+    loading = replace(trained.kernels, network_factors=NetworkFactors(1.0, 0.4))
+    plain, longer = (
+        AnyGpuEntry("any", NoResidual(), hosts, {}, None, kernels).on(gpu, "inference").predict(network, 1410)
+        for kernels in (trained.kernels, loading)
+    )
+    alone_s, loading_s = plain.device_time_s / 100, 0.4 * 2 * 65536 * 1024 / (108 * 1.41e9)
+    assert longer.device_time_s / 100 == pytest.approx((alone_s**3 + loading_s**3) ** (1 / 3), rel=1e-3)
+    assert longer.known_energy_j > plain.known_energy_j
+    slowest = AnyGpuEntry("any", NoResidual(), hosts, {}, None, loading).on(gpu, "inference").predict(network, 705)
+    assert slowest.device_time_s > longer.device_time_s * 1.5  # Twice the cycles, but the same memory.
 
 
 def test_errors_on_networks_come_from_factors_of_other_names_and_other_chips(trained, tmp_path):
@@ -278,8 +297,6 @@ def test_networks_mostly_in_half_precision_have_errors_of_their_own(trained):
 
 
 def test_impossible_factors_of_networks_are_refused(trained, tmp_path):
-    folder = replace(trained, kernels=replace(trained.kernels, network_factors={"GH100": NetworkFactors(50.0)})).save(
-        tmp_path
-    )
+    folder = replace(trained, kernels=replace(trained.kernels, network_factors=NetworkFactors(50.0))).save(tmp_path)
     with pytest.raises(ZooError, match="network factors"):
         load_kernels(folder)

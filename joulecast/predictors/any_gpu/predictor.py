@@ -223,7 +223,8 @@ class AnyGpuPredictor:
         if self.kernels is None:
             return found
         slower = self.kernels.in_network(operations, self.gpu)
-        return found.times(slower, _energy_if_slower(found, slower))
+        cycles = self.kernels.load_cycles(operations, self.gpu)
+        return found.times(slower, _energy_if_slower(found, slower)).loading(cycles)
 
     @property
     def same_in_all_networks(self) -> bool:

@@ -1,17 +1,21 @@
-"""How much longer kernels take inside networks than in loops.
+"""How much longer operations in half precision take inside networks than in loops.
 
 In a loop a kernel finds as much of its data in the L2 cache as fits there, because its own last run left it. Inside a
 network other kernels ran in between. A kernel whose data fit into the cache loses most, and one that moves many times
-as much loses nothing.
+as much loses nothing. Batched products, which were not measured in half precision, lose as much.
 
 Measured networks in half precision show this: in batches of 8 to 32 sequences of 128 tokens, linear layers take 1.5 to
 1.35 times as long as in loops on an A100 (40 MB of L2 cache), and 1.17 to 1.03 times on an A10 (6 MB); with sequences
-of 512 tokens 1.13 times on an A100 (energaizer2026). What this loses is about the same on both chips.
+of 512 tokens 1.13 times on an A100 (energaizer2026). What this loses is the same on both chips.
+
+Softmax, norms, copies and the rest that was not measured in half precision are predicted from fp32. There the memory
+decides. In half precision there is half as much to move, but as many elements to load, and a multiprocessor loads a
+limited number in a cycle. So an A100 at a low clock, with much bandwidth for each multiprocessor and cycle, takes up to
+twice as long as its memory, and an A10 hardly longer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -25,27 +29,17 @@ from ..physics.operation_numbers import numbers_of
 
 
 class NetworkFactors(NamedTuple):
-    """Time inside networks over the time that is predicted for single operations, on a chip.
+    """What operations in half precision take inside networks beyond what is predicted for them alone, on any chip.
 
     Args:
-        kernels: That of kernels whose data fit into the L2 cache.
-        others: That of other operations in half precision, in inference. They are predicted from fp32.
+        products: Time of products inside networks over that in loops, for kernels whose data fit into the L2 cache.
+        cycles: Cycles of a multiprocessor for each element that other operations read or write, in inference.
+        chips: The chips whose networks were measured.
     """
 
-    kernels: float = 1.0
-    others: float = 1.0
-
-
-def factors_of(gpu: GPU, by_chip: Mapping[str, NetworkFactors]) -> NetworkFactors:
-    """The factors of a GPU. For a chip without measured networks, that of kernels is the geometric mean over all chips.
-
-    Args:
-        gpu: The GPU.
-        by_chip: Chip -> its factors.
-    """
-    if gpu.chip in by_chip or not by_chip:
-        return by_chip.get(gpu.chip, NetworkFactors())
-    return NetworkFactors(float(np.exp(np.mean(np.log([each.kernels for each in by_chip.values()])))))
+    products: float = 1.0
+    cycles: float = 0.0
+    chips: tuple[str, ...] = ()
 
 
 def cached_share(operations: OperationList, gpu: GPU) -> FloatArray:
@@ -61,22 +55,6 @@ def cached_share(operations: OperationList, gpu: GPU) -> FloatArray:
     return share
 
 
-def others_in_half(operations: OperationList, by_kernels: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The operations that the factor of others is for, shape (operations,).
-
-    Convolutions have a factor of their own (physics/half_precision.py). In training, where the factor was not measured,
-    published steps are closer without it (benchmarks/training).
-
-    Args:
-        operations: The operations.
-        by_kernels: Whether learned kernels predict each operation, shape (operations,).
-    """
-    n = numbers_of(operations)
-    half = (n.element_bytes == HALF_BYTES) & (n.is_convolution == 0) & (n.is_training == 0)
-    found: NDArray[np.bool_] = half & ~by_kernels
-    return found
-
-
 def slower(operations: OperationList, gpu: GPU, by_kernels: NDArray[np.bool_], factors: NetworkFactors) -> FloatArray:
     """Time of each operation inside a network over the time that is predicted for it alone, shape (operations,).
 
@@ -84,9 +62,48 @@ def slower(operations: OperationList, gpu: GPU, by_kernels: NDArray[np.bool_], f
         operations: The operations.
         gpu: The GPU that they run on.
         by_kernels: Whether learned kernels predict each operation, shape (operations,).
-        factors: Factors of the GPU.
+        factors: What networks showed.
     """
-    kernels = 1.0 + (factors.kernels - 1.0) * cached_share(operations, gpu)
-    others = np.where(others_in_half(operations, by_kernels), factors.others, 1.0)
-    found: FloatArray = np.where(by_kernels, kernels, others)
+    return 1.0 + (factors.products - 1.0) * cached_products(operations, gpu, by_kernels)
+
+
+def cached_products(operations: OperationList, gpu: GPU, by_kernels: NDArray[np.bool_]) -> FloatArray:
+    """Share of each operation that is slower inside networks by the factor of products, shape (operations,).
+
+    Args:
+        operations: The operations.
+        gpu: The GPU that they run on.
+        by_kernels: Whether learned kernels predict each operation, shape (operations,).
+    """
+    batched = _others_in_half(operations, by_kernels) & _is_product(operations)
+    found: FloatArray = np.where(by_kernels, cached_share(operations, gpu), batched)
     return found
+
+
+def loaded_elements(operations: OperationList, by_kernels: NDArray[np.bool_]) -> FloatArray:
+    """Elements that each operation reads and writes if the load units may bound it, else 0; shape (operations,).
+
+    Args:
+        operations: The operations.
+        by_kernels: Whether learned kernels predict each operation, shape (operations,).
+    """
+    n = numbers_of(operations)
+    loading = _others_in_half(operations, by_kernels) & ~_is_product(operations)
+    elements: FloatArray = (n.input_size + n.output_size) * loading
+    return elements
+
+
+def _others_in_half(operations: OperationList, by_kernels: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Operations in half precision that no kernels predict, in inference, shape (operations,).
+
+    Convolutions have a factor of their own (physics/half_precision.py). Networks were measured in inference alone, and
+    published steps of training are closer without this (benchmarks/training).
+    """
+    n = numbers_of(operations)
+    half = (n.element_bytes == HALF_BYTES) & (n.is_convolution == 0) & (n.is_training == 0)
+    found: NDArray[np.bool_] = half & ~by_kernels
+    return found
+
+
+def _is_product(operations: OperationList) -> NDArray[np.bool_]:
+    return np.array([operation.kind == "matmul" for operation in operations], dtype=bool)

@@ -22,7 +22,7 @@ from .basis import Basis, basis_of, generation_of, is_like_measured, known_basis
 from .families import FAMILIES
 from .family import Family
 from .gradients import kernels_of
-from .in_networks import NetworkFactors, factors_of, slower
+from .in_networks import NetworkFactors, loaded_elements, slower
 from .power import Burst, PowerDemand, as_pytorch, demand_of_same_die_w, power_inputs
 from .products import ENERGY
 
@@ -222,13 +222,13 @@ class Kernels:
 
     Args:
         variants: Names of a family and of its variant -> learned model.
-        network_factors: Chip with measured networks -> how much longer operations take inside them.
+        network_factors: How much longer operations in half precision take inside measured networks.
         network_errors: Basis -> quantity -> sorted absolute log errors on networks in half precision that were left
             out.
     """
 
     variants: Mapping[tuple[str, str], Variant]
-    network_factors: Mapping[str, NetworkFactors] = field(default_factory=dict)
+    network_factors: NetworkFactors = NetworkFactors()
     network_errors: Mapping[NetworkBasis, Mapping[str, Sequence[float]]] = field(default_factory=dict)
 
     def knows(self, part: Part, gpu: GPU) -> bool:
@@ -271,12 +271,17 @@ class Kernels:
         found: FloatArray = uncapped * slower(operations, gpu, known, self.factors_in_networks(gpu))
         return found
 
+    def load_cycles(self, operations: OperationList, gpu: GPU) -> FloatArray:
+        """Cycles in which all multiprocessors load the elements of each operation inside a network, (operations,)."""
+        known = ~np.isnan(self.device_s(operations, gpu))
+        return self.factors_in_networks(gpu).cycles * loaded_elements(operations, known) / gpu.sms
+
     def factors_in_networks(self, gpu: GPU) -> NetworkFactors:
         """How much longer operations take inside networks on a GPU.
 
         If kernels predict neither linear layers nor attention on a GPU, nothing is known about the others: no longer.
         """
-        return factors_of(gpu, self.network_factors) if self.predicts_networks(gpu) else NetworkFactors()
+        return self.network_factors if self.predicts_networks(gpu) else NetworkFactors()
 
     def predicts_networks(self, gpu: GPU) -> bool:
         """Whether kernels predict the products of networks in half precision on a GPU, as in the measured networks."""
@@ -284,7 +289,7 @@ class Kernels:
 
     def network_basis(self, gpu: GPU) -> NetworkBasis:
         """The basis of predictions of networks in half precision on a GPU."""
-        return "networks of the chip" if gpu.chip in self.network_factors else "networks of other chips"
+        return "networks of the chip" if gpu.chip in self.network_factors.chips else "networks of other chips"
 
     def calibrations(self, operations: OperationList, gpu: GPU) -> tuple[tuple[Calibration, NDArray[np.bool_]], ...]:
         """Calibrations of the variants on a GPU, each with a mask of its operations, shape (operations,)."""

@@ -30,7 +30,7 @@ from ...operations.operation import Operation
 from .bounds import NO_BOUNDS, Bounds
 from .energy import EnergyConstants, static_power_w
 from .least_times import LeastTimes
-from .norms import smooth_max
+from .norms import overlapped, smooth_max
 from .voltage import relative_voltage
 
 _STEPS = 14  # Bisection steps: they narrow a range of 2000 MHz down to 0.1 MHz.
@@ -38,7 +38,6 @@ _STEPS = 14  # Bisection steps: they narrow a range of 2000 MHz down to 0.1 MHz.
 # one of the 24 intervals between them. Three calls with an array are quicker than 14 calls with a number.
 ROUNDS, TRIED = 3, 25
 _LEAST_S = 1e-15  # Avoids divisions by zero.
-_AT_CAP = 0.97  # Share of the cap from which a measured loop counts as throttled by it.
 
 
 @dataclass(frozen=True)
@@ -135,6 +134,17 @@ class Work:
             awake_j=self.awake_j * energy,
             memory_j=self.memory_j * energy,
         )
+
+    def loading(self, cycles: FloatArray) -> Self:
+        """This work where load units need a number of cycles beside everything else. SMs are awake for as long.
+
+        Args:
+            cycles: Cycles of each operation, shape (operations,).
+        """
+        loaded_s = overlapped(self.parts.cache_s, cycles / (1e6 * self.clock_mhz))
+        parts = replace(self.parts, cache_s=np.where(cycles > 0, loaded_s, self.parts.cache_s))
+        longer = parts.overlapped_s / np.maximum(self.parts.overlapped_s, _LEAST_S)
+        return replace(self, parts=parts, awake_j=self.awake_j * longer)
 
     def at_least(self, places: NDArray[np.int64]) -> Self:
         """The first operations, raised to the time and energy of the last ones, which are lower limits for them.
@@ -360,58 +370,3 @@ def _raised(values: FloatArray, least: FloatArray, places: NDArray[np.int64]) ->
     factors = np.ones(len(values))
     factors[places] = np.fmax(least / np.maximum(values[places], _LEAST_S), 1.0)
     return factors
-
-
-def throttled_mhz(
-    operations: Sequence[Operation], gpu: GPU, device_s: FloatArray, constants: EnergyConstants, power_limit_w: float
-) -> FloatArray:
-    """The clock that each operation must have run at, given its measured time under a power cap.
-
-    Args:
-        operations: The measured operations, each in a loop of its own.
-        gpu: The GPU, which was asked for its default clock.
-        device_s: Measured device seconds, shape (operations,).
-        constants: Energy per FLOP, byte and cycle.
-        power_limit_w: The power cap in watts.
-
-    Returns:
-        Clocks in MHz, at most the default clock, shape (operations,).
-    """
-    boost = float(gpu.boost_clock_mhz)
-    least = LeastTimes.of(operations, gpu, boost)
-    ratio = device_s / least.time_s
-    # The measured time already is the time at the unknown clock. It must not change while that clock is searched for,
-    # so all of it counts as memory time, which does not depend on the clock.
-    still = replace(
-        Work.of(operations, gpu, boost, ratio, constants),
-        parts=LeastTimes(np.zeros(len(operations)), least.time_s * ratio, np.zeros(len(operations))),
-    )
-    return still.held_mhz(boost, power_limit_w)
-
-
-def measured_work(
-    operations: Sequence[Operation],
-    gpu: GPU,
-    device_s: FloatArray,
-    dynamic_energy_j: FloatArray,
-    power_w: FloatArray,
-    constants: EnergyConstants,
-) -> Work:
-    """The work of operations that were measured at the default clock under the default cap.
-
-    A loop whose power is close to the cap was throttled: it ran at a lower clock than the default. This clock is
-    derived from the clock law, and the measured time and energy are taken to hold at it.
-
-    Args:
-        operations: The measured operations.
-        gpu: The GPU that they were measured on.
-        device_s: Device seconds, shape (operations,).
-        dynamic_energy_j: Joules above static power, shape (operations,).
-        power_w: Board power in watts while each ran, shape (operations,).
-        constants: Energy per FLOP, byte and cycle, by which the measured energy is split.
-    """
-    cap_w = gpu.power_limit_w
-    capped = power_w > _AT_CAP * cap_w
-    held = np.where(capped, throttled_mhz(operations, gpu, device_s, constants, cap_w), float(gpu.boost_clock_mhz))
-    work = Work.of(operations, gpu, held, np.ones(len(operations)), constants)
-    return replace(work.scaled_to(device_s, dynamic_energy_j), most_mhz=held, cap_w=cap_w).bounded(operations)

@@ -12,7 +12,7 @@ from ...errors import ZooError, damaged_entry
 from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...predictors.formats.numbers import numbers, sorted_errors
+from ...predictors.formats.numbers import sorted_errors
 from ...predictors.intervals.network_calibration import NETWORK_QUANTITIES
 from ...predictors.kernels.family import Names
 from ...predictors.kernels.in_networks import NetworkFactors
@@ -26,6 +26,7 @@ from .kernels_files import family_named, read_variant, write_variant
 PREDICTOR = "kernels"
 _MOST_VARIANTS = 64
 _MOST_FACTOR = 3.0
+_MOST_CYCLES = 3.0
 
 Golden = Mapping[Names, tuple[str, Sequence[Operation]]]
 """Family and variant -> a GPU, and operations that are predicted on it."""
@@ -44,7 +45,7 @@ class KernelsCard:
         errors: Family and variant -> basis and GPU -> number of operations, median and mean absolute error.
         coverage: Family and variant -> basis -> share of left-out operations within their 90 % interval.
         power_errors: Family and variant -> basis and GPU -> number of operations, median and mean absolute error.
-        network_factors: Chip -> how much longer operations take inside measured networks than alone.
+        network_factors: How much longer operations take inside measured networks than alone: field -> value.
         network_errors: Basis -> quantity -> sorted absolute log errors on measured networks that were left out.
         limits: What it cannot do.
         created: Date.
@@ -60,7 +61,7 @@ class KernelsCard:
     errors: Mapping[str, Mapping[str, tuple[int, float, float]]]
     coverage: Mapping[str, Mapping[str, float]]
     power_errors: Mapping[str, Mapping[str, tuple[int, float, float]]] = field(default_factory=dict)
-    network_factors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    network_factors: Mapping[str, Any] = field(default_factory=dict)
     network_errors: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
     created: str = ""
@@ -111,7 +112,7 @@ def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden
         files |= stored
     predictor = {
         "variants": facts,
-        "in_networks": {chip: factors._asdict() for chip, factors in kernels.network_factors.items()},
+        "in_networks": kernels.network_factors._asdict(),
         "network_errors": {basis: dict(errors) for basis, errors in kernels.network_errors.items()},
     }
     shown = [
@@ -148,13 +149,7 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
         card = read_card(files)
         predictor = read_facts(files)
         facts = predictor["variants"]
-        factors = {chip: NetworkFactors(**numbers(each)) for chip, each in predictor.get("in_networks", {}).items()}
-        if not all(1 / _MOST_FACTOR <= factor <= _MOST_FACTOR for each in factors.values() for factor in each):
-            raise damaged_entry(
-                "a zoo entry has impossible network factors",
-                str(factors)[:100],
-                f"up to {_MOST_FACTOR:g}, and at least its inverse",
-            )
+        factors = _network_factors(predictor.get("in_networks", {}))
         if not 0 < len(facts) <= _MOST_VARIANTS:
             raise damaged_entry(
                 "a zoo entry has an impossible number of variants", len(facts), f"1 to {_MOST_VARIANTS}"
@@ -167,6 +162,19 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
         variants = _StoredVariants(folder, manifest, files, by_name)
         kernels = Kernels(variants, factors, _network_errors(predictor.get("network_errors", {})))
         return KernelsEntry(name_of(card["name"]), kernels, golden, card)
+
+
+def _network_factors(facts: Mapping[str, Any]) -> NetworkFactors:
+    """Factors of networks, as `save_kernels` wrote them."""
+    plain = NetworkFactors()
+    products, cycles = (float(facts.get(name, getattr(plain, name))) for name in ("products", "cycles"))
+    if not (1 / _MOST_FACTOR <= products <= _MOST_FACTOR and 0 <= cycles <= _MOST_CYCLES):
+        raise damaged_entry(
+            "a zoo entry has impossible network factors",
+            f"products {products:g}, cycles {cycles:g}",
+            f"products up to {_MOST_FACTOR:g} and at least its inverse, cycles from 0 to {_MOST_CYCLES:g}",
+        )
+    return NetworkFactors(products, cycles, tuple(map(str, facts.get("chips", ()))))
 
 
 def _network_errors(facts: Mapping[str, Any]) -> dict[NetworkBasis, Mapping[str, tuple[float, ...]]]:

@@ -7,7 +7,7 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.operation import Operation
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.kernels.gradients import kernels_of
-from joulecast.predictors.kernels.in_networks import NetworkFactors, cached_share, slower
+from joulecast.predictors.kernels.in_networks import NetworkFactors, cached_share, loaded_elements, slower
 from joulecast.predictors.kernels.learned import variant_parts
 from joulecast.zoo import find_predictor
 
@@ -67,5 +67,16 @@ def test_kernels_lose_what_the_cache_held():
     touched = 2 * (2 * 32768 * 1024 + 1024 * 1024)
     shares = [1.0, A100.l2_bytes / touched, 1.0, 1.0]
     assert cached_share(operations, A100) == pytest.approx(shares)
-    found = slower(operations, A100, np.array([True, True, False, False]), NetworkFactors(1.5, 1.2))
-    assert found == pytest.approx([1.5, 1 + 0.5 * shares[1], 1.2, 1.0])
+    by_kernels = np.array([True, True, False, False])
+    found = slower(operations, A100, by_kernels, NetworkFactors(1.5, 0.3))
+    assert found == pytest.approx([1.5, 1 + 0.5 * shares[1], 1.0, 1.0])
+    # The load units may bound what is neither a product nor in fp32: relu reads and writes 1024 x 1024 elements.
+    assert loaded_elements(operations, by_kernels).tolist() == [0.0, 0.0, 2 * 1024**2, 0.0]
+
+
+def test_batched_products_lose_as_much_as_kernels():
+    batched = Operation("matmul", [[64, 128, 128], [64, 128, 128]], precision="bf16")
+    operations = OperationList([batched, batched.replace(precision="fp32")])
+    by_kernels = np.zeros(2, dtype=bool)
+    assert slower(operations, A100, by_kernels, NetworkFactors(1.5, 0.3)) == pytest.approx([1.5, 1.0])
+    assert loaded_elements(operations, by_kernels).tolist() == [0.0, 0.0]

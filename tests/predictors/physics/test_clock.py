@@ -10,9 +10,10 @@ from round_gpu import ROUND
 
 from joulecast.operations.operation import Operation
 from joulecast.predictors.physics.bounds import Bounds
-from joulecast.predictors.physics.clock import Work, measured_work, throttled_mhz
+from joulecast.predictors.physics.clock import Work
 from joulecast.predictors.physics.energy import EnergyConstants
 from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.physics.measured_work import measured_work, throttled_mhz
 
 RELU = Operation("relu", [(1000, 1000)])
 
