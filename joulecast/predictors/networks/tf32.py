@@ -1,9 +1,9 @@
 """How long operations in TF32 take inside networks relative to their loops, learned from measured networks.
 
-With all their operations seen, networks in TF32 that the A30 takes longer to run than its host to launch are predicted
-0.6 to 5.4 % too slow in inference, each of the eight; in fp32 they are not. Counting less for operations in TF32
-corrects that, with 0.95 of their loops' device times and dynamic energies. The cause is not known. It is one number per
-GPU, and every operation costs the same in all networks.
+Eight measured networks in TF32 are bound by the A30 itself, not by its host. Even when all of their operations were
+measured in loops, these are predicted 0.6 to 5.4 % too slow in inference. Networks in fp32 are not. So operations in
+TF32 count with 0.95 of their loops' device times and dynamic energies. The cause is not known. The factor is one number
+per GPU, so an operation costs the same in all networks.
 
 In training, the same correction makes some errors of networks that were left out smaller and others larger
 (benchmarks/notes.md), so none is learned there.
