@@ -126,7 +126,8 @@ RECIPE_ROW = '    "ridge": OneGpuForm(RidgeRecipe, fit_ridge, stored_ridge),\n'
 RECIPE_USE = """
 from pathlib import Path
 import sys
-from conftest import simulated_operations, train_small
+from conftest import train_small
+from simulated_measurements import simulated_operations
 from joulecast.cli.recipes import HANDLERS
 from joulecast.predictors.fitting.recipes import load_recipe
 from joulecast.zoo.catalogue import load_any

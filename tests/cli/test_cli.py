@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from simulated_measurements import simulated_dataset, simulated_gpu
 
-from conftest import simulated_dataset, simulated_gpu
 from joulecast.datasets import save
 from joulecast.hardware import gpus
 from joulecast.resources import shipped

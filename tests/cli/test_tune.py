@@ -7,8 +7,8 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from simulated_measurements import simulated_dataset
 
-from conftest import simulated_dataset
 from joulecast.datasets import save
 
 RECIPE = """predictor = "xgboost"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from simulated_measurements import simulated_dataset, simulated_gpu, simulated_operations
 
-from conftest import simulated_dataset, simulated_gpu, simulated_operations
 from joulecast.cli.recipes import HANDLERS
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu

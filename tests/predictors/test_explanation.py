@@ -7,9 +7,9 @@ import math
 import sys
 
 import pytest
+from simulated_measurements import simulated_operations
 
 import joulecast
-from conftest import simulated_operations
 from joulecast import Operation
 from joulecast.errors import InputError, MissingDependencyError
 from joulecast.hardware import find_gpu

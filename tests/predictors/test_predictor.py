@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated_measurements import ACTIVE_W, HOST_S, SLOWDOWN, STATIC_W, simulated_dataset, simulated_operations
 
-from conftest import ACTIVE_W, HOST_S, SLOWDOWN, STATIC_W, simulated_dataset, simulated_operations
 from joulecast import Network, Operation
 from joulecast.errors import DatasetError, InputError
 from joulecast.hardware import find_gpu

@@ -77,37 +77,49 @@ def node(tmp_path, monkeypatch):
         yield
 
 
-@pytest.mark.slow
-def test_a_campaign_runs_in_slurm_jobs_and_cancelled_ones_are_replaced(node, on_driver, tmp_path):
+@pytest.fixture
+def submit(on_driver, tmp_path, monkeypatch):
+    """Run a script in a folder with `campaign.toml`, ten operations for workers with a simulated GPU."""
     Network.of([(Operation("relu", [(n, 8)]), 1) for n in range(1, 11)]).save(tmp_path / "net.json")
-    campaign = tmp_path / "campaign.toml"
-    campaign.write_text(f'seconds = 0.3\n[[network]]\nmodel = "{tmp_path / "net.json"}"\n')
+    (tmp_path / "campaign.toml").write_text(f'seconds = 0.3\n[[network]]\nmodel = "{tmp_path / "net.json"}"\n')
     measuring = tmp_path / "measuring"
     measuring.mkdir()
+    monkeypatch.chdir(tmp_path)
+    settings = {
+        "DASK_DISTRIBUTED__WORKER__PRELOAD": HERE / "simulated_worker.py",
+        "PYTHONPATH": os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "FAKE_NVML_AVERAGING_MS": 20,
+        "MEASURING": measuring,
+    }
+    return lambda script, *arguments: on_driver(script, *arguments, **settings)
+
+
+def measured_by(folder: Path) -> dict[str, str]:
+    """The worker that measured each operation. No operation may have been measured twice, and the dataset has all."""
+    with Journal(folder / "journal.jsonl", None) as journal:
+        done = [(record["key"], record["worker"]) for record in journal.records if record["status"] == "ok"]
+    assert len(dict(done)) == len(done) == len(load(folder).measurements)
+    return dict(done)
+
+
+@pytest.mark.slow
+def test_a_campaign_runs_in_slurm_jobs_and_cancelled_ones_are_replaced(node, submit, tmp_path):
     options = ["--slurm", "2", "--partition", "gpus", "--cpus", "1", "--memory", "1GB", "--sbatch=--nice=10"]
-    result = on_driver(
+    result = submit(
         SCRIPT,
-        *[str(campaign), "--out", str(tmp_path / "out"), "--device", "cpu", *options],
-        DASK_DISTRIBUTED__WORKER__PRELOAD=HERE / "simulated_worker.py",
-        PYTHONPATH=os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
-        FAKE_NVML_AVERAGING_MS=20,
-        MEASURING=measuring,
+        *["campaign.toml", "--out", str(tmp_path / "out"), "--device", "cpu", *options],
     )
     assert result.returncode == 0, result.stderr
     assert "its measurement is made again" in result.stderr
-    folder = tmp_path / "out" / "gpu-a"
-    with Journal(folder / "journal.jsonl", None) as journal:
-        keys = [record["key"] for record in journal.records if record["status"] == "ok"]
-        workers = {record["worker"] for record in journal.records}
-    assert len(keys) == len(set(keys)) == 10
-    assert all(worker.startswith("tls://") for worker in workers)
-    assert len(load(folder).measurements) == 10
+    workers = measured_by(tmp_path / "out" / "gpu-a")
+    assert len(workers) == 10
+    assert all(worker.startswith("tls://") for worker in workers.values())
     assert not subprocess.check_output(["squeue", "--noheader", "--states=RUNNING,PENDING"])  # noqa: S607
     assert not list((tmp_path / "out" / "slurm").glob("certificates-*"))
 
 
 @pytest.mark.slow
-def test_the_job_script_of_the_page_measures_and_resumes(node, on_driver, tmp_path, monkeypatch):
+def test_the_job_script_of_the_page_measures_and_resumes(node, submit, tmp_path):
     (script,) = re.findall(r"```sh\n(#!/bin/bash\n.*?)```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "job.sh").write_text(script)
     programs = tmp_path / "joulecast" / "bin"
@@ -115,26 +127,13 @@ def test_the_job_script_of_the_page_measures_and_resumes(node, on_driver, tmp_pa
     (programs / "activate").write_text(f'export PATH="{programs}:$PATH"\n')
     (programs / "joulecast").write_text(JOULECAST)
     (programs / "joulecast").chmod(0o755)
-    Network.of([(Operation("relu", [(n, 8)]), 1) for n in range(1, 11)]).save(tmp_path / "net.json")
-    (tmp_path / "campaign.toml").write_text(f'seconds = 0.3\n[[network]]\nmodel = "{tmp_path / "net.json"}"\n')
-    measuring = tmp_path / "measuring"
-    measuring.mkdir()
-    monkeypatch.chdir(tmp_path)
-    result = on_driver(
+    result = submit(
         TWICE,
         *["--nodes=1", "--ntasks-per-node=2", "--cpus-per-task=1", "--time=10", "job.sh"],
-        DASK_DISTRIBUTED__WORKER__PRELOAD=HERE / "simulated_worker.py",
-        PYTHONPATH=os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
-        FAKE_NVML_AVERAGING_MS=20,
-        MEASURING=measuring,
     )
     logs = "\n".join(log.read_text() for log in tmp_path.glob("slurm-*.out"))
     assert result.returncode == 0, result.stderr + logs
-    folder = tmp_path / "build" / "networks" / "gpu-a"
-    with Journal(folder / "journal.jsonl", None) as journal:
-        keys = [record["key"] for record in journal.records if record["status"] == "ok"]
-    assert int(result.stdout) < len(keys) == len(set(keys)) == 10, logs
-    assert len(load(folder).measurements) == 10
+    assert int(result.stdout) < len(measured_by(tmp_path / "build" / "networks" / "gpu-a")) == 10, logs
 
 
 @pytest.mark.slow

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated_measurements import simulated_gpu, simulated_operations
 
 import joulecast
-from conftest import simulated_gpu, simulated_operations
 from joulecast.datasets import NetworkMeasurement, save
 from joulecast.errors import ZooError
 from joulecast.hardware import find_gpu

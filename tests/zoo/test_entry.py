@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated_measurements import simulated_dataset, simulated_operations
 
-from conftest import SMALL_RECIPE, rewrite, simulated_dataset, simulated_operations, train_small
+from conftest import SMALL_RECIPE, rewrite, train_small
 from joulecast import Network
 from joulecast.datasets import save
 from joulecast.errors import JoulecastError, ZooError

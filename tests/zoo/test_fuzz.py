@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from simulated_measurements import simulated_gpu
 
-from conftest import benchmark, simulated_gpu
+from conftest import benchmark
 from joulecast.datasets import save
 from joulecast.predictors.recipes.boosting import BoostingRecipe
 from joulecast.zoo.any_gpu_training import train_any_gpu

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated_measurements import simulated_kernels
 
-from conftest import simulated_kernels
 from joulecast import Network, Operation
 from joulecast.datasets import NetworkMeasurement, save
 from joulecast.errors import DatasetError, InputError, ZooError

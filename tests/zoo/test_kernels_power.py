@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated_measurements import simulated_kernels
 
-from conftest import simulated_kernels
 from joulecast import Operation
 from joulecast.datasets import Dataset, save
 from joulecast.hardware import find_gpu

@@ -6,9 +6,10 @@ import json
 from dataclasses import replace
 
 import pytest
+from simulated_measurements import simulated_dataset, simulated_operations
 
 import joulecast
-from conftest import SMALL_RECIPE, simulated_dataset, simulated_operations, train_small
+from conftest import SMALL_RECIPE, train_small
 from joulecast.datasets import save
 from joulecast.errors import InputError, TrackingError, ZooError
 from joulecast.zoo import find_predictor

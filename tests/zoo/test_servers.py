@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 from mlflow_servers import address_of, mlflow_server
 from processes import free_port, started
+from simulated_measurements import simulated_dataset, simulated_operations
 
-from conftest import SMALL_RECIPE, simulated_dataset, simulated_operations, train_small
+from conftest import SMALL_RECIPE, train_small
 from joulecast.datasets import save
 from joulecast.errors import TrackingError
 from joulecast.zoo.mlflow.registry import promote, register, registry_folder

@@ -9,8 +9,9 @@ import zlib
 from dataclasses import replace
 
 import pytest
+from simulated_measurements import simulated_gpu, simulated_operations
 
-from conftest import rewrite, simulated_gpu, simulated_operations
+from conftest import rewrite
 from joulecast.datasets import NetworkMeasurement, save
 from joulecast.errors import ZooError
 from joulecast.hardware import find_gpu

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from simulated_measurements import simulated_gpu
 
-from conftest import simulated_gpu, train_small
+from conftest import train_small
 from joulecast.datasets import save
 from joulecast.predictors.recipes.blend import BlendRecipe
 from joulecast.predictors.recipes.boosting import BoostingRecipe

@@ -25,7 +25,7 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation_list import OperationList
 from ...operations.precisions import HALF_BYTES
-from ..physics.operation_numbers import numbers_of
+from ..physics.operation_numbers import KIND_PLACES, numbers_of
 
 
 class NetworkFactors(NamedTuple):
@@ -106,4 +106,5 @@ def _others_in_half(operations: OperationList, by_kernels: NDArray[np.bool_]) ->
 
 
 def _is_product(operations: OperationList) -> NDArray[np.bool_]:
-    return np.array([operation.kind == "matmul" for operation in operations], dtype=bool)
+    product: NDArray[np.bool_] = numbers_of(operations).kind == KIND_PLACES["matmul"]
+    return product

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated_measurements import SLOWER_THAN_PHYSICS, TRUE_ENERGY, simulated_gpu, simulated_operations
 
 import joulecast
-from conftest import SLOWER_THAN_PHYSICS, TRUE_ENERGY, simulated_gpu, simulated_operations
 from joulecast import Network, Operation
 from joulecast.datasets import NetworkMeasurement
 from joulecast.errors import DatasetError, InputError

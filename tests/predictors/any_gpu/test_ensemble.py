@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from simulated_measurements import simulated_gpu, simulated_operations
 
-from conftest import simulated_gpu, simulated_operations
 from joulecast.hardware import find_gpu
 from joulecast.predictors.any_gpu.ensemble import Ensemble
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor

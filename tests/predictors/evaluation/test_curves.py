@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated_measurements import simulated_dataset, simulated_gpu
 
-from conftest import simulated_dataset, simulated_gpu
 from joulecast.predictors.any_gpu.boosting import inputs_and_targets
 from joulecast.predictors.evaluation.any_gpu import cross_validate
 from joulecast.predictors.evaluation.curves import curves_of, error_by_trees

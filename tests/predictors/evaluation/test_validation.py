@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated_measurements import simulated_operations
 
-from conftest import simulated_operations
 from joulecast import Network, Operation
 from joulecast.predictors.evaluation import networks as network_validation
 from joulecast.predictors.evaluation.metrics import absolute_errors, errors_by, r2, scores

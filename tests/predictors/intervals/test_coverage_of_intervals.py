@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated_measurements import simulated_operations
 
-from conftest import simulated_operations
 from joulecast import Network, Operation
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu

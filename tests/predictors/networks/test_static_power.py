@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated_measurements import simulated_operations
 
-from conftest import simulated_operations
 from joulecast.operations.operation import Operation
 from joulecast.predictors.fitting.one_gpu import fit_own
 from joulecast.predictors.networks.composition import HostModel

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from simulated_measurements import simulated_dataset, simulated_operations
 
-from conftest import simulated_dataset, simulated_operations
 from joulecast import Operation
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware import find_gpu

@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from simulated_measurements import simulated_gpu, simulated_operations
 
-from conftest import simulated_gpu, simulated_operations
 from joulecast.errors import InputError, ZooError
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList

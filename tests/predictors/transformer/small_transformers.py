@@ -7,8 +7,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+from simulated_measurements import SLOWDOWN, simulated_dataset, simulated_operations
 
-from conftest import SLOWDOWN, simulated_dataset, simulated_operations
 from joulecast.datasets import NetworkMeasurement
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network

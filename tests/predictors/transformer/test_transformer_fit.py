@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated_measurements import simulated_dataset, simulated_operations
 
-from conftest import simulated_dataset, simulated_operations
 from joulecast.errors import DatasetError, InputError
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes.transformer import TransformerRecipe

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulated_measurements import simulated_dataset, simulated_operations
 
-from conftest import simulated_dataset, simulated_operations
 from joulecast import Operation
 from joulecast.errors import InputError, ZooError
 from joulecast.hardware import find_gpu

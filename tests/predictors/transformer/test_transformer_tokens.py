@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from simulated_measurements import simulated_operations
 
-from conftest import simulated_operations
 from joulecast import Operation
 from joulecast.predictors.physics.relative import RELATIVE_NAMES, relative_features
 from joulecast.predictors.transformer.examples import Examples, thinned, vocabulary_of
