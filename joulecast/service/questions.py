@@ -14,7 +14,7 @@ from .subjects import (
     Carbon,
     Clock,
     Composition,
-    DroppedItem,
+    DroppedItems,
     GpuClock,
     InputShape,
     Mode,
@@ -23,6 +23,7 @@ from .subjects import (
     OnePrecision,
     OnHost,
     OperationItem,
+    Operations,
     Positive,
     PowerCap,
     Precision,
@@ -76,17 +77,15 @@ class ManyItem(Strict):
     """One of many networks: a model by name, or a list of operations."""
 
     model: Name | None = Field(None, description="Name of a model. Files are not read.")
-    operations: Annotated[list[OperationItem], Field(min_length=1)] | None = None
+    operations: Operations | None = None
     name: Name | None = Field(None, description="Name for a list of operations.")
-    dropped: Annotated[list[DroppedItem], Field(max_length=1000)] | None = Field(
-        None, description="Operators that the extraction of the operations dropped."
-    )
+    dropped: DroppedItems | None = Field(None, description="Operators that the extraction of the operations dropped.")
 
 
 class ManyQuestion(OnHost):
     """The totals of many networks on one GPU; see `joulecast.predict_many`."""
 
-    networks: list[ManyItem]
+    networks: Annotated[list[ManyItem], Field(fail_fast=True)]
     input_shape: InputShape | None = Field(None, description="Shape of the input of all models that are named.")
     gpu: Name = Field(description="Name or alias from the catalogue.", examples=["A30"])
     clock_mhz: GpuClock = None
@@ -180,7 +179,7 @@ class ExtractQuestion(OnePrecision):
 class OperationsQuestion(Strict):
     """Single operations, each alone in a loop; see `joulecast.predict_operations`."""
 
-    operations: Annotated[list[OperationItem], Field(min_length=1)]
+    operations: Operations
     gpu: Name = Field(examples=["A30"])
     clock_mhz: Clock | None = None
     power_limit_w: Positive | None = None
@@ -227,7 +226,7 @@ def _require(place: str, question: BaseModel, words: Mapping[str, Sequence[str |
 class BatchQuestion(Strict):
     """Many predictions at once. If all fit the schema, each is answered or refused independently."""
 
-    requests: Annotated[list[PredictQuestion], Field(min_length=1)]
+    requests: Annotated[list[PredictQuestion], Field(min_length=1, fail_fast=True)]
     details: bool = Field(False, description="Whether to list the operations of each.")
 
     @model_validator(mode="after")

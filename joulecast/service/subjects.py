@@ -95,17 +95,18 @@ class DroppedItem(Strict):
     )
 
 
+# Lists of objects stop at the first fault, because each fault takes kilobytes.
+Operations = Annotated[list[OperationItem], Field(min_length=1, fail_fast=True)]
+DroppedItems = Annotated[list[DroppedItem], Field(max_length=1000, fail_fast=True)]
+
+
 class Subject(Strict):
     """A model by name with the shape of its input, or a list of operations."""
 
     model: Name | None = Field(None, description="Name of a model. Files are not read.", examples=["resnet50"])
-    operations: Annotated[list[OperationItem], Field(min_length=1)] | None = Field(
-        None, description="Instead of a model: its operations with their counts."
-    )
+    operations: Operations | None = Field(None, description="Instead of a model: its operations with their counts.")
     name: Name | None = Field(None, description="Name for a list of operations.")
-    dropped: Annotated[list[DroppedItem], Field(max_length=1000)] | None = Field(
-        None, description="Operators that the extraction of the operations dropped."
-    )
+    dropped: DroppedItems | None = Field(None, description="Operators that the extraction of the operations dropped.")
     assumptions: Annotated[list[Name], Field(max_length=10)] = Field(
         [], description="Assumptions made when the operations were extracted; the answer repeats them."
     )

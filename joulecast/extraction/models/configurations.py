@@ -25,7 +25,15 @@ _NAMES_OTHERS = re.compile(
 _PLAIN_ATTENTION = ("eager", "sdpa")  # the others load kernels
 _TYPES = ("float32", "float16", "bfloat16", "float64", "auto")
 # What every configuration may have, though not every class declares it.
-_OF_ALL = {"architectures", "dtype", "torch_dtype", "rope_parameters", "rope_scaling", "per_layer_config", "layer_types"}
+_OF_ALL = {
+    "architectures",
+    "dtype",
+    "torch_dtype",
+    "rope_parameters",
+    "rope_scaling",
+    "per_layer_config",
+    "layer_types",
+}
 # What published configurations have and no model is built from.
 _IGNORED = {"_name_or_path", "name_or_path", "transformers_version", "label2id"}
 _HINT = "leave it out; or build the model in Python, where you trust its source, and give the module"
@@ -103,11 +111,14 @@ def _fields(content: Mapping[str, Any], chosen: Any, transformers: Any, place: s
             found["num_labels"] = len(value) if isinstance(value, Mapping | list) else value
         elif name in parts and isinstance(value, Mapping):
             found[name] = _fields(value, _class_of_part(parts[name], value, transformers), transformers, f"{name}.")
-        elif declared is None or name in declared or isinstance(value, int | float | None):
-            # Numbers that no class declares do no harm, and some models read them.
-            if not name.startswith("_"):
-                found[name] = _plain(value, f"{place}{name}", 0)
+        elif not name.startswith("_") and (declared is None or name in declared or _is_number(value)):
+            found[name] = _plain(value, f"{place}{name}", 0)
     return found
+
+
+def _is_number(value: Any) -> bool:
+    """Whether this is no text. Numbers that no class declares do no harm, and some models read them."""
+    return isinstance(value, int | float | None)
 
 
 def _declared(chosen: Any) -> set[str]:

@@ -23,6 +23,7 @@ from .transformers_configs import ARCHITECTURES, Architecture
 if TYPE_CHECKING:
     from ..tracing import Forward
 
+
 @exclusive
 def import_transformers() -> ModuleType:
     """Import transformers, even if torchvision's native operators cannot be loaded.

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...operations.network import Network
+from ...progress import paced
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import highest_mhz
 from ..physics.clock_on_gpus import WorkOnGpus
@@ -69,7 +70,7 @@ def over_gpus(asked: Sequence[tuple[PreparedNetwork, FloatArray]]) -> list[OverC
     Raises:
         InputError: See `predict_over_clocks`.
     """
-    jobs = [_Job.of(*each) for each in asked]
+    jobs = [_Job.of(*each) for each in paced(asked)]
     values: list[FloatArray] = [np.empty(0)] * len(jobs)
     together: dict[tuple[int, bool], list[int]] = {}
     for place, job in enumerate(jobs):
@@ -82,7 +83,7 @@ def over_gpus(asked: Sequence[tuple[PreparedNetwork, FloatArray]]) -> list[OverC
             # Operations that have highest clocks of their own would cost the others an array of voltages.
             likeness = id(job.prepared.network.operations), np.ndim(work.most_mhz) > 0
             together.setdefault(likeness, []).append(place)
-    for places in together.values():
+    for places in paced(together.values()):
         for place, found in zip(places, _composed([jobs[place] for place in places]), strict=True):
             values[place] = found
     return [job.result(found) for job, found in zip(jobs, values, strict=True)]
@@ -117,7 +118,7 @@ class _Job:
 
     def one_by_one(self) -> FloatArray:
         """See `_composed`; for predictors without the clock law, and for plain sums."""
-        each = [self.prepared.at(float(clock)) for clock in self.clocks_mhz]
+        each = [self.prepared.at(float(clock)) for clock in paced(self.clocks_mhz)]
         totals = [(one.held_clock_mhz, one.time_s, one.known_energy_j, one.device_time_s) for one in each]
         return np.column_stack([self.clocks_mhz, np.array(totals, dtype=float)]).T
 
