@@ -5,6 +5,8 @@ All large bodies together have a limit on their memory.
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections import Counter
 from functools import partial
 from typing import Any
@@ -20,6 +22,7 @@ from .settings import Settings
 LARGE_BYTES = 16_000
 """Smaller bodies are parsed in about a millisecond, and need not wait for a worker."""
 
+_PARSING = threading.Lock()
 _SHARE = 4  # one client may use this fraction of the limit for all
 
 
@@ -112,41 +115,36 @@ async def read(request: Request, body: bytes, model: type[BaseModel]) -> _ReadRe
 
 
 def _question(model: type[BaseModel], body: bytes, settings: Settings) -> BaseModel:
-    try:
-        content = from_json(body)
-    except ValueError as error:
-        hint = "write the body as one JSON object"
-        raise RefusalError(400, "json", "the body is not valid JSON", given=str(error), hint=hint) from error
-    _refuse_many(content, settings)
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        raise invalid(error, "body") from error
-
-
-_MOST_FIELDS = 100  # of an object; the prices of all GPUs are fewer
-_MOST_ITEMS = 10_000  # of a list that has no limit of its own, such as the modules that call an operation
+    # One at a time: a parser lets no other thread run, and two in turn would keep the event loop waiting for both.
+    with _PARSING if len(body) > LARGE_BYTES else contextlib.nullcontext():
+        try:
+            content = from_json(body)
+        except ValueError as error:
+            hint = "write the body as one JSON object"
+            raise RefusalError(400, "json", "the body is not valid JSON", given=str(error), hint=hint) from error
+        _refuse_many(content, settings)
+        try:
+            return model.model_validate(content)
+        except ValidationError as error:
+            raise invalid(error, "body") from error
 
 
 def _refuse_many(content: Any, settings: Settings) -> None:
-    """Refuse long lists and large objects before they are validated, because each fault in them takes memory and time.
+    """Refuse long lists before they are validated.
 
     Raises:
-        RefusalError: A list or an object of the body has more items than it may have.
+        RefusalError: A list of the question has more items than it may have.
     """
     limits = {
         "requests": ("the batch has too many requests", settings.max_batch),
         "networks": ("there are too many networks", settings.max_batch),
         "operations": ("there are too many operations", settings.max_operations),
     }
-    pending = [("body", content)]
-    for name, value in pending:  # grows while it is read
-        if isinstance(value, dict):
-            if len(value) > _MOST_FIELDS:
-                raise too_large(f"{name[:100]} has too many fields", len(value), _MOST_FIELDS)
-            pending += [item for item in value.items() if isinstance(item[1], dict | list)]
-        elif isinstance(value, list):
-            what, most = limits.get(name, (f"{name[:100]} has too many items", _MOST_ITEMS))
-            if len(value) > most:
-                raise too_large(what, len(value), most)
-            pending += [(name, item) for item in value if isinstance(item, dict | list)]
+    for name, (what, most) in limits.items() if isinstance(content, dict) else ():
+        value = content.get(name)
+        if not isinstance(value, list):
+            continue
+        if len(value) > most:
+            raise too_large(what, len(value), most)
+        for item in value if name != "operations" else ():
+            _refuse_many(item, settings)

@@ -69,8 +69,12 @@ class AnswerCache:
             media_type_of(request.headers.get("accept", "")).encode(),
             body,
         )
-        # Each part is preceded by its length, or two requests with the same bytes cut differently would look alike.
-        return hashlib.sha256(b"".join(b"%d:%b" % (len(part), part) for part in parts)).digest()
+        digest = hashlib.sha256()
+        for part in parts:
+            # Preceded by its length, or two requests with the same bytes cut differently would look alike.
+            digest.update(b"%d:" % len(part))
+            digest.update(part)
+        return digest.digest()
 
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import reprlib
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -108,4 +109,16 @@ _LISTED = "/v1/openapi.json lists the fields"
 def _shown(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    return repr(value)[:200]
+    return _Short().repr(value)[:200]
+
+
+class _Short(reprlib.Repr):
+    """The beginning of a value that may have a million parts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 200
+
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        """Only small ones are sorted."""
+        return super().repr_dict(x, level) if len(x) < 100 else f"{{{len(x)} fields}}"
