@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -266,10 +267,11 @@ class GPU:
     def checked_power_limit_w(self, power_limit_w: float | None) -> float:
         """The power cap to assume: the one given, or the board's default.
 
-        Where the catalogue does not know which caps can be set, they reach from idle power to the default.
+        Where the catalogue does not know which caps can be set, they reach from idle power to the default. A cap above
+        the highest that can be set does not bind: the board keeps it at its highest limit, which is returned.
 
         Raises:
-            InputError: The board cannot be capped there.
+            InputError: The board cannot be capped so low, or the cap is no number.
         """
         if power_limit_w is None:
             return float(self.power_limit_w)
@@ -278,12 +280,12 @@ class GPU:
         if (
             not isinstance(power_limit_w, Real)
             or isinstance(power_limit_w, bool)
-            or not (lowest <= power_limit_w <= highest)
+            or not (lowest <= power_limit_w < math.inf)
         ):
             raise InputError(
                 f"the power of {self.name} cannot be capped at this value",
                 given=f"{power_limit_w:.10g} W" if isinstance(power_limit_w, Real) else repr(power_limit_w),
-                allowed=f"{lowest:g} to {highest:g} W",
+                allowed=f"{lowest:g} to {highest:g} W; a higher cap is met by any board",
                 hint=f"omit the power limit to use the default, {self.power_limit_w:g} W",
             )
-        return float(power_limit_w)
+        return float(min(power_limit_w, highest))

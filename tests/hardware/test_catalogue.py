@@ -316,7 +316,7 @@ def test_default_clock():
     assert find_gpu("A30").checked_clock_mhz(None) == 1440.0
 
 
-@pytest.mark.parametrize("cap", [0, 5, 166, -1, "low", float("nan"), True])
+@pytest.mark.parametrize("cap", [0, 5, -1, "low", float("nan"), float("inf"), True])
 def test_caps_out_of_range_are_refused(cap):
     with pytest.raises(InputError, match="cannot be capped") as error:
         find_gpu("A30").checked_power_limit_w(cap)
@@ -328,6 +328,9 @@ def test_caps_that_can_be_set():
     assert find_gpu("A10").checked_power_limit_w(100) == 100.0
     with pytest.raises(InputError, match="100 to 150 W"):
         find_gpu("A10").checked_power_limit_w(99)
+    # A cap above the range cannot bind, so it is met.
+    assert find_gpu("T4").checked_power_limit_w(150) == 70.0
+    assert find_gpu("A30").checked_power_limit_w(166) == 165.0
     # The makers of its boards allow different caps.
     assert find_gpu("RTX 5080").checked_power_limit_w(400) == 400.0
 
