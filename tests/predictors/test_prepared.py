@@ -92,7 +92,7 @@ def test_refuses_as_predict_does():
         with pytest.raises(InputError):
             prepared.at(**wrong)
     with pytest.raises(InputError):
-        find_predictor("A30", "inference").prepared(network, 10_000.0)
+        find_predictor("A30", "inference").prepared(network, 1.0)
 
 
 def test_counts_of_modules_are_calls():
