@@ -130,5 +130,6 @@ class ParallelTrainingAnswer(Open):
     compute_s: float
     communication_s: float = Field(description="Seconds of collectives and messages, hidden behind computing or not.")
     waiting_s: float
+    memory_bytes: int
     micro: SummaryAnswer = Field(description="One micro-batch through all layers, or a GPU's part of them.")
     notes: list[str]
