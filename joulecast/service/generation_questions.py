@@ -30,6 +30,9 @@ from .subjects import (
 
 _ENGINES = ", ".join(engine.name for engine in ENGINES.values() if engine.fused) + "; /v1/execution lists them"
 
+Lengths = Tokens | Annotated[list[Annotated[float, Field(ge=0, le=10**7)]], Field(min_length=2, max_length=100_000)]
+_LENGTHS = "A number, [mean, standard deviation], or the lengths of many requests."
+
 
 class GenerationQuestion(Strict):
     """What text costs that an engine writes; see `joulecast.predict_generation`."""
@@ -39,8 +42,8 @@ class GenerationQuestion(Strict):
         description="Name or alias from the catalogue; with a number for several.", examples=["2x H100 SXM"]
     )
     batch: Size = Field(description="Sequences at a time, on all GPUs together.", examples=[64])
-    prompt_tokens: Tokens = Field(examples=[512])
-    output_tokens: Tokens = Field(examples=[512])
+    prompt_tokens: Lengths = Field(description=_LENGTHS, examples=[512])
+    output_tokens: Lengths = Field(description=_LENGTHS, examples=[512])
     precision: Name = Field("bf16", description="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4.")
     engine: Name = Field("vllm", description=_ENGINES)
     tensor_parallel: Size | None = Field(
@@ -67,8 +70,8 @@ class BestGenerationQuestion(Strict):
     """The best ways to serve a language model; see `joulecast.best_generation`."""
 
     model: Name = Field(description="Name of a language model.", examples=["qwen3_8b"])
-    prompt_tokens: Tokens = Field(examples=[512])
-    output_tokens: Tokens = Field(examples=[512])
+    prompt_tokens: Lengths = Field(description=_LENGTHS, examples=[512])
+    output_tokens: Lengths = Field(description=_LENGTHS, examples=[512])
     objective: Name = Field("energy", description="energy, time, cost or carbon; each per token.")
     gpus: Annotated[list[Name], up_to(100)] | None = Field(
         None, description="Names or aliases, or with a number. Default: the whole catalogue.", examples=[["H100 SXM"]]
