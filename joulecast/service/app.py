@@ -221,7 +221,7 @@ async def _tidy(app: FastAPI) -> None:
     while trim is not None:
         await asyncio.sleep(_TIDY_SECONDS)
         if resident_bytes() > least_bytes + _TIDY_BYTES and not app.state.workers.waiting:
-            gc.collect()
+            gc.collect(1)  # not the oldest generation, which the caches are in
             await asyncio.to_thread(trim, 0)
             least_bytes = resident_bytes()
         least_bytes = min(least_bytes, resident_bytes())
