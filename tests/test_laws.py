@@ -22,11 +22,8 @@ BROKEN = {
     "half of the mask": "items 1 and 2",
     "narrow products": "fp8",
     "siblings": "item 3",
-    "name": "item 13",
-    "name and networks": "item 13",
     "order of operations": "order",
     "company of networks": "order",
-    "tree": "item 12",
 }
 
 
