@@ -145,7 +145,7 @@ class Network(Tabular, Plain):
         assumptions: Assumptions about values of the input, in words.
         channels_last: Whether images lie in memory with their channels last (`torch.channels_last`).
         parameter_bytes: Bytes of parameters where some are frozen, or cast by autocast; None where all are stored in
-            the precision of their operations, and learned in training.
+            the precision of their operations, and learned in training. Templates do not contain them.
     """
 
     entries: tuple[Entry, ...] = field(repr=False)
@@ -155,7 +155,7 @@ class Network(Tabular, Plain):
     dropped: tuple[Dropped, ...] = ()
     assumptions: tuple[str, ...] = ()
     channels_last: bool = False
-    parameter_bytes: ParameterBytes | None = None
+    parameter_bytes: ParameterBytes | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not self.entries:
