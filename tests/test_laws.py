@@ -24,8 +24,6 @@ BROKEN = {
     "siblings": "item 3",
     "name": "item 13",
     "name and networks": "item 13",
-    "order of operations": "order",
-    "company of networks": "order",
     "tree": "item 12",
 }
 

@@ -8,7 +8,7 @@ from itertools import compress
 
 import numpy as np
 
-from ...arrays import FloatArray
+from ...arrays import FloatArray, total
 from ...errors import InputError
 from ...hardware.host import REFERENCE, USUAL
 from ...operations.network import Network
@@ -258,11 +258,11 @@ def _costs(
     )
     power_w = np.minimum(power_w, conditions.power_limit_w)
     dynamic_j = counts * predictions.dynamic_energy_j
-    dynamic_sum_j = float(np.nansum(dynamic_j))
+    dynamic_sum_j = float(total(dynamic_j))
     # Under a power cap operations draw less than they would without it, so their dynamic energies are scaled down.
     scale = min(1.0, totals.energy_j / max(dynamic_sum_j, _LEAST))
     shared_j = totals.energy_j - scale * dynamic_sum_j
-    energy_j = scale * dynamic_j + shared_j * device_s / max(float(np.nansum(device_s)), _LEAST)
+    energy_j = scale * dynamic_j + shared_j * device_s / max(float(total(device_s)), _LEAST)
     columns = (device_s.tolist(), power_w.tolist(), energy_j.tolist(), (scale * dynamic_j).tolist())
     bounds = _bounds(knowledge, predictions, conditions.clock_mhz)
     for entry, *values, source, bound in zip(network, *columns, predictions.source, bounds, strict=True):
@@ -292,8 +292,8 @@ def _beyond_the_cap(knowledge: NetworkKnowledge, totals: Totals, held_mhz: float
 
 def held_mean_mhz(counts: FloatArray, predictions: OperationPredictions, clock_mhz: float) -> float:
     """The clock that the GPU holds, averaged over device time."""
-    busy_s = counts * np.nan_to_num(predictions.device_time_s)
-    if not busy_s.sum():
+    busy_s = counts * predictions.device_time_s
+    if not (whole_s := total(busy_s)):
         return clock_mhz
     # Rounded, because rounding errors would make the mean of equal clocks differ from that clock.
-    return round(float((busy_s * np.nan_to_num(predictions.held_clock_mhz)).sum() / busy_s.sum()), 6)
+    return round(float(total(busy_s * predictions.held_clock_mhz) / whole_s), 6)

@@ -51,18 +51,18 @@ def totals_of(
     gpu, host, places = knowledge.operations.gpu, knowledge.host, calls.places
     found = knowledge.operations.in_network(predictions, np.ones(len(calls.operations)))
     work = _work(calls, found)
-    host_s = host.fixed_s + calls.sums(np.nan_to_num(host.calls_s(found)[places]))
+    host_s = host.fixed_s + calls.sums(host.calls_s(found)[places])
     # Board power of the waiting GPU over that of physics: the same factor at all clocks.
     static = found.static_power_w / float(static_power_w(gpu, float(gpu.boost_clock_mhz)))
     held_mhz = _held_mhz(work, calls, clock_mhz, cap_w, host_s, static)
     device_s, dynamic_j = work.at(held_mhz[calls.owners])
-    busy_s = calls.sums(np.nan_to_num(device_s))
+    busy_s = calls.sums(device_s)
     gaps_s = host.gaps_s(calls.sums(np.ones(len(places))), knowledge.operations.mode)
     total_s = busy_s + gaps_s
     static_w = static * static_power_w(gpu, held_mhz)
-    time_s, energy_j = overlap(total_s, host_s, calls.sums(np.nan_to_num(dynamic_j)), static_w, cap_w)
+    time_s, energy_j = overlap(total_s, host_s, calls.sums(dynamic_j), static_w, cap_w)
     each_mhz = np.minimum(held_mhz[calls.owners], work.most_mhz)
-    mean_mhz = calls.sums(np.nan_to_num(device_s * each_mhz)) / np.maximum(busy_s, 1e-300)
+    mean_mhz = calls.sums(device_s * each_mhz) / np.maximum(busy_s, 1e-300)
     # Rounded, because rounding errors would make the mean of equal clocks differ from that clock.
     mean_mhz = np.where(busy_s > 0, np.round(mean_mhz, 6), clock_mhz)
     return np.array([time_s, energy_j, total_s, host_s, mean_mhz, np.zeros(len(calls.names))])
@@ -91,9 +91,9 @@ def _held_mhz(
 
     def within(clocks: FloatArray) -> NDArray[np.bool_]:
         device_s, dynamic_j = work.at(clocks[calls.owners])
-        time_s = smooth_max(calls.sums(np.nan_to_num(device_s)), host_s)
+        time_s = smooth_max(calls.sums(device_s), host_s)
         allowed_w = np.maximum(cap_w - static * static_power_w(work.gpu, clocks), 1.0)
-        return np.asarray(calls.sums(np.nan_to_num(dynamic_j)) <= allowed_w * time_s)
+        return np.asarray(calls.sums(dynamic_j) <= allowed_w * time_s)
 
     asked = np.full(len(calls.names), clock_mhz)
     if cap_w >= work.cap_w:

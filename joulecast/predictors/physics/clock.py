@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import FloatArray
+from ...arrays import FloatArray, total
 from ...hardware import GPU
 from ...operations.operation import Operation
 from .bounds import NO_BOUNDS, Bounds
@@ -316,9 +316,9 @@ class Work:
 
         def within(clocks: FloatArray) -> NDArray[np.bool_]:
             device_s, dynamic_j = self.at(clocks[:, None])
-            time_s = smooth_max(np.nansum(counts * device_s, axis=1), host_s)
+            time_s = smooth_max(total(counts * device_s), host_s)
             allowed_w = np.maximum(power_limit_w - static * static_power_w(self.gpu, clocks), 1.0)
-            return np.asarray(np.nansum(counts * dynamic_j, axis=1) <= allowed_w * time_s)
+            return np.asarray(total(counts * dynamic_j) <= allowed_w * time_s)
 
         asked = np.asarray(clock_mhz, dtype=float)
         if power_limit_w >= self.cap_w or within(asked.max().reshape(1))[0]:

@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from ...arrays import FloatArray
+from ...arrays import FloatArray, total
 from .bounds import Bounds
 from .clock import Work, costs_at
 from .least_times import LeastTimes
@@ -101,7 +101,7 @@ class WorkOnGpus:
             same: FloatArray = np.round(clock_mhz, 6)
             return same
         weighted = self.at(clock_mhz)[0] * np.minimum(clock_mhz[:, :, None], self.most_mhz)
-        mean: FloatArray = np.einsum("gco,o->gc", weighted, counts) / np.maximum(busy_s, 1e-300)
+        mean: FloatArray = total(weighted * counts) / np.maximum(busy_s, 1e-300)
         return np.round(mean, 6)
 
     def sums_at(self, clock_mhz: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -113,6 +113,6 @@ class WorkOnGpus:
         """
         pieces = -(-clock_mhz.size * len(counts) // _MOST_VALUES)
         each = np.array_split(clock_mhz, min(pieces, clock_mhz.shape[1]), axis=1)
-        sums = [[np.einsum("gco,o->gc", costs, counts) for costs in self.at(piece)] for piece in each]
+        sums = [[total(costs * counts) for costs in self.at(piece)] for piece in each]
         device_s, dynamic_j = (np.concatenate(parts, axis=1) for parts in zip(*sums, strict=True))
         return device_s, dynamic_j
