@@ -19,7 +19,7 @@ _LEVEL = 0.9
 
 def generate(
     model: Annotated[str, typer.Argument(help="Name of a language model, or the path of its config.json.")],
-    gpu: Annotated[str, typer.Option(help='GPU from the catalogue, such as "H100 SXM"; "2x H100 SXM" are two.')],
+    gpu: Annotated[str, typer.Option(help='GPU, such as "H100 SXM"; "2x H100 SXM" are two that share the model.')],
     batch: Annotated[int, typer.Option(help="Sequences at a time, on all GPUs together.")] = 1,
     prompt: Annotated[int, typer.Option(help="Tokens of each prompt.")] = 512,
     output: Annotated[int, typer.Option(help="Tokens that are written for each prompt.")] = 512,
@@ -28,7 +28,10 @@ def generate(
     engine: Annotated[str, typer.Option(help="vllm, vllm_async, sglang, tensorrt_llm or transformers.")] = "vllm",
     sampling: Annotated[str, typer.Option(help="greedy, temperature, or top_p (also for top-k).")] = "temperature",
     batching: Annotated[str | None, typer.Option(help="continuous or static. Default: what the engine does.")] = None,
-    tensor_parallel: Annotated[int, typer.Option(help="GPUs that share each layer.")] = 1,
+    tensor_parallel: Annotated[
+        int | None,
+        typer.Option(help="GPUs that share each layer; others are replicas. Default: all that the model divides over."),
+    ] = None,
     expert_parallel: Annotated[int, typer.Option(help="GPUs that whole experts are shared out to.")] = 1,
     clock: Clock = None,
     power_limit: Annotated[float | None, typer.Option(help="Power cap of a board in watts.")] = None,
@@ -78,9 +81,10 @@ def _text(found: GenerationPrediction) -> str:
         low_high = getattr(interval, name) if interval else None
         about = f"{si(low_high[0], unit)} to {si(low_high[1], unit)}" if low_high else ""
         rows.append([what, si(getattr(found, name), unit), about])
+    rows.append(["time per request", si(found.latency_s, "s"), ""])
     rows.append(["energy per request", si(found.energy_per_request_j, "J"), ""])
     rows.append(["tokens per second", f"{found.tokens_per_s:,.0f}", ""])
-    boards = f"{found.gpus} x {found.gpu}" if found.gpus > 1 else found.gpu
+    boards = found.boards
     memory = found.memory
     parts = [
         f"{found.model}, {found.precision}, {found.prompt_tokens} + {found.output_tokens} tokens, batch {found.batch} "

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ..asking import gpu_name, gpu_names, run, tariff
 from ..generation.choices import GenerationChoices
-from ..generation.choosing import BATCHES
 from ..generation.images.predict import ImagePrediction
 from ..generation.prediction import GenerationPrediction
 from ..generation.training import ParallelTraining
@@ -31,7 +30,7 @@ class GenerationClient:
         output_tokens: int,
         precision: str = "bf16",
         engine: str = "vllm",
-        tensor_parallel: int = 1,
+        tensor_parallel: int | None = None,
         expert_parallel: int = 1,
         batching: str | None = None,
         clock: float | None = None,
@@ -73,7 +72,7 @@ class GenerationClient:
         objective: str = "energy",
         gpus: str | GPU | Iterable[str | GPU] | None = None,
         counts: Iterable[int] = (1,),
-        batches: Iterable[int] = BATCHES,
+        batches: Iterable[int] | None = None,
         precisions: Iterable[str] = ("bf16",),
         clocks: Iterable[float] | None = None,
         engine: str = "vllm",
@@ -98,7 +97,7 @@ class GenerationClient:
             "objective": objective,
             "gpus": gpu_names(gpus),
             "counts": list(counts),
-            "batches": list(batches),
+            "batches": None if batches is None else list(batches),
             "precisions": list(precisions),
             "clocks_mhz": None if clocks is None else list(clocks),
             "engine": engine,

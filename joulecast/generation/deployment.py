@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -141,11 +142,12 @@ class Deployment:
         if self.memory.fits:
             return
         memory, load = self.memory, self.load
-        hint = "use fp8 weights, more GPUs, or GPUs with more memory"
+        ways = [*self._narrower, "more GPUs", "GPUs with more memory"]
+        hint = f"use {', '.join(ways[:-1])}, or {ways[-1]}"
         if self.largest_batch:
             hint = (
                 f"give a batch of at most {self.largest_batch}, because {self.engine.name} would run no more at a time "
-                f"and let the others wait; or cache_precision='fp8'; or {hint}"
+                f"and let the others wait; or {hint}"
             )
         raise InputError(
             f"{self.decoder.name} with a batch of {self.total_load.batch} of {load.prompt_tokens} + "
@@ -156,9 +158,38 @@ class Deployment:
             hint=hint,
         )
 
+    @property
+    def _narrower(self) -> Iterator[str]:
+        """Narrower weights and caches that the engine has on this GPU."""
+        if not self.engine.fused:
+            return
+        weights = self.precisions.weights
+        narrower = {"bf16": "fp8", "fp16": "fp8", "fp8": "nvfp4"}.get(weights)
+        if narrower in self.gpu.peak_flops:
+            yield f"{narrower} weights"
+        if self.precisions.cache is None:
+            yield "cache_precision='fp8'"
+
     def _memory(self, batch: int) -> GenerationMemory:
         load = replace(self.load, batch=batch)
         return generation_memory(self.decoder, load, self.gpu, self.engine, self.precisions, self.batching)
+
+
+def checked_load(decoder: Decoder, batch: int, prompt_tokens: int, output_tokens: int) -> Load:
+    """The requests, checked.
+
+    Raises:
+        InputError: A number is not positive, or prompt and output are longer than the model's context.
+    """
+    load = Load(batch, prompt_tokens, output_tokens)
+    if decoder.context is not None and prompt_tokens + output_tokens > decoder.context:
+        raise InputError(
+            f"prompt and output are longer than the context of {decoder.name}",
+            given=f"{prompt_tokens} + {output_tokens} tokens",
+            allowed=f"up to {decoder.context} tokens together",
+            hint="give a shorter prompt or output, or a model with a longer context",
+        )
+    return load
 
 
 def checked_precisions(weights: str, cache: str | None, engine: Engine) -> Precisions:

@@ -127,7 +127,7 @@ def _gpus(asked: str | GPU | Iterable[str | GPU] | None) -> tuple[tuple[GPU, ...
         raise InputError(
             "there is nothing to choose from", given="gpus = []", hint="omit gpus to compare the whole catalogue"
         )
-    return tuple({gpu.name: gpu for gpu in map(find_gpu, names)}.values()), True
+    return tuple(dict.fromkeys(map(find_gpu, names))), True
 
 
 def _clocks(asked: float | Iterable[float] | None) -> tuple[float, ...] | None:

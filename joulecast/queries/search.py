@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arrays import FloatArray
 from ..errors import InputError
-from ..hardware import GPU
+from ..hardware import GPU, same_boards
 from ..predictors.networks.interval import Interval
 from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usable_bytes
 from ..predictors.networks.prediction import energy_not_measured
@@ -174,7 +174,7 @@ class _Candidates:
                 tied=ties(value, each, interval),
                 memory_bytes=each.memory.total_bytes,
                 predictor=over.knowledge.name,
-                measured=gpu.name in known,
+                measured=any(each.name in known for each in same_boards(gpu)),
                 cost=self.tariff.cost(time_s, energy_j, gpu.name),
                 carbon_g=self.tariff.carbon_g(energy_j),
                 notes=notes,

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from ..generation.choosing import BATCHES
 from ..generation.engines import ENGINES
 from .subjects import (
     Carbon,
@@ -43,7 +42,9 @@ class GenerationQuestion(Strict):
     output_tokens: Tokens = Field(examples=[512])
     precision: Name = Field("bf16", description="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4.")
     engine: Name = Field("vllm", description=_ENGINES)
-    tensor_parallel: Size = 1
+    tensor_parallel: Size | None = Field(
+        None, description="GPUs that share each layer; others are replicas. Default: all that the model divides over."
+    )
     expert_parallel: Size = 1
     batching: Name | None = Field(None, description="continuous or static. Default: what the engine does.")
     clock_mhz: GpuClock = None
@@ -72,10 +73,10 @@ class BestGenerationQuestion(Strict):
         None, description="Names or aliases, or with a number. Default: the whole catalogue.", examples=[["H100 SXM"]]
     )
     counts: Annotated[list[Size], Field(min_length=1, max_length=8)] = Field(
-        [1], description="Numbers of GPUs that share the model, for names without a number."
+        [1], description="Numbers of GPUs, for names without a number; all their layouts are compared."
     )
-    batches: Annotated[list[Size], Field(min_length=1, max_length=100)] = Field(
-        list(BATCHES), description="Sequences at a time, to choose from."
+    batches: Annotated[list[Size], Field(min_length=1, max_length=100)] | None = Field(
+        None, description="Sequences at a time, to choose from. Default: from 1 to the largest that fits."
     )
     precisions: Annotated[list[Name], Field(min_length=1, max_length=5)] = Field(
         ["bf16"], description="Of the weights, to choose from: bf16, fp16, fp8, nvfp4 or mxfp4."

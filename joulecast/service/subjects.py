@@ -6,6 +6,7 @@ from typing import Annotated, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
+from ..extraction.optimizers import OPTIMIZERS
 from ..operations.operation import MODES
 from ..operations.precisions import PRECISIONS, RequestedPrecision
 from ..predictors.networks.execution import EXECUTIONS
@@ -31,7 +32,7 @@ Composition = Annotated[str, WithJsonSchema({"type": "string", "enum": ["overlap
 HostFactor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 HowRun = Annotated[str, WithJsonSchema({"type": "string", "enum": list(EXECUTIONS)})]
 Objective = Annotated[str, WithJsonSchema({"type": "string", "enum": list(OBJECTIVES)})]
-Optimizer = Annotated[str, WithJsonSchema({"type": "string", "enum": ["sgd", "adam", "adamw"]})]
+Optimizer = Annotated[str, WithJsonSchema({"type": "string", "enum": [*OPTIMIZERS]})]
 Price = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
 PricePerHour = Annotated[
     Price | Annotated[dict[Name, Price], Field(max_length=100)] | None,

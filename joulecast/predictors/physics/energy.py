@@ -223,12 +223,11 @@ class EnergyConstants:
         moved = n.bytes_read + n.bytes_written
         if l2_saves:
             moved = moved - l2_saves * l2_share(n, gpu) * _activation_bytes(n)
-        hbm = "HBM" in (gpu.memory_type or "HBM")
         logic = process_factor(gpu) * relative_voltage(gpu, clock_mhz) ** 2
         awake = gpu.sms * np.asarray(clock_mhz) / 1e3 * device_s
         paid = np.zeros((len(operations), 5))
         paid[:, 0], paid[:, 1] = logic * np.where(tensor, 0.0, flops), logic * np.where(tensor, flops, 0.0)
-        paid[:, 2 if hbm else 3], paid[:, 4] = moved, logic * awake
+        paid[:, 2 if gpu.has_hbm else 3], paid[:, 4] = moved, logic * awake
         return paid
 
     def values(self) -> FloatArray:

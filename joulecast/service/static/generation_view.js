@@ -61,6 +61,7 @@ function card(gpu, at, prediction, most) {
 }
 
 const shortOf = (row) => find(row.gpu)?.short_name ?? row.gpu;
+const writtenRow = (row) => written(shortOf(row), row.gpus) + (row.gpus > 1 ? `, ${row.layout}` : "");
 const mine = () => Object.fromEntries(state.gpus.map((gpu, i) => [gpu.name, i]));
 
 /** Draw the chart, in the colours that the page has now. */
@@ -68,7 +69,7 @@ export function charts() {
   if (!state.ways) return;
   const point = (row) => {
     const short = shortOf(row);
-    const name = written(short, row.gpus);
+    const name = writtenRow(row);
     return {
       x: row.time_per_output_token_s, y: row.energy_per_token_j, gpu: row.gpu, name, short,
       told: `${name}, batch ${row.batch} at ${mhz(row.clock_mhz)}: ${si(row.time_per_output_token_s, "s")} and ${si(row.energy_per_token_j, "J")} per token, ${si(row.power_w, "W")}`,
@@ -87,7 +88,7 @@ function table() {
   byId("ways").replaceChildren(
     h("caption", { class: "unseen" }, `The best way of each GPU by least ${objectiveName}`),
     tableHead(head),
-    h("tbody", {}, shown.map((row) => gpuRow(row.gpu, own, choices.indexOf(row) + 1, shortOf(row), written(shortOf(row), row.gpus), [
+    h("tbody", {}, shown.map((row) => gpuRow(row.gpu, own, choices.indexOf(row) + 1, shortOf(row), writtenRow(row), [
       value ? number(value(row)) : null, number(si(row.energy_per_token_j, "J")), number(si(row.time_per_output_token_s, "s")),
       number(si(row.time_to_first_token_s, "s")), number(Math.round(row.tokens_per_s).toLocaleString("en")), number(`${row.batch}`),
       number(si(row.power_w, "W")), number(mhz(row.clock_mhz))]))));
