@@ -37,7 +37,7 @@ def totals_by(owners: NDArray[np.intp], values: FloatArray, count: int) -> Float
     largest = np.zeros(count)
     np.maximum.at(largest, owners, np.abs(known))
     coarse, fine = _split(known, largest[owners])
-    found = np.bincount(owners, coarse, count).astype(float) + np.bincount(owners, fine, count)
+    found: FloatArray = np.bincount(owners, coarse, count) * 1.0 + np.bincount(owners, fine, count)
     return found
 
 
