@@ -36,8 +36,9 @@ def totals_by(owners: NDArray[np.intp], values: FloatArray, count: int) -> Float
     known = np.nan_to_num(values)
     largest = np.zeros(count)
     np.maximum.at(largest, owners, np.abs(known))
-    coarse, fine = _split(known, largest[owners])
-    found: FloatArray = np.bincount(owners, coarse, count) * 1.0 + np.bincount(owners, fine, count)
+    found = np.zeros(count)
+    for part in _split(known, largest[owners]):
+        found += np.bincount(owners, part, count)
     return found
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from ..arrays import FloatArray
 from ..errors import InputError
 from ..hardware import GPU, same_boards
+from ..predictors.networks.builder import caveats
 from ..predictors.networks.interval import Interval
 from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usable_bytes
 from ..predictors.networks.prediction import energy_not_measured
@@ -138,7 +139,7 @@ class _Candidates:
         best = best_curve.over
         times = float(best.time_s[best_place]), float(best.energy_j[best_place])
         least = float(self.objective.value(*times, self._job(best_curve)))
-        of_best = best.at(best_place, LEVEL).interval
+        of_best = caveats(best, best_place, LEVEL).interval
         high = None if of_best is None else self._value_at(of_best, 1, best_curve)
         known = measured_gpus()
 
@@ -152,7 +153,7 @@ class _Candidates:
 
         def make(each: Curve, place: int) -> Choice:
             over, gpu = each.over, each.gpu
-            interval, notes = over.at(place, LEVEL)
+            interval, notes = caveats(over, place, LEVEL)
             coverage = over.coverage
             time_s, energy_j = float(over.time_s[place]), float(over.energy_j[place])
             value = float(self.objective.value(time_s, energy_j, self._job(each)))
