@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import InputError
 from ..operations.precisions import QUANTIZED
 
-# AMD's LLVM targets -> compute capability of NVIDIA's GPUs of that time (MI100 and MI200: A100; MI300: H100; MI350: B200).
+# AMD's LLVM targets -> compute capability of NVIDIA's GPUs of that time (MI100, MI200: A100; MI300: H100; MI350: B200).
 _AMD_GENERATIONS = {"gfx908": 8.0, "gfx90a": 8.0, "gfx942": 9.0, "gfx950": 10.0}
 _OTHER_GENERATION = 8.0
 MEMORY_LEVELS = ("shared", "l1", "l2", "dram")
