@@ -57,6 +57,18 @@ class Calls:
         sums: FloatArray = np.bincount(self.owners, self.counts * values, len(self.names)).astype(float)
         return sums
 
+    def as_table(self, values: NDArray[np.intp]) -> tuple[NDArray[np.intp], FloatArray]:
+        """A value of each row and its calls, shape (networks, operations of the longest network); 0 fills them up.
+
+        Args:
+            values: One for each row, shape (rows,).
+        """
+        lengths = np.bincount(self.owners, minlength=len(self.names))
+        column = np.arange(len(values)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        found, counts = np.zeros((len(self.names), max(lengths)), dtype=np.intp), np.zeros((len(lengths), max(lengths)))
+        found[self.owners, column], counts[self.owners, column] = values, self.counts
+        return found, counts
+
     def network(self, index: int) -> Network:
         """One of the networks."""
         if self.listed:

@@ -39,8 +39,10 @@ class GenerationAnswer(Open):
     engine: str
     batching: str
     batch: int
-    prompt_tokens: int
-    output_tokens: int
+    prompt_tokens: float
+    output_tokens: float
+    prompt_deviation: float
+    output_deviation: float
     precision: str
     time_to_first_token_s: float
     time_per_output_token_s: float
@@ -128,5 +130,6 @@ class ParallelTrainingAnswer(Open):
     compute_s: float
     communication_s: float = Field(description="Seconds of collectives and messages, hidden behind computing or not.")
     waiting_s: float
+    memory_bytes: int
     micro: SummaryAnswer = Field(description="One micro-batch through all layers, or a GPU's part of them.")
     notes: list[str]

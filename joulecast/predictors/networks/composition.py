@@ -28,6 +28,7 @@ from ..formats.numbers import number
 from ..operation_predictions import OperationPredictions
 from ..physics.norms import smooth_max
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
+from ..physics.power_cap import Jobs
 from .execution import COMPILED_CALL_S, EAGER, GAP_S, GRAPH_LAUNCH_S, KERNELS_IN_TRAINING, Execution
 
 LEAST_HOST_S = 5e-6
@@ -182,6 +183,25 @@ def overlap(device_s: Any, host_s: Any, dynamic_j: Any, static_w: Any, power_lim
     """
     time_s = smooth_max(device_s, host_s)
     return time_s, np.minimum(dynamic_j + static_w * time_s, power_limit_w * time_s)
+
+
+def composed(jobs: Jobs, clock_mhz: FloatArray, gaps_s: FloatArray) -> FloatArray:
+    """Totals of networks on GPUs whose host and device overlap, at clocks of their own.
+
+    Args:
+        jobs: The networks, with their GPUs and power caps.
+        clock_mhz: Requested graphics clocks in MHz, shape (jobs, clocks).
+        gaps_s: Seconds of an iteration between the kernels of a graph, shape (jobs, 1).
+
+    Returns:
+        The clock that all operations share under the power cap, the mean clock over device time, seconds, joules, and
+        device seconds of an iteration, shape (5, jobs, clocks).
+    """
+    host_s, _, cap_w, _ = jobs.facts
+    shared, busy_s, dynamic_j = jobs.settled(clock_mhz)
+    time_s, energy_j = overlap(busy_s + gaps_s, host_s, dynamic_j, jobs.static_w(shared), cap_w)
+    held = np.where(busy_s > 0, jobs.mean_mhz(shared, busy_s), clock_mhz)
+    return np.array([shared, held, time_s, energy_j, busy_s + gaps_s])
 
 
 def compose(counts: FloatArray, predictions: OperationPredictions, host: HostModel, power_limit_w: float) -> Totals:
