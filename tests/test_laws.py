@@ -22,6 +22,7 @@ BROKEN = {
     "mask": "items 1 and 2",
     "half of the mask": "items 1 and 2",
     "narrow products": "fp8",
+    "narrow weights": "fp8",
     "siblings": "item 3",
 }
 
