@@ -15,10 +15,11 @@ from pathlib import Path
 
 from law import CaseLaw, Law, OperationLaw, Subject, Tally, check_cases
 from laws_drawn import batches, check
+from laws_of_generation import GENERATION_LAWS
 from laws_of_networks import NETWORK_LAWS
 from laws_of_operations import OPERATION_LAWS
 
-LAWS: dict[str, Law] = {**OPERATION_LAWS, **NETWORK_LAWS}
+LAWS: dict[str, Law] = {**OPERATION_LAWS, **NETWORK_LAWS, **GENERATION_LAWS}
 """Name -> law."""
 
 REPORT = Path(__file__).with_name("LAWS.md")

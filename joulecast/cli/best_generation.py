@@ -15,10 +15,13 @@ from .queries import (
     Carbon,
     Clocks,
     Gpus,
+    OutputTokens,
     PowerLimit,
     PricePerHour,
     PricePerKwh,
+    PromptTokens,
     clocks_mhz,
+    lengths,
     names,
     positive_integers,
     price_per_hour,
@@ -31,8 +34,8 @@ if TYPE_CHECKING:
 
 def best_generation(
     model: Annotated[str, typer.Argument(help="Name of a language model, or the path of its config.json.")],
-    prompt: Annotated[int, typer.Option(help="Tokens of each prompt.")] = 512,
-    output: Annotated[int, typer.Option(help="Tokens that are written for each prompt.")] = 512,
+    prompt: PromptTokens = "512",
+    output: OutputTokens = "512",
     objective: Annotated[
         str,
         typer.Option(help="What to minimize: energy (per token), time (per output token), cost or carbon (per token)."),
@@ -86,8 +89,8 @@ def best_generation(
     known = Path(model)
     found = best_of(
         known if known.suffix == ".json" else model,
-        prompt_tokens=prompt,
-        output_tokens=output,
+        prompt_tokens=lengths(prompt),
+        output_tokens=lengths(output),
         objective=objective,
         gpus=names(gpu),
         counts=positive_integers(counts, "numbers of GPUs"),

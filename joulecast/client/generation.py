@@ -8,11 +8,17 @@ from pathlib import Path
 from ..asking import gpu_name, gpu_names, run, tariff
 from ..generation.choices import GenerationChoices
 from ..generation.images.predict import ImagePrediction
+from ..generation.lengths import Tokens
 from ..generation.prediction import GenerationPrediction
 from ..generation.training import ParallelTraining
 from ..hardware import GPU
 from ..hardware.host import Host
 from .connection import Connection
+
+
+def _sent(tokens: Tokens) -> int | list[float]:
+    """Lengths of prompts or outputs as JSON."""
+    return tokens if isinstance(tokens, int) else [float(each) for each in tokens]
 
 
 class GenerationClient:
@@ -26,8 +32,8 @@ class GenerationClient:
         gpu: str | GPU,
         *,
         batch: int,
-        prompt_tokens: int,
-        output_tokens: int,
+        prompt_tokens: Tokens,
+        output_tokens: Tokens,
         precision: str = "bf16",
         engine: str = "vllm",
         tensor_parallel: int | None = None,
@@ -48,8 +54,8 @@ class GenerationClient:
             "model": model,
             "gpu": gpu_name(gpu),
             "batch": batch,
-            "prompt_tokens": prompt_tokens,
-            "output_tokens": output_tokens,
+            "prompt_tokens": _sent(prompt_tokens),
+            "output_tokens": _sent(output_tokens),
             "precision": precision,
             "engine": engine,
             "tensor_parallel": tensor_parallel,
@@ -67,8 +73,8 @@ class GenerationClient:
         self,
         model: str,
         *,
-        prompt_tokens: int,
-        output_tokens: int,
+        prompt_tokens: Tokens,
+        output_tokens: Tokens,
         objective: str = "energy",
         gpus: str | GPU | Iterable[str | GPU] | None = None,
         counts: Iterable[int] = (1,),
@@ -92,8 +98,8 @@ class GenerationClient:
         """
         question = {
             "model": model,
-            "prompt_tokens": prompt_tokens,
-            "output_tokens": output_tokens,
+            "prompt_tokens": _sent(prompt_tokens),
+            "output_tokens": _sent(output_tokens),
             "objective": objective,
             "gpus": gpu_names(gpus),
             "counts": list(counts),

@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import InputError, JoulecastError, unknown_name
 from ..hardware import GPU
 from ..hardware import gpus as catalogue
+from ..progress import paced
 from ..queries.clocks import clock_grid_mhz
 from ..queries.evaluation import prefetch
 from ..queries.objectives import Tariff
@@ -19,6 +20,7 @@ from .decoder import Decoder
 from .deployment import Deployment, checked_batching, checked_load, checked_precisions
 from .engines import Engine, find_engine
 from .figures import Figures, figures_of
+from .lengths import Lengths, Tokens
 from .models import find_decoder
 from .parallel import Parallel, find_gpus, layouts
 from .server import Server
@@ -65,8 +67,8 @@ class Limits:
 def best_generation(
     model: Model,
     *,
-    prompt_tokens: int,
-    output_tokens: int,
+    prompt_tokens: Tokens,
+    output_tokens: Tokens,
     objective: str = "energy",
     gpus: str | GPU | Iterable[str | GPU] | None = None,
     counts: Iterable[int] = (1,),
@@ -90,8 +92,9 @@ def best_generation(
 
     Args:
         model: Name of a language model, a configuration of transformers, the path of its config.json, or its module.
-        prompt_tokens: Tokens of each prompt.
-        output_tokens: Tokens that the model generates for each prompt.
+        prompt_tokens: Tokens of each prompt: an int, a pair (mean, standard deviation), or an array with the length of
+            each request.
+        output_tokens: Tokens that the model generates for each prompt, in the same forms.
         objective: energy, time, cost or carbon, each per output token; the lowest value is best.
         gpus: Names, aliases or files of GPUs, or "2x H100 SXM"; None for the whole catalogue.
         counts: Numbers of GPUs to compare, for names without a number. Each number is tried in all layouts: tensor
@@ -128,7 +131,8 @@ def best_generation(
     _refuse_without(objective, tariff)
     found = find_engine(engine)
     decoder = find_decoder(model)
-    load = checked_load(decoder, 1, prompt_tokens, output_tokens)
+    prompt, output = Lengths.of("prompt_tokens", prompt_tokens), Lengths.of("output_tokens", output_tokens)
+    load = checked_load(decoder, 1, prompt, output, checked_batching(None, found))
     query = _Query(
         model,
         decoder,
@@ -247,7 +251,7 @@ class _Query:
             try:
                 server.take(steps)
                 clocks = self._clocks_mhz(server.gpu)
-                for served in fitting:
+                for served in paced(fitting):
                     yield served, clocks, figures_of(served, server, clocks)
             except JoulecastError as error:
                 left_out.setdefault(served_by(count, server.gpu), error.what)

@@ -12,6 +12,7 @@ from ..hardware import GPU
 from ..units import si
 from .decoder import Decoder
 from .engines import Engine
+from .lengths import Lengths
 from .memory import GenerationMemory, generation_memory, largest_batch
 from .parallel import Parallel, share
 from .serving import BATCHINGS, Batching, Cycle, Load, cycle_of
@@ -175,19 +176,34 @@ class Deployment:
         return generation_memory(self.decoder, load, self.gpu, self.engine, self.precisions, self.batching)
 
 
-def checked_load(decoder: Decoder, batch: int, prompt_tokens: int, output_tokens: int) -> Load:
+def checked_load(decoder: Decoder, batch: int, prompt: Lengths, output: Lengths, batching: Batching) -> Load:
     """The requests, checked.
 
+    Args:
+        decoder: The model.
+        batch: Number of sequences that run at a time.
+        prompt: Tokens of prompts.
+        output: Tokens of outputs.
+        batching: How requests follow each other.
+
     Raises:
-        InputError: A number is not positive, or prompt and output are longer than the model's context.
+        InputError: The batch is not positive, prompt and output are longer than the model's context, or the lengths of
+            outputs vary in a static batch.
     """
-    load = Load(batch, prompt_tokens, output_tokens)
-    if decoder.context is not None and prompt_tokens + output_tokens > decoder.context:
+    load = Load.of(batch, prompt, output)
+    if decoder.context is not None and prompt.longest + output.longest > decoder.context:
         raise InputError(
             f"prompt and output are longer than the context of {decoder.name}",
-            given=f"{prompt_tokens} + {output_tokens} tokens",
+            given=f"{prompt.longest:g} + {output.longest:g} tokens",
             allowed=f"up to {decoder.context} tokens together",
             hint="give a shorter prompt or output, or a model with a longer context",
+        )
+    if batching == "static" and output.deviation:
+        raise InputError(
+            "a static batch is predicted for outputs of equal length",
+            given=f"outputs of {output.mean:.6g} tokens with a standard deviation of {output.deviation:.6g}",
+            allowed="output_tokens as one number",
+            hint="give the longest output, because a static batch runs until its last sequence ends",
         )
     return load
 

@@ -12,6 +12,7 @@ from .decoder import Decoder
 from .deployment import Deployment, checked_batching, checked_load, checked_precisions
 from .engines import Engine, find_engine
 from .figures import figures_of
+from .lengths import Lengths, Tokens
 from .models import find_decoder
 from .parallel import Parallel, find_gpus, find_parallel, layouts, split_count
 from .prediction import GenerationPrediction
@@ -27,8 +28,8 @@ def predict_generation(
     gpu: str | GPU | None,
     *,
     batch: int,
-    prompt_tokens: int,
-    output_tokens: int,
+    prompt_tokens: Tokens,
+    output_tokens: Tokens,
     precision: str = "bf16",
     engine: str = "vllm",
     tensor_parallel: int | None = None,
@@ -47,8 +48,9 @@ def predict_generation(
         gpu: Name or alias from the catalogue, or the path of a TOML file that describes a GPU; "2x H100 SXM" are two,
             which share the model unless `tensor_parallel` says otherwise.
         batch: Number of sequences that run at a time on all GPUs together.
-        prompt_tokens: Tokens of each prompt.
-        output_tokens: Tokens that the model generates for each prompt.
+        prompt_tokens: Tokens of each prompt: an int, a pair (mean, standard deviation), or an array with the length of
+            each request.
+        output_tokens: Tokens that the model generates for each prompt, in the same forms.
         precision: Precision of the weights: bf16, fp16, fp8, nvfp4, or mxfp4, in which only experts have four bits, as
             in GPT-OSS. Norms, logits and attention stay in 16 bits.
         engine: vllm (scheduling as in version 0.11), vllm_async (asynchronous scheduling, the default of later
@@ -82,6 +84,8 @@ def predict_generation(
     found, (count, board) = replace(find_engine(engine), sampling=checked_sampling(sampling)), find_gpus(gpu)
     clock_mhz = board.checked_clock_mhz(clock)
     decoder = find_decoder(model)
+    prompt, output = Lengths.of("prompt_tokens", prompt_tokens), Lengths.of("output_tokens", output_tokens)
+    batched = checked_batching(batching, found)
     shared = _shared_by(count, board, decoder, found, expert_parallel) if tensor_parallel is None else tensor_parallel
     deployment = Deployment.of(
         decoder,
@@ -89,8 +93,8 @@ def predict_generation(
         found,
         checked_precisions(precision, cache_precision, found),
         find_parallel(count, board, shared, expert_parallel),
-        checked_batching(batching, found),
-        checked_load(decoder, batch, prompt_tokens, output_tokens),
+        batched,
+        checked_load(decoder, batch, prompt, output, batched),
     )
     deployment.refuse_shortage()
     server = Server.of(model, deployment, power_limit_w, predictor)
@@ -108,8 +112,10 @@ def predict_generation(
         engine=found.name,
         batching=deployment.batching,
         batch=batch,
-        prompt_tokens=prompt_tokens,
-        output_tokens=output_tokens,
+        prompt_tokens=prompt.mean,
+        output_tokens=output.mean,
+        prompt_deviation=prompt.deviation,
+        output_deviation=output.deviation,
         precision=precision,
         cache_precision=cache_precision,
         clock_mhz=clock_mhz,
@@ -119,7 +125,7 @@ def predict_generation(
         tokens_per_s=float(figures.tokens_per_s[0]),
         power_w=float(figures.power_w[0]),
         energy_per_token_j=energy_per_token_j,
-        energy_per_request_j=energy_per_token_j * output_tokens,
+        energy_per_request_j=energy_per_token_j * output.mean,
         overhead_s=server.waiting_s(steps) / sum(each.count for each in steps),
         memory=deployment.memory,
         largest_batch=deployment.largest_batch,

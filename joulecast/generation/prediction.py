@@ -28,8 +28,8 @@ class GenerationPrediction(Plain):
         engine: Name of the engine.
         batching: "continuous" or "static".
         batch: Number of sequences that run at a time, on all GPUs together.
-        prompt_tokens: Tokens of each prompt.
-        output_tokens: Tokens that the model generates for each prompt.
+        prompt_tokens: Mean tokens of a prompt.
+        output_tokens: Mean tokens that the model generates for a prompt.
         precision: Precision of the weights.
         cache_precision: Precision of keys and values; None for 16 bits.
         clock_mhz: The requested graphics clock in MHz.
@@ -47,6 +47,7 @@ class GenerationPrediction(Plain):
         largest_batch: The largest number of sequences of these lengths that would fit into the memory of all GPUs.
         prefill: One step on one GPU that reads prompts, as many as the largest step of the engine, and decodes nothing.
         decode: One step on one GPU in which the batch decodes and no prompt is read.
+        prompt_deviation, output_deviation: Standard deviations of the tokens of prompts and outputs.
         idle_power_w: Power of a board without any work in watts.
         sigmas: Standard deviations of the logarithms of "time", "power" and "energy"; None if no errors are known.
         notes: Warnings about this prediction.
@@ -60,8 +61,8 @@ class GenerationPrediction(Plain):
     engine: str
     batching: str
     batch: int
-    prompt_tokens: int
-    output_tokens: int
+    prompt_tokens: float
+    output_tokens: float
     precision: str
     cache_precision: str | None
     clock_mhz: float
@@ -77,6 +78,8 @@ class GenerationPrediction(Plain):
     largest_batch: int
     prefill: Prediction = field(repr=False)
     decode: Prediction = field(repr=False)
+    prompt_deviation: float = 0.0
+    output_deviation: float = 0.0
     idle_power_w: float = 0.0
     sigmas: Mapping[str, float] | None = field(default=None, repr=False)
     notes: tuple[str, ...] = ()
@@ -92,6 +95,14 @@ class GenerationPrediction(Plain):
         return self.time_to_first_token_s + (self.output_tokens - 1) * self.time_per_output_token_s
 
     @property
+    def tokens(self) -> str:
+        """The lengths of prompts and outputs, such as "200 + 650 +- 610 tokens"."""
+        lengths = (self.prompt_tokens, self.prompt_deviation), (self.output_tokens, self.output_deviation)
+        return (
+            " + ".join(f"{mean:.6g}" + (f" +- {spread:.6g}" if spread else "") for mean, spread in lengths) + " tokens"
+        )
+
+    @property
     def boards(self) -> str:
         """The GPUs with their number and layout, such as "2x NVIDIA H200 (TP 2)"."""
         layout = Parallel(self.tensor_parallel, self.expert_parallel, self.replicas)
@@ -99,8 +110,8 @@ class GenerationPrediction(Plain):
 
     def __str__(self) -> str:
         return (
-            f"{self.model}, {self.prompt_tokens} + {self.output_tokens} tokens, batch {self.batch}, {self.precision}, "
-            f"{self.engine} on {self.boards}: {si(self.time_per_output_token_s, 's')} per token, "
+            f"{self.model}, {self.tokens}, batch {self.batch}, {self.precision}, {self.engine} on {self.boards}: "
+            f"{si(self.time_per_output_token_s, 's')} per token, "
             f"{si(self.energy_per_token_j, 'J')} per token, {si(self.power_w, 'W')}"
         )
 

@@ -11,7 +11,8 @@ sequences:
   sequence decodes with a probability of 1 - k / B: time per output token contains the prompts of the other requests,
   but not the request's own, which is a part of the time to its first token.
 - Prompts arrive evenly, so each step reads k or k + 1 pieces, where k is the integer part of the mean.
-- Running sequences attend on average to their prompt and half of their output.
+- Running sequences attend on average to their prompt and what they have written: half of their output if all are
+  equally long, and more if lengths vary, because long ones run longer (`Load.of`).
 - If the tokens of all requests do not fit into these steps, the cycle has as many full steps as they need, in which
   fewer sequences decode. Requests then wait for their first token until there is room for their prompt.
 
@@ -31,6 +32,7 @@ from typing import Literal
 from ..errors import InputError
 from ..operations.checked_values import require_positive_integer
 from .engines import Engine
+from .lengths import Lengths
 from .steps import StepTokens
 
 Batching = Literal["continuous", "static"]
@@ -47,22 +49,32 @@ class Load:
 
     Args:
         batch: Number of sequences that run at a time.
-        prompt_tokens: Tokens of each prompt.
-        output_tokens: Tokens that are generated for each prompt.
+        prompt_tokens: Mean number of tokens of a prompt.
+        output_tokens: Mean number of tokens that are generated for a prompt.
+        seen_tokens: Mean number of tokens that a running sequence has written; None if all outputs are equally long.
     """
 
     batch: int
     prompt_tokens: int
-    output_tokens: int
+    output_tokens: float
+    seen_tokens: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("batch", "prompt_tokens", "output_tokens"):
-            require_positive_integer(name, getattr(self, name))
+        require_positive_integer("batch", self.batch)
+
+    @classmethod
+    def of(cls, batch: int, prompt: Lengths, output: Lengths) -> Load:
+        """Requests with lengths that differ.
+
+        A sequence runs as long as its output is, so among running sequences long outputs are more frequent: they have
+        written E[L^2] / (2 E[L]) tokens on average, which is half of the mean only if all are equally long.
+        """
+        return cls(batch, round(prompt.mean), output.mean, output.lengthened / 2 if output.deviation else None)
 
     def cached_tokens(self, batching: Batching) -> int:
         """Tokens of a sequence in the cache: on average over its output, or in a static batch at the end of it."""
-        written = self.output_tokens if batching == "static" else math.ceil(self.output_tokens / 2)
-        return self.prompt_tokens + written
+        written = self.output_tokens if batching == "static" else self.seen_tokens or self.output_tokens / 2
+        return self.prompt_tokens + math.ceil(written)
 
 
 @dataclass(frozen=True)

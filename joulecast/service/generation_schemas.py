@@ -39,8 +39,10 @@ class GenerationAnswer(Open):
     engine: str
     batching: str
     batch: int
-    prompt_tokens: int
-    output_tokens: int
+    prompt_tokens: float
+    output_tokens: float
+    prompt_deviation: float
+    output_deviation: float
     precision: str
     time_to_first_token_s: float
     time_per_output_token_s: float

@@ -91,6 +91,21 @@ def test_longer_prompts_and_outputs_cost_more():
         assert requests == sorted(requests)
 
 
+def test_lengths_that_vary_cost_more_than_their_mean():
+    even, varied, listed = (llama(64, output=each) for each in (650, (650, 610), [40] * 50 + [1260] * 50))
+    # Chat outputs vary as much as their mean: a running sequence has written 611 tokens, not 325.
+    assert varied.decode.time_s > even.decode.time_s
+    assert varied.energy_per_token_j > even.energy_per_token_j
+    assert listed.decode.time_s == varied.decode.time_s
+    assert (varied.output_tokens, varied.output_deviation) == (650, 610)
+    assert "650 +- 610 tokens" in str(varied)
+    assert varied.largest_batch < even.largest_batch
+    with pytest.raises(InputError, match="static batch is predicted"):
+        llama(output=(650, 610), batching="static")
+    with pytest.raises(InputError, match="longer than the context"):
+        llama(output=[100] * 9 + [9000])
+
+
 def test_power_lies_between_idle_and_the_cap():
     for batch in (1, 32, 512):
         assert 150 < llama(batch).power_w < H100.power_limit_w

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from joulecast.errors import InputError
 from joulecast.generation.engines import ENGINES
+from joulecast.generation.lengths import Lengths
 from joulecast.generation.serving import Load, cycle_of
 from joulecast.hardware import find_gpu
 
@@ -103,6 +105,29 @@ def test_small_boards_take_fewer_tokens_a_step():
     assert VLLM.on(find_gpu("A100 SXM4 80GB")).step_tokens == 2048
     assert VLLM.on(find_gpu("H100 SXM")).step_tokens == 8192
     assert ENGINES["sglang"].on(find_gpu("A30")).step_tokens == 8192
+
+
+def test_running_sequences_of_varying_length_see_more():
+    # Half of the requests write 100 tokens, half 300: a running one is long with a probability of 3 / 4, and has
+    # written half of its output: 1/4 x 50 + 3/4 x 150 = 125, where equal outputs of 200 would give 100.
+    lengths = [100] * 500 + [300] * 500
+    of_array = Lengths.of("output_tokens", lengths)
+    of_pair = Lengths.of("output_tokens", (200, 100))
+    for output in (of_array, of_pair, Lengths.of("output_tokens", np.array(lengths))):
+        (steps, *_) = cycle_of(Load.of(8, Lengths.of("prompt_tokens", 300), output), VLLM, "continuous").steps
+        assert steps.tokens.cached == 300 + 125
+    (equal, *_) = cycle_of(
+        Load.of(8, Lengths.of("prompt_tokens", 300), Lengths.of("output_tokens", 200)), VLLM, "continuous"
+    ).steps
+    assert equal.tokens.cached == 300 + 100
+
+
+@pytest.mark.parametrize(
+    "wrong", [[], (0, 10), (100, -1), (float("nan"), 1), [1, 2, 0], ["a", "b"], "512", 2.5, np.array([])]
+)
+def test_lengths_are_positive(wrong):
+    with pytest.raises(InputError, match="output_tokens"):
+        Lengths.of("output_tokens", wrong)
 
 
 def test_static_batching_reads_then_decodes():

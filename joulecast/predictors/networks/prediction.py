@@ -28,6 +28,20 @@ if TYPE_CHECKING:
 Composition = Literal["overlap", "sum", "serial"]
 COMPOSITIONS: tuple[Composition, ...] = ("overlap", "sum")
 """How networks are composed on GPUs. On a CPU there is one way only, "serial"."""
+
+
+def checked_composition(name: str) -> Composition:
+    """The composition of this name.
+
+    Raises:
+        InputError: There is none.
+    """
+    for known in COMPOSITIONS:
+        if name == known:
+            return known
+    raise InputError("unknown composition", given=repr(name), allowed=", ".join(COMPOSITIONS))
+
+
 _COST_COLUMNS = ("device_time_s", "power_w", "energy_j", "source", "bound_by")
 
 

@@ -68,9 +68,12 @@ def static_power_on_gpus_w(gpus: Sequence[GPU], clock_mhz: FloatArray) -> FloatA
     """`static_power_w` of several GPUs at once, shape (gpus, clocks).
 
     Args:
-        gpus: The GPUs.
+        gpus: The GPUs, or one GPU for all clocks.
         clock_mhz: Graphics clocks in MHz, shape (gpus, clocks).
     """
+    if len(gpus) == 1:
+        alone: FloatArray = static_power_w(gpus[0], clock_mhz)
+        return alone
     boost_mhz = np.array([float(gpu.boost_clock_mhz) for gpu in gpus])
     at_boost_w = np.array([_usual_power_w(gpu) for gpu in gpus])
     watts: FloatArray = _idle_like_known(clock_mhz / boost_mhz[:, None]) * at_boost_w[:, None]

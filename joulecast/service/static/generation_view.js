@@ -15,6 +15,8 @@ const state = { question: null, gpus: [], predictions: [], refused: [], ways: nu
 
 export const box = byId("generation");
 
+const tokens = (lengths) => (Array.isArray(lengths) ? lengths.join(" ± ") : lengths);
+
 /** Several GPUs as the service names them, and as the page writes them. */
 const boards = (gpu, share) => (share > 1 ? `${share}x ${gpu}` : gpu);
 const written = (gpu, share) => (share > 1 ? `${share} × ${gpu}` : gpu);
@@ -35,7 +37,7 @@ export async function answer(question, signal) {
 export function show() {
   const { question, predictions, gpus, ways } = state;
   const { load, batch, precision } = question;
-  byId("generation-headline").textContent = `${load.model}, ${precision}, ${load.engine}: ${load.prompt_tokens} prompt and ${load.output_tokens} output tokens, ${batch} requests at a time`;
+  byId("generation-headline").textContent = `${load.model}, ${precision}, ${load.engine}: ${tokens(load.prompt_tokens)} prompt and ${tokens(load.output_tokens)} output tokens, ${batch} requests at a time`;
   byId("generation-missing").textContent = state.refused.length ? `Left out: ${state.refused.join("; ")}` : "";
   const most = ends(QUANTITIES, predictions);
   byId("generation-cards").replaceChildren(...gpus.map((gpu, i) => card(gpu, i, predictions[i], most)));
