@@ -141,7 +141,7 @@ def predict_networks(
     *,
     composition: str | None = None,
 ) -> NetworkPredictions:
-    """Predict the totals of many networks, equal to those of `NetworkPredictor.predict` but for rounding.
+    """Predict the totals of many networks, equal to those of `NetworkPredictor.predict` to the last bit.
 
     Args:
         predictor: The predictor of a GPU and mode.

@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import FloatArray
+from ...arrays import FloatArray, total
 from ...hardware import GPU
 from .clock import COLUMNS, ClockLaw, Work
 from .energy import static_power_on_gpus_w
@@ -28,7 +28,7 @@ _NETWORK_STEPS, _LOOP_STEPS = 24**3, 2**14
 # Clocks that are tried at once, and the most operations of all jobs for which that is quicker than one after the other.
 _AT_ONCE, _FEW_OPERATIONS = 23, 4_000
 # Values of an operation that costs nothing at any clock.
-_NOTHING = np.array([{"clock_mhz": 1.0, "most_mhz": np.inf}.get(name, 0.0) for name in COLUMNS])
+_NOTHING = np.array([{"clock_mhz": 1.0, "most_mhz": np.inf, "voltage_power": 2.0}.get(name, 0.0) for name in COLUMNS])
 _SMALL = 5_000  # Values of a table in which looking for columns of equal values takes longer than it saves.
 _MOST_VALUES = 200_000  # Values of one array (jobs times clocks times operations) that are computed at once: 1.6 MB.
 
@@ -119,7 +119,7 @@ class Jobs:
             each = [self.sums_at(piece) for piece in np.array_split(clock_mhz, pieces, axis=1)]
             device_s, dynamic_j = (np.concatenate(parts, axis=1) for parts in zip(*each, strict=True))
         else:
-            device_s, dynamic_j = (np.einsum("jco,jo->jc", costs, self.counts) for costs in self.at(clock_mhz))
+            device_s, dynamic_j = (total(costs * self.counts[:, None, :]) for costs in self.at(clock_mhz))
         return device_s, dynamic_j
 
     def static_w(self, clock_mhz: FloatArray) -> FloatArray:
@@ -177,7 +177,7 @@ class Jobs:
             same: FloatArray = np.round(clock_mhz, 6)
             return same
         weighted = self.at(clock_mhz)[0] * np.minimum(clock_mhz[:, :, None], self.most_mhz)
-        mean: FloatArray = np.einsum("jco,jo->jc", weighted, self.counts) / np.maximum(busy_s, 1e-300)
+        mean: FloatArray = total(weighted * self.counts[:, None, :]) / np.maximum(busy_s, 1e-300)
         return np.round(mean, 6)
 
     def highest_mhz(self, low: FloatArray, high: FloatArray, steps: int) -> FloatArray:
