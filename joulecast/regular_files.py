@@ -15,57 +15,72 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from .damage import unreadable
-from .errors import InputError
+from .errors import InputError, JoulecastError
 
 MOST_BYTES = 1 << 20
 """Largest size of a file that is written by hand: a recipe, a campaign, a GPU."""
+
+MOST_JSON_BYTES = 32 << 20
+"""Largest size of a network or of a model's configuration."""
 
 _PIECE_BYTES = 1 << 20
 _GZIP = b"\x1f\x8b"
 
 
-def open_regular(path: Path, what: str = "this file") -> BinaryIO:
+def is_file(path: Path) -> bool:
+    """Whether there is a file at a path; there is none where the path is too long or contains a NUL."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def open_regular(path: Path, what: str = "this file", error_class: type[JoulecastError] = InputError) -> BinaryIO:
     """Open a regular file for reading in binary.
 
     Args:
         path: Path of the file.
         what: Name of the file in error messages.
+        error_class: Class of the error.
 
     Raises:
-        InputError: The file cannot be opened, or is a folder, a pipe or a device.
+        InputError or `error_class`: The file cannot be opened, or is a folder, a pipe or a device.
     """
     try:
         # Without O_NONBLOCK, opening a pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except (OSError, ValueError) as error:  # ValueError if the name contains a NUL character.
-        raise unreadable(f"{what} cannot be read", path, error) from error
+        raise unreadable(f"{what} cannot be read", path, error, error_class) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise InputError(
+        raise error_class(
             f"{what} cannot be read", given=str(path), allowed="a regular file", hint="copy its content into one"
         )
     return os.fdopen(descriptor, "rb")
 
 
-def read_regular(path: Path, most_bytes: int, what: str = "this file") -> bytes:
+def read_regular(
+    path: Path, most_bytes: int, what: str = "this file", error_class: type[JoulecastError] = InputError
+) -> bytes:
     """The content of a regular file.
 
     Args:
         path: Path of the file.
         most_bytes: Largest size that is read.
         what: Name of the file in error messages.
+        error_class: Class of the error.
 
     Raises:
-        InputError: The file cannot be read, or is larger than `most_bytes`.
+        InputError or `error_class`: The file cannot be read, or is larger than `most_bytes`.
     """
-    with open_regular(path, what) as file:
+    with open_regular(path, what, error_class) as file:
         try:
             # read(n) allocates n bytes at once, so n is not larger than the file.
             data = file.read(min(most_bytes, os.fstat(file.fileno()).st_size) + 1)
         except OSError as error:
-            raise unreadable(f"{what} cannot be read", path, error) from error
+            raise unreadable(f"{what} cannot be read", path, error, error_class) from error
     if len(data) > most_bytes:
-        raise too_large(what, path, f"up to {most_bytes:,} bytes")
+        raise too_large(what, path, f"up to {most_bytes:,} bytes", error_class=error_class)
     return data
 
 
@@ -130,22 +145,23 @@ def lines(path: Path, most_bytes: int, most_line_bytes: int, what: str) -> Itera
             raise unreadable(f"{what} cannot be read", path, error) from error
 
 
-def read_json(path: Path, most_bytes: int, what: str) -> Any:
+def read_json(path: Path, most_bytes: int, what: str, error_class: type[JoulecastError] = InputError) -> Any:
     """The content of a file with JSON, within a limit on its size and without NaN and infinities.
 
     Args:
         path: Path of the file.
         most_bytes: Largest size of the file.
         what: Name of the file in error messages.
+        error_class: Class of the error.
 
     Raises:
-        InputError: The file cannot be read, is too large, or is not JSON.
+        InputError or `error_class`: The file cannot be read, is too large, or is not JSON.
     """
-    data = read_regular(path, most_bytes, what)
+    data = read_regular(path, most_bytes, what, error_class)
     try:
         return json.loads(data, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise unreadable(f"{what} cannot be read", path, error) from error
+        raise unreadable(f"{what} cannot be read", path, error, error_class) from error
 
 
 def refuse_constant(name: str) -> float:
@@ -153,7 +169,13 @@ def refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number that JSON may contain")
 
 
-def too_large(what: str, path: Path, allowed: str, hint: str | None = None) -> InputError:
+def too_large(
+    what: str,
+    path: Path,
+    allowed: str,
+    hint: str = "divide it into several files",
+    error_class: type[JoulecastError] = InputError,
+) -> JoulecastError:
     """The error for a file with more in it than may be read.
 
     Args:
@@ -161,7 +183,6 @@ def too_large(what: str, path: Path, allowed: str, hint: str | None = None) -> I
         path: Path of the file.
         allowed: The limit, in words.
         hint: The next step of the user.
+        error_class: Class of the error.
     """
-    return InputError(
-        f"{what} is too large", given=str(path), allowed=allowed, hint=hint or "divide it into several files"
-    )
+    return error_class(f"{what} is too large", given=str(path), allowed=allowed, hint=hint)

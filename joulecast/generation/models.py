@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from ..extraction import network_of
 from ..operations.network import Network
+from ..regular_files import MOST_JSON_BYTES, read_json
 from .decoder import Decoder
 from .fusing import decoder_of
 from .known import known_decoder
@@ -68,7 +68,7 @@ def _is_tied(model: Any) -> bool:
     """Whether the configuration says that the embedding and the language-model head share their weights."""
     path = Path(model) if isinstance(model, str | Path) else None
     if path is not None and path.suffix == ".json":
-        content = json.loads(path.read_text())
+        content = read_json(path, MOST_JSON_BYTES, "this configuration")
         return isinstance(content, Mapping) and bool(content.get("tie_word_embeddings"))
     config = getattr(model, "config", model)
     return bool(getattr(config, "tie_word_embeddings", False))
