@@ -39,11 +39,19 @@ class Counted:
 
     @property
     def flops(self) -> int:
-        """FLOPs in this mode: forward, or forward and backward."""
+        """FLOPs in this mode: forward, or forward and backward, without what the backward computes again."""
+        return self._flops(self.row.backward_flops)
+
+    @property
+    def executed_flops(self) -> int:
+        """FLOPs that run in this mode: `flops`, and what the backward computes again."""
+        return self._flops(self.row.backward_flops + self.row.recomputed_flops)
+
+    def _flops(self, backward: float) -> int:
         if self.is_identity:
             return 0
         if self.mode == "training":
-            return self._whole(self.forward_flops * (1 + self.row.backward_flops))
+            return self._whole(self.forward_flops * (1 + backward))
         return self.forward_flops
 
     @cached_property
