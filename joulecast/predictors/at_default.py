@@ -18,6 +18,7 @@ from .operation_predictions import Source
 from .physics.baseline import DeviceCosts, Loops
 from .physics.bounds import Bounds
 from .physics.clock import Work
+from .physics.energy import PRIOR_ENERGY
 from .physics.least_times import LeastTimes
 
 _MISSING, _MODELLED, _MEASURED = 0, 1, 2
@@ -90,6 +91,7 @@ class AtDefault:
             most_mhz=of["work_mhz"],
             cap_w=self.gpu.power_limit_w,
             bounds=Bounds(of["least_compute_s"], of["least_fixed_s"]),
+            voltage_power=PRIOR_ENERGY.voltage_power,
         )
 
 
