@@ -20,7 +20,6 @@ BROKEN = {
     "training": "work doubled",
     "backward": "item 3",
     "mask": "items 1 and 2",
-    "half of the mask": "items 1 and 2",
     "narrow products": "fp8",
     "narrow weights": "fp8",
     "siblings": "item 3",
