@@ -232,7 +232,7 @@ def _parts(operations: OperationList) -> tuple[Part, ...]:
             for name, family in PREDICTED.items():
                 variant = family.variant(kernel)
                 if variant is not None:
-                    backward = family.backward_s is not None and operation.mode == "training"
+                    backward = family.backward_s is not None and operation.has_backward
                     found.setdefault((name, variant, kernel.precision), []).append((place, kernel, backward))
                     break
     columns = ((names, zip(*some, strict=True)) for names, some in found.items())
