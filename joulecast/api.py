@@ -209,9 +209,8 @@ def predict_many(
 ) -> NetworkPredictions:
     """Predict the totals of many networks, such as the thousands of candidates of an architecture search.
 
-    The totals are those of `predict`, except for rounding, because sums are added up in another order. Operations that
-    networks share are predicted once. For a single network, `predict` also gives intervals, notes, and the cost of
-    each operation.
+    The totals are those of `predict`, to the last bit. Operations that networks share are predicted once. For a single
+    network, `predict` also gives intervals, notes, and the cost of each operation.
 
     Args:
         networks: Models as `extract` takes them, such as lists of pairs of Operation and count. They are read one

@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import InputError, JoulecastError, unknown_name
 from ..hardware import GPU
 from ..hardware import gpus as catalogue
+from ..progress import paced
 from ..queries.clocks import clock_grid_mhz
 from ..queries.evaluation import prefetch
 from ..queries.objectives import Tariff
@@ -250,7 +251,7 @@ class _Query:
             try:
                 server.take(steps)
                 clocks = self._clocks_mhz(server.gpu)
-                for served in fitting:
+                for served in paced(fitting):
                     yield served, clocks, figures_of(served, server, clocks)
             except JoulecastError as error:
                 left_out.setdefault(served_by(count, server.gpu), error.what)

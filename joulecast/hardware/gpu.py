@@ -12,8 +12,8 @@ from typing import Any
 from ..errors import InputError
 from ..operations.precisions import QUANTIZED
 
-# AMD's LLVM targets -> compute capability of NVIDIA's GPUs of that time (MI100 and MI200: A100; MI300: H100).
-_AMD_GENERATIONS = {"gfx908": 8.0, "gfx90a": 8.0, "gfx942": 9.0}
+# AMD's LLVM targets -> compute capability of NVIDIA's GPUs of that time (MI100, MI200: A100; MI300: H100; MI350: B200).
+_AMD_GENERATIONS = {"gfx908": 8.0, "gfx90a": 8.0, "gfx942": 9.0, "gfx950": 10.0}
 _OTHER_GENERATION = 8.0
 MEMORY_LEVELS = ("shared", "l1", "l2", "dram")
 """Levels of memory, from the nearest to the registers to the farthest."""
@@ -189,8 +189,8 @@ class GPU:
 
     @property
     def is_nvidia(self) -> bool:
-        """Whether it is NVIDIA's. AMD's GPUs run other libraries, and have LLVM targets for compute capabilities."""
-        return not self.compute_capability.startswith("gfx")
+        """Whether it is NVIDIA's. Others run other libraries, and have LLVM targets for compute capabilities."""
+        return self.compute_capability[0].isdigit()
 
     @property
     def has_hbm(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import FloatArray
+from ..arrays import FloatArray, totals_by
 from .network import Network
 from .operation_list import OperationList
 
@@ -52,10 +52,9 @@ class Calls:
         """The sum over all calls of each network, shape (networks,).
 
         Args:
-            values: Value of one call of each row, shape (rows,).
+            values: Value of one call of each row, shape (rows,); NaN counts as zero.
         """
-        sums: FloatArray = np.bincount(self.owners, self.counts * values, len(self.names)).astype(float)
-        return sums
+        return totals_by(self.owners, self.counts * values, len(self.names))
 
     def as_table(self, values: NDArray[np.intp]) -> tuple[NDArray[np.intp], FloatArray]:
         """A value of each row and its calls, shape (networks, operations of the longest network); 0 fills them up.

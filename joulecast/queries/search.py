@@ -15,6 +15,7 @@ from ..predictors.networks.interval import Interval
 from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usable_bytes
 from ..predictors.networks.prediction import energy_not_measured
 from ..predictors.networks.uncovered import Coverage
+from ..progress import paced
 from ..zoo import find_predictor
 from ..zoo.entries.measured import measured_gpus
 from .choice import LEVEL, Choice, Choices, LeftOut
@@ -78,7 +79,7 @@ def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE)
         input_shape=first.input_shape,
         mode=first.mode,
         objective=objective,
-        rows=tuple(make(each, place) for each in found.curves for place in range(len(each.clocks_mhz))),
+        rows=tuple(make(each, place) for each in found.curves for place in paced(range(len(each.clocks_mhz)))),
         tariff=tariff,
         left_out=found.left_out,
     )
@@ -104,7 +105,7 @@ class _Candidates:
         needs = [memory_need(variant.network) for variant in question.variants]
         mode = question.variants[0].network.mode
         jobs: list[ClockJob] = []
-        for gpu in question.gpus:
+        for gpu in paced(question.gpus):
             clocks = held_clocks_mhz(gpu, question.clocks, refuse=question.named)
             predictor = None
             for variant, need in zip(question.variants, needs, strict=True):

@@ -24,7 +24,7 @@ def lanes(gpu):
 
 # fp16 over fp32 per multiprocessor and clock, with fp32 accumulation; boards named below run it at half.
 FP16 = {"Pascal": 1, "Volta": 8, "Turing": 8, "Ampere": 4, "Ada Lovelace": 4, "Hopper": 16, "Blackwell": 4}
-FP16 |= {"CDNA": 4, "CDNA 2": 4, "CDNA 3": 8}
+FP16 |= {"CDNA": 4, "CDNA 2": 4, "CDNA 3": 8, "CDNA 4": 16}
 FP16_OF_CHIP = {"GA10B": 8, "GA100": 16, "GB100": 32, "GB110": 32}
 
 
@@ -81,7 +81,7 @@ def test_tensor_rates_are_multiples_of_fp32_at_their_clock(gpu):
 def quantized_over_fp16(gpu):
     """fp8, nvfp4 and int8 over fp16 with fp32 accumulation: twice for each halving, where nothing is cut."""
     geforce = "GeForce" in gpu.name
-    fp8 = {"Ada Lovelace": 2, "Hopper": 2, "Blackwell": 2, "CDNA 3": 2}.get(gpu.architecture)
+    fp8 = {"Ada Lovelace": 2, "Hopper": 2, "Blackwell": 2, "CDNA 3": 2, "CDNA 4": 2}.get(gpu.architecture)
     # GeForce boards halve fp16 and fp8 for their accumulation in fp32, int8 and FP4 they do not; Blackwell Ultra has
     # half as much again of FP4, and hardly int8; Pascal has instructions for four products of int8 at once.
     int8 = {"Volta": None, "Pascal": 4, "CDNA": 1, "CDNA 2": 1}.get(gpu.architecture, 4 if geforce else 2)
@@ -231,6 +231,12 @@ KNOWN = [
     ("H100 80GB HBM3", 132, 3352, 700, 66.9, 989.4),
     ("RTX 5090", 170, 1792, 575, 104.8, 209.5),
     ("MI300X", 304, 5300, 750, 163.4, 1307.4),
+    ("MI325X", 304, 6000, 1000, 163.4, 1307.4),
+    ("MI355X", 256, 8000, 1400, 157.3, 2516.6),
+    ("B300", 148, 8000, 1100, 74.5, 2250),
+    ("GB300", 152, 8000, 1400, 80.5, 2500),
+    ("H100 NVL", 132, 3938, 400, 60, 835.5),
+    ("H200 NVL", 132, 4800, 600, 60, 835.5),
 ]
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import FloatArray
+from ...arrays import FloatArray, total
 from ...errors import InputError
 from ...hardware.host import REFERENCE, USUAL
 from ...units import si
@@ -246,11 +246,11 @@ def _costs(found: OverClocks, place: int, predictions: OperationPredictions) -> 
     )
     power_w = np.minimum(power_w, found.power_limit_w)
     dynamic_j = counts * predictions.dynamic_energy_j
-    dynamic_sum_j = float(np.nansum(dynamic_j))
+    dynamic_sum_j = float(total(dynamic_j))
     # Under a power cap operations draw less than they would without it, so their dynamic energies are scaled down.
     scale = min(1.0, total_j / max(dynamic_sum_j, _LEAST))
     shared_j = total_j - scale * dynamic_sum_j
-    energy_j = scale * dynamic_j + shared_j * device_s / max(float(np.nansum(device_s)), _LEAST)
+    energy_j = scale * dynamic_j + shared_j * device_s / max(float(total(device_s)), _LEAST)
     columns = (device_s.tolist(), power_w.tolist(), energy_j.tolist(), (scale * dynamic_j).tolist())
     bounds = _bounds(found.knowledge, predictions, float(found.clocks_mhz[place]))
     for entry, *values, source, bound in zip(found.network, *columns, predictions.source, bounds, strict=True):

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ...arrays import FloatArray
+from ...arrays import FloatArray, total
 from ...hardware.host import Host
 from ...operations.network import Network
 from ..formats.numbers import number
@@ -97,7 +97,7 @@ class HostModel:
 
     def total_s(self, counts: FloatArray, predictions: OperationPredictions) -> float:
         """Seconds that the host needs for an iteration of a network; missing operations are left out."""
-        return self.fixed_s + float(np.nansum(counts * self.calls_s(predictions)))
+        return self.fixed_s + float(total(counts * self.calls_s(predictions)))
 
     @property
     def fixed_s(self) -> float:
@@ -121,7 +121,7 @@ class HostModel:
     def device_s(self, counts: FloatArray, predictions: OperationPredictions) -> float:
         """Seconds that the device needs for an iteration of a network; missing operations are left out."""
         mode = predictions.operations[0].mode if len(predictions.operations) else "inference"
-        return float(np.nansum(counts * predictions.device_time_s) + self.gaps_s(float(counts.sum()), mode))
+        return float(total(counts * predictions.device_time_s) + self.gaps_s(float(counts.sum()), mode))
 
     def to_dict(self) -> dict[str, Any]:
         """The model as a dictionary."""
@@ -210,16 +210,16 @@ def compose(counts: FloatArray, predictions: OperationPredictions, host: HostMod
     Missing operations are left out; the caller lists them.
     """
     device_s, host_s = host.device_s(counts, predictions), host.total_s(counts, predictions)
-    dynamic_j = float(np.nansum(counts * predictions.dynamic_energy_j))
+    dynamic_j = float(total(counts * predictions.dynamic_energy_j))
     time_s, energy_j = overlap(device_s, host_s, dynamic_j, predictions.static_power_w, power_limit_w)
     return Totals(float(time_s), float(energy_j), device_s, host_s)
 
 
 def plain_sum(counts: FloatArray, predictions: OperationPredictions) -> Totals:
     """Totals as plain sums of loop times and loop energies, as in the literature."""
-    time_s = float(np.nansum(counts * predictions.time_s))
-    energy_j = float(np.nansum(counts * predictions.energy_j))
+    time_s = float(total(counts * predictions.time_s))
+    energy_j = float(total(counts * predictions.energy_j))
     device_s, host_s = (
-        float(np.nansum(counts * seconds)) for seconds in (predictions.device_time_s, predictions.host_time_s)
+        float(total(counts * seconds)) for seconds in (predictions.device_time_s, predictions.host_time_s)
     )
     return Totals(time_s, energy_j, device_s, host_s)

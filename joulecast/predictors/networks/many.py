@@ -18,6 +18,7 @@ from ...arrays import FloatArray
 from ...errors import InputError, UncoveredError
 from ...operations.calls import Calls
 from ...operations.network import Network
+from ...progress import paced
 from ...rendering.answers import Plain
 from ...rendering.tables import Table, Tabular
 from ..operation_predictions import OperationPredictions
@@ -140,7 +141,7 @@ def predict_networks(
     *,
     composition: str | None = None,
 ) -> NetworkPredictions:
-    """Predict the totals of many networks, equal to those of `NetworkPredictor.predict` but for rounding.
+    """Predict the totals of many networks, equal to those of `NetworkPredictor.predict` to the last bit.
 
     Args:
         predictor: The predictor of a GPU and mode.
@@ -158,7 +159,7 @@ def predict_networks(
     names: list[str] = []
     found = [np.empty((6, 0))]
     problems: list[str] = []
-    for calls in pieces:
+    for calls in paced(pieces):
         names += calls.names
         values, why = _totals(predictor, calls, clock, cap_w, chosen)
         found.append(values)

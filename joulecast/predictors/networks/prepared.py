@@ -16,6 +16,7 @@ import numpy as np
 from ...arrays import FloatArray
 from ...operations.network import Network
 from ...operations.operation_list import OperationList
+from ...progress import paced
 from ..contract import PredictsOperations
 from ..operation_predictions import OperationPredictions
 from ..physics.cached import cached
@@ -121,7 +122,7 @@ def over_gpus(
     """
     together: dict[bool, list[int]] = {}
     found: list[OverClocks | None] = []
-    for place, (prepared, clocks_mhz) in enumerate(asked):
+    for place, (prepared, clocks_mhz) in enumerate(paced(asked)):
         gpu, operations = prepared.knowledge.operations.gpu, prepared.at_default
         for clock in (clocks_mhz.min(), clocks_mhz.max()):
             gpu.checked_clock_mhz(float(clock))
@@ -134,7 +135,7 @@ def over_gpus(
             # Operations that have highest clocks of their own would cost the others an array of voltages.
             together.setdefault(bool(np.isfinite(operations.work.most_mhz).any()), []).append(place)
             found.append(None)
-    for places in together.values():
+    for places in paced(together.values()):
         some = [asked[place] for place in places]
         for place, values in zip(places, _composed(some), strict=True):
             found[place] = _over_clocks(*asked[place], values)
@@ -182,7 +183,9 @@ def _over_clocks(
 def _summed(prepared: PreparedNetwork, clocks_mhz: FloatArray) -> OverClocks:
     """Plain sums of loops, each of which settles at a clock of its own."""
     network, operations, counts = prepared.network, prepared.knowledge.operations, prepared.counts
-    loops = [operations.predict(network.operations, clock, prepared.power_limit_w) for clock in clocks_mhz.tolist()]
+    loops = [
+        operations.predict(network.operations, clock, prepared.power_limit_w) for clock in paced(clocks_mhz.tolist())
+    ]
     values = []
     for clock, found in zip(clocks_mhz.tolist(), loops, strict=True):
         totals, busy_s = plain_sum(counts, found), np.nan_to_num(counts * found.device_time_s)

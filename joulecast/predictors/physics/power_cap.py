@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import FloatArray
+from ...arrays import FloatArray, total
 from ...hardware import GPU
 from .clock import COLUMNS, ClockLaw, Work
 from .energy import static_power_on_gpus_w
@@ -119,7 +119,7 @@ class Jobs:
             each = [self.sums_at(piece) for piece in np.array_split(clock_mhz, pieces, axis=1)]
             device_s, dynamic_j = (np.concatenate(parts, axis=1) for parts in zip(*each, strict=True))
         else:
-            device_s, dynamic_j = (np.einsum("jco,jo->jc", costs, self.counts) for costs in self.at(clock_mhz))
+            device_s, dynamic_j = (total(costs * self.counts[:, None, :]) for costs in self.at(clock_mhz))
         return device_s, dynamic_j
 
     def static_w(self, clock_mhz: FloatArray) -> FloatArray:
@@ -177,7 +177,7 @@ class Jobs:
             same: FloatArray = np.round(clock_mhz, 6)
             return same
         weighted = self.at(clock_mhz)[0] * np.minimum(clock_mhz[:, :, None], self.most_mhz)
-        mean: FloatArray = np.einsum("jco,jo->jc", weighted, self.counts) / np.maximum(busy_s, 1e-300)
+        mean: FloatArray = total(weighted * self.counts[:, None, :]) / np.maximum(busy_s, 1e-300)
         return np.round(mean, 6)
 
     def highest_mhz(self, low: FloatArray, high: FloatArray, steps: int) -> FloatArray:
