@@ -154,7 +154,7 @@ class SentNetworkSpread:
         far_outside: Whether the network is far outside the training data.
         basis: Origin of the errors, in words.
         measured_mhz: The clock that was measured, if another was asked for; None otherwise.
-        unconfirmed_share: See `NetworkSpread`.
+        unconfirmed_share: Share of the device time that effects add which few measurements show.
     """
 
     scores: Mapping[str, tuple[float, ...]]
