@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from ..arrays import FloatArray
-from ..errors import unknown_name
+from ..errors import named
 from ..hardware import GPU
 from ..operations.operation import Operation
 from ..predictors.operation_predictions import OperationPredictions
@@ -77,8 +77,7 @@ def checked_sampling(name: str | None, engine: Engine, decoder: Decoder) -> str:
     """
     if name is None:
         return "top_p" if engine.samples_in_torch and decoder.top_p else "temperature"
-    if name not in SAMPLINGS:
-        raise unknown_name("sampling", name, SAMPLINGS)
+    named("sampling", name, SAMPLINGS)
     return name
 
 
