@@ -13,7 +13,7 @@ import numpy as np
 from ...arrays import FloatArray
 from ...operations.network import Network
 
-_INPUT_GRADIENT = 1 / 3  # Of the FLOPs of forward and backward.
+INPUT_GRADIENT = 1 / 3  # Of the FLOPs of forward and backward.
 _LAYERS = ("convolution", "matmul")
 
 
@@ -26,10 +26,12 @@ def gradient_fractions(network: Network) -> FloatArray:
     shares = np.ones(len(network))
     if network.mode != "training" or network.input_shape is None:
         return shares
+    if any(operation.gradients not in ("all", "recomputed") for operation in network.operations):
+        return shares  # Each operation says by itself which gradients it computes.
     for place, entry in enumerate(network):
         if entry.operation.parameters:
             if entry.operation.row.family in _LAYERS:
                 # If the same layer is called again later, only its first call omits the gradient.
-                shares[place] -= _INPUT_GRADIENT / entry.count
+                shares[place] -= INPUT_GRADIENT / entry.count
             break
     return shares
