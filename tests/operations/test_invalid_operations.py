@@ -46,7 +46,7 @@ COUNTS += (
 )
 COUNTS += ("tensor_parallel",)
 FLAGS = ("accumulate", "affine", "bias", "bidirectional", "block_scaled", "causal", "ceil_mode", "keepdim")
-WORDS = ("direction", "distribution", "form", "implementation", "link", "mode", "cache_precision")
+WORDS = ("direction", "gradients", "distribution", "form", "implementation", "link", "mode", "cache_precision")
 WRONG = {
     **dict.fromkeys(COUNTS, NO_COUNT),
     **dict.fromkeys(FLAGS, NO_FLAG),

@@ -20,8 +20,7 @@ from ...operations.precisions import ELEMENT_BYTES
 
 _SMALL_BYTES = 32e6  # At 1 to 8 TB/s these take 4 to 32 us: as long as launching a few kernels.
 _TINY_BYTES = 1e5  # The launch decides the time of an operation that moves fewer bytes, in any precision.
-# Kinds whose waiting for memory is counted in inference only (physics/row_kernels.py). It decides the time of few rows,
-# however long they are.
+# Kinds whose waiting for memory is counted in inference only (physics/row_kernels.py). It decides the time of few rows.
 _COUNTED_IN_INFERENCE = ("layer_norm", "softmax")
 _SEVERAL = 2.5  # Training moves this multiple of the forward's bytes, so the backward moves 1.5 times as many.
 
@@ -56,16 +55,13 @@ def _is_doubtful(operation: Operation) -> bool:
     if operation.mode == "inference" or operation.is_identity:
         return False
     passes = _passes(row.training_reads, row.training_writes)
-    if (
-        row.family == "attention"
-        or operation.kind in _COUNTED_IN_INFERENCE
-        or passes < _SEVERAL * _passes(row.reads, row.writes)
-    ):
+    # Nothing was measured in fp64, nor how long these kinds wait for memory in training.
+    unlike = operation.kind in _COUNTED_IN_INFERENCE or operation.precision == "fp64"
+    if unlike or row.family == "attention" or passes < _SEVERAL * _passes(row.reads, row.writes):
         return True
     moved = operation.bytes_read + operation.bytes_written
     # Kernels in half precision were measured in inference only, and reductions were not measured at all.
-    apart = row.family == "pooling"
-    apart = apart or ELEMENT_BYTES[operation.precision] == ELEMENT_BYTES["fp16"]
+    apart = row.family == "pooling" or ELEMENT_BYTES[operation.precision] == ELEMENT_BYTES["fp16"]
     return moved < (_SMALL_BYTES if apart else _TINY_BYTES)
 
 
