@@ -17,8 +17,6 @@ BROKEN = {
     "growth of energy": "work doubled",
     "leap of time": "work doubled",
     "leap of energy": "work doubled",
-    "training": "work doubled",
-    "backward": "item 3",
     "mask": "items 1 and 2",
     "half of the mask": "items 1 and 2",
     "narrow products": "fp8",
