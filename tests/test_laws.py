@@ -15,7 +15,6 @@ OPERATIONS, AT_ONCE = 2000, 25
 BROKEN = {
     "growth of time": "work doubled",
     "growth of energy": "work doubled",
-    "leap of energy": "work doubled",
     "training": "a GPU's own predictors of the two modes are fitted apart",
     "backward": "small operations, and a GPU's own predictors",
     "mask": "items 1 and 2",
