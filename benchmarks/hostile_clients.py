@@ -1,7 +1,9 @@
 """Clients that do harm to a service, from addresses of their own; benchmarks/service.py asks beside them.
 
 Each kind is one attack: memory (questions with megabytes of paths), unknown (models that must be traced, and leaving
-before the answer), slow (heads that never end, answers that nobody reads), methods (any text as a method).
+before the answer), slow (heads that never end, answers that nobody reads), methods (any text as a method), bombs
+(bodies of faults), work (the largest comparisons), trees (modules within hundreds of others), names (models that nobody
+has), shares (being another client in every request), configurations (files that name code and other files).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import contextlib
 import itertools
 import json
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 
 async def _connection(port: int, address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -79,17 +81,151 @@ async def methods(port: int, address: str) -> None:
         await asyncio.sleep(0.01)
 
 
-ATTACKS: tuple[Callable[[int, str], Awaitable[None]], ...] = (memory, unknown, slow, methods)
+LINEAR = [
+    {"kind": "linear", "input_shapes": [[1 + n % 97, 1 + n]], "attributes": {"out_features": 1 + n % 89}}
+    for n in range(5000)
+]
+TOKEN = "a-token-for-everybody"  # noqa: S105  # of services that these clients attack
 
 
-async def attack(port: int) -> None:
+def _bombs() -> Iterator[tuple[str, object]]:
+    """Bodies of 4 MB, and of just under the size that is parsed in the event loop, in which everything is a fault."""
+    for size in (3_900_000, 15_500, 63_000):
+        yield "predict/batch", {"requests": [0] * (size // 3)}
+        yield "predict/batch", {"requests": [{"a": 0, "b": 0}] * (size // 20)}
+        yield "predict_many", {"networks": [0] * (size // 3), "gpu": "A30"}
+        yield "predict", {"operations": [0] * (size // 3), "gpu": "A30"}
+        yield "predict", {"operations": [{"kind": 0}] * (size // 13), "gpu": "A30"}
+        yield "predict", {**{f"f{number}": 0 for number in range(size // 12)}, "gpu": "A30"}
+        yield "predict_operations", {"operations": [{"kind": "relu", "input_shapes": [[0] * 9] * 250}] * (size // 8000)}
+        yield "predict", {"operations": [{**LINEAR[0], "module_paths": [0] * (size // 3)}], "gpu": "A30"}
+
+
+def _repeated(port: int, address: str, questions: list[tuple[str, object]], connections: int) -> Awaitable[None]:
+    """Send questions one after the other over several connections, each as soon as the one before was answered."""
+    sent = [_post(path, question) for path, question in questions]
+
+    async def one(first: int) -> None:
+        for place in itertools.count(first):
+            reader, writer = await _connection(port, address)
+            writer.write(sent[place % len(sent)])
+            await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+
+    async def forever(first: int) -> None:
+        while True:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                await one(first)
+            await asyncio.sleep(0.05)
+
+    return _all(forever(number) for number in range(connections))
+
+
+async def _all(coroutines: Iterable[Awaitable[None]]) -> None:
+    await asyncio.gather(*coroutines)
+
+
+async def bombs(port: int, address: str) -> None:
+    """Send bodies in which everything is a fault."""
+    await _repeated(port, address, list(_bombs()), 4)
+
+
+async def work(port: int, address: str) -> None:
+    """Ask for the largest comparisons: what limits allow, and what they do not."""
+    clocks = [900 + 0.25 * n for n in range(1000)]
+    job = {"operations": LINEAR, "gpus": ["A30"]}
+    sweeps = [
+        ("sweep", {**job, "clocks_mhz": clocks}),
+        ("sweep", {**job, "clocks_mhz": clocks, "precision": ["fp32", "tf32", "bf16", "fp16"]}),
+        ("best", {"model": "densenet121", "input_shape": [1, 3, 224, 224], "batch_sizes": list(range(1, 6))}),
+        ("predict/batch", {"requests": [{**_NAMED, "input_shape": [n, 3, 224, 224]} for n in range(1, 2000)]}),
+        ("predict_many", {"networks": [{"operations": LINEAR[n : n + 50]} for n in range(400)], "gpu": "A30"}),
+    ]
+    await _repeated(port, address, sweeps, 4)
+
+
+_NAMED = {"model": "densenet121", "gpu": "A30"}
+
+
+async def trees(port: int, address: str) -> None:
+    """Ask for trees of modules within hundreds of others."""
+    deep = [{**LINEAR[0], "module_paths": [".".join(["a"] * 499) + f".{n}" for n in range(3600)], "count": 3600}]
+    wide = [{**LINEAR[n], "module_paths": [f"{n}.{m}" for m in range(9000)], "count": 9000} for n in range(40)]
+    asked = [{"operations": each, "gpu": "A30", "tree": True} for each in (deep, wide)]
+    await _repeated(port, address, [("predict", each) for each in asked], 4)
+
+
+async def names(port: int, address: str) -> None:
+    """Name models that nobody has, and models that must be traced, each in other words, as quickly as is answered."""
+    rng = random.Random(address)
+
+    async def one() -> None:
+        while True:
+            reader, writer = await _connection(port, address)
+            name = (
+                f"no_such_model_{rng.random():.9f}"[:90].replace(".", "_") if rng.random() < 0.7 else "plain_bert_base"
+            )
+            shape = [rng.randint(1, 64), rng.randint(8, 500)]
+            writer.write(_post("predict", {"model": name, "input_shape": shape, "gpu": "A30"}))
+            await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+
+    await _all(one() for _ in range(16))
+
+
+async def shares(port: int, address: str) -> None:
+    """Be another client in every request: by the spelling of a token, and by addresses that a proxy would forward.
+
+    They come from 127.0.0.1, as a proxy on the same machine would.
+    """
+    rng, address = random.Random(address), "127.0.0.1"
+
+    async def one() -> None:
+        while True:
+            reader, writer = await _connection(port, address)
+            spelled = "".join(rng.choice([letter.upper(), letter]) for letter in "bearer")
+            shape = [rng.randint(1, 4000), 3, 224, 224]
+            asked = _post("best", {"model": "resnet50", "input_shape": shape, "objective": "edp"})
+            others = ".".join(str(rng.randint(1, 254)) for _ in range(4))
+            lines = f"Authorization: {spelled}{' ' * rng.randint(1, 90)}{TOKEN}\r\nX-Forwarded-For: {others}\r\nHost: x"
+            writer.write(asked.replace(b"Host: x", lines.encode(), 1))
+            await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+
+    await _all(one() for _ in range(24))
+
+
+async def configurations(port: int, address: str) -> None:
+    """Send configurations that name code, files and large models."""
+    sizes = {"hidden_size": 8192, "intermediate_size": 32768, "num_hidden_layers": 500, "num_attention_heads": 64}
+    contents = [
+        {
+            "model_type": "timm_wrapper",
+            "architecture": "local-dir:/etc",
+            "model_args": {"checkpoint_path": "/etc/passwd"},
+        },
+        {"model_type": "llama", "attn_implementation": "kernels-community/flash-attn2"},
+        {"model_type": "llama", **sizes},
+    ]
+    questions = [("extract/file?name=config.json&input_shape=1,8", each) for each in contents]
+    await _repeated(port, address, questions, 4)
+
+
+Attack = Callable[[int, str], Awaitable[None]]
+EARLIER: tuple[Attack, ...] = (memory, unknown, slow, methods)
+ATTACKS: dict[str, Attack] = {
+    each.__name__: each for each in (*EARLIER, bombs, work, trees, names, shares, configurations)
+}
+
+
+async def attack(port: int, attacks: Iterable[Attack] = EARLIER) -> None:
     """Run two clients of each kind until they are cancelled. A client whose connection is closed connects again."""
 
-    async def persistent(client: Callable[[int, str], Awaitable[None]], address: str) -> None:
+    async def persistent(client: Attack, address: str) -> None:
         while True:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                 await client(port, address)
             await asyncio.sleep(0.1)
 
     addresses = (f"127.0.1.{number}" for number in itertools.count(1))
-    await asyncio.gather(*(persistent(client, next(addresses)) for client in ATTACKS for _ in range(2)))
+    await asyncio.gather(*(persistent(client, next(addresses)) for client in attacks for _ in range(2)))

@@ -2,7 +2,7 @@
 
     python benchmarks/service.py                    # each kind of load for 10 s, at 32 connections
     python benchmarks/service.py --seconds 600 mixed
-    python benchmarks/service.py --seconds 60 --clients 32 --hostile mixed
+    python benchmarks/service.py --seconds 60 --clients 32 --hostile=memory,bombs mixed
     python benchmarks/service.py --workers 2 clocks
     python benchmarks/service_table.py              # 1, 2 and 4 processes, up to 500 connections: SERVICE.md
 
@@ -23,9 +23,11 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+import hostile_clients
 
 MODELS = ("resnet18", "resnet50", "mobilenet_v2", "efficientnet_b0", "vit_b_16", "densenet121")
 GPUS = ("A30", "H100 SXM", "T4", "L4", "A100 PCIe 40GB")
@@ -120,8 +122,7 @@ async def load(
     addresses = [f"127.0.2.{1 + number % clients}" for number in range(connections)]
     each = [connection(port, questions, until_s, rate / connections, address) for address in addresses]
     seen = [one for many in await asyncio.gather(*each) for one in many]
-    times = sorted(elapsed for elapsed, _ in seen)
-    at = {p: round(1e3 * times[min(len(times) - 1, int(p / 100 * len(times)))], 1) for p in (50, 90, 99)}
+    at = {percent: quantile_ms([elapsed for elapsed, _ in seen], percent) for percent in (50, 90, 99)}
     return {
         "load": name,
         "asked per s": rate or "as many as it takes",
@@ -167,15 +168,24 @@ async def measure(
     *,
     rates: Sequence[float] = (0,),
     clients: int = 1,
-    hostile: bool = False,
+    hostile: Iterable[Callable] = (),
 ) -> list[dict[str, object]]:
-    """Measure each load at each rate, after a few seconds of warming up, and print each result."""
-    await load(port, "repeated", 3, 4, 0)
-    attacking = None
-    if hostile:
-        import hostile_clients
+    """Measure each load at each rate, after a few seconds of warming up, and print each result.
 
-        attacking = asyncio.create_task(hostile_clients.attack(port))
+    Beside hostile clients, the time of /v1/health and the memory before, at most, and after the attack are measured.
+    """
+    await load(port, "repeated", 3, 4, 0)
+    attacking: Sequence[asyncio.Task[object]] = ()
+    health_s: list[float] = []
+    calm: list[float] = []
+    if hostile:
+        for name in loads:
+            await load(port, name, 3, connections, 0, clients)
+        calm.append(round(resident_mb(process.pid)))
+        attacking = [
+            asyncio.create_task(each) for each in (hostile_clients.attack(port, hostile), healthy(port, health_s))
+        ]
+        await asyncio.sleep(2)
     results = []
     for name in loads:
         for rate in rates:
@@ -185,12 +195,39 @@ async def measure(
             result = await load(port, name, seconds, connections, rate, clients)
             watching.cancel()
             each_ms = 1e3 * (cpu_s(process.pid) - before_s) / max(1, sum(result["status"].values()))
-            result |= {"CPU ms each": round(each_ms, 3), "MB": memory if len(memory) > 12 else memory[-1]}
+            result |= {
+                "CPU ms each": round(each_ms, 3),
+                "MB": memory if len(memory) > 12 and not hostile else max(memory),
+            }
+            if hostile:
+                result |= {"health p99 ms": quantile_ms(health_s, 99), "health max ms": quantile_ms(health_s, 100)}
             print(json.dumps(result), flush=True)
             results.append(result)
-    if attacking is not None:
-        attacking.cancel()
+    for task in attacking:
+        task.cancel()
+    if hostile:
+        await asyncio.sleep(10)
+        calm.append(round(resident_mb(process.pid)))
+        results[-1]["MB before and after"] = calm
+        print(json.dumps(results[-1]), flush=True)
     return results
+
+
+def quantile_ms(seconds: Sequence[float], percent: float) -> float:
+    """Milliseconds within which this percentage of answers came."""
+    times = sorted(seconds)
+    return round(1e3 * times[min(len(times) - 1, int(percent / 100 * len(times)))], 1)
+
+
+async def healthy(port: int, into: list[float]) -> None:
+    """Ask for /v1/health ten times a second, from an address and on a connection of its own."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.3.1", 0))
+    while True:
+        started_s = time.perf_counter()
+        writer.write(b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"}")
+        into.append(time.perf_counter() - started_s)
+        await asyncio.sleep(0.1)
 
 
 @contextmanager
@@ -224,14 +261,18 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=1, help="addresses that the connections come from, up to 254")
     parser.add_argument("--workers", type=int, default=1, help="processes of the service")
     parser.add_argument(
-        "--hostile", action="store_true", help="beside two hostile clients of each kind, which it traces for"
+        "--hostile",
+        nargs="?",
+        const="memory,unknown,slow,methods",
+        help="beside two hostile clients of each kind (see hostile_clients.py), which it traces for",
     )
     parser.add_argument(
         "--rate", type=float, action="append", help="questions a second, instead of as many as it takes"
     )
     a = parser.parse_args()
-    options = {"rates": a.rate or [0], "clients": a.clients, "hostile": a.hostile}
-    with service(a.workers, extracts=a.hostile) as (process, port):
+    hostile = [hostile_clients.ATTACKS[name] for name in a.hostile.split(",")] if a.hostile else []
+    options = {"rates": a.rate or [0], "clients": a.clients, "hostile": hostile}
+    with service(a.workers, extracts=bool(hostile)) as (process, port):
         asyncio.run(measure(process, port, a.loads, a.seconds, a.connections, **options))
 
 

@@ -63,8 +63,10 @@ def extract(
             half precision and autocast regions run in their own precision.
         cache_length: Tokens whose keys and values a transformer has cached: (8, 1) after 2048 of them is a step of
             decoding. None for a forward without a past, such as a prefill.
-        optimizer: "sgd", "adam" or "adamw", to include its step over all parameters in a training iteration; None for
-            no step. The step is one operation, and stands for the kernels of PyTorch's default on a GPU (foreach).
+        optimizer: "sgd", "adam" or "adamw", to include its step over all learned parameters in a training iteration, as
+            PyTorch runs it by default on a GPU (foreach: a pass over memory for each line of the algorithm);
+            "sgd_fused", "adam_fused" or "adamw_fused" for that with fused=True, which is a single pass; None for no
+            step. The step is one operation, and stands for all of its kernels.
         whitelist: Operation kinds to include; calls of other kinds are listed in `Network.dropped`.
         operators: Your own operators: a mapping from "namespace.name", as `Network.dropped` shows it, to a kind, or to
             a function that takes the arguments by name and returns kind, input shapes and attributes.
@@ -127,7 +129,7 @@ def predict(
         mode: "inference", or "training" for forward and backward.
         precision: "default", fp32, tf32, fp16 or bf16.
         cache_length: Tokens that a transformer has cached.
-        optimizer: "sgd", "adam" or "adamw", to include its step in a training iteration, as in `extract`.
+        optimizer: "adamw" or another, to include its step in a training iteration, as in `extract`.
         gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU; or the
             name of a CPU that was measured, such as "AMD EPYC", where "cpu" means that of this machine; required.
         clock: Graphics clock in MHz; None for the GPU's default.
@@ -207,9 +209,8 @@ def predict_many(
 ) -> NetworkPredictions:
     """Predict the totals of many networks, such as the thousands of candidates of an architecture search.
 
-    The totals are those of `predict`, except for rounding, because sums are added up in another order. Operations that
-    networks share are predicted once. For a single network, `predict` also gives intervals, notes, and the cost of
-    each operation.
+    The totals are those of `predict`, to the last bit. Operations that networks share are predicted once. For a single
+    network, `predict` also gives intervals, notes, and the cost of each operation.
 
     Args:
         networks: Models as `extract` takes them, such as lists of pairs of Operation and count. They are read one

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import InputError
-from .hardware import GPU, find_gpu
+from .hardware import GPU, find_gpu, gpus
 from .hardware.host import USUAL, Host, find_host, hosts
 from .operations.inputs import Inputs, shape_to_json
 from .operations.network import Network
@@ -20,9 +20,19 @@ def gpu_name(gpu: str | GPU | None) -> str:
     """The name of a GPU that is given by name or as an object.
 
     Raises:
-        InputError: No GPU is given.
+        InputError: No GPU is given, or one with figures of its own, which the service would take for its namesake.
     """
-    return gpu if isinstance(gpu, str) else find_gpu(gpu).name
+    if isinstance(gpu, str):
+        return gpu
+    found = find_gpu(gpu)
+    if gpus().get(found.name) != found:
+        raise InputError(
+            "a service predicts the GPUs of its own catalogue only",
+            given=f"{found.name} with figures of its own",
+            allowed="a name of the catalogue; `joulecast gpus` lists them",
+            hint="predict without a service: joulecast.predict takes such a GPU",
+        )
+    return found.name
 
 
 def gpu_names(gpus: str | GPU | Iterable[str | GPU] | None) -> list[str] | None:

@@ -62,7 +62,7 @@ def best(
         batch_sizes: First sizes of the input to choose from instead of its own. Several are compared per sample,
             whatever the objective; the deadline and the power budget stay those of an iteration.
         cache_length: Tokens that a transformer has cached.
-        optimizer: "sgd", "adam" or "adamw", to include its step in a training iteration, as in `extract`.
+        optimizer: "adamw" or another, to include its step in a training iteration, as in `extract`.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
         execution: How it is run; see `predict`.
         host: The machine that launches operations; see `predict`.
@@ -144,7 +144,7 @@ def sweep(
         precision: One, or several.
         batch_sizes: First sizes of the input instead of its own.
         cache_length: Tokens that a transformer has cached.
-        optimizer: "sgd", "adam" or "adamw", to include its step in a training iteration, as in `extract`.
+        optimizer: "adamw" or another, to include its step in a training iteration, as in `extract`.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
         execution: How it is run; see `predict`.
         host: The machine that launches operations; see `predict`.

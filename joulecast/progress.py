@@ -1,20 +1,36 @@
-"""A bar on the terminal while something takes long: how much is done, and how much longer it will take.
+"""What takes long: a bar on the terminal that shows how much is done, and places where it may stop or pause.
 
-Only a terminal gets one. Where standard error is a file or a pipe, nothing is written, so that logs stay readable.
+Only a terminal gets a bar. Where standard error is a file or a pipe, nothing is written, so that logs stay readable.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 Item = TypeVar("Item")
 
 _LONG_S = 5.0
 _MINUTE_S = 60
+
+
+PACE: ContextVar[Callable[[], None]] = ContextVar("PACE", default=lambda: None)
+"""Function that is called between the parts of a long computation. A service pauses there, or raises `StoppedError`."""
+
+
+class StoppedError(BaseException):
+    """Nobody waits for the result any more. No part of a computation may take this for an error of its own."""
+
+
+def paced(items: Iterable[Item]) -> Iterator[Item]:
+    """Give the parts of a computation one after the other; it may pause or stop before each of them."""
+    for item in items:
+        PACE.get()()
+        yield item
 
 
 def tracked(items: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:

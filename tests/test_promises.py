@@ -71,6 +71,7 @@ min_clock_mhz = 210
 max_clock_mhz = 2520
 clock_step_mhz = 15
 memory_type = "GDDR6"
+inline_ecc = true
 memory_bytes = 34_359_738_368
 memory_bandwidth = 864e9
 l2_bytes = 67_108_864

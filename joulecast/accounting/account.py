@@ -133,8 +133,8 @@ def account(
             random inputs are drawn. None for a context manager.
         mode: "inference", or "training" for forward and backward.
         device: "cpu", "cuda" or "cuda:1", to which the module is moved; None to leave it where it is.
-        optimizer: "sgd", "adam" or "adamw", to end each iteration with its step; None for no step. The learning rate is
-            tiny, but the step changes the weights.
+        optimizer: "adamw" or another that `joulecast.extract` knows, to end each iteration with its step; None for no
+            step. The learning rate is tiny, but the step changes the weights.
         sensors: "cpu", "ram", "gpu" or names such as "gpu1"; None for all that have a counter, empty for seconds alone.
             Without a counter, the result has seconds and says that joules are missing.
         loop_s: Shortest length of the undisturbed loop in seconds.

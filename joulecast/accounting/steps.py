@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,10 +17,14 @@ from ..extraction.optimizers import refuse_optimizer
 from ..operations.inputs import Input, Inputs, shape_text
 from ..operations.operation import require_mode
 
-_OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
+_PLAIN: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
+}
+_OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
+    **_PLAIN,
+    **{f"{name}_fused": partial(of, fused=True) for name, of in _PLAIN.items()},
 }
 _SMALL_RATE = 1e-6
 """Learning rate of the optimizer. It is tiny because steps are measured, not used for training."""

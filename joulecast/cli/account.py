@@ -58,7 +58,9 @@ def run(
     training: Training = False,
     mode: ModeOption = None,
     device: Device = "cpu",
-    optimizer: Annotated[str | None, typer.Option(help="sgd, adam or adamw: step after each backward.")] = None,
+    optimizer: Annotated[
+        str | None, typer.Option(help="sgd, adam or adamw, or adamw_fused: step after each backward.")
+    ] = None,
     model_option: ModelOptions = None,
     loop: Loop = 3.0,
     iterations: Annotated[int, typer.Option(min=1, help="Iterations under the profiler, which give the shares.")] = 5,

@@ -32,7 +32,9 @@ CacheLength = Annotated[
 ]
 Optimizer = Annotated[
     str | None,
-    typer.Option(help="sgd, adam or adamw: include the optimizer's step in an iteration of training."),
+    typer.Option(
+        help="sgd, adam or adamw, or with fused=True adamw_fused and so on: include the optimizer's step in training."
+    ),
 ]
 Clock = Annotated[float | None, typer.Option(help="Graphics clock in MHz. Default: the GPU's own default.")]
 Predictor = Annotated[

@@ -15,10 +15,13 @@ from .queries import (
     Carbon,
     Clocks,
     Gpus,
+    OutputTokens,
     PowerLimit,
     PricePerHour,
     PricePerKwh,
+    PromptTokens,
     clocks_mhz,
+    lengths,
     names,
     positive_integers,
     price_per_hour,
@@ -31,16 +34,17 @@ if TYPE_CHECKING:
 
 def best_generation(
     model: Annotated[str, typer.Argument(help="Name of a language model, or the path of its config.json.")],
-    prompt: Annotated[int, typer.Option(help="Tokens of each prompt.")] = 512,
-    output: Annotated[int, typer.Option(help="Tokens that are written for each prompt.")] = 512,
+    prompt: PromptTokens = "512",
+    output: OutputTokens = "512",
     objective: Annotated[
         str,
         typer.Option(help="What to minimize: energy (per token), time (per output token), cost or carbon (per token)."),
     ] = "energy",
     gpu: Gpus = None,
-    counts: Annotated[str, typer.Option(help="Numbers of GPUs that share the model, such as 1,2,4.")] = "1",
+    counts: Annotated[str, typer.Option(help="Numbers of GPUs, such as 1,2,4; all their layouts are compared.")] = "1",
     batches: Annotated[
-        str | None, typer.Option("--batches", help="Sequences at a time, such as 8,64. Default: eight from 1 to 512.")
+        str | None,
+        typer.Option("--batches", help="Sequences at a time, such as 8,64. Default: from 1 to all that fit."),
     ] = None,
     precision: Annotated[
         list[str] | None,
@@ -73,24 +77,24 @@ def best_generation(
         bool, typer.Option("--csv", help="Print all ways that keep the limits as CSV, or with --pareto the front.")
     ] = False,
 ) -> None:
-    """Choose GPU, number of GPUs, clock, batch and precision to serve a language model.
+    """Choose GPU, number of GPUs and their layout, clock, batch and precision to serve a language model.
 
-    Shows the best way of each GPU and number of GPUs; the best comes first.
+    Shows the best way of each GPU and number of GPUs; the best comes first. TP is tensor parallelism, EP expert
+    parallelism; other GPUs are replicas.
     """
     from ..generation.choices import rows_csv
-    from ..generation.choosing import BATCHES
     from ..generation.choosing import best_generation as best_of
 
     refuse_both(as_json, as_csv)
     known = Path(model)
     found = best_of(
         known if known.suffix == ".json" else model,
-        prompt_tokens=prompt,
-        output_tokens=output,
+        prompt_tokens=lengths(prompt),
+        output_tokens=lengths(output),
         objective=objective,
         gpus=names(gpu),
         counts=positive_integers(counts, "numbers of GPUs"),
-        batches=BATCHES if batches is None else positive_integers(batches, "batches"),
+        batches=None if batches is None else positive_integers(batches, "batches"),
         precisions=names(precision) or ("bf16",),
         clocks=clocks_mhz(clocks),
         engine=engine,
@@ -132,12 +136,25 @@ def _text(choices: Sequence[GenerationChoice], top: int) -> str:
     shown = choices[: top or None]
     priced = any(choice.cost_per_million_tokens is not None for choice in shown)
     carbon = any(choice.carbon_g_per_million_tokens is not None for choice in shown)
-    header = ["GPU", "clock MHz", "precision", "batch", "J/token", "time per token", "first token", "tokens/s", "power"]
+    shared = any(choice.gpus > 1 for choice in shown)
+    header = [
+        "GPU",
+        *(["layout"] if shared else []),
+        "clock MHz",
+        "precision",
+        "batch",
+        "J/token",
+        "time per token",
+        "first token",
+        "tokens/s",
+        "power",
+    ]
     header += ["cost per million"] if priced else []
     header += ["CO2 per million"] if carbon else []
     rows = [
         [
             choice.boards,
+            *([choice.layout] if shared else []),
             f"{choice.clock_mhz:g}",
             choice.precision,
             str(choice.batch),
@@ -151,7 +168,7 @@ def _text(choices: Sequence[GenerationChoice], top: int) -> str:
         ]
         for choice in shown
     ]
-    text = table(header, rows, frozenset({1, *range(3, len(header))}))
+    text = table(header, rows, frozenset({1 + shared, *range(3 + shared, len(header))}))
     if len(choices) > len(shown):
         text += f"\nand {len(choices) - len(shown)} more"
     return text

@@ -10,6 +10,7 @@ import typer
 
 from ..units import si
 from .arguments import AsJson, Clock, Predictor, table
+from .queries import OutputTokens, PromptTokens, lengths
 
 if TYPE_CHECKING:
     from ..generation.prediction import GenerationPrediction
@@ -19,16 +20,19 @@ _LEVEL = 0.9
 
 def generate(
     model: Annotated[str, typer.Argument(help="Name of a language model, or the path of its config.json.")],
-    gpu: Annotated[str, typer.Option(help='GPU from the catalogue, such as "H100 SXM"; "2x H100 SXM" are two.')],
+    gpu: Annotated[str, typer.Option(help='GPU, such as "H100 SXM"; "2x H100 SXM" are two that share the model.')],
     batch: Annotated[int, typer.Option(help="Sequences at a time, on all GPUs together.")] = 1,
-    prompt: Annotated[int, typer.Option(help="Tokens of each prompt.")] = 512,
-    output: Annotated[int, typer.Option(help="Tokens that are written for each prompt.")] = 512,
+    prompt: PromptTokens = "512",
+    output: OutputTokens = "512",
     precision: Annotated[str, typer.Option(help="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4.")] = "bf16",
     cache_precision: Annotated[str | None, typer.Option(help="fp8 for keys and values. Default: 16 bits.")] = None,
     engine: Annotated[str, typer.Option(help="vllm, vllm_async, sglang, tensorrt_llm or transformers.")] = "vllm",
     sampling: Annotated[str, typer.Option(help="greedy, temperature, or top_p (also for top-k).")] = "temperature",
     batching: Annotated[str | None, typer.Option(help="continuous or static. Default: what the engine does.")] = None,
-    tensor_parallel: Annotated[int, typer.Option(help="GPUs that share each layer.")] = 1,
+    tensor_parallel: Annotated[
+        int | None,
+        typer.Option(help="GPUs that share each layer; others are replicas. Default: all that the model divides over."),
+    ] = None,
     expert_parallel: Annotated[int, typer.Option(help="GPUs that whole experts are shared out to.")] = 1,
     clock: Clock = None,
     power_limit: Annotated[float | None, typer.Option(help="Power cap of a board in watts.")] = None,
@@ -45,8 +49,8 @@ def generate(
         known if known.suffix == ".json" else model,
         gpu,
         batch=batch,
-        prompt_tokens=prompt,
-        output_tokens=output,
+        prompt_tokens=lengths(prompt),
+        output_tokens=lengths(output),
         precision=precision,
         cache_precision=cache_precision,
         engine=engine,
@@ -78,12 +82,13 @@ def _text(found: GenerationPrediction) -> str:
         low_high = getattr(interval, name) if interval else None
         about = f"{si(low_high[0], unit)} to {si(low_high[1], unit)}" if low_high else ""
         rows.append([what, si(getattr(found, name), unit), about])
+    rows.append(["time per request", si(found.latency_s, "s"), ""])
     rows.append(["energy per request", si(found.energy_per_request_j, "J"), ""])
     rows.append(["tokens per second", f"{found.tokens_per_s:,.0f}", ""])
-    boards = f"{found.gpus} x {found.gpu}" if found.gpus > 1 else found.gpu
+    boards = found.boards
     memory = found.memory
     parts = [
-        f"{found.model}, {found.precision}, {found.prompt_tokens} + {found.output_tokens} tokens, batch {found.batch} "
+        f"{found.model}, {found.precision}, {found.tokens}, batch {found.batch} "
         f"({found.batching}), by {found.engine} on {boards}",
         "",
         table(["", "predicted", f"{100 * _LEVEL:.0f} % interval" if interval else ""], rows, frozenset({1})),

@@ -106,6 +106,29 @@ def positive_integers(text: str, what: str) -> list[int]:
     return [int(part) for part in parts]
 
 
+PromptTokens = Annotated[
+    str,
+    typer.Option(help="Tokens of each prompt: 512; MEAN,DEVIATION such as 200,150; or the lengths of many requests."),
+]
+OutputTokens = Annotated[
+    str, typer.Option(help="Tokens that are written for each prompt: 512; MEAN,DEVIATION; or many lengths.")
+]
+
+
+def lengths(text: str) -> int | list[float]:
+    """Parse "512", "650,610" (mean and standard deviation) or the lengths of many requests.
+
+    Raises:
+        InputError: A part is no number.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"-?\d+(\.\d+)?", part) for part in parts):
+        raise InputError(
+            "tokens are numbers", given=repr(text), allowed="such as 512; 650,610 for mean and standard deviation"
+        )
+    return int(parts[0]) if len(parts) == 1 and "." not in parts[0] else [float(part) for part in parts]
+
+
 def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
     """Parse prices such as "1.2" for every GPU, or "A30=0.7,T4=0.35".
 

@@ -39,6 +39,13 @@ def serve(
     root_path: Annotated[
         str, typer.Option(envvar=_from("ROOT_PATH"), help="Prefix that a proxy strips from the path of a request.")
     ] = "",
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar=_from("PROXIES"),
+            help="Address or network of a proxy whose X-Forwarded-For names the client; repeat it for several.",
+        ),
+    ] = None,
     follow: Annotated[
         list[str] | None,
         typer.Option(
@@ -69,6 +76,9 @@ def serve(
     max_choices: Annotated[
         int, typer.Option(envvar=_from("MAX_CHOICES"), help="Most GPUs x clocks x precisions in a sweep.")
     ] = 10_000,
+    max_work: Annotated[
+        int, typer.Option(envvar=_from("MAX_WORK"), help="Most operations x GPUs x clocks x precisions in a sweep.")
+    ] = 5_000_000,
     max_seconds: Annotated[
         float, typer.Option(envvar=_from("MAX_SECONDS"), help="Longest time to compute an answer.")
     ] = 60.0,
@@ -78,6 +88,12 @@ def serve(
             envvar=_from("MAX_WAITING"), help="Most requests that wait for a thread; further ones are refused."
         ),
     ] = 256,
+    max_tracing: Annotated[
+        int,
+        typer.Option(
+            envvar=_from("MAX_TRACING"), help="Most requests for models without a template that wait at once."
+        ),
+    ] = 16,
     max_connections: Annotated[
         int,
         typer.Option(
@@ -132,13 +148,16 @@ def serve(
         tokens=_tokens(tokens_file),
         cors_origins=tuple(cors_origin or ()),
         root_path=root_path,
+        proxies=tuple(proxy or ()),
         max_body_bytes=max_body_bytes,
         max_bodies_bytes=max_bodies_bytes,
         max_batch=max_batch,
         max_operations=max_operations,
         max_choices=max_choices,
+        max_work=max_work,
         max_seconds=max_seconds,
         max_waiting=max_waiting,
+        max_tracing=max_tracing,
         max_connections=max_connections,
         body_seconds=body_seconds,
         write_seconds=write_seconds,

@@ -7,13 +7,18 @@ from pathlib import Path
 
 from ..asking import gpu_name, gpu_names, run, tariff
 from ..generation.choices import GenerationChoices
-from ..generation.choosing import BATCHES
 from ..generation.images.predict import ImagePrediction
+from ..generation.lengths import Tokens
 from ..generation.prediction import GenerationPrediction
 from ..generation.training import ParallelTraining
 from ..hardware import GPU
 from ..hardware.host import Host
 from .connection import Connection
+
+
+def _sent(tokens: Tokens) -> int | list[float]:
+    """Lengths of prompts or outputs as JSON."""
+    return tokens if isinstance(tokens, int) else [float(each) for each in tokens]
 
 
 class GenerationClient:
@@ -27,11 +32,11 @@ class GenerationClient:
         gpu: str | GPU,
         *,
         batch: int,
-        prompt_tokens: int,
-        output_tokens: int,
+        prompt_tokens: Tokens,
+        output_tokens: Tokens,
         precision: str = "bf16",
         engine: str = "vllm",
-        tensor_parallel: int = 1,
+        tensor_parallel: int | None = None,
         expert_parallel: int = 1,
         batching: str | None = None,
         clock: float | None = None,
@@ -49,8 +54,8 @@ class GenerationClient:
             "model": model,
             "gpu": gpu_name(gpu),
             "batch": batch,
-            "prompt_tokens": prompt_tokens,
-            "output_tokens": output_tokens,
+            "prompt_tokens": _sent(prompt_tokens),
+            "output_tokens": _sent(output_tokens),
             "precision": precision,
             "engine": engine,
             "tensor_parallel": tensor_parallel,
@@ -68,12 +73,12 @@ class GenerationClient:
         self,
         model: str,
         *,
-        prompt_tokens: int,
-        output_tokens: int,
+        prompt_tokens: Tokens,
+        output_tokens: Tokens,
         objective: str = "energy",
         gpus: str | GPU | Iterable[str | GPU] | None = None,
         counts: Iterable[int] = (1,),
-        batches: Iterable[int] = BATCHES,
+        batches: Iterable[int] | None = None,
         precisions: Iterable[str] = ("bf16",),
         clocks: Iterable[float] | None = None,
         engine: str = "vllm",
@@ -93,12 +98,12 @@ class GenerationClient:
         """
         question = {
             "model": model,
-            "prompt_tokens": prompt_tokens,
-            "output_tokens": output_tokens,
+            "prompt_tokens": _sent(prompt_tokens),
+            "output_tokens": _sent(output_tokens),
             "objective": objective,
             "gpus": gpu_names(gpus),
             "counts": list(counts),
-            "batches": list(batches),
+            "batches": None if batches is None else list(batches),
             "precisions": list(precisions),
             "clocks_mhz": None if clocks is None else list(clocks),
             "engine": engine,

@@ -13,6 +13,7 @@ from .share import Share
 
 Phase = Literal["forward", "backward", "optimizer", "other"]
 PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer", "other")
+MOST_NODES = 50_000  # several times those of the largest networks; each takes 2 kB
 Level = Literal["root", "phase", "module", "operation"]
 
 
@@ -60,7 +61,7 @@ class Node:
     @cached_property
     def total(self) -> Share:
         """Its own share and those of all nodes below."""
-        return Share.total([node.own for node in self.walk()])
+        return Share.total([self.own, *(child.total for child in self.children)])
 
     def walk(self) -> Iterator[Node]:
         """This node and all below it, parents first."""
@@ -79,17 +80,24 @@ class Node:
 class Draft:
     """A node while rows are still being added to it."""
 
-    def __init__(self, name: str, path: str, level: Level, phase: Phase | None) -> None:
+    def __init__(self, name: str, path: str, level: Level, phase: Phase | None, room: Iterator[int]) -> None:
         self.made = Node(name, path, level, phase)
+        self._room = room  # gives as many numbers as nodes may still be added to the tree
         self.calls = 0.0
         self.shares: list[Share] = []
         self.children: dict[tuple[str, str], Draft] = {}
 
     def child(self, name: str, path: str, level: Level, phase: Phase) -> Draft:
-        """The child node of this name, which is made where there is none yet."""
+        """The child node of this name, which is made where there is none yet.
+
+        Raises:
+            InputError: The tree has too many nodes.
+        """
         key = (level, name)
         if key not in self.children:
-            self.children[key] = Draft(name, path, level, phase)
+            if next(self._room, None) is None:
+                raise InputError("an energy tree has too many parts", given=path[:100], allowed=f"up to {MOST_NODES}")
+            self.children[key] = Draft(name, path, level, phase, self._room)
         return self.children[key]
 
     def finished(self) -> Node:

@@ -14,12 +14,13 @@ from ..rendering.tables import table_csv
 from ..units import si
 from .comparison import TreeComparison, comparison
 from .icicle import Box, icicle
-from .node import PHASES, Draft, Node, Phase, Row
+from .node import MOST_NODES, PHASES, Draft, Node, Phase, Row
 from .share import Share
 
 FORMAT = 1
 """Version of the JSON form."""
 
+_DEEPEST = 50  # Modules within each other; those of networks are at most 15 deep.
 _SHOWN = 30  # Rows of a table by default.
 
 
@@ -50,8 +51,11 @@ class EnergyTree(Plain, Drawn):
             rows: Rows in any order; nodes are in the order in which their rows appear first.
             unattributed: Share that belongs to no row.
             notes: Remarks for the reader of the result.
+
+        Raises:
+            InputError: A phase is unknown; or there are too many parts, or too many within each other.
         """
-        root = Draft(title, "", "root", None)
+        root = Draft(title, "", "root", None, iter(range(MOST_NODES)))
         listed = list(rows)
         phases = dict.fromkeys(row.phase for row in listed)
         for row in listed:
@@ -60,6 +64,8 @@ class EnergyTree(Plain, Drawn):
             node = root
             if len(phases) > 1:
                 node = node.child(row.phase, "", "phase", row.phase)
+            if row.path.count(".") >= _DEEPEST:
+                raise InputError("a module lies too deep", given=row.path[:100], allowed=f"up to {_DEEPEST} levels")
             path = ""
             for name in row.path.split(".") if row.path else ():
                 path = f"{path}.{name}" if path else name

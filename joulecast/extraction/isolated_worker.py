@@ -134,6 +134,37 @@ def _limit(memory_bytes: int, seconds: float) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
+# What audit hooks are told of (docs.python.org/3/library/audit_events.html) that no reader of a file needs.
+_REFUSED_EVENTS = ("os.", "shutil.", "socket.", "subprocess.", "pty.", "urllib.", "pickle.", "sqlite3.", "tempfile.")
+_HARMLESS_EVENTS = frozenset({"os.listdir", "os.scandir", "os.putenv", "os.unsetenv"})
+
+
+def _confine(file: Path) -> None:
+    """Refuse everything to this process that reading a file does not need, whatever the libraries make of its content.
+
+    It can read the file and the code and data of Python and its libraries. It can write nothing, connect to nothing,
+    start no program and unpickle nothing. This cannot be undone, so only forks are confined.
+    """
+    libraries = {sys.prefix, sys.base_prefix, sys.exec_prefix, *filter(None, sys.path), "/proc", "/sys", os.devnull}
+    readable = tuple(os.path.realpath(each) for each in libraries)
+
+    def check(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" or event in ("os.listdir", "os.scandir"):
+            path, flags = arguments[0], arguments[2] if event == "open" else os.O_RDONLY
+            if isinstance(path, int):
+                return
+            found = os.path.realpath(os.fsdecode(path))
+            is_known = found == asked or any(found == each or found.startswith(f"{each}/") for each in readable)
+            if (is_known and flags & (os.O_WRONLY | os.O_RDWR) == 0) or found == os.devnull:
+                return
+        elif event in _HARMLESS_EVENTS or not event.startswith(_REFUSED_EVENTS):
+            return
+        raise PermissionError(f"{event} is not allowed to what reads a file: {arguments!r}"[:200])
+
+    asked = os.path.realpath(file)
+    sys.addaudithook(check)
+
+
 def _kill(process: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
@@ -146,6 +177,8 @@ def _reply_of_a_fork(question: Mapping[str, Any]) -> bytes:
         os.close(reading)
         try:
             _limit(**question["limits"])
+            if "file" in question:
+                _confine(Path(question["file"]))
             with os.fdopen(writing, "wb") as file:
                 file.write(json.dumps(reply(question)).encode())
             os._exit(0)

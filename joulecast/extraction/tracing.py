@@ -240,7 +240,7 @@ def trace(
         whitelist: Kinds to include. Operations of other kinds are listed in `Network.dropped` and count as uncovered.
         operators: The user's own operators: "namespace.name" -> its kind, or a function that converts its arguments
             (by name) to kind, input shapes and attributes.
-        optimizer: "sgd", "adam" or "adamw" to add the optimizer's step over all parameters to a training iteration.
+        optimizer: One of `OPTIMIZERS`, to add its step over all learned parameters to a training iteration.
         assume: Assumptions about values of the input, on which the forward depends; see `Assumptions`.
         prepare: Function that is called before the forward, and may add arguments to it that are not inputs.
         on_trace: Function that is called with the recorder at the end. The recorder has every call in its order,

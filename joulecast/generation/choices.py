@@ -9,6 +9,7 @@ from typing import Any
 from ..rendering.answers import Plain
 from ..rendering.tables import Table, Tabular, table_csv
 from ..units import si
+from .parallel import Parallel
 
 
 @dataclass(frozen=True)
@@ -17,12 +18,17 @@ class GenerationChoice(Plain):
 
     Args:
         gpu: Full name of the GPU model; all GPUs are alike.
-        gpus: Number of GPUs. They share each layer.
+        gpus: Number of GPUs.
+        tensor_parallel: Number of GPUs that share each layer.
+        expert_parallel: Number of GPUs over which whole experts are distributed. Above tensor_parallel, each of them
+            has all other layers and sequences of its own.
+        replicas: Number of copies of the model, which share the batch.
         precision: Precision of the weights.
-        batch: Number of sequences that run at a time.
+        batch: Number of sequences that run at a time, on all GPUs together.
         clock_mhz: Graphics clock of the GPUs in MHz.
-        time_to_first_token_s: Seconds from the arrival of a request to its first token.
+        time_to_first_token_s: Seconds from the start of a request to its first token.
         time_per_output_token_s: Mean seconds from one token of a request to the next.
+        latency_s: Seconds from the start of a request to its last token.
         tokens_per_s: Output tokens per second, of all requests together.
         power_w: Mean power of all boards together in watts.
         energy_per_token_j: Joules of all boards per output token.
@@ -34,11 +40,15 @@ class GenerationChoice(Plain):
 
     gpu: str
     gpus: int
+    tensor_parallel: int
+    expert_parallel: int
+    replicas: int
     precision: str
     batch: int
     clock_mhz: float
     time_to_first_token_s: float
     time_per_output_token_s: float
+    latency_s: float
     tokens_per_s: float
     power_w: float
     energy_per_token_j: float
@@ -51,16 +61,22 @@ class GenerationChoice(Plain):
         """The GPUs with their number, such as "2x NVIDIA H200"."""
         return f"{self.gpus}x {self.gpu}" if self.gpus > 1 else self.gpu
 
+    @property
+    def layout(self) -> str:
+        """How the GPUs share the model, such as "TP 4, 2 replicas"."""
+        return str(Parallel(self.tensor_parallel, self.expert_parallel, self.replicas))
+
     def __str__(self) -> str:
+        layout = f" ({self.layout})" if self.gpus > 1 else ""
         return (
-            f"{self.boards} at {self.clock_mhz:g} MHz, {self.precision}, batch {self.batch}: "
+            f"{self.boards}{layout} at {self.clock_mhz:g} MHz, {self.precision}, batch {self.batch}: "
             f"{si(self.energy_per_token_j, 'J')} and {si(self.time_per_output_token_s, 's')} per token, "
             f"first after {si(self.time_to_first_token_s, 's')}"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """The choice as a dictionary; quantities in SI units."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**{field.name: getattr(self, field.name) for field in fields(self)}, "layout": self.layout}
 
 
 class GenerationChoices(tuple[GenerationChoice, ...], Tabular, Plain):

@@ -11,16 +11,18 @@ import numpy as np
 from ..errors import InputError, JoulecastError, unknown_name
 from ..hardware import GPU
 from ..hardware import gpus as catalogue
+from ..progress import paced
 from ..queries.clocks import clock_grid_mhz
 from ..queries.evaluation import prefetch
 from ..queries.objectives import Tariff
 from .choices import GenerationChoice, GenerationChoices
 from .decoder import Decoder
-from .deployment import Deployment, checked_batching, checked_precisions
+from .deployment import Deployment, checked_batching, checked_load, checked_precisions
 from .engines import Engine, find_engine
 from .figures import Figures, figures_of
+from .lengths import Lengths, Tokens
 from .models import find_decoder
-from .parallel import Parallel, find_gpus, find_parallel
+from .parallel import Parallel, find_gpus, layouts
 from .server import Server
 from .serving import Load
 
@@ -31,6 +33,7 @@ OBJECTIVES = ("energy", "time", "cost", "carbon")
 """Joules per output token, seconds per output token, and price and grams of CO2 per million output tokens."""
 
 BATCHES = (1, 4, 16, 32, 64, 128, 256, 512)
+"""Batches that are compared unless others are asked for; beside them their doubles, up to the largest that fits."""
 CLOCKS = 8
 """Clocks of each GPU that are compared unless others are asked for."""
 
@@ -64,12 +67,12 @@ class Limits:
 def best_generation(
     model: Model,
     *,
-    prompt_tokens: int,
-    output_tokens: int,
+    prompt_tokens: Tokens,
+    output_tokens: Tokens,
     objective: str = "energy",
     gpus: str | GPU | Iterable[str | GPU] | None = None,
     counts: Iterable[int] = (1,),
-    batches: Iterable[int] = BATCHES,
+    batches: Iterable[int] | None = None,
     precisions: Iterable[str] = ("bf16",),
     clocks: Iterable[float] | None = None,
     engine: str = "vllm",
@@ -82,24 +85,29 @@ def best_generation(
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,
 ) -> GenerationChoices:
-    """Choose how to serve a language model: the best clock, batch and precision of each GPU, best first.
+    """Choose how to serve a language model: the best layout, clock, batch and precision of each GPU, best first.
 
     GPUs without enough memory, without the precision, or outside a limit are left out; the result's `left_out` says
     why.
 
     Args:
         model: Name of a language model, a configuration of transformers, the path of its config.json, or its module.
-        prompt_tokens: Tokens of each prompt.
-        output_tokens: Tokens that the model generates for each prompt.
+        prompt_tokens: Tokens of each prompt: an int, a pair (mean, standard deviation), or an array with the length of
+            each request.
+        output_tokens: Tokens that the model generates for each prompt, in the same forms.
         objective: energy, time, cost or carbon, each per output token; the lowest value is best.
         gpus: Names, aliases or files of GPUs, or "2x H100 SXM"; None for the whole catalogue.
-        counts: Numbers of GPUs that share the model, for names without a number.
-        batches: Numbers of sequences that run at a time, to choose from.
+        counts: Numbers of GPUs to compare, for names without a number. Each number is tried in all layouts: tensor
+            parallelism, for models with experts also expert parallelism with and without data-parallel attention, and
+            replicas.
+        batches: Numbers of sequences that run at a time on all GPUs, to choose from; None for those from 1 to the
+            largest that fits.
         precisions: Precisions of the weights, to choose from.
         clocks: Graphics clocks in MHz, to choose from; None for eight of each GPU, its default among them.
         engine: vllm, vllm_async (asynchronous scheduling), sglang, tensorrt_llm or transformers.
         cache_precision: fp8 for keys and values; None for 16 bits.
-        power_limit_w: Power cap of a board in watts; None for each board's default.
+        power_limit_w: Power cap of a board in watts; None for each board's default. Boards whose highest limit is lower
+            keep that one.
         max_time_to_first_token_s: Largest number of seconds that a request may wait for its first token.
         max_time_per_output_token_s: Largest mean number of seconds from one token of a request to the next.
         min_tokens_per_s: Smallest number of output tokens per second, of all requests together.
@@ -109,7 +117,8 @@ def best_generation(
 
     Raises:
         UnknownNameError: No such model, GPU, engine, precision, objective or country.
-        InputError: A number that cannot be, or no GPU serves the model within the limits.
+        InputError: A number that cannot be, or no GPU serves the model within the limits, or prompt and output are
+            longer than the model's context.
 
     Examples:
         >>> ways = best_generation("llama3_8b", prompt_tokens=300, output_tokens=300, gpus=["H100 SXM", "L40S"])
@@ -121,12 +130,16 @@ def best_generation(
     tariff = Tariff.of(price_per_hour, price_per_kwh, carbon)
     _refuse_without(objective, tariff)
     found = find_engine(engine)
+    decoder = find_decoder(model)
+    prompt, output = Lengths.of("prompt_tokens", prompt_tokens), Lengths.of("output_tokens", output_tokens)
+    load = checked_load(decoder, 1, prompt, output, checked_batching(None, found))
     query = _Query(
         model,
-        find_decoder(model),
+        decoder,
         found,
         cache_precision,
-        tuple(Load(batch, prompt_tokens, output_tokens) for batch in sorted(set(batches))),
+        load,
+        None if batches is None else tuple(replace(load, batch=batch) for batch in sorted(set(batches))),
         None if clocks is None else tuple(clocks),
         power_limit_w,
     )
@@ -184,27 +197,32 @@ class _Query:
     decoder: Decoder
     engine: Engine
     cache_precision: str | None
-    loads: tuple[Load, ...]
+    one: Load
+    loads: tuple[Load, ...] | None
     clocks: tuple[float, ...] | None
     power_limit_w: float | None
 
     def figures(
         self, boards: Sequence[GPU], count: int, precision: str, left_out: dict[str, str]
     ) -> Iterator[tuple[Deployment, Sequence[float], Figures]]:
-        """The figures of each GPU with each batch that fits, at its clocks; adds the other GPUs to `left_out`."""
+        """The figures of each GPU in each layout with each batch that fits, at its clocks.
+
+        Args:
+            boards: The GPUs.
+            count: Number of each.
+            precision: Precision of the weights.
+            left_out: GPUs with their number -> reason; those that cannot serve the model are added.
+        """
         precisions = checked_precisions(precision, self.cache_precision, self.engine)
         batching = checked_batching(None, self.engine)
         servers: list[tuple[Server, list[Deployment]]] = []
-        for gpu in boards:
+        ways = ((gpu, parallel) for gpu in boards for parallel in layouts(count, gpu, self.decoder))
+        for gpu, parallel in ways:
             try:
-                parallel = find_parallel(count, gpu, count, 1)
-                whole = Deployment.of(self.decoder, gpu, self.engine, precisions, parallel, batching, self.loads[0])
+                whole = Deployment.of(self.decoder, gpu, self.engine, precisions, parallel, batching, self.one)
                 gpu.running_precision(precisions.products)
-                each = [replace(whole, total_load=load) for load in self.loads]
-                fitting = [deployment for deployment in each if deployment.memory.fits]
-                if not fitting:
-                    each[0].refuse_shortage()
-                servers.append((Server.of(self.model, whole, self.power_limit_w, None), fitting))
+                server = Server.of(self.model, whole, self.power_limit_w, None)
+                servers.append((server, [replace(whole, total_load=load) for load in self._loads(whole)]))
             except JoulecastError as error:
                 left_out.setdefault(served_by(count, gpu), error.what)
         alike_by: dict[tuple[Parallel, bool], list[tuple[Server, list[Deployment]]]] = {}
@@ -219,8 +237,12 @@ class _Query:
     ) -> Iterator[tuple[Deployment, Sequence[float], Figures]]:
         """The same for GPUs that run the same operations, which are predicted for all of them at once."""
         one, count = servers[0][0], servers[0][0].deployment.parallel.gpus
+        # The largest batch of each GPU is its own, so its steps are predicted on this GPU alone.
         asked = dict.fromkeys(
-            one.padded(tokens) for _, fitting in servers for served in fitting for tokens in served.steps
+            one.padded(tokens)
+            for _, fitting in servers
+            for served in (fitting if len(servers) == 1 else fitting[:-1] or fitting)
+            for tokens in served.steps
         )
         steps = one.networks(asked)
         if self.engine.fused:
@@ -229,10 +251,28 @@ class _Query:
             try:
                 server.take(steps)
                 clocks = self._clocks_mhz(server.gpu)
-                for served in fitting:
+                for served in paced(fitting):
                     yield served, clocks, figures_of(served, server, clocks)
             except JoulecastError as error:
                 left_out.setdefault(served_by(count, server.gpu), error.what)
+
+    def _loads(self, whole: Deployment) -> list[Load]:
+        """The loads to compare in a layout, smallest first: each of its groups of GPUs has a sequence, and all fit."""
+        groups, most = whole.parallel.groups, whole.largest_batch
+        if self.loads is None:
+            doubles = (BATCHES[-1] << times for times in range(1, most.bit_length()))
+            batches = {*BATCHES, *doubles, most}
+            loads = [replace(self.one, batch=batch) for batch in sorted(batches) if groups <= batch <= most]
+        else:
+            loads = [load for load in self.loads if groups <= load.batch <= most]
+        if not loads:
+            replace(whole, total_load=self.loads[0] if self.loads else self.one).refuse_shortage()
+            raise InputError(
+                "there are fewer sequences than groups of GPUs that serve them",
+                given=f"batches up to {max(load.batch for load in self.loads or (self.one,))}",
+                allowed=f"{groups} or more",
+            )
+        return loads
 
     def _clocks_mhz(self, gpu: GPU) -> list[float]:
         if self.clocks is None:
@@ -270,23 +310,29 @@ def _rows(
     objective: str,
     tariff: Tariff,
 ) -> Iterator[GenerationChoice]:
-    gpu, count = served.gpu.name, served.parallel.gpus
+    gpu, count, parallel = served.gpu.name, served.parallel.gpus, served.parallel
     for place, kept in enumerate(limits.keeps(figures)):
         joules = float(figures.energy_per_token_j[place])
         seconds = float(figures.time_per_output_token_s[place])
         rate = float(figures.tokens_per_s[place])
         cost = tariff.cost(count * _MILLION / rate, _MILLION * joules, gpu)
         grams = tariff.carbon_g(_MILLION * joules)
-        value = {"energy": joules, "time": seconds, "cost": cost, "carbon": grams}[objective]
+        # A single token has no time from one to the next.
+        waits = seconds or float(figures.latency_s[place])
+        value = {"energy": joules, "time": waits, "cost": cost, "carbon": grams}[objective]
         if kept and value is not None:
             yield GenerationChoice(
                 gpu=gpu,
                 gpus=count,
+                tensor_parallel=parallel.tensor,
+                expert_parallel=parallel.expert,
+                replicas=parallel.replicas,
                 precision=served.precisions.weights,
                 batch=served.total_load.batch,
                 clock_mhz=clocks_mhz[place],
                 time_to_first_token_s=float(figures.time_to_first_token_s[place]),
                 time_per_output_token_s=seconds,
+                latency_s=float(figures.latency_s[place]),
                 tokens_per_s=rate,
                 power_w=float(figures.power_w[place]),
                 energy_per_token_j=joules,

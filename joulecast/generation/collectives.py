@@ -125,6 +125,9 @@ def _bandwidth(gpu: GPU) -> float:
 def _measured_like(gpu: GPU, link: str, kind: str, count: int) -> GPU | None:
     names = sorted({name for name, library, *rest in curves() if library == NCCL and rest == [kind, count]})
     alike = [each for each in map(find_gpu, names) if bool(each.link_bandwidth) == (link == "nvlink")]
-    if gpu in alike:
-        return gpu
-    return min(alike, key=lambda each: abs(math.log(_bandwidth(each) / _bandwidth(gpu))), default=None)
+    # Of several with the same bandwidth, the same board under whatever name.
+    return min(
+        alike,
+        key=lambda each: (abs(math.log(_bandwidth(each) / _bandwidth(gpu))), each.board != gpu.board),
+        default=None,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,6 +12,7 @@ from ..hardware import GPU
 from ..units import si
 from .decoder import Decoder
 from .engines import Engine
+from .lengths import Lengths
 from .memory import GenerationMemory, generation_memory, largest_batch
 from .parallel import Parallel, share
 from .serving import BATCHINGS, Batching, Cycle, Load, cycle_of
@@ -141,11 +143,12 @@ class Deployment:
         if self.memory.fits:
             return
         memory, load = self.memory, self.load
-        hint = "use fp8 weights, more GPUs, or GPUs with more memory"
+        ways = [*self._narrower, "more GPUs", "GPUs with more memory"]
+        hint = f"use {', '.join(ways[:-1])}, or {ways[-1]}"
         if self.largest_batch:
             hint = (
                 f"give a batch of at most {self.largest_batch}, because {self.engine.name} would run no more at a time "
-                f"and let the others wait; or cache_precision='fp8'; or {hint}"
+                f"and let the others wait; or {hint}"
             )
         raise InputError(
             f"{self.decoder.name} with a batch of {self.total_load.batch} of {load.prompt_tokens} + "
@@ -156,9 +159,53 @@ class Deployment:
             hint=hint,
         )
 
+    @property
+    def _narrower(self) -> Iterator[str]:
+        """Narrower weights and caches that the engine has on this GPU."""
+        if not self.engine.fused:
+            return
+        weights = self.precisions.weights
+        narrower = {"bf16": "fp8", "fp16": "fp8", "fp8": "nvfp4"}.get(weights)
+        if narrower in self.gpu.peak_flops:
+            yield f"{narrower} weights"
+        if self.precisions.cache is None:
+            yield "cache_precision='fp8'"
+
     def _memory(self, batch: int) -> GenerationMemory:
         load = replace(self.load, batch=batch)
         return generation_memory(self.decoder, load, self.gpu, self.engine, self.precisions, self.batching)
+
+
+def checked_load(decoder: Decoder, batch: int, prompt: Lengths, output: Lengths, batching: Batching) -> Load:
+    """The requests, checked.
+
+    Args:
+        decoder: The model.
+        batch: Number of sequences that run at a time.
+        prompt: Tokens of prompts.
+        output: Tokens of outputs.
+        batching: How requests follow each other.
+
+    Raises:
+        InputError: The batch is not positive, prompt and output are longer than the model's context, or the lengths of
+            outputs vary in a static batch.
+    """
+    load = Load.of(batch, prompt, output)
+    if decoder.context is not None and prompt.longest + output.longest > decoder.context:
+        raise InputError(
+            f"prompt and output are longer than the context of {decoder.name}",
+            given=f"{prompt.longest:g} + {output.longest:g} tokens",
+            allowed=f"up to {decoder.context} tokens together",
+            hint="give a shorter prompt or output, or a model with a longer context",
+        )
+    if batching == "static" and output.deviation:
+        raise InputError(
+            "a static batch is predicted for outputs of equal length",
+            given=f"outputs of {output.mean:.6g} tokens with a standard deviation of {output.deviation:.6g}",
+            allowed="output_tokens as one number",
+            hint="give the longest output, because a static batch runs until its last sequence ends",
+        )
+    return load
 
 
 def checked_precisions(weights: str, cache: str | None, engine: Engine) -> Precisions:

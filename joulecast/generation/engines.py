@@ -52,7 +52,7 @@ class Engine:
 
     def on(self, gpu: GPU) -> Engine:
         """The engine with the settings and kernels that it has on this GPU."""
-        small = gpu.memory_bytes < _LARGE_BYTES or "A100" in gpu.name
+        small = gpu.memory_bytes < _LARGE_BYTES or gpu.compute_capability == _A100
         tokens = self.small_step_tokens if small and self.small_step_tokens is not None else self.step_tokens
         return replace(self, step_tokens=tokens, grouped_experts=gpu.compute_capability.startswith(_NVIDIA))
 
@@ -67,6 +67,7 @@ class Engine:
 
 _LARGE_BYTES = 70 * 2**30
 _NVIDIA = ("7.", "8.", "9.", "10.", "12.")
+_A100 = "8.0"  # Of the boards of this compute capability, only A100s have more than 70 GiB.
 
 ENGINES: Mapping[str, Engine] = {
     engine.name: engine

@@ -16,14 +16,16 @@ class Figures:
     """Time and energy of a deployment at several clocks; arrays of shape (clocks,).
 
     Args:
-        time_to_first_token_s: Seconds from the arrival of a request to its first token.
+        time_to_first_token_s: Seconds from the start of a request to its first token.
         time_per_output_token_s: Mean seconds from one token of a request to the next.
+        latency_s: Seconds from the start of a request to its last token.
         tokens_per_s: Output tokens per second, of all requests together.
         energy_per_token_j: Joules of all boards per output token.
     """
 
     time_to_first_token_s: FloatArray
     time_per_output_token_s: FloatArray
+    latency_s: FloatArray
     tokens_per_s: FloatArray
     energy_per_token_j: FloatArray
 
@@ -55,6 +57,7 @@ def figures_of(deployment: Deployment, server: Server, clocks: Sequence[float]) 
     return Figures(
         time_to_first_token_s=server.cost(cycle.first_token, clocks).time_s,
         time_per_output_token_s=server.cost(cycle.next_tokens, clocks).time_s,
+        latency_s=total.time_s,
         tokens_per_s=tokens / total.time_s,
         energy_per_token_j=boards_j / tokens,
     )

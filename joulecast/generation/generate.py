@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 
 from ..hardware import GPU, gpu_name_notes
 from ..units import si
-from .deployment import Deployment, checked_batching, checked_precisions
+from .decoder import Decoder
+from .deployment import Deployment, checked_batching, checked_load, checked_precisions
 from .engines import Engine, find_engine
 from .figures import figures_of
+from .lengths import Lengths, Tokens
 from .models import find_decoder
-from .parallel import find_gpus, find_parallel, split_count
+from .parallel import Parallel, find_gpus, find_parallel, layouts, split_count
 from .prediction import GenerationPrediction
 from .sampling import checked_sampling
 from .server import Server
-from .serving import Load
 
 if TYPE_CHECKING:
     from ..extraction.sources import Model
@@ -27,11 +28,11 @@ def predict_generation(
     gpu: str | GPU | None,
     *,
     batch: int,
-    prompt_tokens: int,
-    output_tokens: int,
+    prompt_tokens: Tokens,
+    output_tokens: Tokens,
     precision: str = "bf16",
     engine: str = "vllm",
-    tensor_parallel: int = 1,
+    tensor_parallel: int | None = None,
     expert_parallel: int = 1,
     batching: str | None = None,
     clock: float | None = None,
@@ -44,15 +45,18 @@ def predict_generation(
 
     Args:
         model: Name of a language model, a configuration of transformers, the path of its config.json, or its module.
-        gpu: Name or alias from the catalogue, or the path of a TOML file that describes a GPU; "2x H100 SXM" are two.
+        gpu: Name or alias from the catalogue, or the path of a TOML file that describes a GPU; "2x H100 SXM" are two,
+            which share the model unless `tensor_parallel` says otherwise.
         batch: Number of sequences that run at a time on all GPUs together.
-        prompt_tokens: Tokens of each prompt.
-        output_tokens: Tokens that the model generates for each prompt.
+        prompt_tokens: Tokens of each prompt: an int, a pair (mean, standard deviation), or an array with the length of
+            each request.
+        output_tokens: Tokens that the model generates for each prompt, in the same forms.
         precision: Precision of the weights: bf16, fp16, fp8, nvfp4, or mxfp4, in which only experts have four bits, as
             in GPT-OSS. Norms, logits and attention stay in 16 bits.
         engine: vllm (scheduling as in version 0.11), vllm_async (asynchronous scheduling, the default of later
             versions), sglang or tensorrt_llm, with fused kernels in CUDA graphs; or transformers, which is eager.
-        tensor_parallel: Number of GPUs that share each layer. Further GPUs are replicas, which share the batch.
+        tensor_parallel: Number of GPUs that share each layer. Further GPUs are replicas, which share the batch. None
+            for as many of the GPUs as the model can be divided over, or with `expert_parallel` for 1.
         expert_parallel: Number of GPUs over which whole experts are distributed; 1 if tensor parallelism divides each
             expert. With tensor_parallel=1, each of these GPUs has all other layers and sequences of its own
             (data-parallel attention).
@@ -68,8 +72,8 @@ def predict_generation(
 
     Raises:
         UnknownNameError: No such model, GPU, engine, batching, precision, sampling or predictor.
-        InputError: The model does not generate text; or the GPU lacks the memory or the precision, or cannot hold the
-            clock or the power cap.
+        InputError: The model does not generate text, or not so long ones; or the GPU lacks the memory or the precision,
+            or cannot hold the clock or the power cap.
         ZooError, ExtractionError, UncoveredError, MissingDependencyError: See `joulecast.predict`.
 
     Examples:
@@ -79,14 +83,18 @@ def predict_generation(
     """
     found, (count, board) = replace(find_engine(engine), sampling=checked_sampling(sampling)), find_gpus(gpu)
     clock_mhz = board.checked_clock_mhz(clock)
+    decoder = find_decoder(model)
+    prompt, output = Lengths.of("prompt_tokens", prompt_tokens), Lengths.of("output_tokens", output_tokens)
+    batched = checked_batching(batching, found)
+    shared = _shared_by(count, board, decoder, found, expert_parallel) if tensor_parallel is None else tensor_parallel
     deployment = Deployment.of(
-        find_decoder(model),
+        decoder,
         board,
         found,
         checked_precisions(precision, cache_precision, found),
-        find_parallel(count, board, tensor_parallel, expert_parallel),
-        checked_batching(batching, found),
-        Load(batch, prompt_tokens, output_tokens),
+        find_parallel(count, board, shared, expert_parallel),
+        batched,
+        checked_load(decoder, batch, prompt, output, batched),
     )
     deployment.refuse_shortage()
     server = Server.of(model, deployment, power_limit_w, predictor)
@@ -104,8 +112,10 @@ def predict_generation(
         engine=found.name,
         batching=deployment.batching,
         batch=batch,
-        prompt_tokens=prompt_tokens,
-        output_tokens=output_tokens,
+        prompt_tokens=prompt.mean,
+        output_tokens=output.mean,
+        prompt_deviation=prompt.deviation,
+        output_deviation=output.deviation,
         precision=precision,
         cache_precision=cache_precision,
         clock_mhz=clock_mhz,
@@ -115,7 +125,7 @@ def predict_generation(
         tokens_per_s=float(figures.tokens_per_s[0]),
         power_w=float(figures.power_w[0]),
         energy_per_token_j=energy_per_token_j,
-        energy_per_request_j=energy_per_token_j * output_tokens,
+        energy_per_request_j=energy_per_token_j * output.mean,
         overhead_s=server.waiting_s(steps) / sum(each.count for each in steps),
         memory=deployment.memory,
         largest_batch=deployment.largest_batch,
@@ -126,9 +136,26 @@ def predict_generation(
         # Notes on the intervals of single networks do not apply here.
         notes=(
             *_board_notes(gpu),
+            *(_layout_notes(deployment.parallel) if tensor_parallel is None else ()),
             *_notes(found, precision),
             *(note for note in decode.notes if not note.startswith("no interval")),
         ),
+    )
+
+
+def _shared_by(count: int, gpu: GPU, decoder: Decoder, engine: Engine, expert: int) -> int:
+    """Number of GPUs that share each layer where the user did not say: as many as the model can be divided over."""
+    if expert > 1 or not engine.fused:
+        return 1
+    return next(layouts(count, gpu, decoder)).tensor
+
+
+def _layout_notes(parallel: Parallel) -> tuple[str, ...]:
+    if parallel.gpus == 1:
+        return ()
+    return (
+        f"the {parallel.gpus} GPUs are used as {parallel}; give tensor_parallel for another layout, 1 for replicas "
+        "that share nothing",
     )
 
 

@@ -118,6 +118,24 @@ KNOWN: Mapping[str, Architecture] = {
 }
 """Name -> class and sizes. Where sizes are left out, the defaults of transformers are those of the model."""
 
+CONTEXTS: Mapping[str, int] = {
+    **dict.fromkeys(("gpt2", "gpt2_xl"), 1024),
+    "llama2_7b": 4096,
+    "llama3_8b": 8192,
+    "phi4": 16384,
+    **dict.fromkeys(("qwen2_0_5b", "mistral_7b", "mistral_small_24b", "mixtral_8x7b"), 32768),
+    **dict.fromkeys(("qwen3_0_6b", "qwen3_1_7b"), 40960),
+    "deepseek_v3": 163840,
+}
+"""Name -> largest number of tokens of a prompt and its output together (max_position_embeddings of the repository's
+config.json). All others take 131,072: Llama 3.1 and 3.2, Gemma 3 and GPT-OSS as they are, Qwen with YaRN, as the model
+cards say."""
+
+
+def context_of(name: str) -> int:
+    """The largest number of tokens of a prompt and its output together that a known model takes."""
+    return CONTEXTS.get(name, 131072)
+
 
 @cache
 def _file() -> Mapping[str, Any]:
@@ -143,4 +161,4 @@ def decoder_to_json(decoder: Decoder) -> dict[str, Any]:
 def decoder_from_json(name: str, value: Mapping[str, Any]) -> Decoder:
     """Read a decoder from the form that `decoder_to_json` writes."""
     parts = tuple((PARTS[kind](**sizes), tuple(modules)) for kind, sizes, modules in value["parts"])
-    return Decoder(name, parts, value["tied"])
+    return Decoder(name, parts, value["tied"], context_of(name))

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from ..extraction.models.transformers_configs import Architecture
 from ..extraction.models.transformers_models import import_transformers
 from .decoder import Decoder
-from .known import FILE, KNOWN, decoder_to_json
+from .known import FILE, KNOWN, context_of, decoder_to_json
 from .models import extracted_decoder
 
 
 def made(name: str, row: Architecture) -> Decoder:
     """The parts of a model of the table, from its extracted operations."""
     model_class = getattr(import_transformers(), row.class_name)
-    return extracted_decoder(model_class.config_class(architectures=[row.class_name], **row.sizes), name)
+    found = extracted_decoder(model_class.config_class(architectures=[row.class_name], **row.sizes), name)
+    return replace(found, context=context_of(name))
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..extraction import network_of
+from ..extraction.models.transformers_configs import ARCHITECTURES
 from ..operations.network import Network
 from .decoder import Decoder
 from .fusing import decoder_of
@@ -61,14 +62,35 @@ def extracted_decoder(model: Model, name: str | None = None) -> Decoder:
             continue
         break
     found = decoder_of(network, past)
-    return replace(found, name=name or network.name.partition(" after ")[0], tied=_is_tied(model))
+    settings = _settings(model)
+    return replace(
+        found,
+        name=name or network.name.partition(" after ")[0],
+        tied=bool(settings.get("tie_word_embeddings")),
+        context=_context(settings),
+    )
 
 
-def _is_tied(model: Any) -> bool:
-    """Whether the configuration says that the embedding and the language-model head share their weights."""
+def _context(settings: Mapping[str, Any]) -> int | None:
+    """The largest number of tokens that a configuration allows, as vLLM finds it; None if it does not say."""
+    said = settings.get("max_position_embeddings") or settings.get("n_positions")
+    scaling = settings.get("rope_scaling") or settings.get("rope_parameters")
+    if isinstance(scaling, Mapping) and isinstance(scaling.get("factor"), int | float):
+        # YaRN stretches the positions that the model was trained on; others state the stretched number already.
+        trained = scaling.get("original_max_position_embeddings")
+        if isinstance(trained, int) and isinstance(said, int):
+            said = max(said, int(trained * scaling["factor"]))
+    return said if isinstance(said, int) else None
+
+
+def _settings(model: Any) -> Mapping[str, Any]:
+    """The settings of a model's configuration; empty for a model that has none."""
     path = Path(model) if isinstance(model, str | Path) else None
     if path is not None and path.suffix == ".json":
         content = json.loads(path.read_text())
-        return isinstance(content, Mapping) and bool(content.get("tie_word_embeddings"))
+        return content if isinstance(content, Mapping) else {}
+    if isinstance(model, str):
+        return ARCHITECTURES[model].sizes if model in ARCHITECTURES else {}
     config = getattr(model, "config", model)
-    return bool(getattr(config, "tie_word_embeddings", False))
+    found: Mapping[str, Any] = config.to_dict() if hasattr(config, "to_dict") else {}
+    return found

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -51,6 +52,14 @@ class Parallel:
     expert: int = 1
     replicas: int = 1
     link: str = "nvlink"
+
+    def __str__(self) -> str:
+        parts = [f"TP {self.tensor}"] if self.tensor > 1 else []
+        if self.expert > 1:
+            parts.append(f"EP {self.expert}" if self.tensor > 1 else f"EP {self.expert} with DP attention")
+        if self.replicas > 1:
+            parts.append(f"{self.replicas} replicas")
+        return ", ".join(parts) or "one GPU"
 
     @property
     def gpus(self) -> int:
@@ -107,6 +116,30 @@ def split_count(name: str) -> tuple[int, str]:
     if not int(counted[1]):
         raise InputError("the number of GPUs is zero", given=repr(name), allowed='such as "2x H100 SXM"')
     return int(counted[1]), counted[2]
+
+
+def layouts(count: int, gpu: GPU, decoder: Decoder) -> Iterator[Parallel]:
+    """All ways to use GPUs for a model, those in which more GPUs share its layers first.
+
+    Args:
+        count: Number of GPUs.
+        gpu: The GPU model.
+        decoder: The model; its heads, features and experts have to be divisible.
+    """
+    for tensor in reversed(GROUPS):
+        for expert in (GROUPS if tensor == 1 else (1, tensor)) if decoder.experts else (1,):
+            if count % max(tensor, expert) == 0:
+                found = find_parallel(count, gpu, tensor, expert)
+                if _divides(decoder, found):
+                    yield found
+
+
+def _divides(decoder: Decoder, parallel: Parallel) -> bool:
+    try:
+        share(decoder, parallel)
+    except InputError:
+        return False
+    return True
 
 
 def find_parallel(count: int, gpu: GPU, tensor: int, expert: int) -> Parallel:

@@ -12,6 +12,7 @@ from ..rendering.answers import Plain
 from ..units import si
 from .intervals import GenerationInterval, normal_quantile
 from .memory import GenerationMemory
+from .parallel import Parallel
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,16 @@ class GenerationPrediction(Plain):
         engine: Name of the engine.
         batching: "continuous" or "static".
         batch: Number of sequences that run at a time, on all GPUs together.
-        prompt_tokens: Tokens of each prompt.
-        output_tokens: Tokens that the model generates for each prompt.
+        prompt_tokens: Mean tokens of a prompt.
+        output_tokens: Mean tokens that the model generates for a prompt.
         precision: Precision of the weights.
         cache_precision: Precision of keys and values; None for 16 bits.
         clock_mhz: The requested graphics clock in MHz.
         power_limit_w: Power cap of a board in watts.
-        time_to_first_token_s: Seconds from the start of a request to its first token, without waiting in a queue.
-        time_per_output_token_s: Mean seconds from one token of a request to the next.
+        time_to_first_token_s: Seconds from the start of a request to its first token, without waiting in a queue. A
+            batch whose prompts and outputs fill all steps has its queue inside: there, it includes the wait for room.
+        time_per_output_token_s: Mean seconds from one token of a request to the next: the latency without the time to
+            the first token, for each further token; 0 if the output is a single token.
         tokens_per_s: Output tokens per second, of all requests together.
         power_w: Mean power of all boards together in watts.
         energy_per_token_j: Joules of all boards per output token; those for the prompts are included.
@@ -44,6 +47,7 @@ class GenerationPrediction(Plain):
         largest_batch: The largest number of sequences of these lengths that would fit into the memory of all GPUs.
         prefill: One step on one GPU that reads prompts, as many as the largest step of the engine, and decodes nothing.
         decode: One step on one GPU in which the batch decodes and no prompt is read.
+        prompt_deviation, output_deviation: Standard deviations of the tokens of prompts and outputs.
         idle_power_w: Power of a board without any work in watts.
         sigmas: Standard deviations of the logarithms of "time", "power" and "energy"; None if no errors are known.
         notes: Warnings about this prediction.
@@ -57,8 +61,8 @@ class GenerationPrediction(Plain):
     engine: str
     batching: str
     batch: int
-    prompt_tokens: int
-    output_tokens: int
+    prompt_tokens: float
+    output_tokens: float
     precision: str
     cache_precision: str | None
     clock_mhz: float
@@ -74,15 +78,40 @@ class GenerationPrediction(Plain):
     largest_batch: int
     prefill: Prediction = field(repr=False)
     decode: Prediction = field(repr=False)
+    prompt_deviation: float = 0.0
+    output_deviation: float = 0.0
     idle_power_w: float = 0.0
     sigmas: Mapping[str, float] | None = field(default=None, repr=False)
     notes: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
-        boards = f"{self.gpus}x {self.gpu}" if self.gpus > 1 else self.gpu
+    @property
+    def replicas(self) -> int:
+        """Number of copies of the model, which share the batch."""
+        return self.gpus // max(self.tensor_parallel, self.expert_parallel)
+
+    @property
+    def latency_s(self) -> float:
+        """Seconds from the start of a request to its last token, without waiting in a queue."""
+        return self.time_to_first_token_s + (self.output_tokens - 1) * self.time_per_output_token_s
+
+    @property
+    def tokens(self) -> str:
+        """The lengths of prompts and outputs, such as "200 + 650 +- 610 tokens"."""
+        lengths = (self.prompt_tokens, self.prompt_deviation), (self.output_tokens, self.output_deviation)
         return (
-            f"{self.model}, {self.prompt_tokens} + {self.output_tokens} tokens, batch {self.batch}, {self.precision}, "
-            f"{self.engine} on {boards}: {si(self.time_per_output_token_s, 's')} per token, "
+            " + ".join(f"{mean:.6g}" + (f" +- {spread:.6g}" if spread else "") for mean, spread in lengths) + " tokens"
+        )
+
+    @property
+    def boards(self) -> str:
+        """The GPUs with their number and layout, such as "2x NVIDIA H200 (TP 2)"."""
+        layout = Parallel(self.tensor_parallel, self.expert_parallel, self.replicas)
+        return f"{self.gpus}x {self.gpu} ({layout})" if self.gpus > 1 else self.gpu
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model}, {self.tokens}, batch {self.batch}, {self.precision}, {self.engine} on {self.boards}: "
+            f"{si(self.time_per_output_token_s, 's')} per token, "
             f"{si(self.energy_per_token_j, 'J')} per token, {si(self.power_w, 'W')}"
         )
 
@@ -122,6 +151,8 @@ class GenerationPrediction(Plain):
         found = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
             **{name: value for name, value in found.items() if isinstance(value, plain) and name != "sigmas"},
+            "replicas": self.replicas,
+            "latency_s": self.latency_s,
             "interval": None if interval is None else interval.to_dict(),
             "memory": self.memory.to_dict(),
             "prefill": self.prefill.to_dict(details=details),

@@ -16,8 +16,8 @@ from ..hardware import GPU
 from ..operations.network import Network
 from ..predictors.networks.execution import EAGER, Execution
 from ..predictors.networks.network_predictor import NetworkPredictor
-from ..predictors.networks.over_gpus import over_clocks
 from ..predictors.networks.prediction import Prediction
+from ..predictors.networks.prepared import over_clocks
 from ..predictors.physics.energy import static_power_w
 from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_predictor

@@ -7,11 +7,17 @@ Sarathi, arXiv 2308.16369). The model describes one cycle, in which as many requ
 sequences:
 
 - Each request takes part in one step for each piece of its prompt, the last of which gives the first token, and in one
-  step for each further token.
+  step for each further token. A step in which k of the B sequences read a piece of their prompt is one in which a
+  sequence decodes with a probability of 1 - k / B: time per output token contains the prompts of the other requests,
+  but not the request's own, which is a part of the time to its first token.
 - Prompts arrive evenly, so each step reads k or k + 1 pieces, where k is the integer part of the mean.
-- Running sequences attend on average to their prompt and half of their output.
+- Running sequences attend on average to their prompt and what they have written: half of their output if all are
+  equally long, and more if lengths vary, because long ones run longer (`Load.of`).
 - If the tokens of all requests do not fit into these steps, the cycle has as many full steps as they need, in which
-  fewer sequences decode.
+  fewer sequences decode. Requests then wait for their first token until there is room for their prompt.
+
+A request is in the batch for one cycle (Little's law: the batch is the rate of requests times their latency). So time
+to first token + (tokens - 1) x time per output token = latency = the time of a cycle.
 
 Static batching reads all prompts first, and then decodes all sequences to their end, while their caches grow.
 """
@@ -19,13 +25,14 @@ Static batching reads all prompts first, and then decodes all sequences to their
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from ..errors import InputError
 from ..operations.checked_values import require_positive_integer
 from .engines import Engine
+from .lengths import Lengths
 from .steps import StepTokens
 
 Batching = Literal["continuous", "static"]
@@ -42,22 +49,32 @@ class Load:
 
     Args:
         batch: Number of sequences that run at a time.
-        prompt_tokens: Tokens of each prompt.
-        output_tokens: Tokens that are generated for each prompt.
+        prompt_tokens: Mean number of tokens of a prompt.
+        output_tokens: Mean number of tokens that are generated for a prompt.
+        seen_tokens: Mean number of tokens that a running sequence has written; None if all outputs are equally long.
     """
 
     batch: int
     prompt_tokens: int
-    output_tokens: int
+    output_tokens: float
+    seen_tokens: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("batch", "prompt_tokens", "output_tokens"):
-            require_positive_integer(name, getattr(self, name))
+        require_positive_integer("batch", self.batch)
+
+    @classmethod
+    def of(cls, batch: int, prompt: Lengths, output: Lengths) -> Load:
+        """Requests with lengths that differ.
+
+        A sequence runs as long as its output is, so among running sequences long outputs are more frequent: they have
+        written E[L^2] / (2 E[L]) tokens on average, which is half of the mean only if all are equally long.
+        """
+        return cls(batch, round(prompt.mean), output.mean, output.lengthened / 2 if output.deviation else None)
 
     def cached_tokens(self, batching: Batching) -> int:
         """Tokens of a sequence in the cache: on average over its output, or in a static batch at the end of it."""
-        written = self.output_tokens if batching == "static" else math.ceil(self.output_tokens / 2)
-        return self.prompt_tokens + written
+        written = self.output_tokens if batching == "static" else self.seen_tokens or self.output_tokens / 2
+        return self.prompt_tokens + math.ceil(written)
 
 
 @dataclass(frozen=True)
@@ -79,9 +96,8 @@ class Cycle:
 
     Args:
         steps: All steps, by kind.
-        first_token: Steps from the arrival of a request to its first token. In continuous batching half a mean step is
-            included, because the request arrives in the middle of a step.
-        next_tokens: Mean steps from one token of a request to the next.
+        first_token: Steps from the moment at which a request joins the batch to its first token.
+        next_tokens: Mean steps from one token of a request to the next; none if the output is a single token.
     """
 
     steps: tuple[Steps, ...]
@@ -155,27 +171,45 @@ def cycle_of(load: Load, engine: Engine, batching: Batching) -> Cycle:
 
 
 def _continuous(load: Load, engine: Engine) -> Cycle:
-    batch = load.batch
+    batch, further = load.batch, load.output_tokens - 1
     pieces = _Pieces.of(load, engine.step_tokens - batch)
-    tokens = batch * (load.prompt_tokens + load.output_tokens - 1)
-    steps = max(load.output_tokens - 1 + pieces.each, tokens / engine.step_tokens)
-    decoding = math.ceil(batch * (load.output_tokens - 1) / steps)
     cached = load.cached_tokens("continuous")
+    steps = float(further + pieces.each)
+    full = batch * (load.prompt_tokens + further) / engine.step_tokens
     mean = batch * pieces.each / steps
-    if mean > pieces.most:
-        # Every step is full. Prompts are cut wherever a step ends, so their pieces fill the room in the steps.
-        pieces = _Pieces.filling(load, batch * load.prompt_tokens / steps)
-        mean = pieces.most
+    if full > steps or mean > pieces.most:
+        return _full(load, max(full, steps), cached)
     fewer = min(math.floor(mean), pieces.most - 1)
-    without = Steps(pieces.tokens(fewer, decoding, cached), steps * (fewer + 1 - mean))
-    with_one_more = Steps(pieces.tokens(fewer + 1, decoding, cached), steps * (mean - fewer))
-    all_steps = tuple(each for each in (without, with_one_more) if each.count > _NONE)
-    waiting = tuple(Steps(each.tokens, 0.5 * each.count / steps) for each in all_steps)
+    kinds = {fewer: steps * (fewer + 1 - mean), fewer + 1: steps * (mean - fewer)}
+    counted = [
+        (Steps(pieces.tokens(reading, batch - reading, cached), count), reading / batch)
+        for reading, count in kinds.items()
+        if count > _NONE
+    ]
     return Cycle(
-        steps=all_steps,
-        first_token=(*waiting, Steps(with_one_more.tokens, float(pieces.each))),
-        next_tokens=tuple(Steps(each.tokens, each.count / steps) for each in all_steps),
+        steps=tuple(each for each, _ in counted),
+        first_token=_shares((each, own * each.count) for each, own in counted),
+        next_tokens=_shares((each, (1 - own) * each.count / further) for each, own in counted) if further else (),
     )
+
+
+def _full(load: Load, steps: float, cached: int) -> Cycle:
+    """A cycle of full steps. Prompts are cut wherever a step ends, so their pieces fill the room in the steps.
+
+    Args:
+        load: The requests.
+        steps: Number of steps of a cycle.
+        cached: Tokens of a sequence in the cache.
+    """
+    further = load.output_tokens - 1
+    pieces = _Pieces.filling(load, load.batch * load.prompt_tokens / steps)
+    each = Steps(pieces.tokens(pieces.most, math.ceil(load.batch * further / steps), cached), steps)
+    return Cycle((each,), _shares([(each, steps - further)]), _shares([(each, 1.0)]) if further else ())
+
+
+def _shares(counted: Iterable[tuple[Steps, float]]) -> tuple[Steps, ...]:
+    """Steps of these kinds in other numbers, without those that do not occur."""
+    return tuple(Steps(each.tokens, count) for each, count in counted if count > _NONE)
 
 
 def _static(load: Load, engine: Engine) -> Cycle:

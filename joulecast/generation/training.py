@@ -31,6 +31,7 @@ from ..operations.operation import Operation
 from ..operations.precisions import ELEMENT_BYTES
 from ..operations.rules import size
 from ..predictors.networks.execution import Execution
+from ..predictors.networks.memory import MemoryNeed, memory_need, shortage
 from ..predictors.networks.prediction import Prediction
 from ..predictors.physics.energy import static_power_w
 from ..predictors.physics.precisions import refuse_precisions
@@ -67,6 +68,7 @@ class ParallelTraining(Plain):
         communication_s: Seconds of all collectives and messages of a GPU, including those during computation.
         waiting_s: Seconds in which a GPU waits for other GPUs, for the link, and in the bubble of the pipeline.
         micro: One micro-batch through all layers, or through one GPU's part of them under tensor parallelism.
+        memory_bytes: Estimated device memory that each GPU needs.
         notes: Warnings about this prediction.
     """
 
@@ -83,6 +85,7 @@ class ParallelTraining(Plain):
     communication_s: float
     waiting_s: float
     micro: Prediction = field(repr=False)
+    memory_bytes: int = 0
     notes: tuple[str, ...] = ()
 
     @property
@@ -131,7 +134,7 @@ def predict_parallel_training(
         pipeline_parallel: Number of stages into which the layers are divided.
         micro_batches: Number of parts of a replica's batch; None for as many as there are stages.
         precision: default, fp32, tf32, fp16 or bf16.
-        optimizer: "sgd", "adam" or "adamw"; None to leave its step out.
+        optimizer: As in `joulecast.extract`, such as "adamw" or "adamw_fused"; None to leave its step out.
         clock: Graphics clock in MHz; None for the GPU's default.
         power_limit_w: Power cap of a board in watts; None for its default.
         execution: How each GPU runs its part; see `joulecast.predict`.
@@ -225,6 +228,8 @@ def training_of(
     tensor_s, tensor_j = sums.cost(2 * blocks, tensor_parallel)
     tensor_s, tensor_j = tensor_s / pipeline_parallel, tensor_j / pipeline_parallel
     own = _parameters(network, steps) // pipeline_parallel
+    need = _memory_need(network, own * sums.element_bytes if data_parallel > 1 else 0, pipeline_parallel, pieces)
+    lacking = shortage(need, board)
     data_s, data_j = sums.cost([(own,)], data_parallel)
     buckets = max(1.0, own * sums.element_bytes / _BUCKET_BYTES)
     exposed_s = max(data_s / buckets, data_s - _BACKWARD * compute_s * (1 - 1 / buckets))
@@ -244,7 +249,34 @@ def training_of(
         communication_s=pieces * tensor_s + data_s + messages_s,
         waiting_s=waiting_s,
         micro=micro,
-        notes=("assumed: stages take equally long, and gradients are summed during the backward pass", *micro.notes),
+        memory_bytes=need.total_bytes,
+        notes=(
+            *([f"it would not fit: each GPU {lacking}"] if lacking else []),
+            "assumed: stages take equally long, and gradients are summed during the backward pass",
+            *micro.notes,
+        ),
+    )
+
+
+def _memory_need(network: Network, buckets_bytes: float, stages: int, micro_batches: int) -> MemoryNeed:
+    """The memory of one GPU.
+
+    The first stage of a pipeline starts as many micro-batches as there are stages before it continues with a backward
+    (1F1B). Replicas hold their gradients a second time, in the buckets that they are sent in: the default of
+    DistributedDataParallel, gradient_as_bucket_view=False.
+
+    Args:
+        network: One micro-batch through all layers, or one GPU's part of them under tensor parallelism, with the
+            optimizer's step.
+        buckets_bytes: Bytes of the gradients that a GPU sends to other replicas.
+        stages: Number of stages of the pipeline.
+        micro_batches: Number of micro-batches of an iteration.
+    """
+    need = memory_need(network)
+    started = min(stages, micro_batches)
+    return MemoryNeed(
+        weights_bytes=round(need.weights_bytes / stages + buckets_bytes),
+        activations_bytes=need.activations_bytes * started // stages,
     )
 
 

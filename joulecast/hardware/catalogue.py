@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -36,6 +36,15 @@ def gpus() -> Mapping[str, GPU]:
         for row in tomllib.loads(folder.joinpath(f"{generation}.toml").read_text(encoding="utf-8"))["gpu"]
     ]
     return {gpu.name: gpu for gpu in entries}
+
+
+@lru_cache(maxsize=1024)
+def same_boards(gpu: GPU) -> tuple[GPU, ...]:
+    """The GPUs of the catalogue that are the board of a GPU under other names, and the GPU itself if it is there.
+
+    What was measured on any of them was measured on this GPU. `GPU.board` has the figures in which they agree.
+    """
+    return tuple(sorted((each for each in gpus().values() if each.board == gpu.board), key=lambda each: each != gpu))
 
 
 def _folded(name: str) -> str:

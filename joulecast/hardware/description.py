@@ -25,6 +25,20 @@ class _ExpectedError(ValueError):
     """A value does not fit its field. The text says what the field expects."""
 
 
+def _memory_type(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"(HBM|GDDR|LPDDR)\d*\w*", value):
+        raise _ExpectedError('a type of memory: "HBM2e", "GDDR6", "LPDDR5" or another one of these three families')
+    return value
+
+
+def _truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _ExpectedError(
+            "true if error correction takes a part of the memory, as on T4, A10 and L4, otherwise false"
+        )
+    return value
+
+
 def _number(low: float, high: float, unit: str) -> Callable[[object], float]:
     # The bounds are wide, but catch values in a wrong unit, such as 933 for 933 GB/s.
     def read(value: object) -> float:
@@ -146,7 +160,8 @@ _READERS: dict[str, Reader] = {
     "min_clock_mhz": _CLOCK,
     "max_clock_mhz": _CLOCK,
     "clock_step_mhz": _number(0.1, 1e3, "MHz"),
-    "memory_type": _text,
+    "memory_type": _memory_type,
+    "inline_ecc": _truth,
     "memory_bytes": _whole(1e8, 1e14, "bytes"),
     "memory_bandwidth": _number(1e9, 1e15, "bytes per second"),
     "memory_bus_bits": _whole(8, 1e5, "bits"),
@@ -170,6 +185,15 @@ _READERS: dict[str, Reader] = {
 _REQUIRED = [field.name for field in fields(GPU) if field.default is MISSING and field.name != "aliases"]
 
 
+def _expected(key: str) -> str:
+    """What may be written for a field, in words."""
+    try:
+        _READERS[key](None)
+    except _ExpectedError as error:
+        return str(error)
+    raise AssertionError(f"{key} may be missing")
+
+
 def described_gpu(row: Mapping[str, object], where: str) -> GPU:
     """Make a GPU from a table of its figures.
 
@@ -191,7 +215,7 @@ def described_gpu(row: Mapping[str, object], where: str) -> GPU:
         raise InputError(
             f"{where} lacks {', '.join(missing)}",
             given=", ".join(row) or "nothing",
-            allowed=f"at least {', '.join(_REQUIRED)}",
+            allowed="; ".join(f"{key} = {_expected(key)}" for key in missing),
             hint=_HINT,
         )
     values: dict[str, object] = {"aliases": (row["name"],)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ from typing import Any
 from ..errors import InputError
 from ..operations.precisions import QUANTIZED
 
-# AMD's LLVM targets -> compute capability of NVIDIA's GPUs of that time (MI100 and MI200: A100; MI300: H100).
-_AMD_GENERATIONS = {"gfx908": 8.0, "gfx90a": 8.0, "gfx942": 9.0}
+# AMD's LLVM targets -> compute capability of NVIDIA's GPUs of that time (MI100, MI200: A100; MI300: H100; MI350: B200).
+_AMD_GENERATIONS = {"gfx908": 8.0, "gfx90a": 8.0, "gfx942": 9.0, "gfx950": 10.0}
 _OTHER_GENERATION = 8.0
 MEMORY_LEVELS = ("shared", "l1", "l2", "dram")
 """Levels of memory, from the nearest to the registers to the farthest."""
@@ -76,6 +77,10 @@ class GPU:
         max_clock_mhz: Highest graphics clock that can be set.
         memory_bytes: Size of the device memory, as sold.
         memory_bandwidth: Bytes per second.
+        memory_type: Type of the device memory, such as "HBM2e".
+        inline_ecc: Whether error correction keeps its check bits in the device memory itself. They take a sixteenth of
+            it and a part of its bandwidth. NVIDIA's boards for data centers with GDDR5 and GDDR6 do so. It is False for
+            HBM and GDDR7, which have bits for it beside the data, and for boards that are sold with it switched off.
         l2_bytes: Size of the last cache before memory, Infinity Cache aside.
         power_limit_w: Default power cap of the board.
         peak_flops: Precision -> dense FLOP/s that PyTorch can get at boost_clock_mhz: on tensor cores where it uses
@@ -84,7 +89,6 @@ class GPU:
         base_clock_mhz: Clock that the maker guarantees under full load.
         clock_step_mhz: Step between the clocks that can be set.
         tensor_clock_mhz: The clock at which the data sheet states tensor rates, where it is not boost_clock_mhz.
-        memory_type: Type of the device memory, such as "HBM2e".
         memory_bus_bits: Width of the memory interface.
         memory_rate: Bits per second of one pin of the memory interface.
         infinity_cache_bytes: Size of AMD's Infinity Cache, which lies between L2 and memory.
@@ -118,6 +122,8 @@ class GPU:
     max_clock_mhz: int
     memory_bytes: int
     memory_bandwidth: float
+    memory_type: str
+    inline_ecc: bool
     l2_bytes: int
     power_limit_w: float
     peak_flops: Mapping[str, float]
@@ -125,7 +131,6 @@ class GPU:
     base_clock_mhz: int | None = None
     clock_step_mhz: float | None = None
     tensor_clock_mhz: int | None = None
-    memory_type: str | None = None
     memory_bus_bits: int | None = None
     memory_rate: float | None = None
     infinity_cache_bytes: int | None = None
@@ -170,9 +175,27 @@ class GPU:
         return self.aliases[0].lower().replace(" ", "-")
 
     @property
+    def board(self) -> tuple[object, ...]:
+        """The figures that tell boards apart. GPUs that agree in them are one board, whatever their names."""
+        return (
+            self.chip,
+            self.compute_capability,
+            self.sms,
+            self.boost_clock_mhz,
+            self.memory_bytes,
+            self.memory_bandwidth,
+            self.power_limit_w,
+        )
+
+    @property
     def is_nvidia(self) -> bool:
-        """Whether it is NVIDIA's. AMD's GPUs run other libraries, and have LLVM targets for compute capabilities."""
-        return not self.compute_capability.startswith("gfx")
+        """Whether it is NVIDIA's. Others run other libraries, and have LLVM targets for compute capabilities."""
+        return self.compute_capability[0].isdigit()
+
+    @property
+    def has_hbm(self) -> bool:
+        """Whether its memory is HBM, rather than GDDR or LPDDR."""
+        return self.memory_type.startswith("HBM")
 
     @property
     def unquantized(self) -> tuple[str, ...]:
@@ -244,10 +267,11 @@ class GPU:
     def checked_power_limit_w(self, power_limit_w: float | None) -> float:
         """The power cap to assume: the one given, or the board's default.
 
-        Where the catalogue does not know which caps can be set, they reach from idle power to the default.
+        Where the catalogue does not know which caps can be set, they reach from idle power to the default. A cap above
+        the highest that can be set does not bind: the board keeps it at its highest limit, which is returned.
 
         Raises:
-            InputError: The board cannot be capped there.
+            InputError: The board cannot be capped so low, or the cap is no number.
         """
         if power_limit_w is None:
             return float(self.power_limit_w)
@@ -256,12 +280,12 @@ class GPU:
         if (
             not isinstance(power_limit_w, Real)
             or isinstance(power_limit_w, bool)
-            or not (lowest <= power_limit_w <= highest)
+            or not (lowest <= power_limit_w < math.inf)
         ):
             raise InputError(
                 f"the power of {self.name} cannot be capped at this value",
                 given=f"{power_limit_w:.10g} W" if isinstance(power_limit_w, Real) else repr(power_limit_w),
-                allowed=f"{lowest:g} to {highest:g} W",
+                allowed=f"{lowest:g} to {highest:g} W; a higher cap is met by any board",
                 hint=f"omit the power limit to use the default, {self.power_limit_w:g} W",
             )
-        return float(power_limit_w)
+        return float(min(power_limit_w, highest))

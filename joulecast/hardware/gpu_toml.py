@@ -12,7 +12,10 @@ from .gpu import GPU
 
 def gpu_toml(gpu: GPU) -> str:
     """The known figures of a GPU, one per line. `read_gpu` reads this text."""
-    return "".join(f"{name} = {_text(value)}\n" for name, value in asdict(gpu).items() if value not in (None, ()))
+    # An empty list of tensor_precisions says that there are no tensor cores; a missing one says that all use them.
+    left_out = {"aliases": (), "sources": ()}
+    known = {name: value for name, value in asdict(gpu).items() if value is not None and value != left_out.get(name)}
+    return "".join(f"{name} = {_text(value)}\n" for name, value in known.items())
 
 
 def _text(value: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import FloatArray
+from ..arrays import FloatArray, totals_by
 from .network import Network
 from .operation_list import OperationList
 
@@ -52,10 +52,21 @@ class Calls:
         """The sum over all calls of each network, shape (networks,).
 
         Args:
-            values: Value of one call of each row, shape (rows,).
+            values: Value of one call of each row, shape (rows,); NaN counts as zero.
         """
-        sums: FloatArray = np.bincount(self.owners, self.counts * values, len(self.names)).astype(float)
-        return sums
+        return totals_by(self.owners, self.counts * values, len(self.names))
+
+    def as_table(self, values: NDArray[np.intp]) -> tuple[NDArray[np.intp], FloatArray]:
+        """A value of each row and its calls, shape (networks, operations of the longest network); 0 fills them up.
+
+        Args:
+            values: One for each row, shape (rows,).
+        """
+        lengths = np.bincount(self.owners, minlength=len(self.names))
+        column = np.arange(len(values)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        found, counts = np.zeros((len(self.names), max(lengths)), dtype=np.intp), np.zeros((len(lengths), max(lengths)))
+        found[self.owners, column], counts[self.owners, column] = values, self.counts
+        return found, counts
 
     def network(self, index: int) -> Network:
         """One of the networks."""

@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ..arrays import FloatArray
+from .kinds import KINDS
 from .network import Network
 from .operation import Operation
 from .rules import size
@@ -41,9 +42,7 @@ ROLES: Mapping[str, Role] = {
     "pooling": "window",
     "movement": "call",
     # Kinds that are unlike the rest of their family.
-    "sgd_step": "call",
-    "adam_step": "call",
-    "adamw_step": "call",
+    **{kind: "call" for kind, row in KINDS.items() if row.is_optimizer_step},
     "mean": "reduction",
     "sum": "reduction",
     "norm": "reduction",

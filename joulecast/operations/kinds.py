@@ -213,10 +213,14 @@ KINDS: Mapping[str, Kind] = {
     "gradient_accumulation": without_backward("elementwise", flops=1, reads=2),
     # One step of an optimizer in PyTorch's default implementation on a GPU ("foreach"), which updates many tensors per
     # kernel. Each line of _multi_tensor_sgd and _multi_tensor_adam (torch/optim) is a kernel with its own reads and
-    # writes.
+    # writes. With fused=True, a single kernel reads parameters, gradients and moments, and writes all but the gradients
+    # (aten/src/ATen/native/cuda/fused_adam_utils.cuh).
     "sgd_step": without_backward("elementwise", flops=2, reads=2, moments=0),
     "adam_step": without_backward("elementwise", flops=13, reads=11, writes=7, moments=2),
     "adamw_step": without_backward("elementwise", flops=14, reads=12, writes=8, moments=2),
+    "sgd_fused_step": without_backward("elementwise", flops=2, reads=2, moments=0),
+    "adam_fused_step": without_backward("elementwise", flops=13, reads=4, writes=3, moments=2),
+    "adamw_fused_step": without_backward("elementwise", flops=14, reads=4, writes=3, moments=2),
     "dropout": noise(),
     "stochastic_depth": noise(mode=Attribute(one_of("row", "batch"), "row")),
     "max_pool2d": pooling(2, "dilation", saves_indices=True),

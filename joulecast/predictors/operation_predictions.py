@@ -20,7 +20,6 @@ from ..rendering.tables import Table, Tabular
 from .intervals.operation_spread import OperationIntervals, OperationSpread
 from .intervals.power_range import within_range
 from .physics.clock import Work
-from .physics.energy import static_power_w
 
 Source = Literal["measured", "modelled", "missing"]
 _COSTS = ("time_s", "power_w", "energy_j", "device_time_s")
@@ -183,27 +182,3 @@ class OperationPredictions(Tabular, Plain, Drawn):
         work = None if self.work is None else self.work.take(places)
         spread = None if self.spread is None else self.spread.take(places)
         return replace(self, operations=tuple(operations), source=source, work=work, spread=spread, **arrays)
-
-    def together(
-        self, counts: FloatArray, host_s: float, clock_mhz: float, power_limit_w: float
-    ) -> OperationPredictions:
-        """Run the operations in one network, at the one clock that the power cap allows for all of them together.
-
-        Args:
-            counts: Calls of each.
-            host_s: Seconds that the host needs for the network.
-            clock_mhz: The clock that is asked for.
-            power_limit_w: Power cap in watts.
-        """
-        if self.work is None:
-            return self
-        static = self.static_power_w / static_power_w(self.work.gpu, clock_mhz)
-        held = float(self.work.held_together_mhz(counts, clock_mhz, power_limit_w, host_s, static))
-        device_s, dynamic_j = self.work.at(held)
-        return replace(
-            self,
-            device_time_s=device_s,
-            dynamic_energy_j=dynamic_j,
-            held_clock_mhz=np.minimum(held, self.work.most_mhz),
-            static_power_w=static * static_power_w(self.work.gpu, held),
-        )

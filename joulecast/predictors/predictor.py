@@ -31,6 +31,7 @@ from .physics.measured_work import measured_work
 from .physics.norms import smooth_max
 from .physics.operation_numbers import numbers_of
 from .physics.operation_rows import OperationRows
+from .physics.power_cap import loop_clocks_mhz
 from .physics.roofline import Roofline
 
 INPUT_NAMES: tuple[str, ...] = (*FEATURE_NAMES, "log_baseline", "log_baseline_over_host")
@@ -198,7 +199,7 @@ class OperationPredictor:
     def _at(self, known: AtDefault, clock: float, cap_w: float) -> FloatArray:
         """Time, power, device time, dynamic energy, host time and held clock of covered operations."""
         loops, costs, host_s = known.loops, known.costs, known.host_s
-        held_mhz = known.work.held_mhz(clock, cap_w, host_s)
+        held_mhz = loop_clocks_mhz(known.work, clock, cap_w, host_s)
         if clock != self.gpu.boost_clock_mhz or cap_w != self.gpu.power_limit_w:
             costs, before = DeviceCosts(*known.work.at(held_mhz)), costs
             loops = self._loops_at_clock(loops, before, costs, host_s, held_mhz, cap_w)

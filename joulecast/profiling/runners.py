@@ -146,8 +146,8 @@ def _stochastic_depth(operation: Operation) -> Run:
     return StochasticDepth()
 
 
-def _optimizer_step(optimizer: type[torch.optim.Optimizer]) -> Runner:
-    """A step of an optimizer with its defaults, over one parameter whose gradient is the operation's input."""
+def _optimizer_step(optimizer: type[torch.optim.Optimizer], way: str = "foreach") -> Runner:
+    """A step of an optimizer, with foreach or fused, over one parameter whose gradient is the operation's input."""
 
     def run(operation: Operation) -> Run:
         made: list[tuple[nn.Parameter, torch.optim.Optimizer]] = []
@@ -156,7 +156,7 @@ def _optimizer_step(optimizer: type[torch.optim.Optimizer]) -> Runner:
             if not made:
                 with torch.inference_mode(False):
                     parameter = nn.Parameter(torch.zeros_like(gradient))
-                made.append((parameter, optimizer([parameter], foreach=True)))  # type: ignore[call-arg]
+                made.append((parameter, optimizer([parameter], **{way: True})))  # type: ignore[arg-type]
             parameter, chosen = made[0]
             parameter.grad = gradient
             chosen.step()
@@ -215,6 +215,9 @@ RUNNERS: Mapping[str, Runner] = {
     "sgd_step": _optimizer_step(torch.optim.SGD),
     "adam_step": _optimizer_step(torch.optim.Adam),
     "adamw_step": _optimizer_step(torch.optim.AdamW),
+    "sgd_fused_step": _optimizer_step(torch.optim.SGD, "fused"),
+    "adam_fused_step": _optimizer_step(torch.optim.Adam, "fused"),
+    "adamw_fused_step": _optimizer_step(torch.optim.AdamW, "fused"),
     "dropout": _module(nn.Dropout),
     "stochastic_depth": _stochastic_depth,
     "max_pool2d": _module(nn.MaxPool2d),

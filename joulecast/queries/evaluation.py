@@ -15,7 +15,7 @@ from ..predictors.contract import SharedModel
 from ..predictors.networks.memory import MemoryNeed
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.over_clocks import OverClocks
-from ..predictors.networks.over_gpus import over_gpus
+from ..predictors.networks.prepared import over_gpus
 from ..predictors.physics.precisions import fp64_in_fp32
 from .question import Variant
 

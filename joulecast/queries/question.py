@@ -16,6 +16,7 @@ from ..operations.inputs import Inputs, InputShape, batch_size_of
 from ..operations.network import Network
 from ..operations.operation import require_precision
 from ..predictors.networks.execution import EAGER, Execution
+from ..progress import paced
 
 if TYPE_CHECKING:
     from ..extraction.sources import InputShape as ModelInput
@@ -127,7 +128,7 @@ def _gpus(asked: str | GPU | Iterable[str | GPU] | None) -> tuple[tuple[GPU, ...
         raise InputError(
             "there is nothing to choose from", given="gpus = []", hint="omit gpus to compare the whole catalogue"
         )
-    return tuple({gpu.name: gpu for gpu in map(find_gpu, names)}.values()), True
+    return tuple(dict.fromkeys(map(find_gpu, names))), True
 
 
 def _clocks(asked: float | Iterable[float] | None) -> tuple[float, ...] | None:
@@ -157,7 +158,7 @@ def _variants(
     for each in precisions:
         require_precision(each)
     shapes = [input_shape] if batch_sizes is None else [_with_batch(input_shape, n) for n in _batches(batch_sizes)]
-    for shape in shapes:
+    for shape in paced(shapes):
         for each in precisions:
             network = extract(model, shape, precision=each)
             yield Variant(network, each, batch_size_of(network.input_shape))

@@ -9,11 +9,13 @@ import numpy as np
 
 from ..arrays import FloatArray
 from ..errors import InputError
-from ..hardware import GPU
+from ..hardware import GPU, same_boards
+from ..predictors.networks.builder import caveats
 from ..predictors.networks.interval import Interval
 from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usable_bytes
 from ..predictors.networks.prediction import energy_not_measured
 from ..predictors.networks.uncovered import Coverage
+from ..progress import paced
 from ..zoo import find_predictor
 from ..zoo.entries.measured import measured_gpus
 from .choice import LEVEL, Choice, Choices, LeftOut
@@ -77,7 +79,7 @@ def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE)
         input_shape=first.input_shape,
         mode=first.mode,
         objective=objective,
-        rows=tuple(make(each, place) for each in found.curves for place in range(len(each.clocks_mhz))),
+        rows=tuple(make(each, place) for each in found.curves for place in paced(range(len(each.clocks_mhz)))),
         tariff=tariff,
         left_out=found.left_out,
     )
@@ -103,7 +105,7 @@ class _Candidates:
         needs = [memory_need(variant.network) for variant in question.variants]
         mode = question.variants[0].network.mode
         jobs: list[ClockJob] = []
-        for gpu in question.gpus:
+        for gpu in paced(question.gpus):
             clocks = held_clocks_mhz(gpu, question.clocks, refuse=question.named)
             predictor = None
             for variant, need in zip(question.variants, needs, strict=True):
@@ -138,7 +140,7 @@ class _Candidates:
         best = best_curve.over
         times = float(best.time_s[best_place]), float(best.energy_j[best_place])
         least = float(self.objective.value(*times, self._job(best_curve)))
-        of_best = best.at(best_place, LEVEL).interval
+        of_best = caveats(best, best_place, LEVEL).interval
         high = None if of_best is None else self._value_at(of_best, 1, best_curve)
         known = measured_gpus()
 
@@ -152,7 +154,7 @@ class _Candidates:
 
         def make(each: Curve, place: int) -> Choice:
             over, gpu = each.over, each.gpu
-            interval, notes = over.at(place, LEVEL)
+            interval, notes = caveats(over, place, LEVEL)
             coverage = over.coverage
             time_s, energy_j = float(over.time_s[place]), float(over.energy_j[place])
             value = float(self.objective.value(time_s, energy_j, self._job(each)))
@@ -174,7 +176,7 @@ class _Candidates:
                 tied=ties(value, each, interval),
                 memory_bytes=each.memory.total_bytes,
                 predictor=over.knowledge.name,
-                measured=gpu.name in known,
+                measured=any(each.name in known for each in same_boards(gpu)),
                 cost=self.tariff.cost(time_s, energy_j, gpu.name),
                 carbon_g=self.tariff.carbon_g(energy_j),
                 notes=notes,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -21,6 +20,7 @@ from ..predictors.networks.prediction import Prediction
 from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.precisions import refuse_precisions
+from ..progress import paced
 from ..queries import Choices, Question, Sweep
 from ..queries import best as best_of
 from ..queries import sweep as sweep_of
@@ -33,7 +33,7 @@ from .batches import BatchItem
 from .caches import BoundedCache, network_bytes
 from .generation_answers import GenerationAnswers
 from .networks import Networks, entry_of
-from .problems import too_large, too_long
+from .problems import too_large
 from .questions import (
     BatchQuestion,
     BestQuestion,
@@ -130,7 +130,6 @@ class Answers(GenerationAnswers):
 
     def predict_operations(self, question: OperationsQuestion) -> OperationPredictions:
         """See `joulecast.predict_operations`."""
-        self.networks.refuse_many(len(question.operations))
         gpu = checked_gpu(question.gpu)
         predictor = checked_predictor(question.predictor, gpu, question.operations[0].mode)
         operations = [entry_of(item).operation for item in question.operations]
@@ -147,14 +146,8 @@ class Answers(GenerationAnswers):
 
     def predict_batch(self, question: BatchQuestion) -> list[BatchItem]:
         """Predict each item of a batch independently: an item that is refused does not affect the others."""
-        if len(question.requests) > self._settings.max_batch:
-            raise too_large("the batch has too many requests", len(question.requests), self._settings.max_batch)
         items: list[BatchItem] = []
-        deadline_s = time.monotonic() + self._settings.max_seconds
-        for request in question.requests:
-            if time.monotonic() > deadline_s:
-                # The client no longer waits for the answer.
-                raise too_long(self._settings.max_seconds)
+        for request in paced(question.requests):
             try:
                 items.append(BatchItem(self.predict(request), None))
             except JoulecastError as error:
@@ -163,17 +156,12 @@ class Answers(GenerationAnswers):
 
     def predict_many(self, question: ManyQuestion) -> NetworkPredictions:
         """See `joulecast.predict_many`."""
-        if len(question.networks) > self._settings.max_batch:
-            raise too_large("there are too many networks", len(question.networks), self._settings.max_batch)
         gpu = checked_gpu(question.gpu)
         predictor = checked_predictor(question.predictor, gpu, question.mode)
         run = find_predictor(gpu, question.mode, predictor).under(_execution(question))
-        deadline_s = time.monotonic() + self._settings.max_seconds
 
         def found() -> Iterator[Network]:
-            for subject in question.subjects():
-                if time.monotonic() > deadline_s:
-                    raise too_long(self._settings.max_seconds)
+            for subject in paced(question.subjects()):
                 network = self.networks.of(subject, question.precision)
                 refuse_precisions(gpu, network.operations)
                 yield network
@@ -222,6 +210,12 @@ class Answers(GenerationAnswers):
             assume=question.assume,
             model_options=question.model_options,
         )
+        each = len(asked.gpus) * per_gpu
+        work = sum(len(variant.network) for variant in asked.variants) * each
+        if work > self._settings.max_work:
+            raise too_large(
+                "this comparison is too much work: operations x GPUs x clocks", work, self._settings.max_work
+            )
         return asked, question.objective, tariff
 
 

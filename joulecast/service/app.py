@@ -33,7 +33,7 @@ from .caching import AnswerCache
 from .logs import log
 from .metrics import Metrics, resident_bytes
 from .middleware import OPEN_PATHS, RequestChecks
-from .problems import not_found, problem_response, validation_problem
+from .problems import invalid, not_found, problem_response
 from .reload import WARMED, follow, generation, watch
 from .schemas import Problem
 from .settings import Settings
@@ -81,7 +81,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     state.cache = AnswerCache(settings.cached_answers_bytes)
     state.workers = Workers(settings.threads, settings.max_waiting)
     # Models without a template are traced one at a time in a separate process, so that nobody else waits for them.
-    state.tracers = Workers(1, settings.max_waiting)
+    state.tracers = Workers(1, settings.max_tracing)
     state.tracer = IsolatedExtraction()
     state.ready = False
     state.damage = None
@@ -166,7 +166,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    return problem_response(validation_problem(cast(RequestValidationError, error)), _request_id(request))
+    return problem_response(invalid(cast(RequestValidationError, error)), _request_id(request))
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

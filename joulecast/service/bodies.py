@@ -1,21 +1,28 @@
-"""Large request bodies: parsed by the workers in turn, with a limit on the memory of all of them together."""
+"""The bodies of requests: bounded before they are validated, and large ones parsed by the workers in turn.
+
+All large bodies together have a limit on their memory.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections import Counter
 from functools import partial
 from typing import Any
 
-from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 from starlette.requests import Request
 
 from ..errors import RefusalError
-from .problems import validation_problem
+from .problems import invalid, too_large
+from .settings import Settings
 
-LARGE_BYTES = 64_000
-"""Smaller bodies are parsed in less than a millisecond, and need not wait for a worker."""
+LARGE_BYTES = 16_000
+"""Smaller bodies are parsed in about a millisecond, and need not wait for a worker."""
 
+_PARSING = threading.Lock()
 _SHARE = 4  # one client may use this fraction of the limit for all
 
 
@@ -73,17 +80,17 @@ class _ReadRequest(Request):
     def __init__(self, request: Request, body: bytes, question: BaseModel) -> None:
         super().__init__(request.scope, request.receive)
         self._bytes = body
-        self._question = question
+        self.question = question
 
     async def body(self) -> bytes:
         return self._bytes
 
     async def json(self) -> Any:
-        return self._question
+        return self.question
 
 
-async def read_apart(request: Request, body: bytes, model: type[BaseModel]) -> Request:
-    """Parse a large body in a thread of the workers, because parsing it in the event loop would delay all others.
+async def read(request: Request, body: bytes, model: type[BaseModel]) -> _ReadRequest:
+    """Parse a body: a large one in a thread of the workers, because in the event loop it would delay all others.
 
     Args:
         request: The request, whose body has arrived.
@@ -91,20 +98,53 @@ async def read_apart(request: Request, body: bytes, model: type[BaseModel]) -> R
         model: Class of the question that it should hold.
 
     Raises:
-        JoulecastError: The body is not such a question, too many requests wait already, or it takes too long.
+        JoulecastError: The body is not such a question, or holds more than the limits allow; too many requests wait
+            already, or it takes too long.
     """
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json" and not media_type.endswith("+json"):
+        hint = "send the header Content-Type: application/json"
+        raise RefusalError(415, "media-type", "the body is not declared as JSON", given=media_type, hint=hint)
     state = request.app.state
-    question = await state.workers.run(
-        partial(_question, model, body),
-        seconds=state.settings.max_seconds,
-        client=request.scope["state"]["client"],
-    )
+    parse = partial(_question, model, body, state.settings)
+    if len(body) <= LARGE_BYTES:
+        return _ReadRequest(request, body, parse())
+    client = request.scope["state"]["client"]
+    question = await state.workers.run(parse, seconds=state.settings.max_seconds, client=client)
     return _ReadRequest(request, body, question)
 
 
-def _question(model: type[BaseModel], body: bytes) -> BaseModel:
-    try:
-        return model.model_validate_json(body)
-    except ValidationError as error:
-        faults = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors()]
-        raise validation_problem(RequestValidationError(faults)) from error
+def _question(model: type[BaseModel], body: bytes, settings: Settings) -> BaseModel:
+    # One at a time: a parser lets no other thread run, and two in turn would keep the event loop waiting for both.
+    with _PARSING if len(body) > LARGE_BYTES else contextlib.nullcontext():
+        try:
+            content = from_json(body)
+        except ValueError as error:
+            hint = "write the body as one JSON object"
+            raise RefusalError(400, "json", "the body is not valid JSON", given=str(error), hint=hint) from error
+        _refuse_many(content, settings)
+        try:
+            return model.model_validate(content)
+        except ValidationError as error:
+            raise invalid(error, "body") from error
+
+
+def _refuse_many(content: Any, settings: Settings) -> None:
+    """Refuse long lists before they are validated.
+
+    Raises:
+        RefusalError: A list of the question has more items than it may have.
+    """
+    limits = {
+        "requests": ("the batch has too many requests", settings.max_batch),
+        "networks": ("there are too many networks", settings.max_batch),
+        "operations": ("there are too many operations", settings.max_operations),
+    }
+    for name, (what, most) in limits.items() if isinstance(content, dict) else ():
+        value = content.get(name)
+        if not isinstance(value, list):
+            continue
+        if len(value) > most:
+            raise too_large(what, len(value), most)
+        for item in value if name != "operations" else ():
+            _refuse_many(item, settings)

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .bodies import LARGE_BYTES, read_apart
+from .bodies import read
 from .caches import BoundedCache
 from .rendering import media_type_of
 
@@ -69,8 +69,12 @@ class AnswerCache:
             media_type_of(request.headers.get("accept", "")).encode(),
             body,
         )
-        # Each part is preceded by its length, or two requests with the same bytes cut differently would look alike.
-        return hashlib.sha256(b"".join(b"%d:%b" % (len(part), part) for part in parts)).digest()
+        digest = hashlib.sha256()
+        for part in parts:
+            # Preceded by its length, or two requests with the same bytes cut differently would look alike.
+            digest.update(b"%d:" % len(part))
+            digest.update(part)
+        return digest.digest()
 
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -79,13 +83,13 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 class CachedRoute(APIRoute):
     """A route whose answers depend only on the request and the zoo."""
 
-    async def answered(self, handler: Handler, request: Request, body: bytes) -> Response:
+    async def answered(self, handler: Handler, request: Request, question: BaseModel | None) -> Response:
         """Compute an answer that is not in the cache.
 
         Args:
             handler: The handler that FastAPI would call.
             request: The request.
-            body: Body of the request.
+            question: What its body asks; None where it has none, or is no JSON.
         """
         return await handler(request)
 
@@ -101,9 +105,11 @@ class CachedRoute(APIRoute):
             key = cache.key(request, body)
             finished = cache.finished.get(key)
             if finished is None:
-                if model is not None and len(body) > LARGE_BYTES and _is_json(request.headers):
-                    request = await read_apart(request, body, model)
-                response = await self.answered(handler, request, body)
+                question = None
+                if model is not None:
+                    request = parsed = await read(request, body, model)
+                    question = parsed.question
+                response = await self.answered(handler, request, question)
                 if response.status_code != 200:
                     return response
                 content = bytes(response.body)
@@ -113,10 +119,6 @@ class CachedRoute(APIRoute):
             return _response(finished, request.headers)
 
         return cached
-
-
-def _is_json(headers: Headers) -> bool:
-    return headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
 
 
 def _response(finished: Finished, asked: Headers) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import InputError, unknown_name
 from ..generation.choices import GenerationChoices
-from ..generation.choosing import CLOCKS, best_generation
+from ..generation.choosing import BATCHES, CLOCKS, best_generation
 from ..generation.engines import ENGINES
 from ..generation.generate import predict_generation
 from ..generation.images.predict import ImagePrediction, predict_image
@@ -47,7 +47,7 @@ class GenerationAnswers:
             _check_gpus(name)
         clocks = question.clocks_mhz
         choices = len(gpus() if question.gpus is None else question.gpus) * (CLOCKS if clocks is None else len(clocks))
-        choices *= len(question.counts) * len(question.batches) * len(question.precisions)
+        choices *= len(question.counts) * len(question.batches or BATCHES) * len(question.precisions)
         if choices > self._settings.max_choices:
             raise too_large("there are too many choices to compare", choices, self._settings.max_choices)
         given = question.model_dump(exclude={"clocks_mhz", "price_per_hour"})

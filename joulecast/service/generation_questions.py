@@ -6,7 +6,6 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from ..generation.choosing import BATCHES
 from ..generation.engines import ENGINES
 from .subjects import (
     Carbon,
@@ -26,9 +25,13 @@ from .subjects import (
     Size,
     Strict,
     Tokens,
+    up_to,
 )
 
 _ENGINES = ", ".join(engine.name for engine in ENGINES.values() if engine.fused) + "; /v1/execution lists them"
+
+Lengths = Tokens | Annotated[list[Annotated[float, Field(ge=0, le=10**7)]], Field(min_length=2, max_length=100_000)]
+_LENGTHS = "A number, [mean, standard deviation], or the lengths of many requests."
 
 
 class GenerationQuestion(Strict):
@@ -39,11 +42,13 @@ class GenerationQuestion(Strict):
         description="Name or alias from the catalogue; with a number for several.", examples=["2x H100 SXM"]
     )
     batch: Size = Field(description="Sequences at a time, on all GPUs together.", examples=[64])
-    prompt_tokens: Tokens = Field(examples=[512])
-    output_tokens: Tokens = Field(examples=[512])
+    prompt_tokens: Lengths = Field(description=_LENGTHS, examples=[512])
+    output_tokens: Lengths = Field(description=_LENGTHS, examples=[512])
     precision: Name = Field("bf16", description="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4.")
     engine: Name = Field("vllm", description=_ENGINES)
-    tensor_parallel: Size = 1
+    tensor_parallel: Size | None = Field(
+        None, description="GPUs that share each layer; others are replicas. Default: all that the model divides over."
+    )
     expert_parallel: Size = 1
     batching: Name | None = Field(None, description="continuous or static. Default: what the engine does.")
     clock_mhz: GpuClock = None
@@ -65,22 +70,22 @@ class BestGenerationQuestion(Strict):
     """The best ways to serve a language model; see `joulecast.best_generation`."""
 
     model: Name = Field(description="Name of a language model.", examples=["qwen3_8b"])
-    prompt_tokens: Tokens = Field(examples=[512])
-    output_tokens: Tokens = Field(examples=[512])
+    prompt_tokens: Lengths = Field(description=_LENGTHS, examples=[512])
+    output_tokens: Lengths = Field(description=_LENGTHS, examples=[512])
     objective: Name = Field("energy", description="energy, time, cost or carbon; each per token.")
-    gpus: Annotated[list[Name], Field(max_length=100)] | None = Field(
+    gpus: Annotated[list[Name], up_to(100)] | None = Field(
         None, description="Names or aliases, or with a number. Default: the whole catalogue.", examples=[["H100 SXM"]]
     )
-    counts: Annotated[list[Size], Field(min_length=1, max_length=8)] = Field(
-        [1], description="Numbers of GPUs that share the model, for names without a number."
+    counts: Annotated[list[Size], up_to(8, least=1)] = Field(
+        [1], description="Numbers of GPUs, for names without a number; all their layouts are compared."
     )
-    batches: Annotated[list[Size], Field(min_length=1, max_length=100)] = Field(
-        list(BATCHES), description="Sequences at a time, to choose from."
+    batches: Annotated[list[Size], up_to(100, least=1)] | None = Field(
+        None, description="Sequences at a time, to choose from. Default: from 1 to the largest that fits."
     )
-    precisions: Annotated[list[Name], Field(min_length=1, max_length=5)] = Field(
+    precisions: Annotated[list[Name], up_to(5, least=1)] = Field(
         ["bf16"], description="Of the weights, to choose from: bf16, fp16, fp8, nvfp4 or mxfp4."
     )
-    clocks_mhz: Annotated[list[Clock], Field(max_length=1000)] | None = Field(
+    clocks_mhz: Annotated[list[Clock], up_to(1000)] | None = Field(
         None, description="Default: eight clocks of each GPU."
     )
     engine: Name = Field("vllm", description=_ENGINES)
@@ -130,7 +135,7 @@ class ParallelTrainingQuestion(OnHost):
     """An iteration of training over the GPUs of a node; see `joulecast.predict_parallel_training`."""
 
     model: Name = Field(description="Name of a transformer.", examples=["gpt2_xl"])
-    input_shape: Annotated[list[Size], Field(min_length=1, max_length=8)] = Field(
+    input_shape: Annotated[list[Size], up_to(8, least=1)] = Field(
         description="Of the input of all replicas together, batch first.", examples=[[16, 1024]]
     )
     gpu: Name = Field(description="The GPUs; a name without a number for as many as are used.", examples=["H100 SXM"])

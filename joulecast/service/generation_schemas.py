@@ -33,14 +33,20 @@ class GenerationAnswer(Open):
     model: str
     gpu: str
     gpus: int
+    tensor_parallel: int = Field(description="GPUs that share each layer.")
+    expert_parallel: int = Field(description="GPUs over which whole experts are distributed.")
+    replicas: int = Field(description="Copies of the model, which share the batch.")
     engine: str
     batching: str
     batch: int
-    prompt_tokens: int
-    output_tokens: int
+    prompt_tokens: float
+    output_tokens: float
+    prompt_deviation: float
+    output_deviation: float
     precision: str
     time_to_first_token_s: float
     time_per_output_token_s: float
+    latency_s: float = Field(description="Of a request: first token + (tokens - 1) x time per output token.")
     tokens_per_s: float
     power_w: float = Field(description="Mean power of all boards together.")
     energy_per_token_j: float
@@ -58,12 +64,17 @@ class GenerationChoiceAnswer(Open):
     """One way to serve a model."""
 
     gpu: str
-    gpus: int = Field(description="Number of GPUs, which share each layer.")
+    gpus: int = Field(description="Number of GPUs.")
+    tensor_parallel: int = Field(description="GPUs that share each layer.")
+    expert_parallel: int = Field(description="GPUs over which whole experts are distributed.")
+    replicas: int = Field(description="Copies of the model, which share the batch.")
+    layout: str = Field(description="The three in words, such as TP 4, 2 replicas.")
     precision: str
     batch: int
     clock_mhz: float
     time_to_first_token_s: float
     time_per_output_token_s: float
+    latency_s: float = Field(description="Of a request: first token + (tokens - 1) x time per output token.")
     tokens_per_s: float
     power_w: float = Field(description="Mean power of all boards together.")
     energy_per_token_j: float
@@ -119,5 +130,6 @@ class ParallelTrainingAnswer(Open):
     compute_s: float
     communication_s: float = Field(description="Seconds of collectives and messages, hidden behind computing or not.")
     waiting_s: float
+    memory_bytes: int
     micro: SummaryAnswer = Field(description="One micro-batch through all layers, or a GPU's part of them.")
     notes: list[str]

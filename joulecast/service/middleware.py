@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import logging
 import re
 import time
 import uuid
 from collections.abc import Callable
+from ipaddress import ip_network
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
@@ -57,14 +59,13 @@ class RequestChecks:
         request_id = given_id if _REQUEST_ID.fullmatch(given_id) else uuid.uuid4().hex
         state = scope.setdefault("state", {})
         state["request_id"] = request_id
-        # The client among whom the service is shared out: the holder of a token, or else an address.
-        address = scope["client"][0] if scope.get("client") else ""
-        state["client"] = headers.get("authorization", "") if self._tokens else address
+        token = self._token(headers)
+        state["client"] = _address(scope) if token is None else f"token {token}"
         answer = _Answer(send, request_id, _PAGE_POLICY if _is_page(_path(scope)) else _DATA_POLICY)
         body = _Body(receive, self._settings, self._bodies, state["client"])
         started_s = time.perf_counter()
         try:
-            self._refuse_stranger(_path(scope), headers)
+            self._refuse_stranger(_path(scope), headers, token)
             self._refuse_large(headers)
             await self._app(scope, body.receive, answer.send)
         except RefusalError as error:
@@ -92,23 +93,26 @@ class RequestChecks:
                 client=scope["client"][0] if scope.get("client") else None,
             )
 
-    def _refuse_stranger(self, path: str, headers: Headers) -> None:
-        if not self._tokens or path in OPEN_PATHS or _is_page(path):
-            return
+    def _token(self, headers: Headers) -> int | None:
+        """The number of the token that a request has; None where it has none of this service's."""
         kind, _, given = headers.get("authorization", "").partition(" ")
         token = given.strip().encode("latin-1", "replace")
         # The token is compared with all tokens in constant time, so that the time of the check reveals nothing.
         known = [hmac.compare_digest(token, each) for each in self._tokens]
-        if kind.lower() != "bearer" or not any(known):
-            error = RefusalError(
-                401,
-                "token",
-                "this service needs a token",
-                given="none" if not given else "an unknown token",
-                hint="send the header Authorization: Bearer TOKEN",
-            )
-            error.headers["WWW-Authenticate"] = "Bearer"
-            raise error
+        return known.index(True) if kind.lower() == "bearer" and any(known) else None
+
+    def _refuse_stranger(self, path: str, headers: Headers, token: int | None) -> None:
+        if not self._tokens or token is not None or path in OPEN_PATHS or _is_page(path):
+            return
+        error = RefusalError(
+            401,
+            "token",
+            "this service needs a token",
+            given="an unknown token" if headers.get("authorization") else "none",
+            hint="send the header Authorization: Bearer TOKEN",
+        )
+        error.headers["WWW-Authenticate"] = "Bearer"
+        raise error
 
     def _refuse_large(self, headers: Headers) -> None:
         length = headers.get("content-length", "")
@@ -205,6 +209,16 @@ class _Answer:
         """Answer with a problem, unless an answer has been started."""
         if not self.status:
             await problem_response(error, self._request_id)(scope, receive, self.send)
+
+
+def _address(scope: Scope) -> str:
+    """The address of a client. Whoever has one address of IPv6 has 2^64, so that their network counts."""
+    address = scope["client"][0] if scope.get("client") else ""
+    if ":" not in address:
+        return address
+    with contextlib.suppress(ValueError):  # what a proxy forwards may be any text
+        return str(ip_network((address.partition("%")[0], 64), strict=False))
+    return address
 
 
 def _path(scope: Scope) -> str:

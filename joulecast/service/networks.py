@@ -14,6 +14,7 @@ from ..extraction.isolation import IsolatedExtraction, Limits
 from ..operations.dropped import Dropped
 from ..operations.inputs import Inputs, InputShape, shape_from_json, shape_to_json
 from ..operations.network import Entry, Network
+from ..progress import paced
 from .caches import BoundedCache, network_bytes
 from .problems import too_large
 from .settings import Settings
@@ -143,9 +144,8 @@ class Networks:
                     given=f"{name} together with operations",
                     hint="omit it, or extract the model with it",
                 )
-        self.refuse_many(len(items))
         merged: dict[Any, Entry] = {}
-        for item in items:
+        for item in paced(items):
             entry = entry_of(item)
             merged[entry.operation] = merged[entry.operation].plus(entry) if entry.operation in merged else entry
         network = Network(

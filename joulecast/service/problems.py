@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
+import reprlib
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
 from starlette.responses import Response
 
 from ..errors import PROBLEM_PREFIX, DatasetError, JoulecastError, RefusalError, ZooError
@@ -70,23 +72,16 @@ def not_found(path: str) -> RefusalError:
     )
 
 
-def validation_problem(error: RequestValidationError) -> JoulecastError:
-    """The error for a request that does not fit the schema: its first fault, and the number of further ones."""
-    faults = error.errors()
+def invalid(error: ValidationError | RequestValidationError, part: str | None = None) -> JoulecastError:
+    """The error for a request that does not fit the schema: its first fault, and the number of further ones.
+
+    Args:
+        error: What pydantic found.
+        part: The part of the request that was validated by itself: "body" or "query"; None where the faults say so.
+    """
+    faults = [{**fault, "loc": (part, *fault["loc"]) if part else fault["loc"]} for fault in error.errors()]
     first = faults[0]
     where = _place(first)
-    if first["type"] == "json_invalid":
-        return RefusalError(
-            400,
-            "json",
-            "the body is not valid JSON",
-            given=str(first.get("ctx", {}).get("error", "")),
-            hint="write the body as one JSON object",
-        )
-    if isinstance(first.get("input"), bytes):
-        return RefusalError(
-            415, "media-type", "the body is not declared as JSON", hint="send the header Content-Type: application/json"
-        )
     # A value that fits none of a field's alternative types counts as one fault, not one for each type.
     others = len({_place(fault) for fault in faults} - {where})
     more = f"; {others} more like this" if others else ""
@@ -114,4 +109,16 @@ _LISTED = "/v1/openapi.json lists the fields"
 def _shown(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    return repr(value)[:200]
+    return _Short().repr(value)[:200]
+
+
+class _Short(reprlib.Repr):
+    """The beginning of a value that may have a million parts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = 200
+
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        """Only small ones are sorted."""
+        return super().repr_dict(x, level) if len(x) < 100 else f"{{{len(x)} fields}}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..operations.inputs import parse_shapes
+from .problems import invalid
 from .subjects import (
     LARGEST,
     Clock,
@@ -51,15 +51,14 @@ class _Query(BaseModel):
 
         Raises:
             InputError: A text is not a shape.
-            RequestValidationError: The question does not fit the schema.
+            RefusalError: The question does not fit the schema.
         """
         shape = _plain(parse_shapes(self.input_shape))
         given = self.model_dump(exclude_none=True, exclude={"format", "input_shape"})
         try:
             return kind(**given, input_shape=shape)
         except ValidationError as error:
-            faults = [{**fault, "loc": ("query", *fault["loc"])} for fault in error.errors()]
-            raise RequestValidationError(faults) from error
+            raise invalid(error, "query") from error
 
 
 class PredictQuery(_Query):

@@ -14,7 +14,7 @@ from .subjects import (
     Carbon,
     Clock,
     Composition,
-    DroppedItem,
+    DroppedItems,
     GpuClock,
     InputShape,
     Mode,
@@ -23,6 +23,7 @@ from .subjects import (
     OnePrecision,
     OnHost,
     OperationItem,
+    Operations,
     Positive,
     PowerCap,
     Precision,
@@ -33,6 +34,7 @@ from .subjects import (
     Size,
     Strict,
     Subject,
+    up_to,
 )
 
 
@@ -76,17 +78,15 @@ class ManyItem(Strict):
     """One of many networks: a model by name, or a list of operations."""
 
     model: Name | None = Field(None, description="Name of a model. Files are not read.")
-    operations: Annotated[list[OperationItem], Field(min_length=1)] | None = None
+    operations: Operations | None = None
     name: Name | None = Field(None, description="Name for a list of operations.")
-    dropped: Annotated[list[DroppedItem], Field(max_length=1000)] | None = Field(
-        None, description="Operators that the extraction of the operations dropped."
-    )
+    dropped: DroppedItems | None = Field(None, description="Operators that the extraction of the operations dropped.")
 
 
 class ManyQuestion(OnHost):
     """The totals of many networks on one GPU; see `joulecast.predict_many`."""
 
-    networks: list[ManyItem]
+    networks: Annotated[list[ManyItem], up_to()]
     input_shape: InputShape | None = Field(None, description="Shape of the input of all models that are named.")
     gpu: Name = Field(description="Name or alias from the catalogue.", examples=["A30"])
     clock_mhz: GpuClock = None
@@ -125,15 +125,15 @@ class SweepQuestion(Run):
     """A job on several GPUs, clocks and precisions; see `joulecast.sweep`."""
 
     objective: Objective = "energy"
-    gpus: Annotated[list[Name], Field(max_length=100)] | None = Field(
+    gpus: Annotated[list[Name], up_to(100)] | None = Field(
         None, description="Names or aliases. Default: the whole catalogue.", examples=[["A30", "H100 SXM"]]
     )
-    clocks_mhz: Annotated[list[Clock], Field(max_length=1000)] | None = Field(
+    clocks_mhz: Annotated[list[Clock], up_to(1000)] | None = Field(
         None, description="Default: up to 40 clocks of each GPU."
     )
     power_limit_w: Positive | None = None
-    precision: Precision | Annotated[list[Precision], Field(max_length=5)] = "default"
-    batch_sizes: Annotated[list[Size], Field(max_length=100)] | None = None
+    precision: Precision | Annotated[list[Precision], up_to(5)] = "default"
+    batch_sizes: Annotated[list[Size], up_to(100)] | None = None
     predictor: Name | None = None
     price_per_hour: PricePerHour = None
     price_per_kwh: Price | None = None
@@ -180,7 +180,7 @@ class ExtractQuestion(OnePrecision):
 class OperationsQuestion(Strict):
     """Single operations, each alone in a loop; see `joulecast.predict_operations`."""
 
-    operations: Annotated[list[OperationItem], Field(min_length=1)]
+    operations: Operations
     gpu: Name = Field(examples=["A30"])
     clock_mhz: Clock | None = None
     power_limit_w: Positive | None = None
@@ -227,7 +227,7 @@ def _require(place: str, question: BaseModel, words: Mapping[str, Sequence[str |
 class BatchQuestion(Strict):
     """Many predictions at once. If all fit the schema, each is answered or refused independently."""
 
-    requests: Annotated[list[PredictQuestion], Field(min_length=1)]
+    requests: Annotated[list[PredictQuestion], up_to(least=1)]
     details: bool = Field(False, description="Whether to list the operations of each.")
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ import functools
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from pydantic import ValidationError
+from pydantic import BaseModel
 from starlette.responses import Response
 
 from ..operations.network import Network
@@ -18,7 +18,6 @@ from ..queries import Choices, Sweep
 from . import schemas
 from .answering import FormatQuery, answering, ask
 from .batches import batch_csv, batch_json
-from .bodies import LARGE_BYTES
 from .caching import CachedRoute, Handler
 from .query_strings import BestQuery, ExtractQuery, PredictQuery, SweepQuery
 from .questions import (
@@ -38,21 +37,15 @@ from .uploads import FileQuery
 class _PredictRoute(CachedRoute):
     """Answers cached networks directly, because FastAPI and a thread would double the time."""
 
-    async def answered(self, handler: Handler, request: Request, body: bytes) -> Response:
+    async def answered(self, handler: Handler, request: Request, question: BaseModel | None) -> Response:
         """See `CachedRoute.answered`."""
-        plain = not request.scope["query_string"] and len(body) <= LARGE_BYTES
-        if not plain or not request.headers.get("content-type", "").startswith("application/json"):
-            return await handler(request)
-        try:
-            question = PredictQuestion.model_validate_json(body)
-        except ValidationError:  # FastAPI reports what is wrong
+        if not isinstance(question, PredictQuestion) or question.tree or request.scope["query_string"]:
             return await handler(request)
         found = request.app.state.answers.predict_at_once(question)
         if found is None:
             return await handler(request)
         media_type = media_type_of(request.headers.get("accept", ""))
-        to_dict = functools.partial(Prediction.to_dict, tree=question.tree)
-        content = rendered(found, media_type, to_dict, Prediction.to_csv)
+        content = rendered(found, media_type, Prediction.to_dict, Prediction.to_csv)
         return Response(content, media_type=media_type)
 
 

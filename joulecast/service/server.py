@@ -147,6 +147,9 @@ class ServiceConfig(Config):
             "ws": "none",
             "access_log": False,
             "server_header": False,
+            # uvicorn would trust everybody on this machine, who could then be any number of clients.
+            "proxy_headers": bool(settings.proxies),
+            "forwarded_allow_ips": list(settings.proxies),
             "timeout_keep_alive": 30,
             "timeout_worker_healthcheck": _SILENT_SECONDS,
             "timeout_graceful_shutdown": int(settings.drain_seconds) or 1,

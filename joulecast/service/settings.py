@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from ipaddress import ip_network
 from typing import Self
 
 from ..errors import InputError
@@ -22,14 +23,17 @@ class Settings:
         tokens: Bearer tokens that clients may use; empty to let everybody in.
         cors_origins: Origins of other web pages that may send requests; empty for none.
         root_path: Prefix that a proxy strips from every path, such as "/joulecast".
+        proxies: Addresses or networks of proxies, whose X-Forwarded-For says which client asks; empty for none.
         max_body_bytes: Most bytes in the body of a request.
         max_bodies_bytes: Most bytes in all large bodies that have not been answered; one client may use a quarter.
         max_batch: Most predictions in one batch.
         max_operations: Most different operations in a network.
-        max_choices: Most GPUs x clocks x precisions in a sweep.
+        max_choices: Most GPUs x clocks x precisions x batch sizes in a sweep.
+        max_work: Most operations x GPUs x clocks of all precisions and batch sizes of a sweep together.
         max_seconds: Longest time until an answer, including the time that it waits.
         max_waiting: Most requests that wait for a thread or are computed. Beyond that, the client with the most of them
             loses its newest one.
+        max_tracing: Most requests for models without a template, which are traced one after the other.
         max_connections: Most open connections, or fewer where the limit on open files is lower. Beyond that, the
             address with the most connections loses one.
         body_seconds: Longest time for the head of a request to arrive, and then for its body.
@@ -56,13 +60,16 @@ class Settings:
     tokens: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
     root_path: str = ""
+    proxies: tuple[str, ...] = ()
     max_body_bytes: int = 4_000_000
     max_bodies_bytes: int = 64_000_000
     max_batch: int = 5_000
     max_operations: int = 5_000
     max_choices: int = 10_000
+    max_work: int = 5_000_000
     max_seconds: float = 60.0
     max_waiting: int = 256
+    max_tracing: int = 16
     max_connections: int = 1_000
     body_seconds: float = 10.0
     write_seconds: float = 20.0
@@ -105,6 +112,15 @@ class Settings:
                 given=repr(self.root_path),
                 allowed="such as /joulecast",
             )
+        for proxy in self.proxies:
+            try:
+                ip_network(proxy, strict=False)
+            except ValueError as error:
+                raise InputError(
+                    "a proxy is named by its address",
+                    given=f"{proxy!r}: {error}",
+                    allowed="such as 10.0.0.7, or a network such as 10.0.0.0/8",
+                ) from error
         if self.log_level not in LOG_LEVELS:
             raise InputError("unknown log level", given=repr(self.log_level), allowed=", ".join(LOG_LEVELS))
 

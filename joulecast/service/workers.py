@@ -1,8 +1,13 @@
-"""Workers: the threads that compute answers, and the bounded queues of questions in front of them."""
+"""Workers: the threads that compute answers, and the bounded queues of questions in front of them.
+
+Long questions pause for others: between parts of a computation (`progress.PACE`), a question that has had its slice of
+time waits until its client's turn comes again, and stops if its client has gone or its time is over.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
@@ -12,43 +17,73 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..errors import RefusalError
+from ..progress import PACE, StoppedError
 from .problems import client_left, too_long
 
 Result = TypeVar("Result")
 
 # A question counts for at least this time as soon as it begins, so that clients with short questions take turns.
 _LEAST_S = 1e-3
-# However long a question took, its client is at most this far behind the client whose turn it is: a sweep of all GPUs.
-_MOST_DEBT_S = 0.05
+# Time of a processor after which a question pauses, where its library allows it and others wait.
+_SLICE_S = 0.03
+# However long a part of a question took, its client is at most this far behind the client whose turn it is.
+_MOST_DEBT_S = 1.0
+# Questions that may have begun and not ended; each may take a hundred megabytes. Beyond that none begins.
+_MOST_BEGUN = 16
 # If there are more, those that have used no more than the client whose turn it is are forgotten.
 _MOST_CLIENTS = 5_000
 
 
 @dataclass(eq=False)
 class _Job:
-    """A question that waits for a thread or is computed.
+    """A question that waits for a thread, is computed, or pauses for others.
 
     Args:
         client: Client that sent the question.
         call: Function that computes the answer.
         answer: Future that receives the answer.
+        may_pause: Function that is called in the thread between parts of the computation.
         running: Whether a thread computes it now.
-        cpu_s: Time of a processor that it took.
+        paused: Event for which its thread waits where it has begun and pauses.
+        cpu_s: Time of a processor that it has taken and that its client was not charged for.
     """
 
     client: str
     call: Callable[[], Any]
     answer: asyncio.Future[Any]
+    may_pause: Callable[[_Job], None]
     running: bool = False
+    paused: threading.Event | None = None
     cpu_s: float = 0.0
+    _since_s: float = 0.0
 
     def compute(self) -> Any:
-        """The answer."""
-        started_s = time.thread_time()
+        """The answer; see `pace` for where this stops or pauses."""
+        self._since_s = time.thread_time()
+        token = PACE.set(self.pace)
         try:
             return self.call()
         finally:
-            self.cpu_s = time.thread_time() - started_s
+            PACE.reset(token)
+            self.cpu_s = time.thread_time() - self._since_s
+
+    def pace(self) -> None:
+        """Stop if nobody waits for the answer any more, and pause if others wait and this has taken long."""
+        if self.answer.done():
+            raise StoppedError
+        self.cpu_s = time.thread_time() - self._since_s
+        if self.cpu_s > _SLICE_S:
+            self.may_pause(self)
+            if self.answer.done():
+                raise StoppedError
+
+    def wait(self, tell: Callable[[], object]) -> None:
+        """Say that this pauses, and wait for the next turn."""
+        self.paused = threading.Event()
+        tell()
+        self.paused.wait()
+        self.paused = None
+        self._since_s, self.cpu_s = time.thread_time(), 0.0
 
 
 class Workers:
@@ -58,13 +93,14 @@ class Workers:
     client with the longest queue loses its newest one. So neither long nor many questions keep others out.
 
     Args:
-        threads: Number of threads, which is the number of questions that are computed at once.
+        threads: Number of questions that are computed at once. Each that pauses has a thread besides.
         most_waiting: Most questions that wait or are computed.
     """
 
     def __init__(self, threads: int, most_waiting: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="joulecast")
+        self._pool = ThreadPoolExecutor(threads + _MOST_BEGUN, thread_name_prefix="joulecast")
         self._free = threads
+        self._begun = 0
         self._most_waiting = most_waiting
         self._queues: OrderedDict[str, deque[_Job]] = OrderedDict()
         # Seconds that each client has used. A client that comes back starts with no less than the client whose turn it
@@ -86,8 +122,8 @@ class Workers:
 
         Args:
             call: Function that computes the answer.
-            seconds: Longest time until the answer, including the time that it waits. A thread cannot be stopped, so a
-                question that takes longer keeps its thread until it is done, and counts until then.
+            seconds: Longest time until the answer, including the time that it waits. A question that takes longer stops
+                between two parts of its computation, and counts until then.
             client: Client that sent the question.
             left: Task that is done when the client has disconnected.
             stop: Function that is called if the answer is no longer needed while it is computed.
@@ -95,7 +131,13 @@ class Workers:
         Raises:
             RefusalError: Too many questions wait already, the answer takes too long, or the client has disconnected.
         """
-        job = _Job(client, call, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+
+        def may_pause(job: _Job) -> None:
+            if self._queues:  # read by another thread: at worst, it pauses in vain or one part later
+                job.wait(lambda: loop.call_soon_threadsafe(self._pause, job))
+
+        job = _Job(client, call, loop.create_future(), may_pause)
         self._enqueue(job)
         self._start()
         leaving = None if left is None else asyncio.ensure_future(left)
@@ -112,9 +154,7 @@ class Workers:
             self._abandon(job, stop)
 
     def _enqueue(self, job: _Job) -> None:
-        if job.client not in self._queues:
-            self._used_s[job.client] = max(self._used_s.get(job.client, 0.0), self._turn_s)
-        mine = self._queues.setdefault(job.client, deque())
+        mine = self._queue(job.client)
         mine.append(job)
         self.waiting += 1
         if self.waiting <= self._most_waiting:
@@ -125,18 +165,31 @@ class Workers:
         dropped.answer.set_exception(self._busy())
         self._remove(dropped)
 
+    def _queue(self, client: str) -> deque[_Job]:
+        if client not in self._queues:
+            self._used_s[client] = max(self._used_s.get(client, 0.0), self._turn_s)
+        return self._queues.setdefault(client, deque())
+
     def _remove(self, job: _Job) -> None:
+        """Take a question out of its queue. If it has begun, its thread goes on at once, and ends it."""
         queue = self._queues[job.client]
         queue.remove(job)
-        self.waiting -= 1
         if not queue:
             del self._queues[job.client]
+        if job.paused is None:
+            self.waiting -= 1
+        else:
+            self._go_on(job)
 
     def _start(self) -> None:
         """Start questions on free threads, those of the clients first that have used least."""
-        while self._free and self._queues:
-            client = min(self._queues, key=self._used_s.__getitem__)
-            self._turn_s = self._used_s[client]
+        while self._free > 0:
+            may_begin = self._begun < _MOST_BEGUN
+            ready = [client for client, queue in self._queues.items() if may_begin or queue[0].paused]
+            if not ready:
+                return
+            client = min(ready, key=self._used_s.__getitem__)
+            self._turn_s = max(self._turn_s, self._used_s[client])
             self._used_s[client] += _LEAST_S
             queue = self._queues[client]
             job = queue.popleft()
@@ -144,14 +197,32 @@ class Workers:
                 self._queues.move_to_end(client)
             else:
                 del self._queues[client]
-            self._free -= 1
-            job.running = True
-            future = asyncio.get_running_loop().run_in_executor(self._pool, job.compute)
-            future.add_done_callback(partial(self._done, job))
+            self._go_on(job)
 
-    def _done(self, job: _Job, future: asyncio.Future[Any]) -> None:
+    def _go_on(self, job: _Job) -> None:
+        """Begin a question, or go on with one that has paused."""
+        self._free -= 1
+        job.running = True
+        if job.paused is not None:
+            job.paused.set()
+            return
+        self._begun += 1
+        future = asyncio.get_running_loop().run_in_executor(self._pool, job.compute)
+        future.add_done_callback(partial(self._done, job))
+
+    def _pause(self, job: _Job) -> None:
+        """Let others go first."""
+        self._charge(job)
+        if job.answer.done():  # Its client left at this moment.
+            self._go_on(job)
+        else:
+            # What has begun goes on before the client's other questions, so that few are begun at a time.
+            self._queue(job.client).appendleft(job)
+        self._start()
+
+    def _charge(self, job: _Job) -> None:
+        """Take a question from its thread, and count what it used of the processors."""
         self._free += 1
-        self.waiting -= 1
         job.running = False
         used_s = self._used_s.get(job.client, self._turn_s)  # The client may have been forgotten meanwhile.
         used_s += max(0.0, job.cpu_s - _LEAST_S)
@@ -159,6 +230,11 @@ class Workers:
         if len(self._used_s) > _MOST_CLIENTS:
             waiting = {client: self._used_s[client] for client in self._queues}
             self._used_s = {client: s for client, s in self._used_s.items() if s > self._turn_s} | waiting
+
+    def _done(self, job: _Job, future: asyncio.Future[Any]) -> None:
+        self._charge(job)
+        self._begun -= 1
+        self.waiting -= 1
         error = None if future.cancelled() else future.exception()
         if job.answer.done() or future.cancelled():
             job.answer.cancel()
@@ -195,4 +271,7 @@ class Workers:
 
     def close(self) -> None:
         """Drop all waiting questions, and do not wait for those that are being computed."""
+        for job in [job for queue in self._queues.values() for job in queue]:
+            job.answer.cancel()
+            self._remove(job)
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..errors import InputError, ZooError, unknown_name
-from ..hardware import CPU, GPU, Device, find_gpu, gpus
+from ..hardware import CPU, GPU, Device, find_gpu, gpus, same_boards
 from ..predictors.fallback import FallbackPredictor
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.regressors.forms import ONE_GPU_FORMS
@@ -21,6 +21,7 @@ from .store import NAME, pulled, pulled_folder
 if TYPE_CHECKING:
     from ..predictors.cpu.network import CpuNetworkPredictor
     from ..predictors.kernels.learned import Kernels
+    from ..predictors.predictor import OperationPredictor
     from .entries.any_gpu_entry import AnyGpuEntry
     from .entries.loaders import Loaded
 
@@ -53,9 +54,13 @@ def entries(zoo: Path | None = None) -> list[str]:
     return sorted(f"{manifest.parent.parent.name}/{manifest.parent.name}" for manifest in zoo.glob(f"*/*/{MANIFEST}"))
 
 
-def _own(device: Device, mode: str) -> tuple[str, ...]:
-    """Names of the entries that were trained on measurements of a device itself, the preferred one first."""
-    return tuple(entry_name(device, name, mode) for name in (DEFAULT_PREDICTOR, "forest"))
+def _own(device: Device, mode: str, predictors: Sequence[str] = (DEFAULT_PREDICTOR, "forest")) -> tuple[str, ...]:
+    """Names of the entries that were trained on measurements of a device itself, the preferred one first.
+
+    A board that a user describes in a file has the entries of the board of the catalogue that has its figures.
+    """
+    boards = same_boards(device) if isinstance(device, GPU) else (device,)
+    return tuple(entry_name(each, name, mode) for each in boards for name in predictors)
 
 
 def _of_gpu(gpu: GPU, mode: str, predictor: str | Path | None) -> Path:
@@ -93,7 +98,7 @@ def _folder(device: Device, mode: str, predictor: str | Path | None, defaults: S
                 return zoo / name
     name = defaults[0] if predictor is None else predictor
     if "/" not in name:
-        name = entry_name(device, name, mode)
+        name = next(iter(_own(device, mode, (name,))), name)
     if found := pulled_folder(name):
         return found
     # Looked up by name, because listing the whole zoo takes as long as a prediction.
@@ -170,8 +175,10 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
     found = _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
     if not isinstance(found, NetworkPredictor):
         return _shared(found, gpu, mode, predictor)
-    if (found.operations.gpu, found.operations.mode) != (gpu, mode):
-        raise _for_another(found.name, found.operations.gpu, found.operations.mode, gpu, mode)
+    known = found.operations
+    if (known.gpu.board, known.mode) != (gpu.board, mode):
+        raise _for_another(found.name, known.gpu, known.mode, gpu, mode)
+    found = found if known.gpu == gpu else _for_board(found, gpu)
     return found if predictor is not None else _with_fallback(found)
 
 
@@ -261,6 +268,13 @@ def _with_fallback(found: NetworkPredictor) -> NetworkPredictor:
     if found.any_gpu or not (shipped("zoo") / ANY_GPU / MANIFEST).is_file():
         return found
     return _having_fallback(found)
+
+
+@lru_cache(maxsize=8)
+def _for_board(found: NetworkPredictor, gpu: GPU) -> NetworkPredictor:
+    """The predictor of a board for the same board under another name."""
+    own = cast("OperationPredictor", found.operations)  # Entries of one GPU hold no other form.
+    return replace(found, operations=replace(own, gpu=gpu))
 
 
 @lru_cache(maxsize=8)

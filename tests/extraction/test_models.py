@@ -150,8 +150,8 @@ def test_empty_tensors_cost_nothing():
 
 # Elements that pass the memory interface per parameter, by the passes of _multi_tensor_sgd and _multi_tensor_adam:
 # SGD reads parameter and gradient and writes the parameter; Adam is lerp 2 + 1, mul 1 + 1, addcmul 2 + 1, sqrt, div and
-# add 1 + 1 each, addcdiv 3 + 1; AdamW shrinks the parameter first, 1 + 1.
-@pytest.mark.parametrize(("optimizer", "passes"), [("sgd", 3), ("adam", 18), ("adamw", 20)])
+# add 1 + 1 each, addcdiv 3 + 1; AdamW shrinks the parameter first, 1 + 1. Fused, each tensor passes once.
+@pytest.mark.parametrize(("optimizer", "passes"), [("sgd", 3), ("adam", 18), ("adamw", 20), ("adamw_fused", 7)])
 def test_the_step_of_an_optimizer(optimizer, passes):
     module = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 5).bfloat16(), nn.Linear(5, 1))
     module[0].bias.requires_grad_(False)
@@ -181,8 +181,11 @@ def test_the_step_of_an_optimizer(optimizer, passes):
 def test_impossible_optimizers_are_refused():
     with pytest.raises(InputError, match="in training"):
         joulecast.extract(nn.Linear(2, 2), (2, 2), optimizer="sgd")
-    with pytest.raises(UnknownNameError, match="did you mean adam"):
+    with pytest.raises(UnknownNameError) as found:
         joulecast.extract(nn.Linear(2, 2), (2, 2), mode="training", optimizer="adamm")
+    assert found.value.given == "'adamm'"
+    assert found.value.allowed == "adam, adam_fused, adamw, adamw_fused, sgd, sgd_fused"
+    assert "did you mean adam" in found.value.hint
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])

@@ -158,7 +158,7 @@ def test_a_module_a_configuration_and_its_file_agree(tmp_path):
 
 def test_configurations_run_no_code(tmp_path):
     path = tmp_path / "config.json"
-    content = {"model_type": "llama", "architectures": ["Evil"], "auto_map": {"AutoModel": "evil.Evil"}, **SMALL}
+    content = {"model_type": "llama", "architectures": ["Evil"], **SMALL}
     (tmp_path / "evil.py").write_text("raise SystemExit('code was run')")
     path.write_text(json.dumps(content))
     with pytest.raises(InputError, match="no such class"):

@@ -15,7 +15,8 @@ def best(model="llama3_8b", **options):
 
 def test_rows_are_what_single_predictions_say():
     found = best(clocks=[1200.0, 1500.0], counts=(1, 2))
-    assert len(found.rows) == 2 * 2 * 3 * 2  # GPUs x numbers of GPUs x batches x clocks
+    # GPUs x (one: three batches; two that share each layer: three; two replicas: two, as both get work) x clocks
+    assert len(found.rows) == 2 * (3 + 3 + 2) * 2
     for row in found.rows[::5]:
         one = predict_generation(
             "llama3_8b",
@@ -23,12 +24,15 @@ def test_rows_are_what_single_predictions_say():
             batch=row.batch,
             prompt_tokens=200,
             output_tokens=100,
-            tensor_parallel=row.gpus,
+            tensor_parallel=row.tensor_parallel,
             clock=row.clock_mhz,
         )
         assert row.energy_per_token_j == pytest.approx(one.energy_per_token_j, rel=1e-6)
         assert row.time_to_first_token_s == pytest.approx(one.time_to_first_token_s, rel=1e-6)
         assert row.tokens_per_s == pytest.approx(one.tokens_per_s, rel=1e-6)
+        assert row.latency_s == pytest.approx(one.latency_s, rel=1e-6)
+        assert row.latency_s == pytest.approx(row.time_to_first_token_s + 99 * row.time_per_output_token_s)
+        assert row.replicas == one.replicas
 
 
 def test_the_best_of_each_gpu_comes_first():
@@ -80,6 +84,51 @@ def test_what_lacks_memory_precision_or_kernels_is_left_out():
     assert {row.precision for row in found.rows if row.gpu == "NVIDIA B200"} == {"bf16", "nvfp4"}
     # fp8 was not measured on this GPU, and missing operations must not count as zero.
     assert {row.precision for row in best(gpus="MI300X", precisions=("bf16", "fp8")).rows} == {"bf16"}
+
+
+def test_layouts_and_batches_are_searched_up_to_the_largest_that_fits():
+    load = {"prompt_tokens": 1000, "output_tokens": 1000}
+    found = best_generation("deepseek_v3", gpus="8x H200", precisions=["fp8"], **load)
+    layouts = {(row.tensor_parallel, row.expert_parallel, row.replicas) for row in found.rows}
+    assert layouts == {(8, 1, 1), (8, 8, 1), (1, 8, 1)}  # No other has room for its weights.
+    one = predict_generation(
+        "deepseek_v3", "8x H200", batch=1, tensor_parallel=1, expert_parallel=8, precision="fp8", **load
+    )
+    assert max(row.batch for row in found.rows) == one.largest_batch
+    largest = predict_generation(
+        "deepseek_v3", "8x H200", batch=one.largest_batch, tensor_parallel=1, expert_parallel=8, precision="fp8", **load
+    )
+    assert found[0].energy_per_token_j <= largest.energy_per_token_j
+    assert found[0].layout == "EP 8 with DP attention"
+    # Without experts to distribute, layers are shared or replicated.
+    dense = best_generation("llama3_8b", gpus="2x H100 SXM", batches=[1, 64], clocks=[1500], **load)
+    assert {(row.layout, row.batch) for row in dense.rows} == {("TP 2", 1), ("TP 2", 64), ("2 replicas", 64)}
+    assert min(dense.rows, key=lambda row: row.latency_s).layout == "TP 2"
+
+
+def test_time_per_token_limits_do_not_count_the_own_prompt():
+    found = best_generation(
+        "qwen3_8b",
+        prompt_tokens=100_000,
+        output_tokens=100,
+        gpus="H100 SXM",
+        batches=[1],
+        max_time_per_output_token_s=0.02,
+    )
+    assert found[0].batch == 1
+
+
+def test_a_cap_above_the_range_leaves_no_gpu_out():
+    found = best_generation(
+        "gpt2", prompt_tokens=100, output_tokens=100, gpus=["T4", "L4", "A30"], precisions=["fp16"], power_limit_w=150
+    )
+    assert {row.gpu for row in found} == {"Tesla T4", "NVIDIA L4", "NVIDIA A30"}
+    assert all(row.power_w <= 70.001 for row in found.rows if row.gpu == "Tesla T4")
+    low = best_generation(
+        "gpt2", prompt_tokens=100, output_tokens=100, gpus=["T4", "H100 SXM"], precisions=["fp16"], power_limit_w=70
+    )
+    assert set(low.left_out) == {"NVIDIA H100 80GB HBM3"}
+    assert "cannot be capped" in low.left_out["NVIDIA H100 80GB HBM3"]
 
 
 def test_it_is_a_table():

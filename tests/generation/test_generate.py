@@ -25,6 +25,10 @@ def test_totals_belong_together():
     found = llama()
     assert found.power_w == pytest.approx(found.energy_per_token_j * found.tokens_per_s)
     assert found.energy_per_request_j == pytest.approx(300 * found.energy_per_token_j)
+    # Little's law: the batch is the rate of requests times their latency.
+    assert found.latency_s == found.time_to_first_token_s + 299 * found.time_per_output_token_s
+    assert found.latency_s == pytest.approx(32 * 300 / found.tokens_per_s)
+    assert found.to_dict()["latency_s"] == found.latency_s
     # A full batch gives a token to each sequence in each step.
     assert found.tokens_per_s == pytest.approx(32 / found.time_per_output_token_s, rel=0.01)
     assert found.decode.tree().total.energy_j == pytest.approx(found.decode.energy_j)
@@ -70,6 +74,12 @@ def test_larger_batches_cost_less_per_token():
     assert seconds == sorted(seconds)
 
 
+def test_the_time_per_token_of_a_single_request_does_not_count_its_own_prompt():
+    found = predict_generation("qwen3_8b", "H100 SXM", batch=1, prompt_tokens=100_000, output_tokens=100)
+    assert found.time_per_output_token_s == pytest.approx(found.decode.time_s + found.overhead_s, rel=0.02)
+    assert found.latency_s == pytest.approx(100 / found.tokens_per_s)
+
+
 def test_longer_prompts_and_outputs_cost_more():
     for batch in (4, 128):
         costs = [llama(batch, prompt) for prompt in (50, 400, 3000, 20000 // batch)]
@@ -79,6 +89,21 @@ def test_longer_prompts_and_outputs_cost_more():
             assert values == sorted(values)
         requests = [llama(batch, output=output).energy_per_request_j for output in (1, 50, 500)]
         assert requests == sorted(requests)
+
+
+def test_lengths_that_vary_cost_more_than_their_mean():
+    even, varied, listed = (llama(64, output=each) for each in (650, (650, 610), [40] * 50 + [1260] * 50))
+    # Chat outputs vary as much as their mean: a running sequence has written 611 tokens, not 325.
+    assert varied.decode.time_s > even.decode.time_s
+    assert varied.energy_per_token_j > even.energy_per_token_j
+    assert listed.decode.time_s == varied.decode.time_s
+    assert (varied.output_tokens, varied.output_deviation) == (650, 610)
+    assert "650 +- 610 tokens" in str(varied)
+    assert varied.largest_batch < even.largest_batch
+    with pytest.raises(InputError, match="static batch is predicted"):
+        llama(output=(650, 610), batching="static")
+    with pytest.raises(InputError, match="longer than the context"):
+        llama(output=[100] * 9 + [9000])
 
 
 def test_power_lies_between_idle_and_the_cap():
@@ -186,6 +211,54 @@ def test_what_does_not_fit_says_what_would():
         predict_generation("llama3_1_70b", "H100 SXM", batch=1, prompt_tokens=10, output_tokens=10)
 
 
+def test_hints_name_only_what_is_narrower_than_what_was_given():
+    def hint(gpu, **options):
+        with pytest.raises(InputError, match="does not fit") as refused:
+            predict_generation("llama3_1_405b", gpu, batch=1, prompt_tokens=10, output_tokens=10, **options)
+        return refused.value.hint
+
+    assert "fp8 weights" in hint("H100 SXM")
+    assert "cache_precision" in hint("H100 SXM")
+    assert "fp8" not in hint("H100 SXM", precision="fp8", cache_precision="fp8")
+    assert "nvfp4 weights" in hint("B200", precision="fp8")
+    assert "fp8 weights" not in hint("A100 SXM4 80GB")  # It has no units for fp8.
+    assert "fp8" not in hint("H100 SXM", engine="transformers")
+
+
+@pytest.mark.parametrize(
+    ("model", "prompt", "fits"),
+    [("gpt2", 4000, False), ("gpt2", 1000, True), ("qwen3_8b", 130_000, True), ("llama2_7b", 4080, False)],
+)
+def test_requests_are_no_longer_than_the_context(model, prompt, fits):
+    options = {"batch": 1, "prompt_tokens": prompt, "output_tokens": 24}
+    if fits:
+        assert predict_generation(model, "H100 SXM", **options).latency_s > 0
+        return
+    with pytest.raises(InputError, match="longer than the context"):
+        predict_generation(model, "H100 SXM", **options)
+    with pytest.raises(InputError, match="longer than the context"):
+        joulecast.best_generation(model, prompt_tokens=prompt, output_tokens=24, gpus="H100 SXM")
+
+
+def test_a_configuration_says_its_context():
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = transformers.Qwen2Config(
+        **sizes, vocab_size=100, max_position_embeddings=16384, architectures=["Qwen2ForCausalLM"]
+    )
+    options = {"batch": 1, "output_tokens": 1, "precision": "fp16"}
+    assert predict_generation(config, "H100 SXM", prompt_tokens=16383, **options).latency_s > 0
+    with pytest.raises(InputError, match="up to 16384"):
+        predict_generation(config, "H100 SXM", prompt_tokens=16384, **options)
+
+
+def test_a_cap_that_cannot_bind_is_met():
+    options = {"batch": 1, "prompt_tokens": 10, "output_tokens": 10, "precision": "fp16"}
+    capped, free = (predict_generation("gpt2", "T4", **options, power_limit_w=cap) for cap in (150, None))
+    assert capped == free
+    assert capped.power_limit_w == 70
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -201,6 +274,7 @@ def test_what_does_not_fit_says_what_would():
         ({"clock": 99999}, "clock"),
         ({"power_limit_w": 5}, "power"),
         ({"batch": 0}, "positive integer"),
+        ({"prompt": 8000}, "longer than the context of llama3_8b(.|\n)*8000 \\+ 300 tokens(.|\n)*up to 8192"),
     ],
 )
 def test_impossible_questions_are_refused(options, message):

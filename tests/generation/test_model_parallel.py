@@ -125,15 +125,36 @@ def test_more_gpus_are_quicker_and_cost_more():
 
 
 def test_replicas_share_the_batch():
-    one, four = serve(batch=16), serve(gpu="4x H100 SXM", batch=64)
+    one, four = serve(batch=16), serve(gpu="4x H100 SXM", batch=64, tensor_parallel=1)
     assert four.gpus == 4
     assert four.tokens_per_s == pytest.approx(4 * one.tokens_per_s)
     assert four.energy_per_token_j == pytest.approx(one.energy_per_token_j)
     # Two of the four have nothing to do, and draw the static power of a waiting board.
-    idle = serve(gpu="4x H100 SXM", batch=2)
+    idle = serve(gpu="4x H100 SXM", batch=2, tensor_parallel=1)
     alone = serve(batch=1)
     assert idle.power_w > 2 * alone.power_w + 2 * 70
     assert idle.time_per_output_token_s == pytest.approx(alone.time_per_output_token_s)
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "options", "tensor", "replicas"),
+    [
+        ("llama3_8b", "2x H100", {}, 2, 1),
+        ("llama3_8b", "16x H100 SXM", {}, 8, 2),
+        ("llama3_8b", "3x H100 SXM", {}, 1, 3),  # Three GPUs divide no layer.
+        ("gpt2", "8x H100 SXM", {}, 4, 2),  # Twelve heads.
+        ("llama3_8b", "2x H100 SXM", {"engine": "transformers", "batch": 4}, 1, 2),
+        ("qwen3_30b_a3b", "4x H100 SXM", {"expert_parallel": 4}, 1, 1),
+        ("llama3_8b", "p5.48xlarge", {}, 8, 1),
+    ],
+)
+def test_gpus_with_a_number_share_the_model_as_far_as_it_divides(model, gpu, options, tensor, replicas):
+    found = serve(model, gpu, **options)
+    assert (found.tensor_parallel, found.replicas) == (tensor, replicas)
+    assert any(found.notes[place].startswith(f"the {found.gpus} GPUs are used as") for place in (0, 1))
+    told = serve(model, gpu, **{"tensor_parallel": tensor, **options})
+    assert told.energy_per_token_j == found.energy_per_token_j
+    assert not any("are used as" in note for note in told.notes)
 
 
 def test_large_models_fit_on_several():

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import numpy as np
 import pytest
 
 from joulecast.errors import InputError
 from joulecast.generation.engines import ENGINES
+from joulecast.generation.lengths import Lengths
 from joulecast.generation.serving import Load, cycle_of
 from joulecast.hardware import find_gpu
 
@@ -25,10 +29,12 @@ def test_few_sequences_mostly_decode():
     assert reading.tokens.prompts == 1
     assert reading.tokens.prompt_tokens == 300
     # 8 x 299 tokens in 300 steps: 7.97 sequences decode, which see their prompt and half of their output.
-    assert decoding.tokens.decoding == 8
+    assert (decoding.tokens.decoding, reading.tokens.decoding) == (8, 7)
     assert decoding.tokens.cached == 450
     assert sum(steps.count for steps in cycle.next_tokens) == pytest.approx(1)
-    assert sum(steps.count for steps in cycle.first_token) == pytest.approx(1.5)
+    # One of the eight steps that read is the request's own; it decodes in the other seven and in 292 without prompts.
+    assert [steps.count for steps in cycle.next_tokens] == pytest.approx([292 / 299, 7 / 299])
+    assert [(steps.count, steps.tokens.prompts) for steps in cycle.first_token] == [(pytest.approx(1), 1)]
 
 
 def test_many_sequences_read_prompts_in_each_step():
@@ -44,8 +50,33 @@ def test_long_prompts_are_read_in_pieces():
     # 8182 tokens have room beside ten: three pieces of 6667. A request takes part in 3 + 99 steps.
     assert sum(steps.count for steps in cycle.steps) == pytest.approx(102)
     assert pieces(cycle) == pytest.approx(30)
+    assert sum(steps.count for steps in cycle.first_token) == pytest.approx(3)
+    # The other nine requests read 27 pieces in these 102 steps, a request decodes in 99 of them.
+    assert sum(steps.count * steps.tokens.prompts for steps in cycle.next_tokens) == pytest.approx(27 / 99)
     assert cycle.steps[-1].tokens.prompt_tokens == 6667
     assert cycle.steps[-1].tokens.prompt_cached == 6667  # The mean of 0, 6667 and 13334 tokens that were read before.
+
+
+def test_a_single_request_reads_its_prompt_before_its_first_token_only():
+    cycle = cycle_of(Load(1, 100_000, 100), VLLM, "continuous")
+    assert [(steps.count, steps.tokens.prompts) for steps in cycle.next_tokens] == [(pytest.approx(1), 0)]
+    assert sum(steps.count * steps.tokens.prompts for steps in cycle.first_token) == pytest.approx(13)
+
+
+@pytest.mark.parametrize("batching", ["continuous", "static"])
+@pytest.mark.parametrize(
+    "load", [Load(1, 100_000, 100), Load(8, 300, 300), Load(512, 2000, 10), Load(4000, 9000, 2), Load(7, 50, 1)]
+)
+def test_first_and_next_tokens_are_all_steps_of_a_request(load, batching):
+    cycle = cycle_of(load, VLLM, batching)
+    own, whole = Counter(), Counter()
+    for steps in cycle.steps:
+        whole[steps.tokens] += steps.count
+    for steps in cycle.first_token:
+        own[steps.tokens] += steps.count
+    for steps in cycle.next_tokens:
+        own[steps.tokens] += (load.output_tokens - 1) * steps.count
+    assert own == {tokens: pytest.approx(count) for tokens, count in whole.items()}
 
 
 def test_where_prompts_do_not_fit_into_the_steps_fewer_sequences_decode():
@@ -58,6 +89,8 @@ def test_where_prompts_do_not_fit_into_the_steps_fewer_sequences_decode():
     assert steps.tokens.prompt_tokens == 8155 // 4
     assert steps.tokens.decoding == 37
     assert steps.tokens.tokens <= 8192
+    # A request waits until the prompts before its own are read, and then decodes in nine steps.
+    assert sum(each.count for each in cycle.first_token) == pytest.approx(512 * 2009 / 8192 - 9)
 
 
 def test_a_batch_nearly_as_large_as_a_step_leaves_room_for_prompts():
@@ -72,6 +105,29 @@ def test_small_boards_take_fewer_tokens_a_step():
     assert VLLM.on(find_gpu("A100 SXM4 80GB")).step_tokens == 2048
     assert VLLM.on(find_gpu("H100 SXM")).step_tokens == 8192
     assert ENGINES["sglang"].on(find_gpu("A30")).step_tokens == 8192
+
+
+def test_running_sequences_of_varying_length_see_more():
+    # Half of the requests write 100 tokens, half 300: a running one is long with a probability of 3 / 4, and has
+    # written half of its output: 1/4 x 50 + 3/4 x 150 = 125, where equal outputs of 200 would give 100.
+    lengths = [100] * 500 + [300] * 500
+    of_array = Lengths.of("output_tokens", lengths)
+    of_pair = Lengths.of("output_tokens", (200, 100))
+    for output in (of_array, of_pair, Lengths.of("output_tokens", np.array(lengths))):
+        (steps, *_) = cycle_of(Load.of(8, Lengths.of("prompt_tokens", 300), output), VLLM, "continuous").steps
+        assert steps.tokens.cached == 300 + 125
+    (equal, *_) = cycle_of(
+        Load.of(8, Lengths.of("prompt_tokens", 300), Lengths.of("output_tokens", 200)), VLLM, "continuous"
+    ).steps
+    assert equal.tokens.cached == 300 + 100
+
+
+@pytest.mark.parametrize(
+    "wrong", [[], (0, 10), (100, -1), (float("nan"), 1), [1, 2, 0], ["a", "b"], "512", 2.5, np.array([])]
+)
+def test_lengths_are_positive(wrong):
+    with pytest.raises(InputError, match="output_tokens"):
+        Lengths.of("output_tokens", wrong)
 
 
 def test_static_batching_reads_then_decodes():

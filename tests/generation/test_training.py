@@ -57,6 +57,27 @@ def test_pipelines_have_their_bubble():
     assert found.micro_batches == 8
 
 
+def test_the_memory_of_each_gpu_is_checked():
+    # Llama-2-7B in fp32: weights, gradients and two moments of 6.74e9 parameters take 108 GB alone, of 80 on a board.
+    found = predict_parallel_training("llama2_7b", (64, 1024), "1x H100 SXM")
+    assert found.memory_bytes > 4 * 4 * 6.74e9 > H100.memory_bytes
+    assert found.notes[0].startswith("it would not fit: each GPU needs ")
+    # In one step, predict says the same of one GPU.
+    alone = joulecast.predict("llama2_7b", (64, 1024), "H100 SXM", mode="training", optimizer="adamw")
+    assert found.memory_bytes == alone.memory_bytes
+    lacking = found.notes[0].removeprefix("it would not fit: each GPU ")
+    assert f"it would not fit: {lacking}" in alone.notes
+    # Sixteen stages hold a sixteenth of the weights, and at most 16 of 64 micro-batches.
+    stages = predict_parallel_training(
+        "llama2_7b", (64, 1024), "16x H100 SXM", pipeline_parallel=16, micro_batches=64, precision="bf16"
+    )
+    assert stages.memory_bytes < H100.memory_bytes
+    assert not any("not fit" in note for note in stages.notes)
+    # Replicas hold each gradient again, in the buckets that they send.
+    one, two = train((8, 512)), train((16, 512), data_parallel=2)
+    assert two.memory_bytes - one.memory_bytes == pytest.approx(124_439_808 * 2, rel=1e-3)
+
+
 def test_sharing_layers_is_quicker_and_costs_more():
     found = [train((32, 1024), tensor_parallel=count, precision="default") for count in (1, 2, 4)]
     seconds, joules = ([getattr(each, name) for each in found] for name in ("time_s", "energy_j"))

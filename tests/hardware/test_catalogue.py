@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from joulecast.errors import InputError, UnknownNameError
-from joulecast.hardware import find_gpu, gpu_name_notes, gpus
+from joulecast.hardware import find_gpu, gpu_name_notes, gpus, same_boards
 from joulecast.hardware.multiprocessors import multiprocessors
+from joulecast.predictors.networks.memory import usable_bytes
 
 EACH = pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.slug)
 
@@ -22,7 +24,7 @@ def lanes(gpu):
 
 # fp16 over fp32 per multiprocessor and clock, with fp32 accumulation; boards named below run it at half.
 FP16 = {"Pascal": 1, "Volta": 8, "Turing": 8, "Ampere": 4, "Ada Lovelace": 4, "Hopper": 16, "Blackwell": 4}
-FP16 |= {"CDNA": 4, "CDNA 2": 4, "CDNA 3": 8}
+FP16 |= {"CDNA": 4, "CDNA 2": 4, "CDNA 3": 8, "CDNA 4": 16}
 FP16_OF_CHIP = {"GA10B": 8, "GA100": 16, "GB100": 32, "GB110": 32}
 
 
@@ -79,7 +81,7 @@ def test_tensor_rates_are_multiples_of_fp32_at_their_clock(gpu):
 def quantized_over_fp16(gpu):
     """fp8, nvfp4 and int8 over fp16 with fp32 accumulation: twice for each halving, where nothing is cut."""
     geforce = "GeForce" in gpu.name
-    fp8 = {"Ada Lovelace": 2, "Hopper": 2, "Blackwell": 2, "CDNA 3": 2}.get(gpu.architecture)
+    fp8 = {"Ada Lovelace": 2, "Hopper": 2, "Blackwell": 2, "CDNA 3": 2, "CDNA 4": 2}.get(gpu.architecture)
     # GeForce boards halve fp16 and fp8 for their accumulation in fp32, int8 and FP4 they do not; Blackwell Ultra has
     # half as much again of FP4, and hardly int8; Pascal has instructions for four products of int8 at once.
     int8 = {"Volta": None, "Pascal": 4, "CDNA": 1, "CDNA 2": 1}.get(gpu.architecture, 4 if geforce else 2)
@@ -151,6 +153,36 @@ def test_curves_rise_and_stay_below_the_cap(gpu):
             assert 20 < values[0] <= values[-1] < most
 
 
+# Bytes that `nvidia-smi` shows over those as sold: 15/16, where error correction takes a part.
+SHOWN_MIB = [
+    ("T4", 15360, True), ("A10", 23028, True), ("A40", 46068, True), ("L4", 23034, True), ("L40S", 46068, True),
+    ("RTX A6000", 49140, False), ("RTX 6000 Ada", 49140, False), ("RTX PRO 6000 Server", 97887, False),
+    ("RTX 4090", 24564, False), ("A30", 24576, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "shown_mib", "inline"), SHOWN_MIB, ids=[row[0] for row in SHOWN_MIB])
+def test_error_correction_takes_the_memory_that_the_driver_does_not_show(name, shown_mib, inline):
+    gpu = find_gpu(name)
+    assert gpu.inline_ecc is inline
+    assert usable_bytes(gpu) / 2**20 == pytest.approx(shown_mib, rel=0.005)
+
+
+@EACH
+def test_only_gddr_has_error_correction_in_the_memory_itself(gpu):
+    assert not gpu.inline_ecc or gpu.memory_type in ("GDDR5", "GDDR6")
+    assert gpu.has_hbm is (gpu.memory_bus_bits > 1000)
+
+
+def test_boards_are_told_apart_by_their_figures():
+    """An H800 is an H100 SXM but for its links and fp64; all other boards of the catalogue differ."""
+    alike = {frozenset(each.aliases[0] for each in same_boards(gpu)) for gpu in gpus().values()}
+    assert {names for names in alike if len(names) > 1} == {frozenset({"H100 SXM", "H800"})}
+    assert same_boards(find_gpu("H800"))[0] is find_gpu("H800")
+    assert same_boards(replace(find_gpu("A30"), name="mine", aliases=("mine",))) == (find_gpu("A30"),)
+    assert same_boards(replace(find_gpu("A30"), power_limit_w=150)) == ()
+
+
 def test_folded_names_and_slugs_are_unique():
     owners = {}
     for gpu in gpus().values():
@@ -199,6 +231,12 @@ KNOWN = [
     ("H100 80GB HBM3", 132, 3352, 700, 66.9, 989.4),
     ("RTX 5090", 170, 1792, 575, 104.8, 209.5),
     ("MI300X", 304, 5300, 750, 163.4, 1307.4),
+    ("MI325X", 304, 6000, 1000, 163.4, 1307.4),
+    ("MI355X", 256, 8000, 1400, 157.3, 2516.6),
+    ("B300", 148, 8000, 1100, 74.5, 2250),
+    ("GB300", 152, 8000, 1400, 80.5, 2500),
+    ("H100 NVL", 132, 3938, 400, 60, 835.5),
+    ("H200 NVL", 132, 4800, 600, 60, 835.5),
 ]
 
 
@@ -284,7 +322,7 @@ def test_default_clock():
     assert find_gpu("A30").checked_clock_mhz(None) == 1440.0
 
 
-@pytest.mark.parametrize("cap", [0, 5, 166, -1, "low", float("nan"), True])
+@pytest.mark.parametrize("cap", [0, 5, -1, "low", float("nan"), float("inf"), True])
 def test_caps_out_of_range_are_refused(cap):
     with pytest.raises(InputError, match="cannot be capped") as error:
         find_gpu("A30").checked_power_limit_w(cap)
@@ -296,6 +334,9 @@ def test_caps_that_can_be_set():
     assert find_gpu("A10").checked_power_limit_w(100) == 100.0
     with pytest.raises(InputError, match="100 to 150 W"):
         find_gpu("A10").checked_power_limit_w(99)
+    # A cap above the range cannot bind, so it is met.
+    assert find_gpu("T4").checked_power_limit_w(150) == 70.0
+    assert find_gpu("A30").checked_power_limit_w(166) == 165.0
     # The makers of its boards allow different caps.
     assert find_gpu("RTX 5080").checked_power_limit_w(400) == 400.0
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from joulecast.errors import InputError
-from joulecast.hardware import find_gpu
+from joulecast.hardware import find_gpu, gpus
+from joulecast.hardware.gpu_toml import gpu_toml
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "gpus.md"
 EXAMPLE = re.search(r"```toml\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL).group(1)
@@ -45,6 +46,12 @@ def test_what_is_known_only_of_measured_boards_may_be_missing(described):
     assert gpu.voltage is gpu.idle_curve is gpu.idle_power_w is None
 
 
+def test_a_catalogue_entry_comes_back_from_its_file(described):
+    """All figures are written and read without loss; an empty list of tensor_precisions is not a missing one."""
+    for gpu in gpus().values():
+        assert find_gpu(described(gpu_toml(gpu))) == gpu
+
+
 def test_a_gpu_may_lack_tensor_cores(described):
     gpu = find_gpu(described(EXAMPLE + "tensor_precisions = []"))
     assert not any(gpu.on_tensor_cores(precision) for precision in gpu.peak_flops)
@@ -55,6 +62,18 @@ WRONG = [
     ("unknown field", EXAMPLE + "power_limt_w = 3", "unknown field.*did you mean power_limit_w"),
     ("missing fields", changed("sms", None).replace("l2_bytes", "#"), "lacks sms, l2_bytes"),
     ("empty file", "", "lacks name"),
+    (
+        "type of memory left out",
+        changed("memory_type", None),
+        'lacks memory_type.*memory_type = a type of memory: "HBM2e"',
+    ),
+    (
+        "error correction left out",
+        changed("inline_ecc", None),
+        "lacks inline_ecc.*inline_ecc = true if error correction",
+    ),
+    ("unknown type of memory", changed("memory_type", '"fast"'), "memory_type.*given:   'fast'.*GDDR6"),
+    ("number for a truth", changed("inline_ecc", "1"), "inline_ecc.*given:   1.*otherwise false"),
     ("unit of bandwidth", changed("memory_bandwidth", "600"), "memory_bandwidth.*bytes per second"),
     ("text for a number", changed("sms", '"80"'), "sms.*given:   '80'.*whole number of multiprocessors"),
     ("fraction of a multiprocessor", changed("sms", "80.5"), "sms.*whole number"),

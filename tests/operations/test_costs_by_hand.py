@@ -278,6 +278,9 @@ CASES: dict[str, list[Case]] = {
     "sgd_step": [optimizer(2, 2, 1)],
     "adam_step": [optimizer(13, 11, 7)],
     "adamw_step": [optimizer(14, 12, 8)],
+    "sgd_fused_step": [optimizer(2, 2, 1)],
+    "adam_fused_step": [optimizer(13, 4, 3)],
+    "adamw_fused_step": [optimizer(14, 4, 3)],
     "dropout": [Case([X], {}, Cost(0, 0, 0), Cost(48, 96 + 192, 192))],
     "stochastic_depth": [Case([X], {}, Cost(0, 0, 0), Cost(48, 96 + 192, 192))],
     # y: 2 x 6 x 2 x 3 = 72 windows of 4. Backward: places and dy in, dx out.

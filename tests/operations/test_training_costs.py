@@ -26,6 +26,8 @@ def test_attention_computes_its_scores_again_in_the_backward():
         ("adam_step", 13, 11, 7),
         # AdamW shrinks the parameters before that: a pass more.
         ("adamw_step", 14, 12, 8),
+        # One pass: parameter, gradient and two moments in, parameter and moments out.
+        ("adamw_fused_step", 14, 4, 3),
         # Two gradients become one.
         ("gradient_accumulation", 1, 2, 1),
     ],

@@ -8,20 +8,43 @@ import joulecast
 from joulecast import Operation
 from joulecast.energy import EnergyTree
 from joulecast.operations.network import Entry
-from joulecast.predictors.networks.energy_rows import energy_rows, forward_fraction
+from joulecast.predictors.networks.energy_rows import WAITING, energy_rows, forward_fraction
 
 SHAPE = (8, 3, 224, 224)
 
 
-@pytest.mark.parametrize("mode", ["inference", "training"])
-def test_a_tree_holds_all_joules_of_a_prediction(mode):
-    prediction = joulecast.predict("resnet18", SHAPE, "A30", mode=mode)
-    tree = prediction.tree()
-    assert tree.total.energy_j == pytest.approx(prediction.energy_j, rel=1e-12)
-    assert tree.total.time_s == pytest.approx(prediction.device_time_s, rel=1e-12)
+@pytest.mark.parametrize("of", [lambda p: p.tree(), lambda p: p.by_memory_level().tree()], ids=["tree", "levels"])
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        (SHAPE, {}),
+        (SHAPE, {"mode": "training"}),
+        ((1, 3, 32, 32), {}),
+        ((2, 3, 32, 32), {"mode": "training", "optimizer": "adamw"}),
+        ((1, 3, 32, 32), {"execution": "graph"}),
+        (SHAPE, {"power_limit_w": 110}),
+        (SHAPE, {"composition": "sum"}),
+    ],
+)
+def test_a_tree_holds_all_seconds_and_joules_of_a_prediction(shape, options, of):
+    prediction = joulecast.predict("resnet18", shape, "A30", **options)
+    tree = of(prediction)
+    assert tree.root.total.time_s == pytest.approx(prediction.time_s, rel=1e-9)
+    assert tree.root.total.energy_j == pytest.approx(prediction.energy_j, rel=1e-9)
+    assert tree.total == tree.root.total
     by_component = {name: figure.value for name, figure in tree.total.by_component().items()}
     assert sum(by_component.values()) == pytest.approx(prediction.energy_j, rel=1e-12)
     assert min(by_component.values()) > 0
+
+
+def test_waiting_for_the_host_is_a_part_with_the_static_energy_of_its_seconds():
+    prediction = joulecast.predict("resnet18", (1, 3, 32, 32), "A30")
+    (waiting,) = [node for node in prediction.tree().root.children if node.name == WAITING]
+    busy_s = sum(cost.device_time_s for cost in prediction.operations)
+    assert waiting.total.time_s == pytest.approx(prediction.time_s - busy_s)
+    assert waiting.total.time_s > 0.5 * prediction.time_s  # 70 launches, and little to compute
+    static_j = prediction.energy_j - sum(cost.dynamic_energy_j for cost in prediction.operations)
+    assert waiting.total.energy_j / waiting.total.time_s == pytest.approx(static_j / prediction.time_s)
 
 
 def test_calls_decide_the_share_of_a_module():
@@ -46,8 +69,8 @@ def test_forward_and_backward_by_hand():
 def test_training_has_phases():
     network = joulecast.extract("resnet18", SHAPE, mode="training", optimizer="adamw")
     tree = joulecast.predict(network, gpu="A30").tree()
-    assert [node.name for node in tree.root.children] == ["forward", "backward", "optimizer"]
-    forward, backward, _ = (node.total.energy_j for node in tree.root.children)
+    assert [node.name for node in tree.root.children] == ["forward", "backward", "optimizer", "other"]
+    forward, backward, _, _ = (node.total.energy_j for node in tree.root.children)
     assert 1.3 * forward < backward < 2.5 * forward
 
 

@@ -120,7 +120,7 @@ def test_gpus_without_the_precision_are_left_out_of_several():
         ({"gpus": "T4", "precision": "bf16"}, InputError, "T4 does not support bf16"),
         ({"gpus": ["T4", "P4"], "precision": "bf16"}, InputError, "no GPU can run this job(.|\n)*bf16"),
         ({"gpus": None, "clocks": 9000}, InputError, "no GPU can run this job(.|\n)*holds"),
-        ({"power_limit_w": 5000}, InputError, "no GPU can run this job(.|\n)*cannot be capped at this value"),
+        ({"power_limit_w": 5}, InputError, "no GPU can run this job(.|\n)*cannot be capped at this value"),
         ({"gpus": []}, InputError, "nothing to choose from"),
         ({"clocks": []}, InputError, "nothing to choose from"),
         ({"clocks": (-900,)}, InputError, "a clock is a positive number"),

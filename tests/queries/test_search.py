@@ -6,7 +6,8 @@ import pytest
 
 import joulecast
 from joulecast.hardware import find_gpu
-from joulecast.predictors.networks.over_gpus import predict_over_clocks
+from joulecast.predictors.networks.builder import caveats
+from joulecast.predictors.networks.prepared import over_clocks
 from joulecast.queries.clocks import clock_grid_mhz
 from joulecast.zoo import find_predictor
 
@@ -58,13 +59,13 @@ def test_many_clocks_at_once_are_single_predictions(gpu, cap_w):
     network = joulecast.extract("resnet50", (32, 3, 224, 224))
     predictor = find_predictor(gpu, "inference")
     clocks = clock_grid_mhz(find_gpu(gpu))[::6]
-    together = predict_over_clocks(predictor, network, clocks, cap_w)
+    together = over_clocks(predictor.prepared(network, cap_w), clocks)
     for place, clock in enumerate(clocks):
         one = predictor.predict(network, float(clock), cap_w)
         assert together.time_s[place] == pytest.approx(one.time_s, rel=1e-9)
         assert together.energy_j[place] == pytest.approx(one.energy_j, rel=1e-9)
         assert together.held_clocks_mhz[place] == pytest.approx(one.held_clock_mhz, rel=1e-9)
-        interval, notes = together.at(place, 0.9)
+        interval, notes = caveats(together, place, 0.9)
         assert (notes, interval is not None) == (one.notes, one.supports(0.9))
         if interval is not None:
             assert interval.energy_j == pytest.approx(one.interval(0.9).energy_j, rel=1e-9)
@@ -74,11 +75,11 @@ def test_what_is_not_covered_is_in_no_total():
     small = joulecast.Operation("relu", [(32, 64)], precision="bf16")
     network = joulecast.Network.of([(joulecast.Operation("relu", [(32, 64, 56, 56)]), 5), (small, 2)])
     predictor = find_predictor("A30", "inference", find_predictor("A30", "inference").name)
-    together = predict_over_clocks(predictor, network, [600.0, 1440.0])
+    together = over_clocks(predictor.prepared(network), [600.0, 1440.0])
     assert together.missing == 1
     for place, clock in enumerate((600.0, 1440.0)):
         assert together.energy_j[place] == pytest.approx(predictor.predict(network, clock).energy_j)
-    nothing = predict_over_clocks(predictor, joulecast.Network.of([(small, 2)]), [600.0])
+    nothing = over_clocks(predictor.prepared(joulecast.Network.of([(small, 2)])), [600.0])
     assert nothing.missing == 1
     assert nothing.time_s.tolist() != nothing.time_s.tolist()  # NaN
 

@@ -31,6 +31,14 @@ def test_generation_is_equal(client):
         client.predict_generation("llama3_8b", "2x /tmp/a.toml", batch=1, prompt_tokens=10, output_tokens=10)
 
 
+def test_lengths_that_vary_are_sent(client):
+    options = {"batch": 16, "prompt_tokens": (200, 100), "output_tokens": [10, 20, 600]}
+    there = client.predict_generation("llama3_8b", "H100 SXM", **options)
+    assert there == joulecast.predict_generation("llama3_8b", "H100 SXM", **options)
+    with pytest.raises(InputError, match="output_tokens has no such lengths"):
+        client.predict_generation("llama3_8b", "H100 SXM", **{**options, "output_tokens": (0, 5)})
+
+
 SERVED = {"prompt_tokens": 200, "output_tokens": 100, "gpus": ["H100 SXM", "2x L40S"], "batches": [1, 32]}
 CHOSEN = {
     "energy": SERVED,

@@ -212,7 +212,7 @@ def one(kind, shapes, **attributes):
 
 BROKEN = {
     "no JSON": (b"{", 400),
-    "empty": (b"", 422),
+    "empty": (b"", 400),
     "a list": (b"[]", 422),
     "an unknown field": ({**RESNET, "gpus": ["A30"]}, 422),
     "model and operations": ({**RESNET, "operations": [RELU]}, 422),

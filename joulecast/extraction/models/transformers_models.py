@@ -16,13 +16,12 @@ from ...operations.inputs import Input, Inputs
 from ..exclusive import exclusive
 from ..known_values import know
 from ..recorder import Recorder
+from .configurations import configuration_of, model_class_of
 from .torchvision_models import import_torchvision
 from .transformers_configs import ARCHITECTURES, Architecture
 
 if TYPE_CHECKING:
     from ..tracing import Forward
-
-_MOST_LAYERS = 1000  # ten times those of the deepest language models; each takes milliseconds to build and trace
 
 
 @exclusive
@@ -103,50 +102,20 @@ def from_config(config: Any) -> torch.nn.Module:
     """Build what a configuration describes, on the meta device: the class that it names, or the bare model.
 
     Args:
-        config: A `transformers.PretrainedConfig`, or its content (config.json) as a dictionary. Code of its own
-            (`auto_map`) is ignored.
+        config: A `transformers.PretrainedConfig`, or its content (config.json) as a dictionary, of which only sizes and
+            plain words are used.
 
     Raises:
-        InputError: transformers does not know this type of model or this class, or it has too many layers.
+        InputError: transformers does not know this type of model or this class, a field of the content names code,
+            files or another library, or it has too many layers.
         ExtractionError: The configuration does not make a model.
         MissingDependencyError: transformers is not installed.
     """
     transformers = import_transformers()
     if isinstance(config, Mapping):
-        kind = config.get("model_type")
-        if kind not in transformers.CONFIG_MAPPING:
-            raise unknown_name("type of transformer", kind, transformers.CONFIG_MAPPING.keys())
-        try:
-            with offline():
-                config = transformers.CONFIG_MAPPING[kind].from_dict(dict(config))
-        except Exception as error:
-            raise InputError(
-                f"this is not a configuration of a {kind}",
-                given=_first_line(error),
-                hint="load this configuration with transformers alone, and mend what that reports",
-            ) from error
-        _refuse_deep(config)
-    named = (config.architectures or [None])[0]
-    try:
-        model_class = _class(named) if named else transformers.AutoModel._model_mapping[type(config)]
-    except (AttributeError, KeyError) as error:
-        raise InputError(
-            "transformers has no such class of models",
-            given=named or type(config).__name__,
-            hint="code that comes with a configuration is not run; build the model yourself and give it as a module",
-        ) from error
-    return _without_weights(model_class, config)
-
-
-def _refuse_deep(config: Any) -> None:
-    layers = getattr(config, "num_hidden_layers", None)
-    if isinstance(layers, int) and layers > _MOST_LAYERS:
-        raise InputError(
-            "this configuration has more layers than a model that is built from a file may have",
-            given=layers,
-            allowed=f"up to {_MOST_LAYERS}",
-            hint="all layers are alike: predict fewer of them, and multiply",
-        )
+        with offline():
+            config = configuration_of(config, transformers)
+    return _without_weights(model_class_of(config, transformers), config)
 
 
 def _class(name: str) -> Any:

@@ -29,6 +29,7 @@ from ..physics.energy import static_power_w
 from ..physics.least_times import LeastTimes
 from ..physics.norms import smooth_max
 from ..physics.operation_numbers import numbers_of
+from ..physics.power_cap import loop_clocks_mhz
 from ..physics.precisions import fp64_in_fp32, tf32_in_fp32, without_tf32
 from .forward import with_forward
 
@@ -197,13 +198,13 @@ class AnyGpuPredictor:
 
     def _predict_covered(self, operations: Sequence[Operation], work: Work, clock: float, cap_w: float) -> FloatArray:
         host_s = launch_s(operations, self.mode, self.learned.host_s)
-        held_mhz = work.held_mhz(clock, cap_w, host_s)
+        held_mhz = loop_clocks_mhz(work, clock, cap_w, host_s)
         # The measured loops ran under the default cap, and too shortly to throttle as networks do. So a learned time
         # already holds at the clock that the default cap allows, and is scaled from there to the held clock.
         device_s, dynamic_j = work.at(held_mhz)
         if np.isfinite(cap_w):  # An infinite cap times a device time of zero would be NaN.
             default = float(self.gpu.boost_clock_mhz)
-            top_mhz = np.maximum(work.held_mhz(default, self.gpu.power_limit_w, host_s), 1.0)
+            top_mhz = np.maximum(loop_clocks_mhz(work, default, self.gpu.power_limit_w, host_s), 1.0)
             device_s, _ = work.at(default * held_mhz / top_mhz)
             device_s = work.bounds.applied(device_s, default / clock)
             allowed_w = np.maximum(cap_w - static_power_w(self.gpu, held_mhz), 1.0)

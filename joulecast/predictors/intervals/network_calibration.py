@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import FloatArray
+from ...arrays import FloatArray, total
 from ...operations.operation import Operation
 from ..formats.numbers import errors_to_text, number, sorted_errors
 from .calibration import Calibration
@@ -63,7 +63,7 @@ def shares_of(counts: FloatArray, predictions: PredictedOperations) -> tuple[Flo
     """Shares of the known operations in a network's device time, and a mask of the operations that are known."""
     known = ~np.isnan(predictions.device_time_s)
     device_s = counts[known] * predictions.device_time_s[known]
-    return device_s / max(float(device_s.sum()), 1e-30), known
+    return device_s / max(float(total(device_s)), 1e-30), known
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Difficulty:
 
 def variances(shares: FloatArray, sigma: FloatArray) -> FloatArray:
     """Variance of a network's error if the errors of its operations are all the same, and if they are independent."""
-    return np.array([float((shares * sigma).sum()) ** 2, float(((shares * sigma) ** 2).sum())])
+    return np.array([float(total(shares * sigma)) ** 2, float(total((shares * sigma) ** 2))])
 
 
 @dataclass(frozen=True)

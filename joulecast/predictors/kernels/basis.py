@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sized
 from functools import lru_cache
 from typing import Literal, get_args
 
-from ...hardware import GPU
+from ...hardware import GPU, same_boards
 from ...operations.precisions import HALF_PRECISIONS
 from ..physics.half_precision import has_full_rate
 
@@ -26,6 +26,11 @@ def generation_of(gpu: GPU) -> str:
     return _SAME_KERNELS.get(gpu.compute_capability, gpu.compute_capability)
 
 
+def is_measured(gpu: GPU, names: Collection[str]) -> bool:
+    """Whether a GPU is one of the measured boards, under whatever name."""
+    return any(each.name in names for each in same_boards(gpu))
+
+
 def basis_of(gpu: GPU, gpus: Collection[str], generations: Collection[str]) -> Basis:
     """The basis of predictions for a GPU.
 
@@ -34,7 +39,7 @@ def basis_of(gpu: GPU, gpus: Collection[str], generations: Collection[str]) -> B
         gpus: Names of the measured GPUs.
         generations: Generations of the measured GPUs.
     """
-    if gpu.name in gpus:
+    if is_measured(gpu, gpus):
         return "measured"
     return "same generation" if generation_of(gpu) in generations else "other generations"
 

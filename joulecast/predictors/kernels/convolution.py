@@ -31,7 +31,7 @@ _ALIGNED = (4, 8, 16, 32)
 
 def _covers(gpu: GPU) -> bool:
     """Whether a GPU is AMD's. MIOpen is AMD's library, and its times say nothing about NVIDIA's cuDNN."""
-    return not gpu.is_nvidia
+    return gpu.compute_capability.startswith("gfx")
 
 
 def _variant(operation: Operation) -> str | None:

@@ -168,7 +168,7 @@ class Variant:
 
 
 class Part(NamedTuple):
-    """The operations of a list that belong to one variant, or consist of kernels that do (gradients.py).
+    """The operations of a list in one precision that belong to one variant, or whose kernels do (gradients.py).
 
     Args:
         family, variant: Names of the family and of the variant.
@@ -188,17 +188,18 @@ def variant_parts(operations: OperationList) -> tuple[Part, ...]:
 
 
 def _parts(operations: OperationList) -> tuple[Part, ...]:
-    found: dict[tuple[str, str], list[tuple[int, Operation]]] = {}
+    # By precision as well: fp16 and bf16 are learned together, but not every GPU multiplies them at the same rate.
+    found: dict[tuple[str, str, str], list[tuple[int, Operation]]] = {}
     for place, operation in enumerate(operations):
         for kernel in kernels_of(operation):
             for name, family in FAMILIES.items():
                 variant = family.variant(kernel)
                 if variant is not None:
-                    found.setdefault((name, variant), []).append((place, kernel))
+                    found.setdefault((name, variant, kernel.precision), []).append((place, kernel))
                     break
     return tuple(
-        Part(*names, np.array([place for place, _ in some]), OperationList(kernel for _, kernel in some))
-        for names, some in found.items()
+        Part(family, variant, np.array([place for place, _ in some]), OperationList(kernel for _, kernel in some))
+        for (family, variant, _), some in found.items()
     )
 
 
@@ -317,7 +318,8 @@ def _known_parts(operations: OperationList, kernels: Kernels, gpu: GPU) -> tuple
 @cached(ON_EACH_GPU)
 def _remarks(operations: OperationList, kernels: Kernels, gpu: GPU) -> tuple[str, ...]:
     known = _known_parts(operations, kernels, gpu)
-    return tuple(f"{part.family} in {part.variant}: {variant.remark(gpu)}" for part, variant in known)
+    sentences = (f"{part.family} in {part.variant}: {variant.remark(gpu)}" for part, variant in known)
+    return tuple(dict.fromkeys(sentences))
 
 
 @cached(ON_EACH_GPU)

@@ -26,7 +26,7 @@ from ..batches import asked_together
 from ..contract import Regressor
 from ..physics.energy import static_power_w
 from ..physics.voltage import relative_voltage
-from .basis import Basis, basis_of, generation_of
+from .basis import Basis, basis_of, generation_of, is_measured
 
 _PYTORCH = "pytorch"
 _LEAST_W, _MOST_OVER_CAP = 1.0, 2.0
@@ -64,7 +64,7 @@ class PowerDemand:
 
     def measured_like(self, gpu: GPU) -> GPU:
         """A measured GPU with the die of a GPU, whose power is predicted instead; the GPU itself if there is none."""
-        same_die = [] if gpu.name in self.gpus else [find_gpu(name) for name in sorted(self.gpus)]
+        same_die = [] if is_measured(gpu, self.gpus) else [find_gpu(name) for name in sorted(self.gpus)]
         return next((each for each in same_die if each.chip == gpu.chip), gpu)
 
     def demand_w(self, inputs: NDArray[np.float32], gpu: GPU) -> FloatArray:

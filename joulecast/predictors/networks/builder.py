@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import FloatArray
+from ...arrays import FloatArray, total
 from ...errors import InputError
 from ...hardware.host import REFERENCE, USUAL
-from ...operations.network import Network
 from ...units import si
 from ..intervals.network_spread import FAR_SHARE, NetworkSpread
 from ..intervals.power_range import power_range_w
 from ..operation_predictions import OperationPredictions
 from ..physics.roofline import roofline
-from .composition import Totals, counts_of
 from .execution import COMPILED_LAUNCH_S, EAGER, GAP_S
+from .interval import Interval, interval_around
 from .knowledge import NetworkKnowledge
 from .operation_cost import Bound, OperationCost
-from .prediction import Composition, Prediction
-from .uncovered import Coverage
+from .over_clocks import OverClocks
+from .prediction import Prediction
 
 _SHOWN_KINDS = 4
 _SHOWN_OPERATIONS = 3
@@ -30,99 +30,99 @@ _LEAST_S = 1e-15  # Instead of a division by zero.
 _LEAST = 1e-300
 
 
-@dataclass(frozen=True)
-class Conditions:
-    """The conditions under which a network is predicted.
+class Caveats(NamedTuple):
+    """How far to trust a prediction.
 
     Args:
-        clock_mhz: Requested graphics clock in MHz.
-        power_limit_w: Requested power cap in watts.
-        composition: How operations are added up: "overlap" of host and device, or "sum".
+        interval: Around its totals; None where too few errors are known.
+        notes: Warnings, as a prediction carries them.
     """
 
-    clock_mhz: float
-    power_limit_w: float
-    composition: Composition
+    interval: Interval | None
+    notes: tuple[str, ...]
 
 
 def build_prediction(
-    knowledge: NetworkKnowledge,
-    network: Network,
-    conditions: Conditions,
-    predictions: OperationPredictions,
-    totals: Totals,
-    memory_bytes: int | None = None,
-    notes: tuple[str, ...] = (),
+    found: OverClocks, place: int, strict: bool, memory_bytes: int | None = None, notes: tuple[str, ...] = ()
 ) -> Prediction:
     """Put a prediction together.
 
     Args:
-        knowledge: The predictor, and what it knows about networks.
-        network: The network.
-        conditions: Clock, power cap and composition.
-        predictions: Predictions of its operations, at the clock that the GPU holds.
-        totals: Time and energy of all operations together.
+        found: Totals of a network over clocks.
+        place: Index of the clock.
+        strict: Whether to refuse a network with a single operation that is not covered.
         memory_bytes: Device memory that the network needs; None if that is not known.
         notes: Warnings about this network on this GPU; those that follow from the prediction come before them.
+
+    Raises:
+        InputError: No operation is covered.
+        UncoveredError: Too much is not covered for a total; or strict mode, and anything is not.
     """
-    gpu, cap_w = knowledge.operations.gpu, conditions.power_limit_w
-    counts = counts_of(network)
-    held_mhz = held_mean_mhz(counts, predictions, conditions.clock_mhz)
-    coverage = Coverage.of(network, predictions.source, knowledge.name)
-    spread = spread_of(knowledge, network, conditions, predictions, coverage)
+    refuse_uncovered(found, strict)
+    knowledge, network, gpu = found.knowledge, found.network, found.knowledge.operations.gpu
+    predictions = found.operations_at(place)
+    spread = _spread(found, place, predictions)
+    held_mhz, totals_j = float(found.held_clocks_mhz[place]), float(found.energy_j[place])
     return Prediction(
         network=network.name,
         input_shape=network.input_shape,
         mode=network.mode,
         gpu=gpu.name,
-        clock_mhz=conditions.clock_mhz,
+        clock_mhz=float(found.clocks_mhz[place]),
         predictor=knowledge.name,
-        composition=conditions.composition,
-        time_s=totals.time_s,
-        energy_j=totals.energy_j,
-        device_time_s=totals.device_time_s,
-        host_time_s=totals.host_time_s,
-        power_limit_w=cap_w,
+        composition=found.composition,
+        time_s=float(found.time_s[place]),
+        energy_j=totals_j,
+        device_time_s=float(found.device_time_s[place]),
+        host_time_s=found.host_time_s,
+        power_limit_w=found.power_limit_w,
         held_clock_mhz=held_mhz,
-        operations=tuple(_costs(knowledge, network, counts, predictions, totals, conditions)),
+        operations=tuple(_costs(found, place, predictions)),
         spread=spread,
-        notes=(
-            *notes_of(knowledge, network, conditions, spread, coverage),
-            *execution_notes(knowledge, totals.device_time_s, totals.host_time_s),
-            *notes,
-            *_beyond_the_cap(knowledge, totals, held_mhz, cap_w),
-        ),
-        coverage=coverage,
+        notes=(*_notes(found, place, spread), *notes, *_beyond_the_cap(found, place)),
+        coverage=found.coverage,
         execution=knowledge.host.execution.name,
         host=knowledge.host.launcher.name,
-        idle_power_w=power_range_w(gpu, cap_w)[0],
+        idle_power_w=power_range_w(gpu, found.power_limit_w)[0],
         memory_bytes=memory_bytes,
     )
 
 
-def spread_of(
-    knowledge: NetworkKnowledge,
-    network: Network,
-    conditions: Conditions,
-    predictions: OperationPredictions,
-    coverage: Coverage,
-) -> NetworkSpread | None:
+def caveats(found: OverClocks, place: int, level: float) -> Caveats:
+    """How far to trust the totals of a network at one of its clocks.
+
+    Args:
+        found: Totals over clocks.
+        place: Index of the clock.
+        level: Share of such networks that should lie within the interval.
+    """
+    spread = _spread(found, place, found.operations_at(place))
+    notes = tuple(_notes(found, place, spread))
+    if spread is None or not spread.supports(level):
+        return Caveats(None, notes)
+    totals = float(found.time_s[place]), float(found.energy_j[place]), float(found.held_clocks_mhz[place])
+    power_range = power_range_w(found.knowledge.operations.gpu, found.power_limit_w)
+    return Caveats(interval_around(spread, level, *totals, power_range), notes)
+
+
+def _spread(found: OverClocks, place: int, predictions: OperationPredictions) -> NetworkSpread | None:
     """The spread of errors on networks like this one; None where no errors are known."""
+    knowledge, counts, coverage = found.knowledge, found.counts, found.coverage
     if coverage.share is None:
         return None  # It is not known how much time the uncovered operations add.
-    counts, by_fallback = counts_of(network), bool(knowledge.operations.by_fallback(network.operations))
     errors = knowledge.errors_on(counts, predictions)
-    if errors is None or conditions.composition not in errors.scores:
+    if errors is None or found.composition not in errors.scores:
         return None
     if knowledge.host.execution != EAGER and not _device_decides(knowledge, counts, predictions):
         return None  # The known errors come from eager runs on the hosts on which networks were measured.
     if knowledge.host.execution.name == "compiled":
         return None
-    unmeasured = knowledge.any_gpu or by_fallback  # The errors come from GPUs and clocks that were not measured.
-    as_measured = unmeasured or knowledge.holds_measured_settings(conditions.clock_mhz, conditions.power_limit_w)
+    # Some errors come from GPUs and clocks that were not measured.
+    unmeasured = knowledge.any_gpu or bool(knowledge.operations.by_fallback(found.network.operations))
+    as_measured = unmeasured or knowledge.holds_measured_settings(float(found.clocks_mhz[place]), found.power_limit_w)
     return NetworkSpread(
         networks=errors,
-        composition=conditions.composition,
+        composition=found.composition,
         operations=predictions.spread if errors.difficulties else None,
         counts=counts,
         predictions=predictions,
@@ -131,21 +131,16 @@ def spread_of(
     )
 
 
-def notes_of(
-    knowledge: NetworkKnowledge,
-    network: Network,
-    conditions: Conditions,
-    spread: NetworkSpread | None,
-    coverage: Coverage,
-) -> Iterator[str]:
-    """Warnings that a prediction carries: work that its totals lack, and the basis of its numbers."""
+def _notes(found: OverClocks, place: int, spread: NetworkSpread | None) -> Iterator[str]:
+    """Warnings that a prediction carries: work that its totals lack, the basis of its numbers, how it is run."""
+    knowledge, network, coverage = found.knowledge, found.network, found.coverage
     if coverage:
         yield str(coverage)
     yield from (f"assumed: {assumption}" for assumption in network.assumptions)
     gpu = knowledge.operations.gpu
     if knowledge.any_gpu:
         yield f"{gpu.name} has no predictor of its own: predicted from its data sheet by what other GPUs showed"
-    elif not knowledge.holds_measured_settings(conditions.clock_mhz, conditions.power_limit_w):
+    elif not knowledge.holds_measured_settings(float(found.clocks_mhz[place]), found.power_limit_w):
         yield "no other clock or cap was measured: time and energy are scaled by physics, the interval is wider"
     if kinds := knowledge.operations.by_fallback(network.operations):
         shown = _first(kinds)
@@ -163,6 +158,7 @@ def notes_of(
         yield f"no interval: {_why_no_errors(knowledge)}"
     elif spread.far_outside:
         yield f"far outside the training data: over {100 * FAR_SHARE:.0f} % of the device time"
+    yield from _execution_notes(knowledge, float(found.device_time_s[place]), found.host_time_s)
 
 
 def _why_no_errors(knowledge: NetworkKnowledge) -> str:
@@ -178,7 +174,7 @@ def _first(kinds: Sequence[str]) -> str:
     return ", ".join(kinds[:_SHOWN_KINDS]) + more
 
 
-def execution_notes(knowledge: NetworkKnowledge, device_s: float, host_s: float) -> Iterator[str]:
+def _execution_notes(knowledge: NetworkKnowledge, device_s: float, host_s: float) -> Iterator[str]:
     """Warnings about how the network is run: whether the host decides its time, and what is assumed.
 
     Args:
@@ -211,61 +207,51 @@ def _device_decides(knowledge: NetworkKnowledge, counts: FloatArray, predictions
     return device_s > 2 * max(host_s, host_s * knowledge.host.launcher.factor)
 
 
-def refuse_uncovered(
-    knowledge: NetworkKnowledge, network: Network, predictions: OperationPredictions, strict: bool
-) -> None:
+def refuse_uncovered(found: OverClocks, strict: bool = False) -> None:
     """Refuse a network if too much of it is not covered; in strict mode, if anything is not.
 
     Args:
-        knowledge: The predictor, and what it knows about networks.
-        network: The network.
-        predictions: Predictions of the network's operations.
+        found: Totals over clocks.
         strict: Whether to refuse a network with a single operation that is not covered.
 
     Raises:
         InputError: No operation is covered.
         UncoveredError: Too much is not covered for a total; or strict mode, and anything is not.
     """
-    if set(predictions.source) == {"missing"}:
+    knowledge = found.knowledge
+    if found.missing == len(found.network):
         raise InputError(
             f"{knowledge.name} covers none of these operations",
-            given="; ".join(map(repr, predictions.operations[:_SHOWN_OPERATIONS])),
+            given="; ".join(map(repr, found.operations.operations[:_SHOWN_OPERATIONS])),
             allowed=", ".join(knowledge.operations.coverage),
             hint="choose another precision or GPU",
         )
-    coverage = Coverage.of(network, predictions.source, knowledge.name)
     if strict:
-        coverage.refuse_any(network.name)
-    coverage.refuse_too_much(network.name)
+        found.coverage.refuse_any(found.network.name)
+    found.coverage.refuse_too_much(found.network.name)
 
 
-def _costs(
-    knowledge: NetworkKnowledge,
-    network: Network,
-    counts: FloatArray,
-    predictions: OperationPredictions,
-    totals: Totals,
-    conditions: Conditions,
-) -> Iterator[OperationCost]:
+def _costs(found: OverClocks, place: int, predictions: OperationPredictions) -> Iterator[OperationCost]:
     """Distribute the time and energy of a network over its operations, all calls of each together.
 
     Dynamic energy belongs to the operation that causes it. Static energy is distributed in proportion to device time,
     so that the parts add up to the whole.
     """
+    counts, total_j = found.counts, float(found.energy_j[place])
     device_s = counts * predictions.device_time_s
     power_w = predictions.static_power_w + predictions.dynamic_energy_j / np.maximum(
         predictions.device_time_s, _LEAST_S
     )
-    power_w = np.minimum(power_w, conditions.power_limit_w)
+    power_w = np.minimum(power_w, found.power_limit_w)
     dynamic_j = counts * predictions.dynamic_energy_j
-    dynamic_sum_j = float(np.nansum(dynamic_j))
+    dynamic_sum_j = float(total(dynamic_j))
     # Under a power cap operations draw less than they would without it, so their dynamic energies are scaled down.
-    scale = min(1.0, totals.energy_j / max(dynamic_sum_j, _LEAST))
-    shared_j = totals.energy_j - scale * dynamic_sum_j
-    energy_j = scale * dynamic_j + shared_j * device_s / max(float(np.nansum(device_s)), _LEAST)
+    scale = min(1.0, total_j / max(dynamic_sum_j, _LEAST))
+    shared_j = total_j - scale * dynamic_sum_j
+    energy_j = scale * dynamic_j + shared_j * device_s / max(float(total(device_s)), _LEAST)
     columns = (device_s.tolist(), power_w.tolist(), energy_j.tolist(), (scale * dynamic_j).tolist())
-    bounds = _bounds(knowledge, predictions, conditions.clock_mhz)
-    for entry, *values, source, bound in zip(network, *columns, predictions.source, bounds, strict=True):
+    bounds = _bounds(found.knowledge, predictions, float(found.clocks_mhz[place]))
+    for entry, *values, source, bound in zip(found.network, *columns, predictions.source, bounds, strict=True):
         time, power, energy, dynamic = (None, None, None, None) if source == "missing" else values
         yield OperationCost(entry, time, power, energy, source, bound, dynamic)
 
@@ -282,18 +268,9 @@ def _bounds(knowledge: NetworkKnowledge, predictions: OperationPredictions, cloc
         yield bound if longer else "launch"
 
 
-def _beyond_the_cap(knowledge: NetworkKnowledge, totals: Totals, held_mhz: float, cap_w: float) -> Iterator[str]:
+def _beyond_the_cap(found: OverClocks, place: int) -> Iterator[str]:
     """A warning if even the lowest clock exceeds the cap: the GPU has to pause, which the clock law does not model."""
-    gpu = knowledge.operations.gpu
-    at_cap = cap_w < gpu.power_limit_w and totals.energy_j > 0.999 * cap_w * totals.time_s
-    if at_cap and held_mhz < 1.01 * gpu.min_clock_mhz:
+    gpu, cap_w = found.knowledge.operations.gpu, found.power_limit_w
+    at_cap = cap_w < gpu.power_limit_w and found.energy_j[place] > 0.999 * cap_w * found.time_s[place]
+    if at_cap and found.held_clocks_mhz[place] < 1.01 * gpu.min_clock_mhz:
         yield f"at its lowest clock, {gpu.min_clock_mhz} MHz, it would draw more than this cap: it takes longer"
-
-
-def held_mean_mhz(counts: FloatArray, predictions: OperationPredictions, clock_mhz: float) -> float:
-    """The clock that the GPU holds, averaged over device time."""
-    busy_s = counts * np.nan_to_num(predictions.device_time_s)
-    if not busy_s.sum():
-        return clock_mhz
-    # Rounded, because rounding errors would make the mean of equal clocks differ from that clock.
-    return round(float((busy_s * np.nan_to_num(predictions.held_clock_mhz)).sum() / busy_s.sum()), 6)

@@ -21,13 +21,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from ...arrays import FloatArray
+from ...arrays import FloatArray, total
 from ...hardware.host import Host
 from ...operations.network import Network
 from ..formats.numbers import number
 from ..operation_predictions import OperationPredictions
 from ..physics.norms import smooth_max
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
+from ..physics.power_cap import Jobs
 from .execution import COMPILED_CALL_S, EAGER, GAP_S, GRAPH_LAUNCH_S, KERNELS_IN_TRAINING, Execution
 
 LEAST_HOST_S = 5e-6
@@ -96,7 +97,7 @@ class HostModel:
 
     def total_s(self, counts: FloatArray, predictions: OperationPredictions) -> float:
         """Seconds that the host needs for an iteration of a network; missing operations are left out."""
-        return self.fixed_s + float(np.nansum(counts * self.calls_s(predictions)))
+        return self.fixed_s + float(total(counts * self.calls_s(predictions)))
 
     @property
     def fixed_s(self) -> float:
@@ -120,7 +121,7 @@ class HostModel:
     def device_s(self, counts: FloatArray, predictions: OperationPredictions) -> float:
         """Seconds that the device needs for an iteration of a network; missing operations are left out."""
         mode = predictions.operations[0].mode if len(predictions.operations) else "inference"
-        return float(np.nansum(counts * predictions.device_time_s) + self.gaps_s(float(counts.sum()), mode))
+        return float(total(counts * predictions.device_time_s) + self.gaps_s(float(counts.sum()), mode))
 
     def to_dict(self) -> dict[str, Any]:
         """The model as a dictionary."""
@@ -184,22 +185,41 @@ def overlap(device_s: Any, host_s: Any, dynamic_j: Any, static_w: Any, power_lim
     return time_s, np.minimum(dynamic_j + static_w * time_s, power_limit_w * time_s)
 
 
+def composed(jobs: Jobs, clock_mhz: FloatArray, gaps_s: FloatArray) -> FloatArray:
+    """Totals of networks on GPUs whose host and device overlap, at clocks of their own.
+
+    Args:
+        jobs: The networks, with their GPUs and power caps.
+        clock_mhz: Requested graphics clocks in MHz, shape (jobs, clocks).
+        gaps_s: Seconds of an iteration between the kernels of a graph, shape (jobs, 1).
+
+    Returns:
+        The clock that all operations share under the power cap, the mean clock over device time, seconds, joules, and
+        device seconds of an iteration, shape (5, jobs, clocks).
+    """
+    host_s, _, cap_w, _ = jobs.facts
+    shared, busy_s, dynamic_j = jobs.settled(clock_mhz)
+    time_s, energy_j = overlap(busy_s + gaps_s, host_s, dynamic_j, jobs.static_w(shared), cap_w)
+    held = np.where(busy_s > 0, jobs.mean_mhz(shared, busy_s), clock_mhz)
+    return np.array([shared, held, time_s, energy_j, busy_s + gaps_s])
+
+
 def compose(counts: FloatArray, predictions: OperationPredictions, host: HostModel, power_limit_w: float) -> Totals:
     """Totals of a network whose host and device overlap; its energy is dynamic energies and static power. The default.
 
     Missing operations are left out; the caller lists them.
     """
     device_s, host_s = host.device_s(counts, predictions), host.total_s(counts, predictions)
-    dynamic_j = float(np.nansum(counts * predictions.dynamic_energy_j))
+    dynamic_j = float(total(counts * predictions.dynamic_energy_j))
     time_s, energy_j = overlap(device_s, host_s, dynamic_j, predictions.static_power_w, power_limit_w)
     return Totals(float(time_s), float(energy_j), device_s, host_s)
 
 
 def plain_sum(counts: FloatArray, predictions: OperationPredictions) -> Totals:
     """Totals as plain sums of loop times and loop energies, as in the literature."""
-    time_s = float(np.nansum(counts * predictions.time_s))
-    energy_j = float(np.nansum(counts * predictions.energy_j))
+    time_s = float(total(counts * predictions.time_s))
+    energy_j = float(total(counts * predictions.energy_j))
     device_s, host_s = (
-        float(np.nansum(counts * seconds)) for seconds in (predictions.device_time_s, predictions.host_time_s)
+        float(total(counts * seconds)) for seconds in (predictions.device_time_s, predictions.host_time_s)
     )
     return Totals(time_s, energy_j, device_s, host_s)

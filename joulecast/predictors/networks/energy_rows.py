@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 
 from ...energy import Figure, Row, Share
+from ...energy.node import Phase
 from ...operations.network import Entry
 from ...operations.operation import Operation
 from ..operation_predictions import Source
+from .operation_cost import OperationCost
 
 DEVICE = "gpu"
 STATIC, DYNAMIC = "static", "dynamic"
+WAITING = "waiting for the host"
+"""The part of an iteration in which the device has nothing to do. On a CPU, it is the time between operations."""
+
 _BACKWARD = "(backward)"  # Path under which extraction lists work of no module, such as adding up gradients.
+
+
+def iteration_rows(costs: Iterable[tuple[OperationCost, Mapping[str, float | None]]], time_s: float) -> Iterator[Row]:
+    """The rows of an iteration: those of its operations, and one for the time in which the device waits for the host.
+
+    The cost of an operation includes a share of the static energy of the whole iteration. Here, it has the static
+    energy of its own seconds, and the rest belongs to waiting. All rows together have the seconds and the joules of the
+    iteration.
+
+    Args:
+        costs: Each operation's cost, and its joules by component; "static" is one of the components.
+        time_s: Seconds of the iteration.
+    """
+    listed = list(costs)
+    busy_s = min(time_s, math.fsum(cost.device_time_s or 0.0 for cost, _ in listed))
+    busy = busy_s / time_s if time_s else 1.0
+    for cost, energy_j in listed:
+        static_j = energy_j.get(STATIC)
+        own_j = {**energy_j, STATIC: None if static_j is None else busy * static_j}
+        yield from energy_rows(cost.entry, cost.device_time_s, own_j, cost.source, by_memory=cost.bound_by == "memory")
+    static_all_j = [joules for _, each in listed if (joules := each.get(STATIC)) is not None]
+    if busy < 1:
+        energy = {(DEVICE, STATIC): Figure((1 - busy) * math.fsum(static_all_j), "modelled")} if static_all_j else {}
+        phase: Phase = "other" if any(cost.operation.mode == "training" for cost, _ in listed) else "forward"
+        yield Row("", Share({DEVICE: Figure(time_s - busy_s, "modelled")}, energy), WAITING, phase)
 
 
 def energy_rows(

@@ -1,7 +1,7 @@
 """Totals of many networks at once, for a search over architectures.
 
 The candidates of a search share most of their operations, so each different operation is predicted only once. Only
-totals are computed, as arrays over all networks (sums.py). For intervals, notes and the cost of each operation, call
+totals are computed, as arrays over all networks. For intervals, notes and the cost of each operation, call
 `predict` on the few best candidates.
 """
 
@@ -18,13 +18,19 @@ from ...arrays import FloatArray
 from ...errors import InputError, UncoveredError
 from ...operations.calls import Calls
 from ...operations.network import Network
+from ...progress import paced
 from ...rendering.answers import Plain
 from ...rendering.tables import Table, Tabular
-from .builder import held_mean_mhz
+from ..operation_predictions import OperationPredictions
+from ..physics.energy import static_power_w
+from ..physics.power_cap import Jobs
+from .builder import refuse_uncovered
+from .composition import composed
+from .knowledge import NetworkKnowledge
 from .network_predictor import NetworkPredictor
-from .prepared import PreparedNetwork, checked_composition
-from .sums import can_be_summed, totals_of
-from .uncovered import Coverage
+from .parts import part_factors
+from .prediction import checked_composition
+from .prepared import PreparedNetwork, over_gpus
 
 Item = TypeVar("Item")
 
@@ -135,7 +141,7 @@ def predict_networks(
     *,
     composition: str | None = None,
 ) -> NetworkPredictions:
-    """Predict the totals of many networks, equal to those of `NetworkPredictor.predict` but for rounding.
+    """Predict the totals of many networks, equal to those of `NetworkPredictor.predict` to the last bit.
 
     Args:
         predictor: The predictor of a GPU and mode.
@@ -153,7 +159,7 @@ def predict_networks(
     names: list[str] = []
     found = [np.empty((6, 0))]
     problems: list[str] = []
-    for calls in pieces:
+    for calls in paced(pieces):
         names += calls.names
         values, why = _totals(predictor, calls, clock, cap_w, chosen)
         found.append(values)
@@ -180,34 +186,73 @@ def _totals(
 ) -> tuple[FloatArray, list[str]]:
     """Totals of the networks, shape (6, networks), and why a network has none.
 
-    Networks that are not fully covered are predicted one after the other, and so are all networks if the cost of an
-    operation depends on the rest of its network.
+    Networks that are not fully covered are predicted apart, and so are all networks if the cost of an operation depends
+    on the rest of its network.
     """
     found = predictor.operations.predict_for_network(calls.operations, cap_w)
     problems = [""] * len(calls.names)
-    if composition == "overlap" and can_be_summed(predictor, calls, found):
-        values = totals_of(predictor, calls, found, clock_mhz, cap_w)
+    if composition == "overlap" and _same_everywhere(predictor, calls):
+        values = _of_shared(predictor, calls, found, clock_mhz, cap_w)
         missing = np.array([source == "missing" for source in found.source], dtype=bool)
         alone = calls.sums(missing[calls.places].astype(float)) > 0
         if calls.listed:
             alone |= [bool(network.uncounted) for network in calls.listed]
     else:
         values, alone = np.empty((6, len(problems))), np.ones(len(problems), dtype=bool)
+    prepared = {}
     for place in np.flatnonzero(alone).tolist():
         network = calls.network(place)
         known = found.take(calls.places_of(place), network.operations)
-        prepared = PreparedNetwork(predictor, network, cap_w, known=known)
+        prepared[place] = PreparedNetwork(predictor, network, cap_w, known=known), np.array([clock_mhz])
+    for place, over in zip(prepared, over_gpus([*prepared.values()], composition=composition), strict=True):
         try:
-            values[:, place] = _total(prepared, clock_mhz, composition)
+            refuse_uncovered(over)
         except (InputError, UncoveredError) as error:
             values[:, place], problems[place] = np.nan, str(error)
+            continue
+        share, totals = over.coverage.share, (over.time_s[0], over.energy_j[0], over.device_time_s[0])
+        values[:, place] = *totals, over.host_time_s, over.held_clocks_mhz[0], np.nan if share is None else share
     return values, problems
 
 
-def _total(prepared: PreparedNetwork, clock_mhz: float, composition: str) -> tuple[float, ...]:
-    """Seconds, joules, seconds of device and host, held clock, and the share that is not covered."""
-    _, predictions, totals = prepared.composed(clock_mhz, composition=composition)
-    share = Coverage.of(prepared.network, predictions.source, prepared.knowledge.name).share
-    held_mhz = held_mean_mhz(prepared.counts, predictions, clock_mhz)
-    whole = totals.time_s, totals.energy_j, totals.device_time_s, totals.host_time_s
-    return (*whole, held_mhz, np.nan if share is None else share)
+def _same_everywhere(knowledge: NetworkKnowledge, calls: Calls) -> bool:
+    """Whether each operation costs what it costs in any network, or what parts.py says of listed networks.
+
+    Args:
+        knowledge: The predictor, and what it knows about networks.
+        calls: The networks.
+    """
+    if not knowledge.operations.same_in_all_networks or knowledge.host.execution.name == "compiled":
+        return False
+    # In training, the cost of a depthwise convolution depends on its network (parts.py), which a table does not list.
+    listed = bool(calls.listed) or knowledge.operations.mode == "inference"
+    return listed or not any(operation.is_depthwise for operation in calls.operations)
+
+
+def _of_shared(
+    knowledge: NetworkKnowledge, calls: Calls, predictions: OperationPredictions, clock_mhz: float, cap_w: float
+) -> FloatArray:
+    """Totals of networks whose operations are all covered, shape (6, networks); those of others are NaN or too low.
+
+    Args:
+        knowledge: The predictor, and what it knows about networks; see `_same_everywhere`.
+        calls: The networks.
+        predictions: Their operations, alone at the default clock.
+        clock_mhz: Requested graphics clock in MHz.
+        cap_w: Power cap in watts.
+    """
+    gpu, host, count = knowledge.operations.gpu, knowledge.host, len(calls.names)
+    found = knowledge.operations.in_network(predictions, np.ones(len(calls.operations)))
+    if found.work is None:
+        return np.full((6, count), np.nan)
+    host_s = host.fixed_s + calls.sums(np.nan_to_num(host.calls_s(found)[calls.places]))
+    gaps_s = host.gaps_s(calls.sums(np.ones(len(calls.places))), knowledge.operations.mode) + np.zeros(count)
+    static = found.static_power_w / float(static_power_w(gpu, float(gpu.boost_clock_mhz)))
+    facts = np.array([host_s, np.full(count, static), np.full(count, cap_w)])
+    work, places = found.work, calls.places
+    if any(network.mode == "training" or network.channels_last for network in calls.listed):
+        factors = np.concatenate([part_factors(network, gpu) for network in calls.listed])
+        work, places = work.take(places).scaled_by(factors, factors), np.arange(len(places))
+    jobs = Jobs.sharing(work, *calls.as_table(places), facts)
+    _, held_mhz, time_s, energy_j, device_s = composed(jobs, np.full((count, 1), clock_mhz), gaps_s[:, None])[:, :, 0]
+    return np.array([time_s, energy_j, device_s, host_s, held_mhz, np.zeros(count)])

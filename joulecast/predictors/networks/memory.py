@@ -44,9 +44,8 @@ class MemoryNeed:
 
 
 def usable_bytes(gpu: GPU) -> int:
-    """Device memory that programs can use. Error correction takes a sixteenth of GDDR, except on GeForce boards."""
-    corrects = "GDDR" in (gpu.memory_type or "") and "GeForce" not in gpu.name
-    return gpu.memory_bytes * 15 // 16 if corrects else gpu.memory_bytes
+    """Device memory that programs can use: without the sixteenth that error correction takes on some boards."""
+    return gpu.memory_bytes * 15 // 16 if gpu.inline_ecc else gpu.memory_bytes
 
 
 def shortage(need: MemoryNeed, gpu: GPU) -> str | None:

@@ -19,7 +19,7 @@ from typing import Any, overload
 import numpy as np
 
 from ...arrays import FloatArray
-from ...energy import EnergyTree, Row
+from ...energy import EnergyTree
 from ...hardware import GPU
 from ...hardware.gpu import MEMORY_LEVELS
 from ...hardware.ncu import Counters
@@ -31,7 +31,7 @@ from ...units import si
 from ..physics.access_energy import ACCESS_BYTES, AccessEnergies
 from ..physics.energy import PRIOR_ENERGY, EnergyConstants
 from ..physics.memory_traffic import traffic_bytes
-from .energy_rows import STATIC, energy_rows
+from .energy_rows import STATIC, iteration_rows
 from .operation_cost import OperationCost
 
 COMPUTE, REST = "compute", "rest"
@@ -67,6 +67,7 @@ class MemoryLevels(Tabular, Plain, Drawn):
         title: Name of the network for tables and plots.
         gpu: Full name of the GPU.
         clock_mhz: Graphics clock that it settles at.
+        time_s: Predicted seconds of an iteration.
         predicted_j: Predicted joules of an iteration.
         operations: The components of each operation, in the order of the network.
         energies: Energy per access at each memory level.
@@ -76,6 +77,7 @@ class MemoryLevels(Tabular, Plain, Drawn):
     title: str
     gpu: str
     clock_mhz: float
+    time_s: float
     predicted_j: float
     operations: tuple[OperationLevels, ...]
     energies: AccessEnergies
@@ -140,11 +142,7 @@ class MemoryLevels(Tabular, Plain, Drawn):
 
     def tree(self) -> EnergyTree:
         """The energy tree of the prediction, with these components instead of static and dynamic energy."""
-        rows: list[Row] = []
-        for each in self.operations:
-            cost = each.cost
-            by_memory = cost.bound_by == "memory"
-            rows += energy_rows(cost.entry, cost.device_time_s, each.energy_j, cost.source, by_memory=by_memory)
+        rows = iteration_rows(((each.cost, each.energy_j) for each in self.operations), self.time_s)
         return EnergyTree.of(self.title, rows, notes=self.notes)
 
     def by_kind(self) -> dict[str, dict[str, float]]:
@@ -236,6 +234,7 @@ def memory_levels(
     gpu: GPU,
     *,
     clock_mhz: float,
+    time_s: float,
     energy_j: float,
     notes: tuple[str, ...] = (),
 ) -> MemoryLevels:
@@ -246,6 +245,7 @@ def memory_levels(
         costs: Predicted cost of each operation.
         gpu: The GPU that it was predicted for.
         clock_mhz: Graphics clock in MHz that it settles at.
+        time_s: Predicted seconds of an iteration.
         energy_j: Predicted joules of an iteration.
         notes: Warnings about the prediction.
     """
@@ -256,7 +256,7 @@ def memory_levels(
     levels_j = traffic / ACCESS_BYTES * np.array([energies.joules[level] for level in MEMORY_LEVELS])
     units_j = _unit_energy_j(costs, gpu, clock_mhz)
     divided = tuple(_divided(*each) for each in zip(costs, traffic, levels_j, units_j, strict=True))
-    return MemoryLevels(title, gpu.name, clock_mhz, energy_j, divided, energies, notes)
+    return MemoryLevels(title, gpu.name, clock_mhz, time_s, energy_j, divided, energies, notes)
 
 
 def _unit_energy_j(costs: Sequence[OperationCost], gpu: GPU, clock_mhz: float) -> FloatArray:

@@ -22,12 +22,26 @@ from .operation_cost import OperationCost, by_cost
 from .uncovered import Coverage, Uncovered
 
 if TYPE_CHECKING:
-    from ...energy import EnergyTree, Row
+    from ...energy import EnergyTree
     from .memory_levels import MemoryLevels
 
 Composition = Literal["overlap", "sum", "serial"]
 COMPOSITIONS: tuple[Composition, ...] = ("overlap", "sum")
 """How networks are composed on GPUs. On a CPU there is one way only, "serial"."""
+
+
+def checked_composition(name: str) -> Composition:
+    """The composition of this name.
+
+    Raises:
+        InputError: There is none.
+    """
+    for known in COMPOSITIONS:
+        if name == known:
+            return known
+    raise InputError("unknown composition", given=repr(name), allowed=", ".join(COMPOSITIONS))
+
+
 _COST_COLUMNS = ("device_time_s", "power_w", "energy_j", "source", "bound_by")
 
 
@@ -173,17 +187,20 @@ class Prediction(Tabular, Plain, Drawn):
         return self.coverage.share
 
     def tree(self) -> EnergyTree:
-        """Seconds and joules by module and operation, forward and backward apart, static and dynamic energy apart."""
+        """Seconds and joules by module and operation, forward and backward apart, static and dynamic energy apart.
+
+        The root is the iteration. Time in which the device waits for the host is a part of its own, with the static
+        energy of these seconds.
+        """
         # Imported here, because most programs ask for totals alone.
         from ...energy import EnergyTree
-        from .energy_rows import DYNAMIC, STATIC, energy_rows
+        from .energy_rows import DYNAMIC, STATIC, iteration_rows
 
-        rows: list[Row] = []
-        for cost in self.operations:
+        def energy_j(cost: OperationCost) -> dict[str, float | None]:
             static_j = None if cost.energy_j is None else max(0.0, cost.energy_j - (cost.dynamic_energy_j or 0.0))
-            energy_j = {STATIC: static_j, DYNAMIC: cost.dynamic_energy_j}
-            by_memory = cost.bound_by == "memory"
-            rows += energy_rows(cost.entry, cost.device_time_s, energy_j, cost.source, by_memory=by_memory)
+            return {STATIC: static_j, DYNAMIC: cost.dynamic_energy_j}
+
+        rows = iteration_rows(((cost, energy_j(cost)) for cost in self.operations), self.time_s)
         return EnergyTree.of(titled(self.network, self.input_shape), rows, notes=self.notes)
 
     def by_memory_level(self, gpu: GPU | str | Path | None = None) -> MemoryLevels:
@@ -207,6 +224,7 @@ class Prediction(Tabular, Plain, Drawn):
             self.operations,
             found,
             clock_mhz=self.held_clock_mhz,
+            time_s=self.time_s,
             energy_j=self.known_energy_j,
             notes=self.notes,
         )

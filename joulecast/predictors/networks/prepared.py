@@ -1,33 +1,35 @@
 """A network on a GPU under a power cap, with everything computed that does not depend on the clock.
 
 Most of the work of a prediction is the cost of operations at the default clock, which needs features and regressors.
-The clock law (physics/clock.py) then derives the cost at any other clock with a few array operations. Code that
-predicts one network at several clocks, such as the service, therefore stores a PreparedNetwork and calls it for each
-clock.
+The clock law (physics/clock.py) then derives the cost at any other clock with a few array operations, for all networks,
+GPUs and clocks that are asked for together. A single network at one clock is a batch of one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from ...arrays import FloatArray
-from ...errors import InputError
 from ...operations.network import Network
 from ...operations.operation_list import OperationList
+from ...progress import paced
 from ..contract import PredictsOperations
-from ..operation_predictions import OperationPredictions, Source
+from ..operation_predictions import OperationPredictions
 from ..physics.cached import cached
 from ..physics.energy import static_power_w
-from .builder import Conditions, build_prediction, refuse_uncovered
+from ..physics.power_cap import Jobs
+from .builder import build_prediction
 from .compiled import as_compiled
-from .composition import Totals, compose, counts_of, plain_sum
+from .composition import composed, counts_of, plain_sum
 from .knowledge import NetworkKnowledge
 from .memory import MemoryNeed, memory_need
+from .over_clocks import OverClocks
 from .parts import as_parts
-from .prediction import COMPOSITIONS, Composition, Prediction
+from .prediction import Prediction, checked_composition
 
 # Two networks on every GPU of the catalogue, as a search over GPUs and precisions asks for. A network of 60 operations
 # takes 15 kB.
@@ -81,14 +83,11 @@ class PreparedNetwork:
         return as_compiled(self.network, parts, gpu) if self.knowledge.host.execution.name == "compiled" else parts
 
     @cached_property
-    def static(self) -> float:
-        """Board power of the waiting GPU over `static_power_w` of physics; the same factor at all clocks."""
-        gpu = self.knowledge.operations.gpu
-        return self.at_default.static_power_w / float(static_power_w(gpu, float(gpu.boost_clock_mhz)))
-
-    @cached_property
-    def _source_at_other_clocks(self) -> tuple[Source, ...]:
-        return tuple("modelled" if source == "measured" else source for source in self.at_default.source)
+    def facts(self) -> tuple[float, float, float]:
+        """Host seconds, relative static power and cap, see `Jobs`."""
+        gpu, found = self.knowledge.operations.gpu, self.at_default
+        static = found.static_power_w / float(static_power_w(gpu, float(gpu.boost_clock_mhz)))
+        return self.knowledge.host.total_s(self.counts, found), static, self.power_limit_w
 
     def at(self, clock_mhz: float | None = None, *, composition: str | None = None, strict: bool = False) -> Prediction:
         """Predict one iteration at a graphics clock; see `NetworkPredictor.predict`.
@@ -96,50 +95,103 @@ class PreparedNetwork:
         Raises:
             InputError, UncoveredError: See `NetworkPredictor.predict`.
         """
-        conditions, predictions, totals = self.composed(clock_mhz, composition=composition, strict=strict)
-        needed = None if self.memory is None else self.memory.total_bytes
-        return build_prediction(self.knowledge, self.network, conditions, predictions, totals, needed, self.notes)
+        clock = self.knowledge.operations.gpu.checked_clock_mhz(clock_mhz)
+        found = over_clocks(self, [clock], composition=composition)
+        return build_prediction(found, 0, strict, None if self.memory is None else self.memory.total_bytes, self.notes)
 
-    def composed(
-        self, clock_mhz: float | None = None, *, composition: str | None = None, strict: bool = False
-    ) -> tuple[Conditions, OperationPredictions, Totals]:
-        """The parts from which `at` builds a prediction: conditions, operations at the held clock, and totals.
 
-        Raises:
-            InputError, UncoveredError: See `NetworkPredictor.predict`.
-        """
-        knowledge, counts, cap_w = self.knowledge, self.counts, self.power_limit_w
-        conditions = Conditions(
-            knowledge.operations.gpu.checked_clock_mhz(clock_mhz),
-            cap_w,
-            knowledge.composition if composition is None else checked_composition(composition),
-        )
-        if conditions.composition == "overlap":
-            predictions = self._in_network(conditions.clock_mhz)
-            refuse_uncovered(knowledge, self.network, predictions, strict)
-            host_s = knowledge.host.total_s(counts, predictions)
-            predictions = predictions.together(counts, host_s, conditions.clock_mhz, cap_w)
-            totals = compose(counts, predictions, knowledge.host, cap_w)
+def over_clocks(
+    prepared: PreparedNetwork, clocks_mhz: Iterable[float], *, composition: str | None = None
+) -> OverClocks:
+    """Predict a prepared network at many clocks, at least one; see `over_gpus`."""
+    (found,) = over_gpus([(prepared, np.array(list(clocks_mhz), dtype=float))], composition=composition)
+    return found
+
+
+def over_gpus(
+    asked: Sequence[tuple[PreparedNetwork, FloatArray]], *, composition: str | None = None
+) -> list[OverClocks]:
+    """Predict prepared networks, each at clocks of its own GPU.
+
+    Args:
+        asked: Networks and clocks in MHz. All of them are computed together.
+        composition: "overlap" or "sum"; None for the one that was better on networks that were left out.
+
+    Raises:
+        InputError: Another mode, an unknown composition, or a clock or a cap that a GPU cannot hold.
+    """
+    together: dict[bool, list[int]] = {}
+    found: list[OverClocks | None] = []
+    for place, (prepared, clocks_mhz) in enumerate(paced(asked)):
+        gpu, operations = prepared.knowledge.operations.gpu, prepared.at_default
+        for clock in (clocks_mhz.min(), clocks_mhz.max()):
+            gpu.checked_clock_mhz(float(clock))
+        way = prepared.knowledge.composition if composition is None else checked_composition(composition)
+        if operations.work is None:
+            found.append(_over_clocks(prepared, clocks_mhz, np.full((5, len(clocks_mhz)), np.nan)))
+        elif way == "sum":
+            found.append(_summed(prepared, clocks_mhz))
         else:
-            predictions = knowledge.operations.predict(self.network.operations, conditions.clock_mhz, cap_w)
-            refuse_uncovered(knowledge, self.network, predictions, strict)
-            totals = plain_sum(counts, predictions)
-        return conditions, predictions, totals
+            # Operations that have highest clocks of their own would cost the others an array of voltages.
+            together.setdefault(bool(np.isfinite(operations.work.most_mhz).any()), []).append(place)
+            found.append(None)
+    for places in paced(together.values()):
+        some = [asked[place] for place in places]
+        for place, values in zip(places, _composed(some), strict=True):
+            found[place] = _over_clocks(*asked[place], values)
+    return [each for each in found if each is not None]
 
-    def _in_network(self, clock_mhz: float) -> OperationPredictions:
-        """The operations at a clock, before they settle at the clock that the power cap allows.
 
-        Time, power and energy of measurement loops stay those at the default clock, because networks do not use them.
-        """
-        gpu, found = self.knowledge.operations.gpu, self.at_default
-        if clock_mhz == gpu.boost_clock_mhz:
-            return found
-        if found.work is None:  # A predictor without the clock law.
-            operations = self.knowledge.operations
-            there = operations.predict(self.network.operations, clock_mhz, self.power_limit_w)
-            return self._as_run(operations.in_network(there, self.counts))
-        static_w = self.static * float(static_power_w(gpu, clock_mhz))
-        return replace(found, source=self._source_at_other_clocks, static_power_w=static_w)
+def _composed(asked: Sequence[tuple[PreparedNetwork, FloatArray]]) -> list[FloatArray]:
+    """Totals of prepared networks whose host and device overlap, each at clocks of its own; see `composed`."""
+    wanted = np.empty((len(asked), max(len(clocks_mhz) for _, clocks_mhz in asked)))
+    for row, (_, clocks_mhz) in zip(wanted, asked, strict=True):
+        row[: len(clocks_mhz)], row[len(clocks_mhz) :] = clocks_mhz, clocks_mhz[-1]
+    each = [prepared for prepared, _ in asked]
+    works = [prepared.at_default.work for prepared in each]
+    jobs = Jobs.of(
+        [work for work in works if work is not None],
+        [prepared.counts for prepared in each],
+        [prepared.facts for prepared in each],
+    )
+    gaps_s = [prepared.knowledge.host.gaps_s(prepared.counts.sum(), prepared.network.mode) for prepared in each]
+    values = composed(jobs, wanted, np.array(gaps_s)[:, None])
+    return [values[:, place, : len(clocks_mhz)] for place, (_, clocks_mhz) in enumerate(asked)]
+
+
+def _over_clocks(
+    prepared: PreparedNetwork, clocks_mhz: FloatArray, values: FloatArray, loops: Sequence[OperationPredictions] = ()
+) -> OverClocks:
+    shared_mhz, held_mhz, time_s, energy_j, device_s = values
+    return OverClocks(
+        knowledge=prepared.knowledge,
+        network=prepared.network,
+        operations=loops[0] if loops else prepared.at_default,
+        power_limit_w=prepared.power_limit_w,
+        composition="sum" if loops else "overlap",
+        clocks_mhz=clocks_mhz,
+        shared_mhz=shared_mhz,
+        held_clocks_mhz=held_mhz,
+        time_s=time_s,
+        energy_j=energy_j,
+        device_time_s=device_s,
+        host_time_s=plain_sum(prepared.counts, loops[0]).host_time_s if loops else prepared.facts[0],
+        loops=tuple(loops),
+    )
+
+
+def _summed(prepared: PreparedNetwork, clocks_mhz: FloatArray) -> OverClocks:
+    """Plain sums of loops, each of which settles at a clock of its own."""
+    network, operations, counts = prepared.network, prepared.knowledge.operations, prepared.counts
+    loops = [
+        operations.predict(network.operations, clock, prepared.power_limit_w) for clock in paced(clocks_mhz.tolist())
+    ]
+    values = []
+    for clock, found in zip(clocks_mhz.tolist(), loops, strict=True):
+        totals, busy_s = plain_sum(counts, found), np.nan_to_num(counts * found.device_time_s)
+        mean = float(busy_s @ np.nan_to_num(found.held_clock_mhz)) / busy_s.sum() if busy_s.any() else clock
+        values.append((clock, round(mean, 6), totals.time_s, totals.energy_j, totals.device_time_s))
+    return _over_clocks(prepared, clocks_mhz, np.array(values).T, loops)
 
 
 @cached(_CACHED_NETWORKS)
@@ -157,15 +209,3 @@ def _for_network(
 ) -> OperationPredictions:
     """See `PredictsOperations.predict_for_network`."""
     return predictor.predict_for_network(operations, power_limit_w)
-
-
-def checked_composition(name: str) -> Composition:
-    """The composition of this name.
-
-    Raises:
-        InputError: There is none.
-    """
-    for known in COMPOSITIONS:
-        if name == known:
-            return known
-    raise InputError("unknown composition", given=repr(name), allowed=", ".join(COMPOSITIONS))

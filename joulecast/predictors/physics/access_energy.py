@@ -54,8 +54,7 @@ class AccessEnergies:
         else:
             known = _known()
             logic = voltage * process_factor(gpu) / process_factor(find_gpu(_LIKE))
-            gddr = "HBM" not in (gpu.memory_type or "HBM")
-            dram = PRIOR_ENERGY.gddr_j_per_byte / PRIOR_ENERGY.hbm_j_per_byte if gddr else 1.0
+            dram = 1.0 if gpu.has_hbm else PRIOR_ENERGY.gddr_j_per_byte / PRIOR_ENERGY.hbm_j_per_byte
         measured = gpu.access_energy_j is not None
         factors = {level: dram if level == "dram" else logic for level in MEMORY_LEVELS}
         priors = {level: _DRAM_SPREAD if level == "dram" else _LOGIC_SPREAD for level in MEMORY_LEVELS}

@@ -18,11 +18,10 @@ _REACHED_HBM, _REACHED_FIRST_HBM, _REACHED_GDDR, _REACHED_CORRECTED_GDDR, _REACH
 
 def reached_bandwidth(gpu: GPU) -> float:
     """Bytes per second of device memory that a copy reaches."""
-    kind = gpu.memory_type or "HBM"
-    if "AMD" in gpu.name:
+    if not gpu.is_nvidia:
         share = _REACHED_AMD
-    elif "HBM" in kind:
+    elif gpu.has_hbm:
         share = _REACHED_FIRST_HBM if gpu.compute_capability.startswith("6.") else _REACHED_HBM
     else:
-        share = _REACHED_GDDR if "GeForce" in gpu.name else _REACHED_CORRECTED_GDDR
+        share = _REACHED_CORRECTED_GDDR if gpu.inline_ecc else _REACHED_GDDR
     return share * gpu.memory_bandwidth

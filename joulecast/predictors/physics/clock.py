@@ -9,17 +9,15 @@ A predictor gives the cost of operations at one clock f0. This module derives th
   V^2. SMs that are awake switch in every cycle, so they draw power proportional to V^2 f for as long as they work.
   Memory has a supply of its own, so its energy per byte stays.
 
-The power cap is applied last. A GPU that would draw more than its cap lowers the clock until it does not. It averages
-power over tens of milliseconds, which is longer than most operations. A loop over one operation therefore settles at
-the clock of this operation, and a network settles at one clock for all of its operations.
+The power cap is applied last (power_cap.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +26,21 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from .bounds import NO_BOUNDS, Bounds
-from .energy import EnergyConstants, static_power_w
+from .energy import EnergyConstants
 from .least_times import LeastTimes
-from .norms import overlapped, smooth_max
-from .voltage import relative_voltage
+from .norms import cubed, overlapped
+from .voltage import RelativeVoltage, relative_voltage, voltage_of
 
-_STEPS = 14  # Bisection steps: they narrow a range of 2000 MHz down to 0.1 MHz.
-# A network's clock is found to about the same precision by three rounds. Each evaluates 25 clocks at once, and keeps
-# one of the 24 intervals between them. Three calls with an array are quicker than 14 calls with a number.
-ROUNDS, TRIED = 3, 25
 _LEAST_S = 1e-15  # Avoids divisions by zero.
+
+COLUMNS = (
+    *("clock_mhz", "compute_s", "memory_s", "cache_s", "switching_j", "awake_j", "memory_j"),
+    *("most_mhz", "least_compute_s", "least_fixed_s"),
+)
+"""Work as a table: its fields, and those of its parts and bounds."""
+
+# Rows of COLUMNS that grow with device time, and with dynamic energy.
+_SECONDS, _JOULES = (1, 2, 3, 8, 9), (4, 5, 6)
 
 
 @dataclass(frozen=True)
@@ -157,23 +160,12 @@ class Work:
             The work without the limiting operations.
         """
         count = len(self.switching_j) - len(places)
-        costs = self.device_s, self.switching_j + self.awake_j + self.memory_j
-        device, energy = (_raised(values[:count], values[count:], places) for values in costs)
-
-        def first(values: FloatArray | float) -> FloatArray | float:
-            return values if np.ndim(values) == 0 else np.asarray(values)[:count]
-
-        parts = self.parts
-        return replace(
-            self,
-            clock_mhz=self.clock_mhz[:count],
-            parts=LeastTimes(*(part[:count] * device for part in (parts.compute_s, parts.memory_s, parts.cache_s))),
-            switching_j=self.switching_j[:count] * energy,
-            awake_j=self.awake_j[:count] * energy,
-            memory_j=self.memory_j[:count] * energy,
-            most_mhz=first(self.most_mhz),
-            bounds=Bounds(*(first(bound) * device for bound in self.bounds)),
-        )
+        device_s, dynamic_j = self.device_s, self.switching_j + self.awake_j + self.memory_j
+        longer, more = (_raised(values[:count], values[count:], places) for values in (device_s, dynamic_j))
+        table = self.columns[:, :count].copy()
+        table[[*_SECONDS]] *= longer
+        table[[*_JOULES]] *= more
+        return self._of(table)
 
     def bounded(self, operations: Sequence[Operation]) -> Self:
         """This work with device times of at least the bounds of the operations (bounds.py); energies stay."""
@@ -187,30 +179,13 @@ class Work:
         """
         if covered.all():
             return self
-
-        def spread(values: FloatArray | float) -> FloatArray:
-            found = np.full(len(covered), np.nan)
-            found[covered] = values
-            return found
-
-        return self._with_arrays(spread)
+        table = np.full((len(COLUMNS), len(covered)), np.nan)
+        table[:, covered] = self.columns
+        return self._of(table)
 
     def take(self, places: NDArray[np.intp]) -> Self:
         """The work of the operations at given indices, in their order; an index may occur twice."""
-        return self._with_arrays(lambda values: values[places] if np.ndim(values) else values)
-
-    def _with_arrays(self, change: Callable[[Any], Any]) -> Self:
-        """This work with one function applied to every array."""
-        return replace(
-            self,
-            clock_mhz=change(self.clock_mhz),
-            parts=LeastTimes(*map(change, (self.parts.compute_s, self.parts.memory_s, self.parts.cache_s))),
-            switching_j=change(self.switching_j),
-            awake_j=change(self.awake_j),
-            memory_j=change(self.memory_j),
-            most_mhz=change(self.most_mhz),
-            bounds=Bounds(*map(change, self.bounds)),
-        )
+        return self._of(self.columns[:, places])
 
     def merge(self, other: Self) -> Self:
         """This work with the values of another one where this one has NaN; `cap_w` is the higher of the two."""
@@ -223,34 +198,37 @@ class Work:
             other: Work of as many operations on the same GPU.
             places: True where the values of `other` are taken, shape (operations,).
         """
+        merged = self._of(np.where(places, other.columns, self.columns))
+        return replace(merged, cap_w=max(self.cap_w, other.cap_w))
 
-        def known(mine: FloatArray | float, others: FloatArray | float) -> FloatArray:
-            return np.where(places, others, mine)
+    @cached_property
+    def columns(self) -> FloatArray:
+        """This work as a table, one row for each of COLUMNS; shape (columns, operations). It must not be changed."""
+        parts, joules = self.parts, (self.switching_j, self.awake_j, self.memory_j)
+        values = (self.clock_mhz, parts.compute_s, parts.memory_s, parts.cache_s, *joules, self.most_mhz, *self.bounds)
+        table = np.empty((len(COLUMNS), len(self.switching_j)))
+        for row, column in zip(table, values, strict=True):
+            row[:] = column
+        return table
 
-        parts = zip(*(((p.compute_s, p.memory_s, p.cache_s)) for p in (self.parts, other.parts)), strict=True)
-        return replace(
-            self,
-            clock_mhz=known(self.clock_mhz, other.clock_mhz),
-            parts=LeastTimes(*(known(mine, others) for mine, others in parts)),
-            switching_j=known(self.switching_j, other.switching_j),
-            awake_j=known(self.awake_j, other.awake_j),
-            memory_j=known(self.memory_j, other.memory_j),
-            most_mhz=known(self.most_mhz, other.most_mhz),
-            cap_w=max(self.cap_w, other.cap_w),
-            bounds=Bounds(*(known(mine, others) for mine, others in zip(self.bounds, other.bounds, strict=True))),
-        )
+    @classmethod
+    def of_columns(cls, gpu: GPU, columns: FloatArray, cap_w: float = np.inf) -> Self:
+        """The work whose `columns` these are."""
+        clock_mhz, *parts, switching_j, awake_j, memory_j, most_mhz, compute_s, fixed_s = columns
+        times = LeastTimes(*parts)
+        return cls(gpu, clock_mhz, times, switching_j, awake_j, memory_j, most_mhz, cap_w, Bounds(compute_s, fixed_s))
+
+    def _of(self, columns: FloatArray) -> Self:
+        return self.of_columns(self.gpu, columns, self.cap_w)
 
     def at(self, clock_mhz: float | FloatArray) -> tuple[FloatArray, FloatArray]:
         """Device seconds and dynamic joules of each operation at another clock.
-
-        Switching scales with V^2, and SMs that are awake draw power proportional to V^2 f; V is the supply voltage
-        over that at `self.clock_mhz`.
 
         Args:
             clock_mhz: Graphics clock in MHz: one, or one for each operation.
         """
         clock_mhz = np.minimum(clock_mhz, self.most_mhz)
-        return costs_at(self, clock_mhz, relative_voltage(self.gpu, clock_mhz), self.gpu.boost_clock_mhz)
+        return self._law.at(clock_mhz, relative_voltage(self.gpu, clock_mhz), self.gpu.boost_clock_mhz)
 
     @property
     def device_s(self) -> FloatArray:
@@ -258,111 +236,63 @@ class Work:
         return self.bounds.applied(self.parts.overlapped_s, self.gpu.boost_clock_mhz / self.clock_mhz)
 
     @cached_property
-    def awake_w(self) -> FloatArray:
-        """Watts of SMs that are awake."""
-        return self.awake_j / np.maximum(self.parts.overlapped_s, _LEAST_S)
-
-    @cached_property
-    def own_voltage(self) -> FloatArray:
-        """Supply voltage at `clock_mhz` over that at the boost clock."""
-        return relative_voltage(self.gpu, self.clock_mhz)
-
-    def held_mhz(self, clock_mhz: float, power_limit_w: float, host_s: FloatArray | float = 0.0) -> FloatArray:
-        """The clock that each operation runs at in a loop of its own: the requested one, or less under a power cap.
-
-        Args:
-            clock_mhz: The requested clock in MHz.
-            power_limit_w: The power cap in watts. It limits the mean power of a loop.
-            host_s: Seconds that the host needs to launch each operation. A GPU that waits for the host draws less.
-
-        Returns:
-            Clocks in MHz, shape (operations,).
-        """
-
-        def within(clocks: FloatArray) -> NDArray[np.bool_]:
-            device_s, dynamic_j = self.at(clocks)
-            allowed_w = np.maximum(power_limit_w - static_power_w(self.gpu, clocks), 1.0)
-            return np.asarray(dynamic_j <= allowed_w * smooth_max(device_s, host_s))
-
-        high: FloatArray = np.minimum(np.full(len(self.clock_mhz), float(clock_mhz)), self.most_mhz)
-        if power_limit_w >= self.cap_w:
-            return high
-        fits = within(high)
-        if fits.all():
-            return high
-        low = np.full(len(high), min(float(self.gpu.min_clock_mhz), float(clock_mhz)))
-        for _ in range(_STEPS):
-            middle = (low + high) / 2
-            is_within = within(middle)
-            low, high = np.where(is_within, middle, low), np.where(is_within, high, middle)
-        held: FloatArray = np.where(fits, np.minimum(clock_mhz, self.most_mhz), low)
-        return held
-
-    def held_together_mhz(
-        self, counts: FloatArray, clock_mhz: FloatArray | float, power_limit_w: float, host_s: float, static: float
-    ) -> FloatArray:
-        """The one clock that all operations of a network run at, for each requested clock.
-
-        Args:
-            counts: Calls of each operation in one iteration, shape (operations,).
-            clock_mhz: Requested clocks in MHz: one, or an array of any length.
-            power_limit_w: The power cap in watts.
-            host_s: Seconds that the host needs for one iteration. A GPU that waits for the host draws less.
-            static: Board power of a waiting GPU, relative to `static_power_w`; one factor for all clocks.
-
-        Returns:
-            Clocks in MHz, in the shape of `clock_mhz`.
-        """
-
-        def within(clocks: FloatArray) -> NDArray[np.bool_]:
-            device_s, dynamic_j = self.at(clocks[:, None])
-            time_s = smooth_max(np.nansum(counts * device_s, axis=1), host_s)
-            allowed_w = np.maximum(power_limit_w - static * static_power_w(self.gpu, clocks), 1.0)
-            return np.asarray(np.nansum(counts * dynamic_j, axis=1) <= allowed_w * time_s)
-
-        asked = np.asarray(clock_mhz, dtype=float)
-        if power_limit_w >= self.cap_w or within(asked.max().reshape(1))[0]:
-            return asked
-        held: FloatArray = np.minimum(asked, highest_mhz(lambda clocks: within(clocks[0])[None], [self.gpu])[0])
-        return held
+    def _law(self) -> ClockLaw:
+        return ClockLaw.of(self.columns, voltage_of(self.gpu))
 
 
-def costs_at(
-    work: Any, clock_mhz: FloatArray | float, voltage: FloatArray, boost_mhz: FloatArray | float
-) -> tuple[FloatArray, FloatArray]:
-    """Device seconds and dynamic joules of each operation at another clock; see `Work.at`.
+class ClockLaw(NamedTuple):
+    """Times and energies as functions of the clock: the one place where they are computed.
+
+    All arrays have shapes that can be broadcast: those of operations, of several GPUs and of clocks.
 
     Args:
-        work: A `Work`, or a `WorkOnGpus` for arrays over GPUs.
-        clock_mhz: Graphics clock in MHz.
-        voltage: Supply voltage at that clock over that at the boost clock.
-        boost_mhz: The boost clock.
+        clock_mhz: The clock for which the times hold.
+        on_clock: Cubes of the seconds that are inversely proportional to the clock, added up.
+        off_clock: Cube of the seconds that are the same at any clock.
+        switching_j: Joules for computing at the voltage of the boost clock.
+        awake_w: Watts of SMs that are awake at `clock_mhz` and the voltage of the boost clock.
+        memory_j: Joules for moving bytes, the same at any clock.
+        bounds: Least seconds.
     """
-    slower = work.clock_mhz / clock_mhz
-    working_s = work.parts.slowed_s(slower)
-    logic = (voltage / work.own_voltage) ** 2
-    dynamic_j: FloatArray = work.memory_j + logic * (work.switching_j + work.awake_w * (working_s / slower))
-    return work.bounds.applied(working_s, boost_mhz / clock_mhz), dynamic_j
 
+    clock_mhz: FloatArray
+    on_clock: FloatArray
+    off_clock: FloatArray
+    switching_j: FloatArray
+    awake_w: FloatArray
+    memory_j: FloatArray
+    bounds: Bounds
 
-def highest_mhz(within: Callable[[FloatArray], NDArray[np.bool_]], gpus: Sequence[GPU]) -> FloatArray:
-    """The highest clock of each GPU at which a network is within its power cap, shape (gpus,).
+    @classmethod
+    def of(cls, columns: Sequence[FloatArray] | FloatArray, voltage: RelativeVoltage) -> Self:
+        """The law for work.
 
-    The search starts from the GPUs' own ranges, whatever clocks are requested, so that a clock gets the same answer
-    alone and as one of many.
+        Args:
+            columns: One array for each of COLUMNS.
+            voltage: Supply voltage of the GPU, or of several.
+        """
+        clock_mhz, compute_s, memory_s, cache_s, switching_j, awake_j, memory_j, _, *bounds = columns
+        on_clock, off_clock = cubed(compute_s) + cubed(cache_s), cubed(memory_s)
+        own = voltage.at(clock_mhz) ** 2
+        awake_w = awake_j / np.maximum(np.cbrt(on_clock + off_clock), _LEAST_S)
+        return cls(clock_mhz, on_clock, off_clock, switching_j / own, awake_w / own, memory_j, Bounds(*bounds))
 
-    Args:
-        within: Tells for clocks of shape (gpus, clocks) whether the network is within the caps there.
-        gpus: The GPUs.
-    """
-    low = np.array([float(gpu.min_clock_mhz) for gpu in gpus])
-    high = np.array([float(gpu.max_clock_mhz) for gpu in gpus])
-    each = np.arange(len(gpus))
-    for _ in range(ROUNDS):
-        tried = np.linspace(low, high, TRIED, axis=1)
-        above = np.array([np.searchsorted(beyond, True) for beyond in ~within(tried[:, 1:-1])])
-        low, high = tried[each, above], tried[each, above + 1]
-    return low
+    def at(
+        self, clock_mhz: FloatArray | float, voltage: FloatArray, boost_mhz: FloatArray | float
+    ) -> tuple[FloatArray, FloatArray]:
+        """Device seconds and dynamic joules at another clock.
+
+        Switching scales with V^2, and SMs that are awake draw power proportional to V^2 f.
+
+        Args:
+            clock_mhz: Graphics clock in MHz.
+            voltage: Supply voltage at that clock over that at the boost clock.
+            boost_mhz: The boost clock.
+        """
+        slower = self.clock_mhz / clock_mhz
+        working_s = np.cbrt(self.on_clock * cubed(slower) + self.off_clock)
+        logic_j = self.switching_j + self.awake_w * (working_s / slower)
+        return self.bounds.applied(working_s, boost_mhz / clock_mhz), self.memory_j + voltage**2 * logic_j
 
 
 def _raised(values: FloatArray, least: FloatArray, places: NDArray[np.int64]) -> FloatArray:

@@ -68,9 +68,12 @@ def static_power_on_gpus_w(gpus: Sequence[GPU], clock_mhz: FloatArray) -> FloatA
     """`static_power_w` of several GPUs at once, shape (gpus, clocks).
 
     Args:
-        gpus: The GPUs.
+        gpus: The GPUs, or one GPU for all clocks.
         clock_mhz: Graphics clocks in MHz, shape (gpus, clocks).
     """
+    if len(gpus) == 1:
+        alone: FloatArray = static_power_w(gpus[0], clock_mhz)
+        return alone
     boost_mhz = np.array([float(gpu.boost_clock_mhz) for gpu in gpus])
     at_boost_w = np.array([_usual_power_w(gpu) for gpu in gpus])
     watts: FloatArray = _idle_like_known(clock_mhz / boost_mhz[:, None]) * at_boost_w[:, None]
@@ -223,12 +226,11 @@ class EnergyConstants:
         moved = n.bytes_read + n.bytes_written
         if l2_saves:
             moved = moved - l2_saves * l2_share(n, gpu) * _activation_bytes(n)
-        hbm = "HBM" in (gpu.memory_type or "HBM")
         logic = process_factor(gpu) * relative_voltage(gpu, clock_mhz) ** 2
         awake = gpu.sms * np.asarray(clock_mhz) / 1e3 * device_s
         paid = np.zeros((len(operations), 5))
         paid[:, 0], paid[:, 1] = logic * np.where(tensor, 0.0, flops), logic * np.where(tensor, flops, 0.0)
-        paid[:, 2 if hbm else 3], paid[:, 4] = moved, logic * awake
+        paid[:, 2 if gpu.has_hbm else 3], paid[:, 4] = moved, logic * awake
         return paid
 
     def values(self) -> FloatArray:

@@ -43,7 +43,7 @@ def counted_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = True
 def _counted_ratio(operations: OperationList, gpu: GPU, capped: bool) -> FloatArray:
     ratio = np.full(len(operations), np.nan)
     known = operations.derived(_known)
-    if "AMD" not in gpu.name and known:
+    if gpu.is_nvidia and known:
         least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
         for places, work in known:
             memory_s, least_s = least.memory_s[places], least.time_s[places]

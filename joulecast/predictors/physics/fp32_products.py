@@ -181,7 +181,7 @@ def _wanted_power(gpu: GPU, computing: FloatArray, rate: FloatArray) -> FloatArr
     """
     energy, clock_mhz = PRIOR_ENERGY, float(gpu.boost_clock_mhz)
     logic_w = energy.fp32_j_per_flop * gpu.peak_flops["fp32"] + energy.awake_w_per_sm_ghz * gpu.sms * clock_mhz / 1e3
-    byte_j = energy.gddr_j_per_byte if "GDDR" in (gpu.memory_type or "") else energy.hbm_j_per_byte
+    byte_j = energy.hbm_j_per_byte if gpu.has_hbm else energy.gddr_j_per_byte
     static_w = static_power_w(gpu, clock_mhz)
     wanted: FloatArray = static_w + _LOGIC * process_factor(gpu) * logic_w * computing + byte_j * rate
     return np.maximum(wanted / gpu.power_limit_w, 1.0)

@@ -13,6 +13,7 @@ from ...operations.operation import Operation
 from .clock import Work
 from .energy import EnergyConstants
 from .least_times import LeastTimes
+from .power_cap import loop_clocks_mhz
 
 _AT_CAP = 0.97  # Share of the cap from which a measured loop counts as throttled by it.
 
@@ -41,7 +42,7 @@ def throttled_mhz(
         Work.of(operations, gpu, boost, ratio, constants),
         parts=LeastTimes(np.zeros(len(operations)), least.time_s * ratio, np.zeros(len(operations))),
     )
-    return still.held_mhz(boost, power_limit_w)
+    return loop_clocks_mhz(still, boost, power_limit_w)
 
 
 def measured_work(

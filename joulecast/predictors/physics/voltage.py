@@ -41,6 +41,8 @@ class RelativeVoltage(NamedTuple):
     @classmethod
     def of_all(cls, gpus: Sequence[GPU]) -> Self:
         """The curves of several GPUs as one, for clocks of shape (gpus, clocks, operations)."""
+        if len(gpus) == 1:
+            return cls(*voltage_of(gpus[0]))
         each = [voltage_of(gpu) for gpu in gpus]
 
         def column(values: Sequence[float]) -> Any:

@@ -23,9 +23,11 @@ from ...operations.operation_list import OperationList
 from ..any_gpu.predictor import AnyGpuPredictor
 from ..contract import Networks, launch_s
 from ..measured.device_rows import DeviceRow, rows_by_gpu
-from ..networks.composition import HostModel, compose, counts_of
+from ..networks.composition import HostModel, composed, counts_of
 from ..networks.parts import as_parts
 from ..operation_predictions import OperationPredictions
+from ..physics.energy import static_power_w
+from ..physics.power_cap import Jobs
 from ..recipes.transformer import TransformerRecipe
 from .attentive import Attentive
 from .examples import SYNTHETIC_LENGTH
@@ -89,14 +91,17 @@ def _measured(
 ) -> Example:
     """A measured network as an example: its time and energy over those predicted from its operations."""
     cap_w, clock = float(gpu.power_limit_w), gpu.checked_clock_mhz(m.clock_mhz)
-    settled = predictions.together(counts, host.total_s(counts, predictions), clock, cap_w)
-    totals = compose(counts, settled, host, cap_w)
-    static_w = settled.static_power_w
-    predicted_w = totals.energy_j / totals.time_s - static_w
+    if predictions.work is None:
+        raise ValueError("a network of which nothing is covered")
+    host_s, static = host.total_s(counts, predictions), predictions.static_power_w / static_power_w(gpu, clock)
+    jobs, asked = Jobs.of([predictions.work], [counts], [(host_s, static, cap_w)]), np.array([[clock]])
+    shared, _, time_s, energy_j, device_s = composed(jobs, asked, np.zeros((1, 1)))
+    static_w = float(jobs.static_w(shared)[0, 0])
+    predicted_w = float(energy_j[0, 0] / time_s[0, 0]) - static_w
     measured_w = max(m.known_power_w - static_w, _LEAST_DYNAMIC * m.known_power_w)
-    log_time = float(np.log(m.time_s / totals.time_s))
+    log_time = float(np.log(m.time_s / time_s[0, 0]))
     # Device and host are joined by a 4-norm (physics/norms.py), whose derivative d(log time) / d(log device time) is:
-    device = totals.device_time_s**4 / (totals.device_time_s**4 + totals.host_time_s**4)
+    device = float(device_s[0, 0] ** 4 / (device_s[0, 0] ** 4 + host_s**4))
     vector = base.vector(predictions.operations, counts, gpu)
     return Example(vector, log_time, log_time + float(np.log(measured_w / predicted_w)), device, weight)
 

@@ -213,7 +213,7 @@ def _machine(gpu: GPU) -> tuple[float, ...]:
         math.log(gpu.sms) - 4,
         math.log(gpu.power_limit_w / (peak / 1e12)) - 2.5,
         math.log(gpu.l2_bytes / gpu.sms / 1e5),
-        float("HBM" in (gpu.memory_type or "")),
+        float(gpu.has_hbm),
     )
 
 

@@ -32,6 +32,15 @@ export function whole(id, title) {
 /** A whole number from 1; null for an empty field. */
 export const wholeOrNone = (id, title) => (typed(id) ? whole(id, title) : null);
 
+/** Tokens of requests: a whole number, or a mean and a standard deviation, such as "650, 610". */
+export function lengths(id, title) {
+  const text = typed(id);
+  const parts = text.split(/[,\s]+/).filter(Boolean);
+  if (parts.length === 1) return whole(id, title);
+  if (parts.length === 2 && parts.every((part) => /^\d{1,9}(\.\d+)?$/.test(part)) && Number(parts[0]) >= 1) return parts.map(Number);
+  throw new Refusal({ title, given: text || null, allowed: "1, 2, 3, ...; or mean and standard deviation, such as 650, 610" });
+}
+
 /** "1, 8, 32" as a list; null for an empty field. */
 export function wholes(id, title) {
   const text = typed(id);

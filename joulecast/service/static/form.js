@@ -1,7 +1,7 @@
 // The form: what can be asked, and what was asked.
 import { read as readAddress, written } from "./address.js";
 import { ask, Refusal, setToken } from "./api.js";
-import { given, grid, milliseconds, positive, prices, typed, whole, wholeOrNone, wholes } from "./fields.js";
+import { given, grid, lengths, milliseconds, positive, prices, typed, whole, wholeOrNone, wholes } from "./fields.js";
 import { byId, h, parseJson, parseShape, shapeText } from "./format.js";
 import { chosen, listenToGpus, recallGpus, rememberedGpus, setUpGpus, showGpus } from "./gpus.js";
 import { listenToFiles } from "./upload.js";
@@ -122,8 +122,8 @@ function read() {
 function generation() {
   return {
     load: {
-      model: name("llm", "llama3_1_8b"), prompt_tokens: whole("prompt", "this is no number of tokens"),
-      output_tokens: whole("output", "this is no number of tokens"), engine: byId("engine").value,
+      model: name("llm", "llama3_1_8b"), prompt_tokens: lengths("prompt", "this is no number of tokens"),
+      output_tokens: lengths("output", "this is no number of tokens"), engine: byId("engine").value,
     },
     batch: whole("batch", "this is no number of requests"), precision: byId("weights").value, share: Number(byId("share").value),
     limits: given({

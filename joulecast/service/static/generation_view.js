@@ -15,6 +15,8 @@ const state = { question: null, gpus: [], predictions: [], refused: [], ways: nu
 
 export const box = byId("generation");
 
+const tokens = (lengths) => (Array.isArray(lengths) ? lengths.join(" ± ") : lengths);
+
 /** Several GPUs as the service names them, and as the page writes them. */
 const boards = (gpu, share) => (share > 1 ? `${share}x ${gpu}` : gpu);
 const written = (gpu, share) => (share > 1 ? `${share} × ${gpu}` : gpu);
@@ -35,7 +37,7 @@ export async function answer(question, signal) {
 export function show() {
   const { question, predictions, gpus, ways } = state;
   const { load, batch, precision } = question;
-  byId("generation-headline").textContent = `${load.model}, ${precision}, ${load.engine}: ${load.prompt_tokens} prompt and ${load.output_tokens} output tokens, ${batch} requests at a time`;
+  byId("generation-headline").textContent = `${load.model}, ${precision}, ${load.engine}: ${tokens(load.prompt_tokens)} prompt and ${tokens(load.output_tokens)} output tokens, ${batch} requests at a time`;
   byId("generation-missing").textContent = state.refused.length ? `Left out: ${state.refused.join("; ")}` : "";
   const most = ends(QUANTITIES, predictions);
   byId("generation-cards").replaceChildren(...gpus.map((gpu, i) => card(gpu, i, predictions[i], most)));
@@ -61,6 +63,7 @@ function card(gpu, at, prediction, most) {
 }
 
 const shortOf = (row) => find(row.gpu)?.short_name ?? row.gpu;
+const writtenRow = (row) => written(shortOf(row), row.gpus) + (row.gpus > 1 ? `, ${row.layout}` : "");
 const mine = () => Object.fromEntries(state.gpus.map((gpu, i) => [gpu.name, i]));
 
 /** Draw the chart, in the colours that the page has now. */
@@ -68,7 +71,7 @@ export function charts() {
   if (!state.ways) return;
   const point = (row) => {
     const short = shortOf(row);
-    const name = written(short, row.gpus);
+    const name = writtenRow(row);
     return {
       x: row.time_per_output_token_s, y: row.energy_per_token_j, gpu: row.gpu, name, short,
       told: `${name}, batch ${row.batch} at ${mhz(row.clock_mhz)}: ${si(row.time_per_output_token_s, "s")} and ${si(row.energy_per_token_j, "J")} per token, ${si(row.power_w, "W")}`,
@@ -87,7 +90,7 @@ function table() {
   byId("ways").replaceChildren(
     h("caption", { class: "unseen" }, `The best way of each GPU by least ${objectiveName}`),
     tableHead(head),
-    h("tbody", {}, shown.map((row) => gpuRow(row.gpu, own, choices.indexOf(row) + 1, shortOf(row), written(shortOf(row), row.gpus), [
+    h("tbody", {}, shown.map((row) => gpuRow(row.gpu, own, choices.indexOf(row) + 1, shortOf(row), writtenRow(row), [
       value ? number(value(row)) : null, number(si(row.energy_per_token_j, "J")), number(si(row.time_per_output_token_s, "s")),
       number(si(row.time_to_first_token_s, "s")), number(Math.round(row.tokens_per_s).toLocaleString("en")), number(`${row.batch}`),
       number(si(row.power_w, "W")), number(mhz(row.clock_mhz))]))));

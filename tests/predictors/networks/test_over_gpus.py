@@ -7,7 +7,7 @@ import pytest
 
 import joulecast
 from joulecast.hardware import find_gpu
-from joulecast.predictors.networks.over_gpus import over_clocks, over_gpus
+from joulecast.predictors.networks.prepared import over_clocks, over_gpus
 from joulecast.queries.clocks import clock_grid_mhz
 from joulecast.zoo import find_predictor
 

@@ -10,13 +10,15 @@ from joulecast.hardware import find_gpu
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.operation_predictions import OperationPredictions
+from joulecast.predictors.physics.clock import Work
+from joulecast.predictors.physics.least_times import LeastTimes
 
 A30 = find_gpu("A30")
 OPERATIONS = [Operation("relu", [(8, 8)]), Operation("gelu", [(8, 8)])]
 
 
 class FixedPredictor:
-    """A predictor that returns given values for two operations, at any clock."""
+    """A predictor that returns given values for two operations, which only memory decides: the same at any clock."""
 
     gpu, mode, coverage, same_in_all_networks = A30, "inference", ("all",), True
 
@@ -25,7 +27,8 @@ class FixedPredictor:
 
     def predict(self, operations, clock_mhz=None, power_limit_w=None):
         device_s, dynamic_j, static_w = self.fixed
-        device = np.array(device_s)
+        device, nothing = np.array(device_s), np.zeros(2)
+        work = Work(A30, np.full(2, 1440.0), LeastTimes(nothing, device, nothing), *(nothing,) * 2, np.array(dynamic_j))
         return OperationPredictions(
             operations=tuple(operations),
             time_s=device,
@@ -37,6 +40,7 @@ class FixedPredictor:
             source=("modelled", "modelled"),
             static_power_w=static_w,
             held_clock_mhz=np.full(2, 1440.0),
+            work=work,
         )
 
     def predict_for_network(self, operations, power_limit_w):

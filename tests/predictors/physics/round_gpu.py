@@ -16,10 +16,11 @@ ROUND = GPU(
     max_clock_mhz=2500,
     memory_bytes=10**10,
     memory_bandwidth=1e11,
+    memory_type="HBM2",
+    inline_ecc=False,
     l2_bytes=10**6,
     power_limit_w=200.0,
     peak_flops={"fp32": 1e12, "tf32": 4e12, "fp16": 8e12, "bf16": 8e12},
-    memory_type="HBM2",
     process="TSMC 7N",
     # 20 W at 500 MHz and below, 50 W at 2000 MHz and above: 40 W at 1500 MHz.
     idle_curve=IdleCurve((500.0, 2000.0), (20.0, 50.0)),

@@ -35,9 +35,9 @@ def test_logic_scales_with_process_and_voltage_and_memory_does_not():
     assert older.joules == pytest.approx({**expected, "dram": A100_J["dram"]})
 
 
-@pytest.mark.parametrize(("memory", "factor"), [("HBM3", 1.0), (None, 1.0), ("GDDR6", 110 / 62)])
+@pytest.mark.parametrize(("memory", "factor"), [("HBM3", 1.0), ("GDDR6", 110 / 62)])
 def test_memory_scales_with_its_type(memory, factor):
-    """110 pJ for a byte of GDDR, and 62 pJ for one of HBM, which is assumed where the type is not known."""
+    """110 pJ for a byte of GDDR, and 62 pJ for one of HBM."""
     found = of(memory_type=memory)
     assert found.joules["dram"] == pytest.approx(A100_J["dram"] * factor)
     assert found.joules["l2"] == pytest.approx(A100_J["l2"])

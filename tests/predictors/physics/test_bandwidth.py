@@ -26,6 +26,9 @@ from joulecast.predictors.physics.bandwidth import reached_bandwidth
         ("A10", 0.76 * 600),
         ("RTX 2080 Ti", 0.9 * 616),
         ("RTX 4090", 0.9 * 1008),
+        # Workstations: GDDR6 with error correction switched off, and GDDR7 that has bits for it.
+        ("RTX A6000", 0.9 * 768),
+        ("RTX PRO 6000 Server", 0.9 * 1597),
         # AMD: 0.85 of 1638 and 5300.
         ("MI210", 0.85 * 1638),
         ("MI300X", 0.85 * 5300),
@@ -35,5 +38,7 @@ def test_reached_bandwidth(name, gigabytes_per_s):
     assert reached_bandwidth(find_gpu(name)) == pytest.approx(1e9 * gigabytes_per_s, rel=0.005)
 
 
-def test_memory_of_unknown_type_counts_as_hbm():
-    assert reached_bandwidth(dataclasses.replace(ROUND, memory_type=None)) == pytest.approx(0.91e11)
+def test_error_correction_in_the_memory_itself_takes_a_part():
+    plain = dataclasses.replace(ROUND, memory_type="GDDR6")
+    assert reached_bandwidth(plain) == pytest.approx(0.9e11)
+    assert reached_bandwidth(dataclasses.replace(plain, inline_ecc=True)) == pytest.approx(0.76e11)

@@ -63,8 +63,6 @@ def test_logic_scales_with_the_square_of_the_voltage_and_memory_does_not():
 def test_a_byte_of_gddr_costs_twice_as_much_as_one_of_hbm_here():
     gddr = replace(ROUND, memory_type="GDDR6")
     assert energy_j(LINEAR, gddr, 2000.0) - energy_j(LINEAR, ROUND, 2000.0) == pytest.approx(BYTES * 5e-11)
-    unknown = replace(ROUND, memory_type=None)
-    assert energy_j(LINEAR, unknown, 2000.0) == energy_j(LINEAR, ROUND, 2000.0)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from joulecast.operations.network import Network
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.networks.over_gpus import predict_over_clocks
+from joulecast.predictors.networks.prepared import over_clocks
 from joulecast.predictors.transformer.attentive import Attentive, Reader
 from joulecast.predictors.transformer.encoder import OnnxEncoder
 from joulecast.predictors.transformer.weights import TransformerWeights
@@ -155,7 +155,7 @@ def test_many_clocks_are_read_once(quick):
 
     learned = replace(quick, reader=Reader(counting, quick.reader.vocabulary, quick.reader.ranges))
     clocks = range(600, 1441, 120)
-    over = predict_over_clocks(on(A30, learned), network, clocks)
+    over = over_clocks(on(A30, learned).prepared(network), clocks)
     each = [on(A30, learned).predict(network, clock) for clock in clocks]
     # Once for its operations, and once for the whole network.
     assert len(calls) == 2

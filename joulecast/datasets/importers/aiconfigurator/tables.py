@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ....hardware import find_gpu
 from ....operations.operation import Operation
 from ..parquet_columns import Columns
 
@@ -153,7 +154,6 @@ _COLLECTIVES = {
     "reduce_scatter": "reduce_scatter",
     "alltoall": "all_to_all",
 }
-_WITHOUT_NVLINK = ("NVIDIA L40S",)
 
 
 def _collective(row: Row) -> Operation:
@@ -167,7 +167,7 @@ def _collective(row: Row) -> Operation:
     elements = row["message_size"] // gpus if kind == "all_gather" else row["message_size"]
     attributes = {
         "gpus": gpus,
-        "link": "pcie" if row["gpu"] in _WITHOUT_NVLINK else "nvlink",
+        "link": "nvlink" if find_gpu(row["gpu"]).link_bandwidth else "pcie",
         "implementation": "pytorch" if row["kernel"] == "NCCL" else engine(row["stack"]),
     }
     return Operation(kind, [(elements,)], attributes, precision=_PRECISIONS[row["precision"]][0])

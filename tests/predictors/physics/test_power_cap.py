@@ -1,4 +1,4 @@
-"""The clock law over several GPUs against the same law on each of them."""
+"""The power cap and the clock law over several jobs, against the same law on each of them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from joulecast.hardware.gpu import IdleCurve
 from joulecast.operations.operation import Operation
 from joulecast.predictors.physics.bounds import Bounds
 from joulecast.predictors.physics.clock import Work
-from joulecast.predictors.physics.clock_on_gpus import WorkOnGpus
 from joulecast.predictors.physics.energy import PRIOR_ENERGY, static_power_on_gpus_w, static_power_w
 from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.physics.power_cap import Jobs
 
 GPUS = [find_gpu(name) for name in ("A30", "T4", "H100 SXM", "MI300X")]
 OPERATIONS = [
@@ -27,6 +27,10 @@ COUNTS = np.array([3.0, 7.0, 2.0])
 CLOCKS = np.array([[900.0, 1200.0, 1410.0]] * len(GPUS))
 
 
+def jobs(each, counts=COUNTS, cap_w=1e9):
+    return Jobs.of(each, [counts] * len(each), [(0.0, 1.0, cap_w)] * len(each))
+
+
 def works():
     of_each = [
         Work.of(OPERATIONS, gpu, float(gpu.boost_clock_mhz), np.array([1.5, 2, 3]), PRIOR_ENERGY) for gpu in GPUS
@@ -35,7 +39,7 @@ def works():
 
 
 def test_costs_are_those_on_each_gpu():
-    device_s, dynamic_j = WorkOnGpus.of(works()).at(CLOCKS)
+    device_s, dynamic_j = jobs(works()).at(CLOCKS)
     for place, work in enumerate(works()):
         expected_s, expected_j = work.at(CLOCKS[place][:, None])
         assert device_s[place] == pytest.approx(expected_s, rel=1e-12)
@@ -46,8 +50,8 @@ def test_sums_leave_out_what_is_not_known():
     """The second operation is not covered on the T4, so only the others count there."""
     first, second, *others = works()
     partly = second.take(np.array([0, 2])).scatter(np.array([True, False, True]))
-    device_s, dynamic_j = WorkOnGpus.of([first, partly, *others]).sums_at(CLOCKS, COUNTS)
-    each_s, each_j = WorkOnGpus.of(works()).at(CLOCKS)
+    device_s, dynamic_j = jobs([first, partly, *others]).sums_at(CLOCKS)
+    each_s, each_j = jobs(works()).at(CLOCKS)
     assert device_s[1] == pytest.approx(3 * each_s[1, :, 0] + 2 * each_s[1, :, 2])
     assert dynamic_j[1] == pytest.approx(3 * each_j[1, :, 0] + 2 * each_j[1, :, 2])
     assert device_s[0] == pytest.approx(3 * each_s[0, :, 0] + 7 * each_s[0, :, 1] + 2 * each_s[0, :, 2])
@@ -58,10 +62,10 @@ def test_the_mean_clock_is_weighted_by_device_time():
     zero = np.zeros(2)
     parts = LeastTimes(np.array([1e-3, 1e-3]), zero, zero)
     work = Work(ROUND, np.full(2, 2000.0), parts, zero, zero, zero, np.array([np.inf, 1000.0]), 200.0, Bounds(0.0, 0.0))
-    both, clocks, counts = WorkOnGpus.of([work]), np.array([[2000.0, 800.0]]), np.ones(2)
-    device_s, _ = both.sums_at(clocks, counts)
+    both, clocks = jobs([work], np.ones(2)), np.array([[2000.0, 800.0]])
+    device_s, _ = both.sums_at(clocks)
     assert device_s == pytest.approx(np.array([[3e-3, 5e-3]]))
-    assert both.mean_mhz(clocks, device_s, counts) == pytest.approx(np.array([[(2000 + 2 * 1000) / 3, 800.0]]))
+    assert both.mean_mhz(clocks, device_s) == pytest.approx(np.array([[(2000 + 2 * 1000) / 3, 800.0]]))
 
 
 def test_static_power_is_that_of_each_gpu():
@@ -74,3 +78,25 @@ def test_static_power_is_that_of_each_gpu():
     assert together[3] == pytest.approx([100.0, 100.0, 100.0])
     for gpu, row, expected in zip(gpus, clocks, together, strict=True):
         assert static_power_w(gpu, row) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_shorter_network_beside_a_longer_one_is_as_alone():
+    first, *_ = works()
+    short, counts = first.take(np.array([0, 1])), [np.array([2.0, 5.0]), COUNTS]
+    together = Jobs.of([short, first], counts, [(0.0, 1.0, 60.0)] * 2).settled(CLOCKS[:2])
+    for place, work in enumerate((short, first)):
+        alone = Jobs.of([work], [counts[place]], [(0.0, 1.0, 60.0)]).settled(CLOCKS[:1])
+        for values, expected in zip(together, alone, strict=True):
+            assert values[place] == pytest.approx(expected[0], rel=1e-12)
+
+
+def test_the_held_clock_is_the_same_for_few_jobs_and_for_many():
+    """Few jobs try many clocks at once, and many jobs one after the other: both find the same step of the grid."""
+    (work, *_) = works()
+    alone = Jobs.of([work], [COUNTS], [(0.0, 1.0, 80.0)]).settled(CLOCKS[:1])[0]
+    assert (alone < CLOCKS[:1]).sum() > 0
+    many = 5_000
+    places, facts = np.tile(np.arange(3), (many, 1)), np.array([[0.0], [1.0], [80.0]]) * np.ones(many)
+    jobs = Jobs.sharing(work, places, np.tile(COUNTS, (many, 1)), facts)
+    held = jobs.settled(np.tile(CLOCKS[:1], (many, 1)))[0]
+    assert held == pytest.approx(np.tile(alone, (many, 1)), rel=1e-12)

@@ -1,0 +1,29 @@
+"""Sums whose last bit does not depend on the order of their values."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from joulecast.arrays import total, totals_by
+
+SECONDS = st.lists(st.floats(0, 1e3).map(lambda x: x * 1e-6), min_size=1, max_size=300)
+
+
+@given(SECONDS, st.randoms())
+def test_a_total_is_the_same_in_any_order_and_in_company(values, rng):
+    shuffled = rng.sample(values, len(values))
+    whole = float(total(np.array(values)))
+    assert float(total(np.array(shuffled))) == whole
+    among = totals_by(np.array([1] * len(values) + [0, 2]), np.array([*shuffled, 1e9, 1e-12]), 3)
+    assert among[1] == whole
+    # math.fsum rounds once, and is exact before that.
+    assert math.isclose(whole, math.fsum(values), rel_tol=1e-15, abs_tol=1e-25)
+
+
+def test_what_is_missing_counts_as_zero_and_nothing_is_zero():
+    assert total(np.array([[1.0, np.nan], [np.nan, np.nan]])).tolist() == [1.0, 0.0]
+    assert totals_by(np.array([0, 2]), np.array([np.nan, 2.0]), 4).tolist() == [0.0, 0.0, 2.0, 0.0]

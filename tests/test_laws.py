@@ -1,0 +1,77 @@
+"""A sample of the laws that must hold between predictions; benchmarks/laws.py checks them on 200,000 cases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from conftest import benchmark
+
+with benchmark("laws") as laws:
+    from law import OperationLaw, Subject, Tally
+
+OPERATIONS, AT_ONCE = 2000, 25
+# Laws that are broken today, each with the item of the list that mends it. Whoever mends one removes its line.
+BROKEN = {
+    "growth of time": "work doubled",
+    "growth of energy": "work doubled",
+    "leap of time": "work doubled",
+    "leap of energy": "work doubled",
+    "training": "work doubled",
+    "backward": "item 3",
+    "mask": "items 1 and 2",
+    "half of the mask": "items 1 and 2",
+    "narrow products": "fp8",
+    "narrow weights": "fp8",
+    "siblings": "item 3",
+}
+
+
+@pytest.fixture(scope="module")
+def tallies():
+    return laws.run(Subject(), OPERATIONS, at_once=AT_ONCE)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.xfail(reason=BROKEN[name], strict=True)] if name in BROKEN else [])
+        for name in laws.LAWS
+    ],
+)
+def test_a_law_holds(tallies, name):
+    tally = tallies[name]
+    assert tally.cases
+    assert tally.meets_goal, f"{tally.broken} of {tally.cases}, the worst: {tally.worst}"
+
+
+class Wrong(Subject):
+    """Times that are twenty to a hundred times too short, with three times the energy."""
+
+    def operations(self, gpu, mode, predictor=None):
+        right = super().operations(gpu, mode, predictor)
+
+        class Halved:
+            gpu = right.gpu
+
+            def predict(self, operations, clock_mhz=None):
+                found = right.predict(operations, clock_mhz)
+                return found.times(0.05 if clock_mhz is None else 0.01, 3.0)
+
+        return Halved()
+
+
+def test_a_broken_law_is_found():
+    """The laws are checked themselves: a predictor that breaks them must not pass."""
+    names = ("floor", "peak", "bandwidth", "power", "clock")
+    found = laws.run(Wrong(), 200, names=names, at_once=50)
+    assert all(found[name].broken > 10 for name in names)
+
+
+def test_a_tally_counts_what_is_above_its_tolerance():
+    law = OperationLaw("At most one.", lambda batch: batch, tolerance=0.1)
+    tally = Tally(law)
+    tally.add(np.array([0.5, 1.05, float("nan"), 1.2, 3.0]), str)
+    assert (tally.cases, tally.broken) == (4, 2)
+    assert [(case.excess, case.what) for case in tally.worst] == [(3.0, "4"), (1.2, "3")]
+    assert not tally.meets_goal
