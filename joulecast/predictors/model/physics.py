@@ -1,10 +1,11 @@
 """The least device time of kernels on a GPU, from its data sheet and a few constants.
 
-A library cuts a product into tiles, and chooses the tile and the number of parts of a split reduction so that the time is
-least. A multiprocessor computes a tile at the rate of its unit, or as quickly as the operands of the tile arrive, and
-tiles run in whole waves. Bytes pass the memory, or the L2 cache if it holds what a loop uses. Lines of norms and softmax
-are computed one by one by the blocks that a multiprocessor holds. The parts overlap, but not perfectly (their p-norm), and
-starting a kernel comes on top. Long products meet the power cap, which lowers the clock.
+A library cuts a product into tiles. It chooses the tile, and the number of parts of a split reduction, so that the
+time is least. A multiprocessor computes a tile at the rate of its unit, or as quickly as the operands of the tile
+arrive, and tiles run in whole waves. Bytes pass the memory, or the L2 cache if it holds what a loop uses. Lines of
+norms and softmax are computed one by one by the blocks that a multiprocessor holds. These parts overlap, but not
+perfectly (their p-norm), and starting a kernel comes on top. Long products meet the power cap, which lowers the
+clock.
 
 The same function serves linear layers, batched products, attention, decoding, experts and convolutions: what differs is
 their work (work.py). The constants of a group of kernels are fitted to the measurements of all GPUs together.
@@ -47,8 +48,8 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant("launch_s", 2.5e-6, 0.7),
     Constant("tile_cycles", 800.0, 0.7),
     Constant("share_of_peak", 0.85, 0.3),
-    # Bytes of operands that a multiprocessor loads in a cycle, for the reference rate of its unit.
-    Constant("loaded_bytes_per_cycle", 24.0, 0.7),
+    # FLOPs that a multiprocessor computes at its full rate while one byte of operands is loaded for them.
+    Constant("flops_per_loaded_byte", 55.0, 0.5),
     Constant("split_cycles", 1500.0, 0.7),
     Constant("exposed_exponentials", 0.6, 0.4),
     Constant("share_of_bandwidth", 1.0, 0.15),
@@ -68,11 +69,26 @@ WAYS: tuple[str, ...] = ("lanes", "tensor cores", "triton", "tensorrt_llm", "eac
 LANES, TENSOR_CORES, TRITON, TENSORRT_LLM, EACH_HEAD, CUTLASS = range(len(WAYS))
 
 STARTS: FloatArray = np.array([[[each.start for each in CONSTANTS]] * len(WAYS)] * len(GROUPS))
-STARTS[:, LANES, [each.name for each in CONSTANTS].index("picojoules_per_flop")] = 2.8
+# Lanes compute a tenth as many FLOPs per cycle as tensor cores, with nearly the same loads and more energy for each.
+STARTS[:, LANES, [each.name for each in CONSTANTS].index("picojoules_per_flop")] = 3.0
+STARTS[:, LANES, [each.name for each in CONSTANTS].index("flops_per_loaded_byte")] = 10.0
 """The constants of all groups and ways before any fit, shape (groups, ways, constants)."""
 
 TILES: FloatArray = np.array(
-    [(256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (64, 32), (32, 64), (32, 128), (128, 32), (16, 128), (128, 16)],
+    [
+        (256, 128),
+        (128, 256),
+        (128, 128),
+        (128, 64),
+        (64, 128),
+        (64, 64),
+        (64, 32),
+        (32, 64),
+        (32, 128),
+        (128, 32),
+        (16, 128),
+        (128, 16),
+    ],
     dtype=float,
 )
 """Rows and columns of the tiles that libraries choose from, shape (tiles, 2)."""
@@ -82,8 +98,8 @@ _BATCHED_TILES: Mapping[str, tuple[tuple[int, int], ...]] = {
     "7": ((64, 64), (128, 32), (32, 128)),
     "8": ((128, 128),),
 }
-"""First digit of a generation -> the tiles of batched products on lanes, by the names of the kernels that NeuSight (Lee et
-al., ASPLOS 2025) recorded; later generations are taken to run Ampere's."""
+"""First digit of a generation -> the tiles of batched products on lanes, by the names of the kernels that NeuSight (Lee
+et al., ASPLOS 2025) recorded; later generations are taken to run Ampere's."""
 
 _SPLITS: FloatArray = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
 _LEAST_REDUCTION = 64.0  # Least number of steps in a part of a split reduction.
@@ -121,7 +137,9 @@ class Machine(NamedTuple):
         sms: Number of multiprocessors.
         clock_hz: Clock for which rates are stated, in Hz.
         flops_per_cycle: FLOPs per cycle and multiprocessor, for each of PRECISIONS, shape (precisions,).
-        bandwidth: Bytes per second of the memory that copies reach.
+        bandwidth: Bytes per second of the memory, by the data sheet.
+        copied: Bytes per second that copies reach. Reading alone, as products of few rows do, comes closer to the data
+            sheet where the memory stores its own error correction (0.87 on an L40S, where copies reach 0.76).
         l2_bytes: Bytes of the last cache.
         unit: LANES or TENSOR_CORES for each of PRECISIONS, shape (precisions,).
         generation: Compute capability that the GPU's kernels were made for.
@@ -136,6 +154,7 @@ class Machine(NamedTuple):
     unit: NDArray[np.int64]
     generation: str
     bandwidth: float
+    copied: float
     l2_bytes: float
     exponentials: float
     threads: float
@@ -147,13 +166,19 @@ class Machine(NamedTuple):
         clock_hz = (gpu.tensor_clock_mhz or gpu.boost_clock_mhz) * 1e6
         rates = precision_table(gpu, lambda precision: gpu.peak_flops[gpu.running_precision(precision)])
         units = np.nan_to_num(precision_table(gpu, gpu.on_tensor_cores)).astype(np.int64)
-        exponentials = _MORE_EXPONENTIALS.get(gpu.compute_capability, _EXPONENTIALS)
         return cls(
-            float(gpu.sms), clock_hz, rates / gpu.sms / clock_hz, units, generation_of(gpu), reached_bandwidth(gpu),
-            float(gpu.l2_bytes),
-            exponentials, float(_FEWER_THREADS.get(gpu.compute_capability, _THREADS)),
-            gpu.power_limit_w * (1 - _STATIC_SHARE) / process_factor(gpu),
-        )  # fmt: skip
+            sms=float(gpu.sms),
+            clock_hz=clock_hz,
+            flops_per_cycle=rates / gpu.sms / clock_hz,
+            unit=units,
+            generation=generation_of(gpu),
+            bandwidth=gpu.memory_bandwidth,
+            copied=reached_bandwidth(gpu),
+            l2_bytes=float(gpu.l2_bytes),
+            exponentials=_MORE_EXPONENTIALS.get(gpu.compute_capability, _EXPONENTIALS),
+            threads=float(_FEWER_THREADS.get(gpu.compute_capability, _THREADS)),
+            logic_power_w=gpu.power_limit_w * (1 - _STATIC_SHARE) / process_factor(gpu),
+        )
 
 
 class Costs(NamedTuple):
@@ -203,11 +228,13 @@ def costs(work: Work, machine: Machine, constants: FloatArray) -> Costs:
     rate = np.where(ways == TRITON, np.minimum(rate, np.sqrt(older * rate)), rate)
     by_itself = np.where(ways == EACH_HEAD, work.sharing, 1.0)
     called = work._replace(batch=work.batch * by_itself, rows=work.rows / by_itself)
+    l2_rate = l2_rate * np.sqrt(np.maximum(rate, _REFERENCE_RATE) / _REFERENCE_RATE)
     cycles, waves, fill, splits = _tiled(called, machine, rate, np.array([tile, peak, loaded, split, exposed, l2_rate]))
     compute_s = _capped_s(cycles / machine.clock_hz, work.flops, machine, rate, picojoules, burst_s)
     held = sets * work.held_bytes + work.moved_bytes - work.held_bytes
-    memory_s = _moving_s(work.moved_bytes, held, machine, share, l2_rate)
-    passed_s = _moving_s(work.passed_bytes, held + work.passed_bytes, machine, share, l2_rate)
+    bandwidth = share * np.where(work.rows > 0, machine.bandwidth, machine.copied)
+    memory_s = _moving_s(work.moved_bytes, held, machine, bandwidth, l2_rate)
+    passed_s = _moving_s(work.passed_bytes, held + work.passed_bytes, machine, share * machine.copied, l2_rate)
     waits = work.line_threads > 0
     steps = np.ceil(work.line_bytes / (_READ_BYTES * np.maximum(work.line_threads, 1.0)))
     turns = np.maximum(work.lines * work.line_threads / (machine.sms * machine.threads), waits)
@@ -220,8 +247,8 @@ def way(work: Work, machine: Machine) -> NDArray[np.int64]:
 
     Measured by aiconfigurator (commit 095f58a), which names the kernels that were called. SGLang, like PyTorch, calls
     FlashAttention or FlashInfer, and Triton where these do not support an operation. TensorRT-LLM has kernels of its
-    own; before Blackwell, its decoding shares keys among 2 to 32 heads, and for other groups each head reads its keys by
-    itself. Experts are computed by Triton, but where FlashInfer was asked for.
+    own; before Blackwell, its decoding shares keys among 2 to 32 heads, and for other groups each head reads its keys
+    by itself. Experts are computed by Triton, but where FlashInfer was asked for.
     """
     found = machine.unit[work.precision]
     engine, generation = work.implementation, machine.generation
@@ -247,12 +274,12 @@ def way(work: Work, machine: Machine) -> NDArray[np.int64]:
 
 
 def _moving_s(
-    moved: FloatArray, held: FloatArray, machine: Machine, share: FloatArray, l2_rate: FloatArray
+    moved: FloatArray, held: FloatArray, machine: Machine, bandwidth: FloatArray, l2_rate: FloatArray
 ) -> FloatArray:
     """Seconds to move bytes through the L2 cache, as far as it holds what a loop uses, or through the memory."""
     cached = 1 / (1 + (held / machine.l2_bytes) ** _STEEPNESS)
     rate = l2_rate * machine.sms * machine.clock_hz
-    seconds: FloatArray = moved * ((1 - cached) / (machine.bandwidth * share) + cached / rate)
+    seconds: FloatArray = moved * ((1 - cached) / bandwidth + cached / rate)
     return seconds
 
 
@@ -267,8 +294,8 @@ def _capped_s(
     """Seconds of products in a loop whose clock falls until the board draws its cap.
 
     The larger the products that a multiprocessor computes in a cycle, the fewer operands it loads for each FLOP, so the
-    energy of a FLOP falls with the square root of its rate (products over 1e12 FLOPs on L40S, A100, H100, H200, B200 and
-    GB200 follow this within 15 %).
+    energy of a FLOP falls with the square root of its rate (products over 1e12 FLOPs on L40S, A100, H100, H200, B200
+    and GB200 follow this within 15 %).
     """
     energy_j = flops * picojoules * 1e-12 * np.sqrt(_REFERENCE_RATE / rate)
     slower = np.maximum(energy_j / machine.logic_power_w / np.maximum(compute_s, 1e-12), 1.0)
@@ -304,10 +331,10 @@ def _quickest(work: Work, machine: Machine, rate: FloatArray, constants: FloatAr
     tiles = np.ceil(work.rows / tall) * np.ceil(work.columns / wide) * work.batch
     waves = tiles * splits / machine.sms
     operands = (work.loads_rows * tall + wide) * work.in_bytes * steps
-    loading = operands / (loaded * np.sqrt(rate / _REFERENCE_RATE))
-    computing = 2 * tall * wide * steps / (rate * peak * np.sqrt(np.where(rate < _LANE_RATE, work.saved, 1.0))) + exposed * work.exponentials * tall * steps / (
-        machine.exponentials * np.ceil(work.columns / wide)
-    )
+    loading = operands * loaded / rate
+    computing = 2 * tall * wide * steps / (
+        rate * peak * np.sqrt(np.where(rate < _LANE_RATE, work.saved, 1.0))
+    ) + exposed * work.exponentials * tall * steps / (machine.exponentials * np.ceil(work.columns / wide))
     sums = split + waves * tall * wide * _PARTIAL_BYTES / l2_rate
     whole = np.ceil(waves)
     cycles = whole * (np.maximum(computing, loading) + tile) + np.where(splits > 1, sums, 0.0)

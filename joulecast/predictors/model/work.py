@@ -1,7 +1,7 @@
 """How operations are done: as a few kernels each, in columns that do not depend on the GPU.
 
-A product, whatever it is called, is a batch of matrix products [rows, reduction] x [reduction, columns] that a library
-cuts into tiles. Attention is one as well: its rows are queries, its reduction runs over the keys that a query sees, and
+A product, whatever it is called, is a batch of matrix products [rows, reduction] x [reduction, columns]. A library cuts
+it into tiles. Attention is one as well: its rows are queries, its reduction runs over the keys that a query sees, and
 its columns are the elements of a key and a value. A convolution is the product that it implies, with the bytes of its
 images. All other kernels move bytes, some of them line by line.
 
@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...operations.precisions import HALF_BYTES
@@ -44,7 +43,7 @@ _WARP_ROW = 1024  # Longest row that softmax computes in the registers of a warp
 _MOST_THREADS = 512
 _NORM_THREADS = 128.0  # ATen/native/cuda/layer_norm_kernel.cu
 _DECODING_QUERIES = 1
-_PARTS_OF_EXPERTS = 2  # The product of gate and up projection together, and that of the down projection.
+_SKEW = {"power_law_1.01": 1.01, "power_law_1.2": 1.2}  # Distribution of tokens over experts -> exponent.
 
 
 class Work(NamedTuple):
@@ -64,9 +63,9 @@ class Work(NamedTuple):
         moved_bytes: Least bytes to and from memory.
         held_bytes: Those of them that a loop of measurements, or a network, holds several of: weights.
         passed_bytes: Bytes that point-wise kernels before and after the product read and write.
-        sharing: Rows of one product that share its columns beside `rows` of one head or token: the heads of queries that
-            share a head of keys, or the experts that a token chooses; otherwise 1.
+        sharing: Heads of queries that share a head of keys, or experts that a token chooses; otherwise 1.
         span: Keys of a sequence, masked or not, or experts that share the tokens; otherwise 1.
+        skew: Exponent by which some experts get more tokens than others; 0 where all get as many.
         lines, line_bytes: Number of lines that kernels compute one by one, such as the rows of a softmax, and the
             bytes of one.
         line_threads: Threads of the block that computes a line; 0 where no line waits.
@@ -92,6 +91,7 @@ class Work(NamedTuple):
     passed_bytes: FloatArray
     sharing: FloatArray
     span: FloatArray
+    skew: FloatArray
     lines: FloatArray
     line_bytes: FloatArray
     line_threads: FloatArray
@@ -102,27 +102,37 @@ class Work(NamedTuple):
     @classmethod
     def of(cls, operations: Sequence[Operation]) -> Self:
         """The kernels of operations."""
-        return OperationList.of(operations).derived(_work)  # type: ignore[return-value]
+        return cls(*OperationList.of(operations).derived(_work))
 
     def some(self, places: NDArray[np.int64] | NDArray[np.bool_]) -> Self:
         """The kernels at these indices."""
-        return type(self)(*(column[places] for column in self))
+        return type(self)(*(column[places] for column in self))  # type: ignore[arg-type]
 
 
 class _Kernels:
     """Collects kernels of operations, pass by pass."""
 
     def __init__(self, n: Any, implementation: NDArray[np.int64]) -> None:
-        self.n, self.implementation, self.found = n, implementation, [[] for _ in Work._fields]
+        self.n, self.implementation = n, implementation
+        self.found: list[list[NDArray[Any]]] = [[] for _ in Work._fields]
 
     def add(self, places: NDArray[np.int64], group: int | NDArray[np.int64], part: int, **columns: Any) -> None:
         """Add a kernel for each of the operations at some places; columns that are left out are 0."""
         n = self.n
         given = {
-            "place": places, "group": group, "part": part, "in_bytes": n.element_bytes[places],
-            "precision": n.precision[places].astype(np.int64), "implementation": self.implementation[places],
-            "launches": 1.0, "loads_rows": 1.0, "sharing": 1.0, "span": 1.0, "saved": 1.0, **columns,
-        }  # fmt: skip
+            "place": places,
+            "group": group,
+            "part": part,
+            "in_bytes": n.element_bytes[places],
+            "precision": n.precision[places].astype(np.int64),
+            "implementation": self.implementation[places],
+            "launches": 1.0,
+            "loads_rows": 1.0,
+            "sharing": 1.0,
+            "span": 1.0,
+            "saved": 1.0,
+            **columns,
+        }
         for name, column in zip(Work._fields, self.found, strict=True):
             column.append(np.broadcast_to(given.get(name, 0.0), len(places)))
 
@@ -193,9 +203,11 @@ def _add_convolutions(kernels: _Kernels, places: NDArray[np.int64], operations: 
     positions = n.input_size[places] / np.maximum(n.channels_in[places], 1.0)
     moved = n.element_bytes[places] * (n.input_size[places] + n.output_size[places] + n.parameters[places])
     common = {
-        "flops": 2.0 * groups * m * c * k, "batch": groups, "moved_bytes": moved,
+        "flops": 2.0 * groups * m * c * k,
+        "batch": groups,
+        "moved_bytes": moved,
         "held_bytes": n.element_bytes[places] * n.parameters[places],
-    }  # fmt: skip
+    }
     met = c * np.maximum(window / n.stride[places] ** 2, 1.0)
     sizes = {
         _FORWARD: {"rows": m, "columns": c, "reduction": k, "saved": n.winograd[places]},
@@ -205,9 +217,7 @@ def _add_convolutions(kernels: _Kernels, places: NDArray[np.int64], operations: 
     training = n.is_training[places] > 0
     for which, of_pass in sizes.items():
         some = np.flatnonzero(training | (part == which))
-        kernels.add(
-            places[some], CONVOLUTION, which, **{name: v[some] for name, v in {**common, **of_pass}.items()}
-        )
+        kernels.add(places[some], CONVOLUTION, which, **{name: v[some] for name, v in {**common, **of_pass}.items()})
 
 
 def _add_attention(kernels: _Kernels, places: NDArray[np.int64], operations: OperationList) -> None:
@@ -218,23 +228,40 @@ def _add_attention(kernels: _Kernels, places: NDArray[np.int64], operations: Ope
     decodes = (sizes.queries == _DECODING_QUERIES) & (sizes.keys > 1)
     batch, rows = sizes.sequences * sizes.cached_heads, sizes.queries * sizes.group
     seen = sizes.pairs / sizes.queries
-    common = {
-        "batch": batch, "rows": rows, "columns": sizes.key_size + sizes.value_size, "reduction": seen,
-        "exponentials": 1.0, "loads_rows": 0.0, "in_bytes": np.minimum(sizes.element_bytes, sizes.cache_bytes),
-        "sharing": sizes.group, "span": sizes.keys,
-    }  # fmt: skip
+    common: dict[str, Any] = {
+        "batch": batch,
+        "rows": rows,
+        "columns": sizes.key_size + sizes.value_size,
+        "reduction": seen,
+        "exponentials": 1.0,
+        "loads_rows": 0.0,
+        "in_bytes": np.minimum(sizes.element_bytes, sizes.cache_bytes),
+        "sharing": sizes.group,
+        "span": sizes.keys,
+    }
     group = np.where(decodes, DECODING, ATTENTION)
     kernels.add(
-        places, group, _FORWARD, flops=sizes.flops, moved_bytes=sizes.moved_bytes, held_bytes=sizes.cached_bytes,
+        places,
+        group,
+        _FORWARD,
+        flops=sizes.flops,
+        moved_bytes=sizes.moved_bytes,
+        held_bytes=sizes.cached_bytes,
         **common,
-    )  # fmt: skip
+    )
     some = np.flatnonzero(kernels.n.is_training[places] > 0)
     back = {name: value[some] if np.ndim(value) else value for name, value in common.items()}
     back |= {"columns": (3 * sizes.key_size + 2 * sizes.value_size)[some]}
     kernels.add(
-        places[some], group[some], _BACKWARD, flops=2.5 * sizes.flops[some], moved_bytes=3.0 * sizes.moved_bytes[some],
-        held_bytes=sizes.cached_bytes[some], launches=2.0, **back,
-    )  # fmt: skip
+        places[some],
+        group[some],
+        _BACKWARD,
+        flops=2.5 * sizes.flops[some],
+        moved_bytes=3.0 * sizes.moved_bytes[some],
+        held_bytes=sizes.cached_bytes[some],
+        launches=2.0,
+        **back,
+    )
 
 
 def _add_experts(kernels: _Kernels, places: NDArray[np.int64], operations: OperationList) -> None:
@@ -244,6 +271,7 @@ def _add_experts(kernels: _Kernels, places: NDArray[np.int64], operations: Opera
     names = ("intermediate", "top_k", "experts", "tensor_parallel", "expert_parallel")
     rows = [[operations[place].attributes[name] for name in names] for place in places.tolist()]
     inner, top_k, experts, parts, sharing = np.array(rows, dtype=float).T
+    skew = np.array([_SKEW.get(operations[place].attributes["distribution"], 0.0) for place in places.tolist()])
     n, hidden = kernels.n, kernels.n.last_size[places]
     tokens, inner = n.input_size[places] / hidden, inner / parts
     busy = np.maximum(experts / sharing * (1 - (1 - top_k / experts) ** tokens), 1.0)
@@ -258,10 +286,22 @@ def _add_experts(kernels: _Kernels, places: NDArray[np.int64], operations: Opera
     ):
         held = width * busy * columns * reduction
         kernels.add(
-            places, EXPERTS, _FORWARD, flops=2 * sent * columns * reduction, batch=busy, rows=each, columns=columns,
-            reduction=reduction, held_bytes=held, passed_bytes=passed, launches=2.0, sharing=top_k, span=experts / sharing,
+            places,
+            EXPERTS,
+            _FORWARD,
+            flops=2 * sent * columns * reduction,
+            batch=busy,
+            rows=each,
+            columns=columns,
+            reduction=reduction,
+            held_bytes=held,
+            passed_bytes=passed,
+            launches=2.0,
+            sharing=top_k,
+            span=experts / sharing,
+            skew=skew,
             moved_bytes=held + sent * (width * reduction + HALF_BYTES * columns),
-        )  # fmt: skip
+        )
 
 
 def _add_others(kernels: _Kernels, places: NDArray[np.int64]) -> None:
@@ -275,9 +315,16 @@ def _add_others(kernels: _Kernels, places: NDArray[np.int64]) -> None:
     softmax = n.family[places] == _SOFTMAX_FAMILY
     threads = np.where(softmax, np.where(last > _WARP_ROW, _softmax_threads(last), 0.0), _NORM_THREADS) * lined
     kernels.add(
-        places, np.where(softmax, SOFTMAX, np.where(n.family[places] == _NORM_FAMILY, NORM, STREAM)), 0, moved_bytes=moved, flops=n.flops[places], lines=lines,
-        line_bytes=np.where(lined, n.element_bytes[places] * last, 0.0), line_threads=threads, launches=np.maximum(n.kernels[places], 1.0),
-    )  # fmt: skip
+        places,
+        np.where(softmax, SOFTMAX, np.where(n.family[places] == _NORM_FAMILY, NORM, STREAM)),
+        0,
+        moved_bytes=moved,
+        flops=n.flops[places],
+        lines=lines,
+        line_bytes=np.where(lined, n.element_bytes[places] * last, 0.0),
+        line_threads=threads,
+        launches=np.maximum(n.kernels[places], 1.0),
+    )
     kernels.found[Work._fields.index("part")][-1] = part
 
 
@@ -286,7 +333,3 @@ def _softmax_threads(length: FloatArray) -> FloatArray:
     eighth = np.clip(np.floor(length / 8), 32, _MOST_THREADS)
     found: FloatArray = np.exp2(np.ceil(np.log2(eighth)))
     return found
-
-
-KIND_COUNT = len(KINDS)
-"""Number of operation kinds, for features."""
