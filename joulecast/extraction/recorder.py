@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ..operations.dropped import BOOKKEEPING, EXEMPT, SHAPE_ARITHMETIC, Dropped, DroppedTally, DroppedWork, is_exempt
+from ..operations.kind import GRADIENTS
 from ..operations.kinds import KINDS
 from ..operations.operation import Operation, real_precision
 from ..operations.rules import Shape
@@ -23,6 +24,7 @@ from .assumptions import NOTHING_ASSUMED, Assumptions
 from .autocast import Autocast
 from .calls import Bound, Converted, shape_of
 from .dropped_work import CallSizes
+from .gradients import Gradients
 from .known_values import KnownValues, decides, without_memory
 from .operators import (
     CONTIGUOUS_INPUT,
@@ -90,6 +92,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._precision = "default" if precision in DTYPES else precision
         self._operators = operators or {}
         self._learned = {id(tensor) for tensor in learned}
+        self._parameters = {id(tensor) for tensor in parameters}
+        # If all parameters are learned, every operation computes all gradients, but for the first layer, which
+        # composition knows (predictors/networks/gradients.py).
+        self.gradients = Gradients(learned) if mode == "training" and self._parameters != self._learned else None
+        self._is_needed = False  # whether the backward runs through the operator
+        self.cast_bytes = 0
+        """Bytes of the copies of parameters that autocast makes and that stay in memory."""
         self._stack: list[tuple[str, bool]] = []
         self._thread = threading.get_ident()
         self.autocast = Autocast()
@@ -127,7 +136,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # A module that is created during the forward has no name, so its operators count for its caller.
         self._stack.append((self._names.get(id(module), outer_path), inside or whole is not None))
         if whole is not None and (found := whole(module, inputs)) is not None:
-            self._record(found, inputs[0].dtype)
+            needed = "all" if self.gradients is None else self.gradients.of("", {"input": inputs[0]})
+            self._record(found, inputs[0].dtype, needed)
 
     def _leave(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
         if threading.get_ident() == self._thread:
@@ -145,6 +155,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operator = operator = f"{func.namespace}.{plain}"
         self.operators_run.add(operator)
         if func.namespace == "aten":
+            self._is_needed = self.gradients is not None and self.gradients.needed(args, kwargs)
             args, kwargs = self.autocast.cast(plain, args, kwargs, self._cast, lambda t: id(t) in self._learned)
         convert = None if func in _BROKEN_DOWN else self._conversion(func.namespace, plain)
         if convert is None and plain not in FREE:
@@ -154,6 +165,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return result
         result = self.known.run(func, args, kwargs)
         self.operator = ""
+        if self.gradients is not None:
+            self.gradients.follow(func, args, kwargs, result)
         if inside_whole or plain in FREE:
             return result
         if convert is None or _is_counter(args, result) or (plain in MAKES_MASKS and self.known.from_shapes(result)):
@@ -163,15 +176,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
         bound = {**defaults, **dict(zip(names, args, strict=False)), **kwargs, "<output>": result}
         first = next((value for value in args if isinstance(value, torch.Tensor)), result)
+        needed = "all" if self.gradients is None else self.gradients.of(plain, bound)
         if plain in CONTIGUOUS_INPUT and not first.is_contiguous():
-            self._record(("copy", [tuple(first.shape)], {}), first.dtype)
+            self._record(("copy", [tuple(first.shape)], {}), first.dtype, needed)
         if plain == name and plain in COPIES_INPUT:
-            self._record(("copy", [shape_of(result) or (1,)], {}), first.dtype)
-        if self._mode == "training" and plain != name and plain in SAVES_INPUT:
+            self._record(("copy", [shape_of(result) or (1,)], {}), first.dtype, needed)
+        if self._mode == "training" and plain != name and plain in SAVES_INPUT and needed != "none":
             self._record(("save_input", [tuple(first.shape)], {}), first.dtype)
         found = convert(bound)
         if found is not None:
-            self._record(found, first.dtype if plain in QUANTIZED_PRODUCTS else _dtype(result, args))
+            self._record(found, first.dtype if plain in QUANTIZED_PRODUCTS else _dtype(result, args), needed)
         return result
 
     def accumulate(self, shape: Shape, dtype: torch.dtype) -> None:
@@ -217,7 +231,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _cast(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         with self:
-            return tensor.to(dtype)
+            made = tensor.to(dtype)
+        if id(tensor) in self._learned or (id(tensor) in self._parameters and self._is_needed):
+            self.cast_bytes += made.nbytes  # PyTorch caches it, or the gradient of the operator's input needs it.
+        return made
 
     def _drop(self, operator: str, func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> None:
         reason = "no operation kind"
@@ -228,8 +245,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         exempt = is_exempt(operator, reason)
         self._dropped.add(operator, reason, self.path, None if exempt else self._sizes.work(func, args, kwargs, result))
 
-    def _record(self, found: tuple[str, list[Shape], dict[str, Any]], dtype: torch.dtype) -> None:
+    def _record(
+        self, found: tuple[str, list[Shape], dict[str, Any]], dtype: torch.dtype, gradients: str = "all"
+    ) -> None:
         kind, shapes, attributes = found
+        values = KINDS[kind].gradients
+        if gradients in values and gradients != "all":
+            attributes = {**attributes, GRADIENTS: gradients}
         if any(0 in shape for shape in shapes):
             return  # nothing to do, so nothing is launched
         reason = ""

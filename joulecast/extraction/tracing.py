@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 from ..errors import ExtractionError, InputError, JoulecastError, unknown_name
 from ..operations.inputs import Input, Inputs, shape_text
 from ..operations.kinds import KINDS
-from ..operations.network import Network
+from ..operations.network import Network, ParameterBytes
 from ..operations.operation import require_mode, require_precision
 from .assumptions import EXPERTS, Assume, Assumptions
 from .exclusive import exclusive
@@ -140,7 +140,9 @@ class Forward:
 
     def record(self, recorder: Recorder) -> Any:
         """Run the forward while a recorder records it, and return the module's result."""
-        with torch.inference_mode(), recorder.autocast.watching(), recorder.following(), recorder:
+        # Nothing is differentiated here, but a forward with frozen parameters may switch gradients off by itself.
+        may_differ = torch.enable_grad() if recorder.gradients else nullcontext()
+        with torch.inference_mode(), may_differ, recorder.autocast.watching(), recorder.following(), recorder:
             return self._call(self.tensors)
 
     def record_accumulations(self, recorder: Recorder) -> None:
@@ -149,7 +151,8 @@ class Forward:
         Every other kernel of the backward belongs to an operation of the forward, because a training operation stands
         for both.
         """
-        learned = {name for name, _ in self.module.named_parameters(remove_duplicate=False)}
+        parameters = self.module.named_parameters(remove_duplicate=False)
+        learned = {name for name, parameter in parameters if parameter.requires_grad}
         once: dict[int, torch.Tensor] = {}
         leaves = {
             name: once.setdefault(
@@ -294,7 +297,18 @@ def trace(
         dropped=recorder.dropped,
         assumptions=_stated(assumptions, recorder),
         channels_last=forward.channels_last,
+        parameter_bytes=_parameter_bytes(forward, recorder),
     )
+
+
+def _parameter_bytes(forward: Forward, recorder: Recorder) -> ParameterBytes | None:
+    """Bytes of parameters, where they do not follow from the operations."""
+    stored, learned = (
+        {id(tensor): tensor.nbytes for tensor in some} for some in (forward.parameters(), forward.learned())
+    )
+    if not recorder.cast_bytes and stored == learned:
+        return None
+    return ParameterBytes(sum(stored.values()), sum(learned.values()), recorder.cast_bytes)
 
 
 def _require_kinds(kinds: Iterable[str]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..errors import InputError
-from ..operations.network import Entry, Network
+from ..operations.network import Entry, Network, ParameterBytes
 from ..operations.operation import Operation
 from .fusing import DIVISIONS
 
@@ -62,7 +62,10 @@ def divided(network: Network, count: int) -> Network:
         1, sum(len(e.by_module) * e.operation.parameters for e in network)
     )
     listed = tuple(_stepped(entry, share) for entry in entries.values())
-    return replace(network, entries=listed)
+    held = network.parameter_bytes
+    return replace(
+        network, entries=listed, parameter_bytes=held and ParameterBytes(*(round(share * each) for each in held))
+    )
 
 
 def results_of_blocks(network: Network) -> Iterator[Shape]:

@@ -16,7 +16,6 @@ from ..predictors.networks.execution import EAGER
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions
-from ..predictors.physics.bounds import Bounds
 from ..predictors.physics.clock import Work
 from ..predictors.physics.least_times import LeastTimes
 from .cache_energy import cache_energy_factors
@@ -120,19 +119,6 @@ def chosen(predictions: OperationPredictions, places: Places) -> OperationPredic
     def of(values: FloatArray | float) -> FloatArray:
         return np.asarray(values)[places] if np.ndim(values) else np.full(len(places), values)
 
-    work = predictions.work
-    if work is not None:
-        parts = LeastTimes(*map(of, (work.parts.compute_s, work.parts.memory_s, work.parts.cache_s)))
-        work = replace(
-            work,
-            clock_mhz=of(work.clock_mhz),
-            parts=parts,
-            switching_j=of(work.switching_j),
-            awake_j=of(work.awake_j),
-            memory_j=of(work.memory_j),
-            most_mhz=of(work.most_mhz),
-            bounds=Bounds(*map(of, work.bounds)),
-        )
     return replace(
         predictions,
         operations=tuple(predictions.operations[place] for place in places.tolist()),
@@ -144,7 +130,7 @@ def chosen(predictions: OperationPredictions, places: Places) -> OperationPredic
         host_time_s=of(predictions.host_time_s),
         source=tuple(predictions.source[place] for place in places.tolist()),
         held_clock_mhz=of(predictions.held_clock_mhz),
-        work=work,
+        work=None if predictions.work is None else predictions.work.take(places),
         spread=None,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from .kind import Kind, Traffic
+from .kind import GRADIENTS, Kind, Traffic
 from .kinds import KINDS
 from .precisions import Precision
 from .rules import Product, Shape, Shapes, size
@@ -32,6 +32,17 @@ class Counted:
         """The row of its kind in the table of kinds."""
         return KINDS[self.kind]
 
+    @property
+    def gradients(self) -> str:
+        """The gradients that training computes: the attribute of this name; see `kind.GRADIENTS`."""
+        found: str = self.attributes.get(GRADIENTS, "all")
+        return found
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether it computes any gradient."""
+        return self.mode == "training" and self.gradients not in ("none", "recomputed")
+
     @cached_property
     def forward_flops(self) -> int:
         """FLOPs of the forward; a multiply-add is two."""
@@ -43,21 +54,23 @@ class Counted:
         if self.is_identity:
             return 0
         if self.mode == "training":
-            return self._whole(self.forward_flops * (1 + self.row.backward_flops))
+            return self._whole(self.forward_flops * (1 + self.row.training(self.gradients).backward_flops))
         return self.forward_flops
 
     @cached_property
     def bytes_read(self) -> int:
         """Bytes that the operation must read from memory in this mode."""
         if self.mode == "training":
-            return self._bytes(self.row.training_reads, self.row.broadcast_reads)
+            broadcast = self.row.broadcast_reads if self.has_backward else 0.0
+            return self._bytes(self.row.training(self.gradients).reads, broadcast)
         return self._bytes(self.row.reads)
 
     @cached_property
     def bytes_written(self) -> int:
         """Bytes that the operation must write to memory in this mode."""
         if self.mode == "training":
-            return self._bytes(self.row.training_writes, self.row.broadcast_writes)
+            broadcast = self.row.broadcast_writes if self.has_backward else 0.0
+            return self._bytes(self.row.training(self.gradients).writes, broadcast)
         return self._bytes(self.row.writes)
 
     def _bytes(self, traffic: Traffic, broadcast_passes: float = 0.0) -> int:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from . import storage
-from .attributes import Attribute
+from .attributes import Attribute, one_of
 from .precisions import PRECISIONS, QUANTIZED
 from .rules import Attributes, Product, Shape, Shapes
 from .storage import Storage
@@ -24,6 +24,22 @@ class Traffic(NamedTuple):
     parameters: float = 0.0
     workspace: float = 0.0
 
+
+class Training(NamedTuple):
+    """What training does: FLOPs of the backward over those of the forward, and the traffic of both together."""
+
+    backward_flops: float
+    reads: Traffic
+    writes: Traffic
+
+
+GRADIENTS = "gradients"
+"""Attribute of operations in training: the gradients that the backward computes.
+
+"all" is the default; "inputs" stands for frozen parameters; "parameters" for an operation before which nothing is
+learned; "none" for one that needs neither, so that its forward runs alone; "recomputed" for a forward that the backward
+of a checkpoint runs again.
+"""
 
 _READ_ONCE = Traffic(inputs=1, parameters=1)
 _WRITE_ONCE = Traffic(output=1)
@@ -44,6 +60,8 @@ class Kind:
         backward_flops: FLOPs of the backward as a multiple of those of the forward.
         reads, writes: Traffic of the forward.
         training_reads, training_writes: Traffic of forward and backward together.
+        partial: A value of the attribute `gradients` -> what training does then; without a row for "none", this is what
+            the forward does in inference.
         broadcast_reads, broadcast_writes: Additional passes over the output in training if an input is broadcast to the
             output: the gradient of this input is a sum over the broadcast dimensions.
         tensor_cores: Whether it runs on tensor cores in TF32 if a user asks for TF32.
@@ -75,6 +93,7 @@ class Kind:
     writes: Traffic = _WRITE_ONCE
     training_reads: Traffic = Traffic(inputs=1, output=2, parameters=1)
     training_writes: Traffic = Traffic(inputs=1, output=1, parameters=1)
+    partial: Mapping[str, Training] = field(default_factory=dict)
     broadcast_reads: float = 0.0
     broadcast_writes: float = 0.0
     tensor_cores: bool = False
@@ -90,6 +109,23 @@ class Kind:
     saves_output: bool = True
     saves_indices: bool = False
     moments: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.has_gradient:
+            known = {**self.attributes, GRADIENTS: Attribute(one_of(*self.gradients), "all", refinement=True)}
+            object.__setattr__(self, "attributes", known)
+
+    @property
+    def gradients(self) -> tuple[str, ...]:
+        """Values that the attribute `gradients` may have; none for kinds without a backward."""
+        return tuple(dict.fromkeys(("all", *self.partial, "none", "recomputed"))) if self.has_gradient else ()
+
+    def training(self, gradients: str) -> Training:
+        """What training does for a value of the attribute `gradients`."""
+        if gradients == "all":
+            return Training(self.backward_flops, self.training_reads, self.training_writes)
+        forward = Training(0.0, self.reads, self.writes)
+        return self.partial.get("none" if gradients == "recomputed" else gradients, forward)
 
     @property
     def is_optimizer_step(self) -> bool:

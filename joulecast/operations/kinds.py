@@ -7,7 +7,8 @@ attributes, the output shape, the FLOPs and the memory traffic, by these convent
   linear layer or a convolution is not counted. All other kinds have an estimate of the arithmetic per element.
 - Traffic is the least that kernels without fusion move: each kernel reads its inputs and writes its outputs once.
 - A training operation is its forward in train mode and its backward, which computes the gradients of inputs and
-  parameters. For a convolution or a linear layer, the backward has twice the FLOPs of the forward.
+  parameters, or those of them that its attribute `gradients` names (`kind.GRADIENTS`).
+  For a convolution or a linear layer, the backward has twice the FLOPs of the forward.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from .index_kinds import INDEX_KINDS
 from .kind import Kind, Traffic
 from .precisions import PRECISIONS
 from .rows import (
+    GEMM_PARTIAL,
     GEMM_TRAINING,
     adaptive_pooling,
     addition,
@@ -75,6 +77,7 @@ KINDS: Mapping[str, Kind] = {
         quantized=("fp8", "nvfp4", "int8"),
         storage=storage.linear,
         product=rules.linear_product,
+        partial=GEMM_PARTIAL,
         **GEMM_TRAINING,  # type: ignore[arg-type]
     ),
     "matmul": Kind(
@@ -121,6 +124,7 @@ KINDS: Mapping[str, Kind] = {
         parameters=rules.experts_parameters,
         tensor_cores=True,
         product=rules.linear_product,
+        partial=GEMM_PARTIAL,
         storage=storage.of_experts,
         **GEMM_TRAINING,  # type: ignore[arg-type]
     ),

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from ..damage import unreadable
 from ..errors import InputError, located
+from ..regular_files import MOST_JSON_BYTES, read_json
 from ..rendering.answers import Plain
 from ..rendering.notebook import document, notes, table
 from ..rendering.tables import Table, Tabular
@@ -117,6 +117,20 @@ class Entry:
 _OF_AN_ENTRY = frozenset({"count", "module_paths", "module_counts"})
 
 
+class ParameterBytes(NamedTuple):
+    """Bytes of a model's parameters.
+
+    Args:
+        stored: Bytes of all parameters in the types that they are stored in; shared ones count once.
+        learned: Bytes of those that are learned, and so of their gradients.
+        casts: Bytes of the copies in half precision that autocast holds beside them.
+    """
+
+    stored: int
+    learned: int
+    casts: int = 0
+
+
 @dataclass(frozen=True)
 class Network(Tabular, Plain):
     """Operations of a model at one input shape, with their counts and module paths.
@@ -130,6 +144,8 @@ class Network(Tabular, Plain):
         dropped: Operator calls that no operation represents.
         assumptions: Assumptions about values of the input, in words.
         channels_last: Whether images lie in memory with their channels last (`torch.channels_last`).
+        parameter_bytes: Bytes of parameters where some are frozen, or cast by autocast; None where all are stored in
+            the precision of their operations, and learned in training. Templates do not contain them.
     """
 
     entries: tuple[Entry, ...] = field(repr=False)
@@ -139,6 +155,7 @@ class Network(Tabular, Plain):
     dropped: tuple[Dropped, ...] = ()
     assumptions: tuple[str, ...] = ()
     channels_last: bool = False
+    parameter_bytes: ParameterBytes | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not self.entries:
@@ -179,13 +196,14 @@ class Network(Tabular, Plain):
         dropped: tuple[Dropped, ...] = (),
         assumptions: tuple[str, ...] = (),
         channels_last: bool = False,
+        parameter_bytes: ParameterBytes | None = None,
     ) -> Self:
         """A network from its single calls in their order, each with the path of its module."""
         paths: dict[Operation, list[str]] = {}
         for operation, path in calls:
             paths.setdefault(operation, []).append(path)
         entries = tuple(Entry.at(operation, where) for operation, where in paths.items())
-        return cls(entries, name, input_shape, mode, dropped, assumptions, channels_last)
+        return cls(entries, name, input_shape, mode, dropped, assumptions, channels_last, parameter_bytes)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
@@ -217,11 +235,14 @@ class Network(Tabular, Plain):
         """The same network in another mode, and in another precision if one is given."""
         entries: dict[Operation, Entry] = {}
         for entry in self.entries:
+            if mode == "inference" and entry.operation.gradients == "recomputed":
+                continue  # The backward of training runs it again.
             real = None if precision is None else real_precision(entry.operation.kind, precision)
             operation = entry.operation.replace(mode=mode, precision=real)
             changed = replace(entry, operation=operation)
             entries[operation] = entries[operation].plus(changed) if operation in entries else changed
-        return replace(self, entries=tuple(entries.values()), mode=mode)
+        held = None if precision else self.parameter_bytes
+        return replace(self, entries=tuple(entries.values()), mode=mode, parameter_bytes=held)
 
     def diff(self, other: Network) -> NetworkDiff:
         """Compare with another network: operations that it adds, removes, or calls another number of times."""
@@ -272,6 +293,7 @@ class Network(Tabular, Plain):
             "dropped": [dropped.to_dict() for dropped in self.dropped],
             "assumptions": list(self.assumptions),
             **({"channels_last": True} if self.channels_last else {}),
+            **({"parameter_bytes": self.parameter_bytes._asdict()} if self.parameter_bytes else {}),
         }
 
     @classmethod
@@ -316,6 +338,7 @@ class Network(Tabular, Plain):
             dropped=tuple(map(Dropped.from_dict, value.get("dropped", ()))),
             assumptions=tuple(map(short_text, value.get("assumptions", ()))),
             channels_last=value.get("channels_last", False),
+            parameter_bytes=_parameter_bytes(value.get("parameter_bytes")),
         )
 
     def save(self, path: str | Path) -> None:
@@ -330,8 +353,13 @@ class Network(Tabular, Plain):
             InputError: The file cannot be read, or does not contain a network.
         """
         path = Path(path)
-        try:
-            value = json.loads(path.read_text())
-        except (OSError, ValueError, RecursionError) as error:
-            raise unreadable("this network file cannot be read", path, error) from error
-        return cls.from_dict(value, name=path.stem)
+        return cls.from_dict(read_json(path, MOST_JSON_BYTES, "this network file"), name=path.stem)
+
+
+def _parameter_bytes(value: Any) -> ParameterBytes | None:
+    if value is None:
+        return None
+    found = ParameterBytes(**value)
+    if any(type(number) is not int or number < 0 for number in found):
+        raise InputError("bytes of parameters are integers", given=repr(value)[:200], allowed="0 or more")
+    return found

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast, get_args
 from ..errors import InputError, unknown_name
 from .checked_values import full_attributes, normalized_shape
 from .counted import Counted
+from .kind import GRADIENTS
 from .kinds import KINDS
 from .precisions import PRECISIONS, Precision, RequestedPrecision
 from .rules import Shape, Shapes
@@ -136,6 +137,13 @@ class Operation(Counted):
             allowed = str(least) if least == most else f"{least} to {most}"
             raise InputError(f"a {kind} takes another number of inputs", given=len(shapes), allowed=allowed)
         full = full_attributes(kind, row, shapes, attributes or {})
+        if mode == "inference" and full.get(GRADIENTS, "all") != "all":
+            raise InputError(
+                "only training computes gradients",
+                given=f"{GRADIENTS}={full[GRADIENTS]!r}, mode='inference'",
+                allowed=f"{GRADIENTS}='all', which is the default",
+                hint="leave it out, or set mode='training'",
+            )
         if mode == "training" and full.get("direction", "forward") != "forward":
             raise InputError(
                 "a training operation is forward and backward together",
@@ -213,15 +221,23 @@ class Operation(Counted):
 
     def __repr__(self) -> str:
         shapes = ", ".join(str(list(shape)) for shape in self.input_shapes)
-        attributes = "".join(f", {name}={value}" for name, value in self.attributes.items())
+        written = self.written_attributes
+        attributes = "".join(f", {name}={value}" for name, value in self.attributes.items() if name in written)
         return f"{self.kind}({shapes}{attributes}, {self.precision}, {self.mode})"
 
-    def replace(self, *, precision: str | None = None, mode: str | None = None) -> Operation:
-        """The same operation in another precision or mode; None leaves it unchanged."""
+    def replace(
+        self, *, precision: str | None = None, mode: str | None = None, gradients: str | None = None
+    ) -> Operation:
+        """The same operation in another precision or mode, or with other gradients; None leaves it unchanged."""
+        attributes = dict(self.attributes)
+        if mode == "inference":
+            gradients = "all"
+        if gradients is not None and GRADIENTS in attributes:
+            attributes[GRADIENTS] = gradients
         return Operation(
             self.kind,
             self.input_shapes,
-            self.attributes,
+            attributes,
             precision=precision or self.precision,
             mode=mode or self.mode,
         )

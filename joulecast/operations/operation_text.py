@@ -19,4 +19,5 @@ def operation_text(operation: Operation) -> str:
     )
     inputs = f"{len(shapes)} inputs" if len(shapes) > 3 else ", ".join(shapes)
     change = out if set(shapes) == {out} else f"{inputs} -> {out}"
-    return f"{operation.kind} {change}" + (f" {details}" if details else "") + f" {operation.precision}"
+    gradients = "" if operation.gradients == "all" else f" gradients: {operation.gradients}"
+    return f"{operation.kind} {change}" + (f" {details}" if details else "") + f" {operation.precision}{gradients}"

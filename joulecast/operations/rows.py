@@ -19,7 +19,7 @@ from .attributes import (
     one_of,
     sizes,
 )
-from .kind import Family, Kind, Traffic
+from .kind import Family, Kind, Traffic, Training
 from .rules import Attributes, Shape, Shapes
 
 
@@ -52,6 +52,10 @@ GEMM_TRAINING = {
     "training_reads": Traffic(inputs=2, output=2, parameters=2),
     "training_writes": Traffic(inputs=1, output=1, parameters=1),
 }
+GEMM_PARTIAL = {
+    "inputs": Training(1.0, Traffic(inputs=1, output=1, parameters=2), Traffic(inputs=1, output=1)),
+    "parameters": Training(1.0, Traffic(inputs=2, output=1, parameters=1), Traffic(output=1, parameters=1)),
+}
 
 
 def convolution(dimensions: int) -> Kind:
@@ -66,6 +70,7 @@ def convolution(dimensions: int) -> Kind:
         tensor_cores=True,
         tf32_by_default=True,
         product=windows.conv_product(windows.conv_flops),
+        partial=GEMM_PARTIAL,
         spatial=dimensions,
         transforms=dimensions == 2,
         **GEMM_TRAINING,  # type: ignore[arg-type]
@@ -84,6 +89,7 @@ def transposed_convolution(dimensions: int) -> Kind:
         tensor_cores=True,
         tf32_by_default=True,
         product=windows.conv_product(windows.conv_transpose_flops),
+        partial=GEMM_PARTIAL,
         spatial=dimensions,
         **GEMM_TRAINING,  # type: ignore[arg-type]
     )
@@ -135,6 +141,12 @@ def normalization(
         flops=rules.per_output_element(flops),
         parameters=parameters,
         training_reads=Traffic(inputs=4, output=2, parameters=2),
+        # Both gradients come from the same sums over x and dy; that of the input takes another pass over them.
+        partial={
+            "inputs": Training(1.0, Traffic(inputs=4, output=2, parameters=2), Traffic(inputs=1, output=1)),
+            "parameters": Training(0.5, Traffic(inputs=3, output=1, parameters=1), Traffic(output=1, parameters=1)),
+            "none": Training(0.0, Traffic(inputs=2, parameters=1), Traffic(output=1)),
+        },
     )
 
 
@@ -269,6 +281,11 @@ def recurrent(gates: int, **attributes: Attribute) -> Kind:
         writes=Traffic(output=1, workspace=1),
         training_reads=Traffic(inputs=2, output=2, parameters=2, workspace=4),
         training_writes=Traffic(inputs=1, output=1, parameters=1, workspace=2),
+        partial={
+            "inputs": Training(
+                1.0, Traffic(inputs=1, output=1, parameters=2, workspace=3), Traffic(inputs=1, output=1, workspace=2)
+            ),
+        },
         tensor_cores=True,
         tf32_by_default=True,
         product=recurrence.recurrent_product(gates),

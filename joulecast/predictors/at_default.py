@@ -18,7 +18,9 @@ from .operation_predictions import Source
 from .physics.baseline import DeviceCosts, Loops
 from .physics.bounds import Bounds
 from .physics.clock import Work
+from .physics.energy import PRIOR_ENERGY
 from .physics.least_times import LeastTimes
+from .physics.norms import smooth_max
 
 _MISSING, _MODELLED, _MEASURED = 0, 1, 2
 _SOURCES = np.array(["missing", "modelled", "measured"], dtype=object)
@@ -76,6 +78,20 @@ class AtDefault:
         """Seconds that the host needs for a launch in a loop."""
         return self._columns["host_s"]
 
+    def parts(self, share: FloatArray) -> AtDefault:
+        """The costs of parts of these operations, which were not measured themselves; see physics/partial.py.
+
+        Args:
+            share: Work of each part over that of the whole operation, shape (operations,); 1 for whole ones.
+        """
+        of = dict(self._columns)
+        on_device = [name for name in COLUMNS if name.endswith(("_s", "_j")) and name not in ("time_s", "host_s")]
+        of |= {name: share * of[name] for name in on_device}
+        host_s = of["host_s"]
+        of["time_s"] = of["time_s"] * smooth_max(of["device_s"], host_s) / smooth_max(self._columns["device_s"], host_s)
+        of["source"] = np.where(share < 1, np.minimum(of["source"], _MODELLED), of["source"])
+        return AtDefault(np.column_stack([of[name] for name in COLUMNS]), self.gpu)
+
     @cached_property
     def work(self) -> Work:
         """The work, at the clock that each operation holds under the default cap."""
@@ -90,6 +106,7 @@ class AtDefault:
             most_mhz=of["work_mhz"],
             cap_w=self.gpu.power_limit_w,
             bounds=Bounds(of["least_compute_s"], of["least_fixed_s"]),
+            voltage_power=PRIOR_ENERGY.voltage_power,
         )
 
 

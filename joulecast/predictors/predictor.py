@@ -31,6 +31,7 @@ from .physics.measured_work import measured_work
 from .physics.norms import smooth_max
 from .physics.operation_numbers import numbers_of
 from .physics.operation_rows import OperationRows
+from .physics.partial import whole_operations, work_shares
 from .physics.power_cap import loop_clocks_mhz
 from .physics.roofline import Roofline
 
@@ -161,6 +162,11 @@ class OperationPredictor:
     def _at_default(self, operations: OperationList) -> FloatArray:
         """Rows of `AtDefault` for operations of this mode."""
         require_mode(operations, self.mode)
+        whole = operations.derived(whole_operations)
+        rows = self._whole_at_default(whole)
+        return rows if whole is operations else AtDefault(rows, self.gpu).parts(work_shares(operations, whole)).rows
+
+    def _whole_at_default(self, operations: OperationList) -> FloatArray:
         groups = _by_kind(operations, self._group)
         covered = np.array([group is not None for group in groups], dtype=bool)
         rows = uncovered_rows(len(operations))
@@ -262,6 +268,7 @@ class OperationPredictor:
         """See `PredictsOperations.regressor_inputs`."""
         if not self.covers(operation):
             return None
+        operation = operation.replace(gradients="all")
         matrix, line = features([operation], self.gpu, float(self.gpu.boost_clock_mhz))
         groups = [self.baseline.stand_in(operation, self.gpu) or ""]
         return regressor_inputs(matrix, self.baseline.loop_s(groups, line.time_s), self.baseline.host_s(groups))

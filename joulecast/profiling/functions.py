@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812 (everybody calls it so)
 
 from ..extraction.models.torchvision_models import import_torchvision
+from ..operations.kind import GRADIENTS
 from ..operations.operation import Operation
 
 Run = Callable[..., torch.Tensor]
@@ -203,7 +204,8 @@ def recurrent(layer: Callable[..., nn.RNNBase]) -> Callable[[Operation], Run]:
         class Layer(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
-                self.layer = layer(operation.input_shapes[0][-1], **operation.attributes)
+                attributes = {name: value for name, value in operation.attributes.items() if name != GRADIENTS}
+                self.layer = layer(operation.input_shapes[0][-1], **attributes)
 
             def forward(self, x: torch.Tensor) -> torch.Tensor:
                 output: torch.Tensor = self.layer(x)[0]

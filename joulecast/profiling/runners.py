@@ -98,7 +98,7 @@ def _embedding(operation: Operation) -> Run:
 
 def _module(module: type[nn.Module]) -> Runner:
     """A runner for a module whose arguments are the kind's attributes."""
-    return lambda operation: module(**operation.attributes)
+    return lambda operation: module(**_arguments(operation))
 
 
 def _plain(function: Run) -> Runner:

@@ -55,12 +55,13 @@ def _is_doubtful(operation: Operation) -> bool:
     if operation.mode == "inference" or operation.is_identity:
         return False
     passes = _passes(row.training_reads, row.training_writes)
-    if row.family == "attention" or passes < _SEVERAL * _passes(row.reads, row.writes):
+    # Nothing was measured in fp64, nor how long these kinds wait for memory in training.
+    unlike = operation.kind in _COUNTED_IN_INFERENCE or operation.precision == "fp64"
+    if unlike or row.family == "attention" or passes < _SEVERAL * _passes(row.reads, row.writes):
         return True
     moved = operation.bytes_read + operation.bytes_written
     # Kernels in half precision were measured in inference only, and reductions were not measured at all.
-    apart = row.family == "pooling" or operation.kind in _COUNTED_IN_INFERENCE
-    apart = apart or ELEMENT_BYTES[operation.precision] == ELEMENT_BYTES["fp16"]
+    apart = row.family == "pooling" or ELEMENT_BYTES[operation.precision] == ELEMENT_BYTES["fp16"]
     return moved < (_SMALL_BYTES if apart else _TINY_BYTES)
 
 

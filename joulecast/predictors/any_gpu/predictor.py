@@ -29,6 +29,7 @@ from ..physics.energy import static_power_w
 from ..physics.least_times import LeastTimes
 from ..physics.norms import smooth_max
 from ..physics.operation_numbers import numbers_of
+from ..physics.partial import measured_operations, work_shares
 from ..physics.power_cap import loop_clocks_mhz
 from ..physics.precisions import fp64_in_fp32, tf32_in_fp32, without_tf32
 from .forward import with_forward
@@ -164,6 +165,14 @@ class AnyGpuPredictor:
         return work.with_others(in_fp32, quicker | always)
 
     def _work(self, operations: OperationList, capped: bool) -> Work:
+        whole = operations.derived(measured_operations)
+        work = self._whole_work(whole, capped)
+        if whole is operations:
+            return work
+        share = work_shares(operations, whole)
+        return work.scaled_by(share, share)
+
+    def _whole_work(self, operations: OperationList, capped: bool) -> Work:
         # Nothing was measured in fp64. Its ratio of device time to least time is assumed to be that of fp32.
         seen = operations.derived(fp64_in_fp32)
         ratio, energy_ratio = self.learned.factors(seen, self.gpu, capped=capped)

@@ -17,6 +17,7 @@ from ...operations.operation_list import OperationList
 from ..contract import Regressor, require_mode
 from ..operation_predictions import Source
 from ..physics.features import size_features
+from ..physics.partial import whole_operations, work_shares
 from ..predictor import INPUT_NAMES, regressor_inputs
 from .calls import CallModel, as_run, group_of
 
@@ -93,8 +94,9 @@ class CpuPredictor:
             InputError: An operation of another mode, or a clock.
         """
         self.cpu.checked_clock_mhz(clock_mhz)
-        listed = OperationList(map(as_run, operations))
-        require_mode(listed, self.mode)
+        asked = OperationList(map(as_run, operations))
+        require_mode(asked, self.mode)
+        listed = whole_operations(asked)
         groups = [self.calls.stand_in(operation) for operation in listed]
         covered = np.array([group is not None for group in groups], dtype=bool)
         values = np.full((2, len(listed)), np.nan)
@@ -108,9 +110,9 @@ class CpuPredictor:
                 values[1, covered] = self.typical_power_w * np.where(own, self.power(inputs), 1.0)
         sources: list[Source] = [
             "missing" if group is None else "measured" if operation.digest in self.measured else "modelled"
-            for operation, group in zip(listed, groups, strict=True)
+            for operation, group in zip(asked, groups, strict=True)
         ]
-        return PredictedCalls(listed, values[0], values[1], tuple(sources))
+        return PredictedCalls(asked, values[0] * work_shares(asked, listed), values[1], tuple(sources))
 
     def facts(self) -> dict[str, Any]:
         """What is stored of the predictor beside its regressors."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import FloatArray, total
 from ...hardware.host import Host
@@ -146,7 +147,13 @@ def _in_network_s(predictions: OperationPredictions, offset_s: Any) -> FloatArra
     # longer than in batches of 1, for 73 and 36 copies more (energaizer2026).
     copies = numbers_of(predictions.operations).kind == KIND_PLACES["copy"]
     found: FloatArray = np.where(copies, LEAST_HOST_S + 0.0 * predictions.host_time_s, calls_s)
-    return found
+    return np.where(_forward_alone(predictions), np.maximum(found / 2, LEAST_HOST_S), found)
+
+
+def _forward_alone(predictions: OperationPredictions) -> NDArray[np.bool_]:
+    """Which operations are forwards of training without a backward: the host launches half of their kernels."""
+    alone = (operation.mode == "training" and not operation.has_backward for operation in predictions.operations)
+    return np.fromiter(alone, dtype=bool, count=len(predictions.operations))
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,10 @@ def energy_rows(
             yield Row(path, mine, operation.kind, "forward", calls)
         else:
             forward = forward_fraction(operation, by_memory)
-            yield Row(path, mine.scaled_by(forward), operation.kind, "forward", calls)
-            yield Row(path, mine.scaled_by(1 - forward), operation.kind, "backward", calls)
+            if forward:
+                yield Row(path, mine.scaled_by(forward), operation.kind, "forward", calls)
+            if operation.gradients != "none":
+                yield Row(path, mine.scaled_by(1 - forward), operation.kind, "backward", calls)
 
 
 def forward_fraction(operation: Operation, by_memory: bool) -> float:
@@ -91,6 +93,8 @@ def forward_fraction(operation: Operation, by_memory: bool) -> float:
         operation: An operation in training mode.
         by_memory: Whether memory traffic limits the operation, not arithmetic.
     """
+    if not operation.has_backward:
+        return 0.0 if operation.gradients == "recomputed" else 1.0
     forward = operation.replace(mode="inference")
     if by_memory or not operation.flops:
         part, whole = forward.bytes_read + forward.bytes_written, operation.bytes_read + operation.bytes_written

@@ -26,6 +26,8 @@ def gradient_fractions(network: Network) -> FloatArray:
     shares = np.ones(len(network))
     if network.mode != "training" or network.input_shape is None:
         return shares
+    if any(operation.gradients not in ("all", "recomputed") for operation in network.operations):
+        return shares  # Each operation says by itself which gradients it computes.
     for place, entry in enumerate(network):
         if entry.operation.parameters:
             if entry.operation.row.family in _LAYERS:

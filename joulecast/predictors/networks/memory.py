@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...hardware import GPU
-from ...operations.network import Entry, Network
+from ...operations.network import Entry, Network, ParameterBytes
 from ...operations.precisions import ELEMENT_BYTES
 from ...operations.rules import size
 
@@ -62,10 +62,12 @@ def memory_need(network: Network) -> MemoryNeed:
     # The optimizer's step works on weights, gradients and moments, which are counted already.
     touched = [_touched_bytes(entry) for entry in network if not entry.operation.row.is_optimizer_step]
     largest = max((*touched, *(work.largest_bytes for work in dropped)), default=0)
+    held = network.parameter_bytes or ParameterBytes(weights, weights)
     if network.mode == "training":
         moments = max(entry.operation.row.moments or 0 for entry in network)
-        return MemoryNeed((2 + moments) * weights, saved_bytes(network) + largest)
-    return MemoryNeed(weights, largest + sum(_cached_bytes(entry) for entry in network))
+        learned = (1 + moments) * held.learned
+        return MemoryNeed(held.stored + learned, held.casts + saved_bytes(network) + largest)
+    return MemoryNeed(held.stored, held.casts + largest + sum(_cached_bytes(entry) for entry in network))
 
 
 def saved_bytes(network: Network) -> int:
@@ -77,7 +79,7 @@ def saved_bytes(network: Network) -> int:
     dropped = sum(each.work.output_bytes for each in network.uncounted if each.work is not None)
     return (
         dropped
-        + round(first.input_size * ELEMENT_BYTES[first.precision])
+        + first.has_backward * round(first.input_size * ELEMENT_BYTES[first.precision])
         + sum(_saved_output_bytes(entry) for entry in network)
     )
 
@@ -97,7 +99,7 @@ def _touched_bytes(entry: Entry) -> int:
 
 def _saved_output_bytes(entry: Entry) -> int:
     operation = entry.operation
-    if not operation.row.saves_output:
+    if not operation.row.saves_output or not operation.has_backward:
         return 0
     element = ELEMENT_BYTES[operation.precision] + _INDEX_BYTES * operation.row.saves_indices
     return round(entry.count * size(operation.output_shape) * element)

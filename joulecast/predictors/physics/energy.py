@@ -30,7 +30,7 @@ from ...operations.precisions import ELEMENT_BYTES, HALF_BYTES
 from ..formats.numbers import numbers
 from .operation_numbers import numbers_of
 from .roofline import of_precisions, on_tensor_cores, precision_table
-from .voltage import relative_voltage, voltage_like
+from .voltage import logic_energy, relative_voltage, voltage_like
 
 # Process in nm -> energy of logic relative to TSMC 7 nm, each at its highest voltage. 12 nm and Samsung's 8 nm were
 # chosen with the measured powers of the RTX 2080 Ti and the A10 in view. The others are priors, not measurements.
@@ -158,6 +158,8 @@ class EnergyConstants:
         awake_w_per_sm_ghz: Watts of a working SM per GHz of graphics clock, beside the energy of its FLOPs.
         l2_saves: Share of the joules of a byte that is saved if L2 holds it. The other constants were fitted with it;
             0 if they were fitted as if all bytes came from memory.
+        voltage_power: The power of the supply voltage that the energy of logic follows (clock.py). The other constants
+            were fitted with it.
     """
 
     fp32_j_per_flop: float
@@ -166,6 +168,7 @@ class EnergyConstants:
     gddr_j_per_byte: float
     awake_w_per_sm_ghz: float
     l2_saves: float = 0.0
+    voltage_power: float = 2.0
 
     @classmethod
     def of(cls, values: FloatArray, l2_saves: float = 0.0) -> Self:
@@ -188,7 +191,7 @@ class EnergyConstants:
             gpu: The GPU that they run on.
             clock_mhz: Graphics clock in MHz: one, or one for each operation.
         """
-        parts = self.parts(operations, device_s, gpu, clock_mhz, self.l2_saves)
+        parts = self.parts(operations, device_s, gpu, clock_mhz, self.l2_saves, self.voltage_power)
         energy_j: FloatArray = parts @ self.values()
         return energy_j
 
@@ -199,6 +202,7 @@ class EnergyConstants:
         gpu: GPU,
         clock_mhz: FloatArray | float,
         l2_saves: float = 0.0,
+        voltage_power: float = 2.0,
     ) -> FloatArray:
         """How often each operation pays each constant: the amounts that the constants are multiplied with.
 
@@ -208,6 +212,7 @@ class EnergyConstants:
             gpu: The GPU that they run on.
             clock_mhz: Graphics clock in MHz: one, or one for each operation.
             l2_saves: See the field. Bytes that L2 holds count less by this share.
+            voltage_power: See the field.
 
         Returns:
             Shape (operations, 5), columns in the order of the first five fields.
@@ -226,7 +231,7 @@ class EnergyConstants:
         moved = n.bytes_read + n.bytes_written
         if l2_saves:
             moved = moved - l2_saves * l2_share(n, gpu) * _activation_bytes(n)
-        logic = process_factor(gpu) * relative_voltage(gpu, clock_mhz) ** 2
+        logic = process_factor(gpu) * logic_energy(relative_voltage(gpu, clock_mhz), voltage_power)
         awake = gpu.sms * np.asarray(clock_mhz) / 1e3 * device_s
         paid = np.zeros((len(operations), 5))
         paid[:, 0], paid[:, 1] = logic * np.where(tensor, 0.0, flops), logic * np.where(tensor, flops, 0.0)
@@ -261,6 +266,7 @@ PRIOR_ENERGY = EnergyConstants(
     # This gives 60 W for the 108 SMs of an A100 at 1.4 GHz. A kernel that only waits for memory shows some 30 W; the
     # spread below allows for a factor of two.
     awake_w_per_sm_ghz=0.4,
+    voltage_power=3.0,
 )
 """The energy constants where no power was measured, and the prior of their fit where it was."""
 

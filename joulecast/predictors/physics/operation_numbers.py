@@ -175,7 +175,7 @@ def _put_group(rows: FloatArray, group: Group) -> None:
 def _kernels(operation: Counted) -> float:
     """Least number of kernels that run one after the other: those of the forward pass, and as many for the backward."""
     row = operation.row
-    has_backward = operation.mode == "training" and row.training_reads != row.reads
+    has_backward = operation.has_backward and row.training_reads != row.reads
     return 0.0 if operation.is_identity else operation.steps * (1.0 + has_backward)
 
 

@@ -89,3 +89,15 @@ def relative_voltage(gpu: GPU, clock_mhz: FloatArray | float) -> FloatArray:
         An array in the shape of `clock_mhz`, or of shape (1,) for a number.
     """
     return voltage_of(gpu).at(np.atleast_1d(np.asarray(clock_mhz, dtype=float)))
+
+
+def logic_energy(voltage: FloatArray, power: FloatArray | float) -> FloatArray:
+    """Energy of a chip's logic, relative to that at the boost clock.
+
+    Args:
+        voltage: Supply voltage over that at the boost clock.
+        power: The power of it that the energy follows, 2 or 3 (clock.py): one number, or one for each operation.
+    """
+    # numpy's own power function takes ten times as long.
+    found: FloatArray = voltage**2 * (1.0 + (power - 2.0) * (voltage - 1.0))
+    return found

@@ -53,6 +53,38 @@ def test_a_module_that_is_called_twice_has_its_weights_once():
     assert memory_need(twice).weights_bytes <= 2 * memory_need(once).weights_bytes
 
 
+class Autocast(torch.nn.Module):
+    def __init__(self, frozen: int = 0):
+        super().__init__()
+        with torch.device("meta"):
+            self.layers = torch.nn.Sequential(*(torch.nn.Linear(8192, 8192, bias=False) for _ in range(8)))
+        self.layers[:frozen].requires_grad_(False)
+
+    def forward(self, x):
+        with torch.autocast("cuda", torch.bfloat16):
+            return self.layers(x)
+
+
+def test_autocast_holds_weights_in_both_types():
+    options = {"mode": "training", "optimizer": "adamw"}
+    network = joulecast.extract(Autocast(), (128, 8192), **options)
+    elements = 8 * 8192 * 8192
+    need = memory_need(network)
+    # Weights, gradients and two moments in fp32, and a copy of all weights in bf16 until the backward.
+    assert need.weights_bytes == 4 * 4 * elements
+    assert need.activations_bytes > 2 * elements
+    assert memory_need(joulecast.operations.network.Network.from_dict(network.to_dict())) == need
+    # The weights of frozen layers are cast as well, but no backward needs those of the first seven.
+    frozen = memory_need(joulecast.extract(Autocast(7), (128, 8192), **options))
+    assert frozen.weights_bytes == 4 * (elements + 3 * elements // 8)
+    assert 2 * elements // 8 < frozen.activations_bytes < 2 * elements
+    # As inference runs it, with fp32 weights and their casts, which are cached until the region ends.
+    inference = memory_need(joulecast.extract(Autocast(), (128, 8192)))
+    assert inference.weights_bytes == 4 * elements
+    plain = memory_need(joulecast.extract(Autocast().layers, (128, 8192), precision="bf16", **options))
+    assert plain.weights_bytes == 4 * 2 * elements
+
+
 def test_adam_keeps_two_moments():
     plain, adam = (
         memory_need(joulecast.extract("resnet18", (2, 3, 64, 64), mode="training", optimizer=optimizer))

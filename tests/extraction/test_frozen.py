@@ -1,0 +1,184 @@
+"""Frozen parameters: gradients as far down as anything is learned, against what autograd computes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+from torch.utils.flop_counter import FlopCounterMode
+
+import joulecast
+from joulecast import Operation
+from joulecast.errors import InputError
+from joulecast.extraction.models.torchvision_models import build
+from joulecast.operations.network import Network
+from joulecast.predictors.networks.memory import memory_need
+
+
+class LowRank(nn.Module):
+    """A frozen linear layer with a learned product of two thin matrices beside it (Hu et al., LoRA, 2021)."""
+
+    def __init__(self, features: int, rank: int = 2) -> None:
+        super().__init__()
+        self.base = nn.Linear(features, features).requires_grad_(False)
+        self.down, self.up = nn.Linear(features, rank, bias=False), nn.Linear(rank, features, bias=False)
+
+    def forward(self, x):
+        return self.base(x) + self.up(self.down(x))
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(32).requires_grad_(False)
+        self.query, self.value = LowRank(32), LowRank(32)
+        self.key, self.out = (nn.Linear(32, 32).requires_grad_(False) for _ in range(2))
+        self.wide, self.narrow = nn.Linear(32, 64).requires_grad_(False), nn.Linear(64, 32).requires_grad_(False)
+
+    def forward(self, x):
+        inside = self.norm(x)
+        x = x + self.out(torch.tanh(self.query(inside) * self.key(inside)) + self.value(inside))
+        return x + self.narrow(F.gelu(self.wide(x)))
+
+
+def adapted() -> nn.Module:
+    return nn.Sequential(nn.Linear(16, 32).requires_grad_(False), nn.ReLU(), Block(), Block())
+
+
+def learning(*names: str) -> nn.Module:
+    """ResNet-18 in which only these children are learned."""
+    model = build("resnet18")
+    for name, child in model.named_children():
+        child.requires_grad_(name in names)
+    return model
+
+
+class WithoutGradients(nn.Module):
+    """A frozen part in torch.no_grad, a head, and one layer that a detached tensor reaches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head, self.side = nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 16)
+        self.side.requires_grad_(False)
+
+    def forward(self, x):
+        with torch.no_grad():
+            x = self.body(x)
+        x = self.head(x)
+        return x * self.side(x.detach())
+
+
+def counted_flops(model: nn.Module, shape: tuple[int, ...]) -> int:
+    """FLOPs of the products of a forward and a backward, by PyTorch."""
+    model = model.train().to("meta")
+    with FlopCounterMode(display=False) as counter:
+        model(torch.empty(shape, device="meta")).sum().backward()
+    return counter.get_total_flops()
+
+
+def product_flops(network: Network) -> int:
+    families = ("convolution", "matmul", "attention")
+    return sum(e.count * e.operation.flops for e in network if e.operation.row.family in families)
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (adapted, (8, 16)),
+        (lambda: learning("fc"), (2, 3, 64, 64)),
+        (lambda: learning("layer4", "fc"), (2, 3, 64, 64)),
+        (lambda: learning("conv1"), (2, 3, 64, 64)),
+        (lambda: learning("bn1"), (2, 3, 64, 64)),
+        (WithoutGradients, (4, 16)),
+    ],
+    ids=["low rank", "head", "last stage", "first layer", "one norm", "no_grad"],
+)
+def test_products_are_those_that_autograd_computes(make, shape):
+    network = joulecast.extract(make(), shape, mode="training")
+    assert product_flops(network) == counted_flops(make(), shape)
+
+
+def test_each_operation_says_which_gradients_it_computes():
+    network = joulecast.extract(adapted(), (8, 16), mode="training", optimizer="adamw")
+    by_path = {(path, e.operation.kind): e.operation for e in network for path in e.module_paths}
+    found = {path: op.gradients for (path, kind), op in by_path.items() if kind in ("linear", "layer_norm", "relu")}
+    # Nothing is learned before the first thin matrices, so they compute no gradient of their input.
+    assert {path: found[path] for path in ("0", "1", "2.norm", "2.key", "2.query.base")} == dict.fromkeys(
+        ("0", "1", "2.norm", "2.key", "2.query.base"), "none"
+    )
+    assert found["2.query.down"] == "parameters"
+    assert found["2.query.up"] == found["3.value.down"] == "all"
+    assert found["2.wide"] == found["3.norm"] == found["3.key"] == "inputs"
+    step = by_path["(optimizer)", "adamw_step"]
+    assert step.input_shapes == ((2 * 2 * (32 * 2 + 2 * 32),),)
+    assert Network.from_dict(network.to_dict()) == network
+    assert "gradients" not in str(joulecast.extract(nn.Linear(4, 4), (2, 4), mode="training").to_dict())
+    forward = joulecast.extract(adapted(), (8, 16))
+    assert product_flops(network.replace(mode="inference")) == product_flops(forward)
+
+
+def test_frozen_layers_are_not_equal_to_learned_ones():
+    whole, frozen, alone = (
+        Operation("linear", [(64, 32)], {"out_features": 16, "gradients": gradients}, mode="training")
+        for gradients in ("all", "inputs", "none")
+    )
+    assert len({whole, frozen, alone}) == len({each.digest for each in (whole, frozen, alone)}) == 3
+    assert whole == Operation("linear", [(64, 32)], {"out_features": 16}, mode="training")
+    assert [each.flops // whole.forward_flops for each in (whole, frozen, alone)] == [3, 2, 1]
+    for each in (whole, frozen, alone):
+        assert Operation.from_dict(each.to_dict()) == each
+    with pytest.raises(InputError, match="only training computes gradients"):
+        Operation("linear", [(64, 32)], {"out_features": 16, "gradients": "none"})
+    with pytest.raises(InputError, match="out of its range"):
+        Operation("relu", [(64, 32)], {"gradients": "inputs"}, mode="training")
+
+
+@pytest.mark.parametrize("gpu", ["A30", "H100 SXM", "T4"])
+@pytest.mark.parametrize(
+    ("kind", "attributes", "shape"),
+    [
+        ("linear", {"out_features": 4096}, (4096, 4096)),
+        ("conv2d", {"out_channels": 256, "kernel_size": 3, "padding": 1}, (32, 256, 28, 28)),
+        ("layer_norm", {}, (8192, 1024)),
+        ("gelu", {}, (8192, 4096)),
+    ],
+)
+def test_fewer_gradients_never_cost_more(gpu, kind, attributes, shape):
+    """Between a forward and training with all gradients; products at thirds of the latter, by arithmetic."""
+    names = [
+        each
+        for each in ("all", "inputs", "parameters", "none")
+        if each in joulecast.operations.kinds.KINDS[kind].gradients
+    ]
+    operations = [Operation(kind, [shape], {**attributes, "gradients": each}, mode="training") for each in names]
+    found = joulecast.predict_operations(operations, gpu)
+    assert (found.device_time_s <= 1.0001 * found.device_time_s[0]).all()
+    assert (found.dynamic_energy_j <= 1.0001 * found.dynamic_energy_j[0]).all()
+    assert found.device_time_s[-1] == min(found.device_time_s)
+    if "inputs" in names and kind != "layer_norm":
+        assert found.device_time_s[1:3] == pytest.approx(found.device_time_s[0] * 2 / 3, rel=1e-6)
+    if gpu != "A30":
+        forward = joulecast.predict_operations([operations[-1].replace(mode="inference")], gpu)
+        if kind != "layer_norm":  # which computes statistics in training, and reads its input once more
+            assert found.device_time_s[-1] == pytest.approx(forward.device_time_s[0])
+    assert joulecast.explain(operations[-1], gpu).operation == operations[-1]
+
+
+def test_eight_layers_of_which_seven_are_frozen():
+    with torch.device("meta"):
+        whole, frozen = (nn.Sequential(*(nn.Linear(8192, 8192, bias=False) for _ in range(8))) for _ in range(2))
+    frozen[:7].requires_grad_(False)
+    options = {"mode": "training", "precision": "bf16", "optimizer": "adamw"}
+    before, after = (joulecast.predict(each, (4096, 8192), "H100 SXM", **options) for each in (whole, frozen))
+    layer = 8192 * 8192 * 2
+    # Eight weights, and the gradient and two moments of one.
+    assert memory_need(joulecast.extract(frozen, (4096, 8192), **options)).weights_bytes == (8 + 3) * layer
+    assert memory_need(joulecast.extract(whole, (4096, 8192), **options)).weights_bytes == 4 * 8 * layer
+    # Nine products of 23, and an eighth of the optimizer's step.
+    assert after.time_s < 0.5 * before.time_s
+    assert after.energy_j < 0.5 * before.energy_j
+    assert after.memory_bytes < 0.5 * before.memory_bytes
+    tree = after.tree()
+    assert {node.name for node in tree.root.children} == {"forward", "backward", "optimizer", "other"}
+    assert {node.path for node in tree.root.walk() if node.phase == "backward" and node.level == "module"} == {"7"}
