@@ -1,16 +1,18 @@
 """Errors of the one model of an operation on sizes and on generations of GPUs that were left out.
 
     joulecast datasets import SOURCE ../shared/data/SOURCE --out build/one/SOURCE    (for each source of device times)
-    python benchmarks/one_model.py build/one [--rows 4000] [--out benchmarks/MODEL.md]
+    python benchmarks/one_model.py build/one [--rows 4000] [--jobs 2] [--out benchmarks/MODEL.md]
 
-With `--jobs`, splits are computed in several processes. Sizes: an eighth of the sizes of layers is left out on all GPUs, in all modes and precisions; which, a checksum decides.
-Generations: all GPUs of a compute capability are left out, one after the other, also of the fit of the constants of physics
-and of how far trees are trusted. Only times over ten microseconds count: shorter ones are those of launches.
+Sizes: an eighth of the sizes of layers is left out on all GPUs, in all modes and precisions. A checksum decides which.
+Generations: all GPUs of a compute capability are left out, one after the other, also of the fit of the constants of
+physics and of how far trees are trusted; the same eighth of their sizes is predicted. Only times over ten microseconds
+count: shorter ones are those of launches.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -122,7 +124,9 @@ def main() -> None:
     splits = asked.splits or ["sizes", *sorted({generation_of(row.gpu) for row in rows})]
     found = Parallel(n_jobs=asked.jobs)(delayed(cases_of)(split, rows, recipe) for split in splits)
     cases = [case for some in found for case in some]
-    lines = [f"# The one model of an operation\n\n{(__doc__ or '').split(chr(10), 1)[1].strip()}"]
+    told = "\n".join((__doc__ or "").splitlines()[5:])
+    command = f"python benchmarks/one_model.py {' '.join(sys.argv[1:])}"
+    lines = ["# The one model of an operation", "", told, "", f"Made by `{command}`. Bias is the median error."]
     for split in ("sizes", "generations"):
         lines += ["", f"## {split.capitalize()} left out", "", *table(cases, split)]
     text = "\n".join(lines) + "\n"

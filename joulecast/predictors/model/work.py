@@ -112,8 +112,9 @@ class Work(NamedTuple):
 class _Kernels:
     """Collects kernels of operations, pass by pass."""
 
-    def __init__(self, n: Any, implementation: NDArray[np.int64]) -> None:
+    def __init__(self, n: Any, implementation: NDArray[np.int64], gradients: NDArray[np.bool_]) -> None:
         self.n, self.implementation = n, implementation
+        self.of_inputs, self.of_parameters = gradients
         self.found: list[list[NDArray[Any]]] = [[] for _ in Work._fields]
 
     def add(self, places: NDArray[np.int64], group: int | NDArray[np.int64], part: int, **columns: Any) -> None:
@@ -150,7 +151,7 @@ class _Kernels:
 
 def _work(operations: OperationList) -> Work:
     n = numbers_of(operations)
-    kernels = _Kernels(n, operations.derived(_implementations))
+    kernels = _Kernels(n, operations.derived(_implementations), operations.derived(_gradients))
     kind, works = n.kind.astype(np.int64), n.is_identity == 0
     attention, experts = kind == KIND_PLACES["attention"], kind == KIND_PLACES["experts"]
     product = (n.is_product > 0) & works & ~attention & ~experts & (n.reduction > 1)
@@ -168,11 +169,17 @@ def _implementations(operations: OperationList) -> NDArray[np.int64]:
     return np.array([known.get(o.attributes.get("implementation", "pytorch"), 0) for o in operations], np.int64)
 
 
+def _gradients(operations: OperationList) -> NDArray[np.bool_]:
+    """Whether training computes the gradients of inputs, and of parameters: shape (2, operations)."""
+    asked = [o.gradients if o.has_backward else "none" for o in operations]
+    return np.array([[each in ("all", "inputs") for each in asked], [each in ("all", "parameters") for each in asked]])
+
+
 def _add_products(kernels: _Kernels, places: NDArray[np.int64]) -> None:
-    """Linear layers and products of two tensors: the forward, and in training both gradients."""
+    """Linear layers and products of two tensors: the forward, and in training the gradients of both factors."""
     n = kernels.n
     batch, m, c, k = (column[places] for column in (n.batch, n.rows, n.columns, n.reduction))
-    width, training = n.element_bytes[places], n.is_training[places] > 0
+    width = n.element_bytes[places]
     weights = n.parameters[places] > 0  # The second factor is a layer's own, so a loop holds several of them.
     out = np.maximum(width, HALF_BYTES)
     passed = np.where(width < HALF_BYTES, batch * m * k * (HALF_BYTES + width), 0.0)
@@ -181,11 +188,12 @@ def _add_products(kernels: _Kernels, places: NDArray[np.int64]) -> None:
     held = np.where(weights, width * batch * k * c, 0.0)
     common = {"flops": flops, "batch": batch, "moved_bytes": moved, "held_bytes": held}
     kernels.add(places, PRODUCT, _FORWARD, rows=m, columns=c, reduction=k, passed_bytes=passed, **common)
-    some = np.flatnonzero(training)
-    back = {name: column[some] for name, column in common.items()}
-    at = places[some]
-    kernels.add(at, PRODUCT, _INPUT, rows=m[some], columns=k[some], reduction=c[some], **back)
-    kernels.add(at, PRODUCT, _WEIGHT, rows=c[some], columns=k[some], reduction=m[some], **back)
+    for which, asked, sizes in (
+        (_INPUT, kernels.of_inputs, {"rows": m, "columns": k, "reduction": c}),
+        (_WEIGHT, kernels.of_parameters, {"rows": c, "columns": k, "reduction": m}),
+    ):
+        some = np.flatnonzero(asked[places])
+        kernels.add(places[some], PRODUCT, which, **{name: v[some] for name, v in {**common, **sizes}.items()})
 
 
 def _add_convolutions(kernels: _Kernels, places: NDArray[np.int64], operations: OperationList) -> None:
@@ -214,9 +222,9 @@ def _add_convolutions(kernels: _Kernels, places: NDArray[np.int64], operations: 
         _INPUT: {"rows": positions, "columns": inputs, "reduction": met, "saved": n.winograd[places]},
         _WEIGHT: {"rows": c, "columns": k, "reduction": m},
     }
-    training = n.is_training[places] > 0
+    asked = {_FORWARD: False, _INPUT: kernels.of_inputs[places], _WEIGHT: kernels.of_parameters[places]}
     for which, of_pass in sizes.items():
-        some = np.flatnonzero(training | (part == which))
+        some = np.flatnonzero((part == which) | asked[which])
         kernels.add(places[some], CONVOLUTION, which, **{name: v[some] for name, v in {**common, **of_pass}.items()})
 
 
@@ -249,7 +257,7 @@ def _add_attention(kernels: _Kernels, places: NDArray[np.int64], operations: Ope
         held_bytes=sizes.cached_bytes,
         **common,
     )
-    some = np.flatnonzero(kernels.n.is_training[places] > 0)
+    some = np.flatnonzero(kernels.of_inputs[places])
     back = {name: value[some] if np.ndim(value) else value for name, value in common.items()}
     back |= {"columns": (3 * sizes.key_size + 2 * sizes.value_size)[some]}
     kernels.add(

@@ -108,3 +108,14 @@ def test_kernels_stand_in_the_order_of_their_operations():
 
 def test_an_operation_that_does_nothing_has_no_kernels():
     assert len(work_of("dropout", [(4, 8)], {"p": 0.5}).place) == 0
+
+
+@pytest.mark.parametrize(
+    ("gradients", "columns"), [("all", [16, 8, 8]), ("inputs", [16, 8]), ("parameters", [16, 8]), ("none", [16])]
+)
+def test_gradients_that_nobody_needs_are_not_computed(gradients, columns):
+    attributes = {"out_features": 16, "gradients": gradients}
+    work = work_of("linear", [(4, 8)], attributes, mode="training")
+    assert work.columns.tolist() == columns
+    convolution = {"out_channels": 16, "kernel_size": 1, "gradients": gradients}
+    assert len(work_of("conv2d", [(4, 8, 2, 2)], convolution, mode="training").place) == len(columns)
