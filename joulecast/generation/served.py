@@ -45,7 +45,8 @@ class ServedStep(PreparedNetwork):
             predictor = self.knowledge.operations
             found = predictor.predict_for_network(self.network.operations, self.power_limit_w)
             return predictor.in_network(found, self.counts)
-        return chosen(self.together, self.places)
+        # Their errors stay with those of all steps (`half_widths`).
+        return replace(self.together, spread=None).take(self.places, self.network.operations)
 
     def half_widths(self, level: float) -> dict[str, FloatArray] | None:
         """Half widths of the intervals of each operation's time, power and energy in logarithms.
@@ -111,28 +112,6 @@ class StepNetworks:
             tokens: ServedStep(predictor, network, power_limit_w, together=found, places=self.places[tokens])
             for tokens, network in steps
         }
-
-
-def chosen(predictions: OperationPredictions, places: Places) -> OperationPredictions:
-    """Predictions of some of the operations, without their errors."""
-
-    def of(values: FloatArray | float) -> FloatArray:
-        return np.asarray(values)[places] if np.ndim(values) else np.full(len(places), values)
-
-    return replace(
-        predictions,
-        operations=tuple(predictions.operations[place] for place in places.tolist()),
-        time_s=of(predictions.time_s),
-        power_w=of(predictions.power_w),
-        energy_j=of(predictions.energy_j),
-        device_time_s=of(predictions.device_time_s),
-        dynamic_energy_j=of(predictions.dynamic_energy_j),
-        host_time_s=of(predictions.host_time_s),
-        source=tuple(predictions.source[place] for place in places.tolist()),
-        held_clock_mhz=of(predictions.held_clock_mhz),
-        work=None if predictions.work is None else predictions.work.take(places),
-        spread=None,
-    )
 
 
 def with_collectives(predictions: OperationPredictions, gpu: GPU) -> OperationPredictions:

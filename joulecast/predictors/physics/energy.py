@@ -212,7 +212,7 @@ class EnergyConstants:
             gpu: The GPU that they run on.
             clock_mhz: Graphics clock in MHz: one, or one for each operation.
             l2_saves: See the field. Bytes that L2 holds count less by this share.
-            voltage_power: See the field.
+            voltage_power: Power of the supply voltage that the energy of logic grows with; see the field.
 
         Returns:
             Shape (operations, 5), columns in the order of the first five fields.
