@@ -36,6 +36,7 @@ HEAVY = {
 # Packages in the order of imports: each may import itself and those before it.
 ROOMS = [
     "arrays",
+    "checked",
     "errors",
     "damage",
     "deadlines",
