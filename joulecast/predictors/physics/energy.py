@@ -171,10 +171,10 @@ class EnergyConstants:
     voltage_power: float = 2.0
 
     @classmethod
-    def of(cls, values: FloatArray, l2_saves: float = 0.0) -> Self:
+    def of(cls, values: FloatArray, l2_saves: float = 0.0, voltage_power: float = 2.0) -> Self:
         """The constants from the five that `parts` are multiplied with, in the order of the fields, shape (5,)."""
         fp32, tensor, hbm, gddr, awake = values.tolist()
-        return cls(fp32, tensor, hbm, gddr, awake, l2_saves)
+        return cls(fp32, tensor, hbm, gddr, awake, l2_saves, voltage_power)
 
     def dynamic_energy_j(
         self,
