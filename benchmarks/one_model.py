@@ -73,8 +73,8 @@ def judged(split: str, model: OneModel, rows: Sequence[DeviceRow]) -> Iterator[C
     for row in rows:
         by_gpu[row.gpu].append(row)
     for gpu, mine in by_gpu.items():
-        parts = model.parts([row.operation for row in mine], gpu)
-        for row, predicted_s, physics_s in zip(mine, parts.device_s, parts.physics_s, strict=True):
+        terms = model.terms([row.operation for row in mine], gpu)
+        for row, predicted_s, physics_s in zip(mine, terms.device_s, terms.physics_s, strict=True):
             o = row.operation
             decodes = o.kind == "attention" and o.input_shapes[0][-2] == 1
             kind = "decoding" if decodes else "point-wise" if o.row.family == "elementwise" else o.kind

@@ -41,6 +41,7 @@ ROOMS = [
     "damage",
     "deadlines",
     "fetching",
+    "json_items",
     "memory_limit",
     "progress",
     "cluster",

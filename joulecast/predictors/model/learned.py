@@ -38,7 +38,7 @@ _LEAST_S = 1e-6  # No kernel takes less than a microsecond.
 _SHARED = "shared"
 
 
-class Parts(NamedTuple):
+class Terms(NamedTuple):
     """What a prediction is the product of; arrays of shape (operations,).
 
     Args:
@@ -77,7 +77,7 @@ class OneModel:
     energy: EnergyConstants
     host_s: Mapping[str, Mapping[str, float]]
 
-    def parts(self, operations: Sequence[Operation], gpu: GPU) -> Parts:
+    def terms(self, operations: Sequence[Operation], gpu: GPU) -> Terms:
         """Device times of operations on a GPU at its default clock, as the product of what they rest on.
 
         Raises:
@@ -93,14 +93,14 @@ class OneModel:
         if own is None:
             trust = np.array([self.trust.get(group, 0.0) for group in GROUPS])[work.group[first_kernels(work, count)]]
         shared = np.exp(trust * self.shared(rows))
-        return Parts(physics_s, shared, np.ones(count) if own is None else np.exp(own(rows)))
+        return Terms(physics_s, shared, np.ones(count) if own is None else np.exp(own(rows)))
 
     def factors(
         self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
     ) -> tuple[FloatArray, FloatArray]:
         """See `ResidualModel.factors`; energies are those of physics, so their factor is 1."""
         least_s = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz)).time_s
-        return self.parts(operations, gpu).device_s / least_s, np.ones(len(operations))
+        return self.terms(operations, gpu).device_s / least_s, np.ones(len(operations))
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`; nothing is computed in advance."""
