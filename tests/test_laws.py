@@ -15,10 +15,8 @@ OPERATIONS, AT_ONCE = 2000, 25
 BROKEN = {
     "growth of time": "work doubled",
     "growth of energy": "work doubled",
-    "leap of time": "work doubled",
-    "leap of energy": "work doubled",
-    "training": "work doubled",
-    "backward": "item 3",
+    "training": "a GPU's own predictors of the two modes are fitted apart",
+    "backward": "small operations, and a GPU's own predictors",
     "mask": "items 1 and 2",
     "narrow products": "fp8",
     "narrow weights": "fp8",
