@@ -171,10 +171,10 @@ class EnergyConstants:
     voltage_power: float = 2.0
 
     @classmethod
-    def of(cls, values: FloatArray, l2_saves: float = 0.0) -> Self:
+    def of(cls, values: FloatArray, l2_saves: float = 0.0, voltage_power: float = 2.0) -> Self:
         """The constants from the five that `parts` are multiplied with, in the order of the fields, shape (5,)."""
         fp32, tensor, hbm, gddr, awake = values.tolist()
-        return cls(fp32, tensor, hbm, gddr, awake, l2_saves)
+        return cls(fp32, tensor, hbm, gddr, awake, l2_saves, voltage_power)
 
     def dynamic_energy_j(
         self,
@@ -212,7 +212,7 @@ class EnergyConstants:
             gpu: The GPU that they run on.
             clock_mhz: Graphics clock in MHz: one, or one for each operation.
             l2_saves: See the field. Bytes that L2 holds count less by this share.
-            voltage_power: See the field.
+            voltage_power: Power of the supply voltage that the energy of logic grows with; see the field.
 
         Returns:
             Shape (operations, 5), columns in the order of the first five fields.
