@@ -23,10 +23,13 @@ and the client raises the same class again. A new class is needed only where a c
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 _LISTED = 12
+_LONGEST = 4000  # characters of a value in a message
+
+Row = TypeVar("Row")
 
 PROBLEM_PREFIX = "urn:joulecast:problem:"
 """Prefix of the type of a problem; the class's `problem` follows."""
@@ -54,7 +57,7 @@ class JoulecastError(Exception):
         self.hint = hint
         lines = [what]
         if given is not None:
-            lines.append(f"given:   {given}")
+            lines.append(f"given:   {_shortened(given)}")
         if allowed is not None:
             lines.append(f"allowed: {allowed}")
         if hint is not None:
@@ -201,17 +204,46 @@ def with_extra(extra: str) -> str:
     return f"in the folder of joulecast, pip install '.[{extra}]'"
 
 
+def _shortened(value: object, text: Callable[[object], str] = str) -> str:
+    """A value as text of limited length, whatever it is."""
+    try:
+        found = text(value)
+    except (ValueError, RecursionError):  # an integer of over 4,300 digits, or a list that contains itself
+        return f"a value of the type {type(value).__name__} that is too long to print"
+    return found if len(found) <= _LONGEST else f"{found[:_LONGEST]} ... ({len(found):,} characters)"
+
+
 def unknown_name(what: str, given: object, known: Iterable[str], *, hint: str | None = None) -> UnknownNameError:
     """Build the error for a name that is not in `known`, suggesting the closest ones."""
     names = sorted(known)
     # Case folded, or "ResNet50" would be far from "resnet50".
     folded = {name.lower(): name for name in reversed(names)}
-    close = [folded[match] for match in difflib.get_close_matches(str(given).lower(), list(folded), n=3, cutoff=0.5)]
+    close = [
+        folded[match]
+        for match in difflib.get_close_matches(_shortened(given)[:200].lower(), list(folded), n=3, cutoff=0.5)
+    ]
     shown = ", ".join(names[:_LISTED]) + (f", ... ({len(names)} in all)" if len(names) > _LISTED else "")
     if close:
         suggestion = f"did you mean {' or '.join(close)}?"
         hint = f"{suggestion} {hint}" if hint else suggestion
-    return UnknownNameError(f"unknown {what}", given=repr(given), allowed=shown or "none", hint=hint)
+    return UnknownNameError(f"unknown {what}", given=_shortened(given, repr)[:200], allowed=shown or "none", hint=hint)
+
+
+def named(what: str, name: object, table: Mapping[str, Row], *, hint: str | None = None) -> Row:
+    """The row of a table with a name that a user gave, which may be of any type.
+
+    Args:
+        what: What the name is one of, such as "engine".
+        name: The name.
+        table: Name -> row.
+        hint: The next step of the user.
+
+    Raises:
+        UnknownNameError: The table has no row of this name.
+    """
+    if not isinstance(name, str) or name not in table:
+        raise unknown_name(what, name, table, hint=hint)
+    return table[name]
 
 
 def located(error: InputError, place: str) -> InputError:

@@ -1,59 +1,188 @@
-"""Opens regular files only. A path from a user may also name a pipe or a device, which could block or never end."""
+"""Reads files from outside within limits, whatever they contain.
+
+A path from a user may also name a pipe or a device, which could block or never end, so only regular files are opened. A
+small file may unpack to any size, and a sparse one may be larger than the disk, so every reader has a limit in bytes.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from .damage import unreadable
-from .errors import InputError
+from .errors import InputError, JoulecastError
 
 MOST_BYTES = 1 << 20
 """Largest size of a file that is written by hand: a recipe, a campaign, a GPU."""
 
+MOST_JSON_BYTES = 32 << 20
+"""Largest size of a network or of a model's configuration."""
 
-def open_regular(path: Path, what: str = "this file") -> BinaryIO:
+_PIECE_BYTES = 1 << 20
+_GZIP = b"\x1f\x8b"
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file at a path; there is none where the path is too long or contains a NUL."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def open_regular(path: Path, what: str = "this file", error_class: type[JoulecastError] = InputError) -> BinaryIO:
     """Open a regular file for reading in binary.
 
     Args:
         path: Path of the file.
         what: Name of the file in error messages.
+        error_class: Class of the error.
 
     Raises:
-        InputError: The file cannot be opened, or is a folder, a pipe or a device.
+        InputError or `error_class`: The file cannot be opened, or is a folder, a pipe or a device.
     """
     try:
         # Without O_NONBLOCK, opening a pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except (OSError, ValueError) as error:  # ValueError if the name contains a NUL character.
-        raise unreadable(f"{what} cannot be read", path, error) from error
+        raise unreadable(f"{what} cannot be read", path, error, error_class) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise InputError(
+        raise error_class(
             f"{what} cannot be read", given=str(path), allowed="a regular file", hint="copy its content into one"
         )
     return os.fdopen(descriptor, "rb")
 
 
-def read_regular(path: Path, most_bytes: int, what: str = "this file") -> bytes:
+def read_regular(
+    path: Path, most_bytes: int, what: str = "this file", error_class: type[JoulecastError] = InputError
+) -> bytes:
     """The content of a regular file.
 
     Args:
         path: Path of the file.
         most_bytes: Largest size that is read.
         what: Name of the file in error messages.
+        error_class: Class of the error.
 
     Raises:
-        InputError: The file cannot be read, or is larger than `most_bytes`.
+        InputError or `error_class`: The file cannot be read, or is larger than `most_bytes`.
     """
-    with open_regular(path, what) as file:
+    with open_regular(path, what, error_class) as file:
         try:
             # read(n) allocates n bytes at once, so n is not larger than the file.
             data = file.read(min(most_bytes, os.fstat(file.fileno()).st_size) + 1)
         except OSError as error:
-            raise unreadable(f"{what} cannot be read", path, error) from error
+            raise unreadable(f"{what} cannot be read", path, error, error_class) from error
     if len(data) > most_bytes:
-        raise InputError(f"{what} is too large", given=str(path), allowed=f"up to {most_bytes:,} bytes")
+        raise too_large(what, path, f"up to {most_bytes:,} bytes", error_class=error_class)
     return data
+
+
+def pieces(path: Path, most_bytes: int, what: str) -> Iterator[bytes]:
+    """The content of a regular file in pieces of at most 1 MB, unpacked if it is compressed with gzip.
+
+    Args:
+        path: Path of the file.
+        most_bytes: Largest size that is read, after unpacking.
+        what: Name of the file in error messages.
+
+    Raises:
+        InputError: The file cannot be read or unpacked, or is larger than `most_bytes`.
+    """
+    read_bytes = 0
+    with open_regular(path, what) as file:
+        try:
+            start = file.read(len(_GZIP))
+            file.seek(0)
+            for piece in _unpacked(file) if start == _GZIP else iter(lambda: file.read(_PIECE_BYTES), b""):
+                read_bytes += len(piece)
+                if read_bytes > most_bytes:
+                    raise too_large(what, path, f"up to {most_bytes:,} bytes, unpacked")
+                yield piece
+        except (OSError, EOFError, zlib.error) as error:
+            raise unreadable(f"{what} cannot be read", path, error) from error
+
+
+def _unpacked(file: BinaryIO) -> Iterator[bytes]:
+    left, unpacker = b"", zlib.decompressobj(wbits=31)
+    while left or (left := file.read(_PIECE_BYTES)):
+        if unpacker.eof:  # several files of gzip one after the other, which are allowed
+            unpacker = zlib.decompressobj(wbits=31)
+        if piece := unpacker.decompress(left, _PIECE_BYTES):
+            yield piece
+        left = unpacker.unconsumed_tail or unpacker.unused_data
+    if not unpacker.eof:
+        raise EOFError("the compressed data end too early")
+
+
+def lines(path: Path, most_bytes: int, most_line_bytes: int, what: str) -> Iterator[bytes]:
+    """The lines of a regular file, with their ends.
+
+    Args:
+        path: Path of the file.
+        most_bytes: Largest size of the file.
+        most_line_bytes: Largest size of a line.
+        what: Name of the file in error messages.
+
+    Raises:
+        InputError: The file cannot be read, or the file or a line is too large.
+    """
+    with open_regular(path, what) as file:
+        if os.fstat(file.fileno()).st_size > most_bytes:
+            raise too_large(what, path, f"up to {most_bytes:,} bytes")
+        try:
+            while line := file.readline(most_line_bytes + 1):
+                if len(line) > most_line_bytes:
+                    raise too_large(f"a line of {what}", path, f"up to {most_line_bytes:,} bytes")
+                yield line
+        except OSError as error:
+            raise unreadable(f"{what} cannot be read", path, error) from error
+
+
+def read_json(path: Path, most_bytes: int, what: str, error_class: type[JoulecastError] = InputError) -> Any:
+    """The content of a file with JSON, within a limit on its size and without NaN and infinities.
+
+    Args:
+        path: Path of the file.
+        most_bytes: Largest size of the file.
+        what: Name of the file in error messages.
+        error_class: Class of the error.
+
+    Raises:
+        InputError or `error_class`: The file cannot be read, is too large, or is not JSON.
+    """
+    data = read_regular(path, most_bytes, what, error_class)
+    try:
+        return json.loads(data, parse_constant=refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise unreadable(f"{what} cannot be read", path, error, error_class) from error
+
+
+def refuse_constant(name: str) -> float:
+    """Refuse NaN and infinities, which Python reads from JSON although they are not allowed in it."""
+    raise ValueError(f"{name} is not a number that JSON may contain")
+
+
+def too_large(
+    what: str,
+    path: Path,
+    allowed: str,
+    hint: str = "divide it into several files",
+    error_class: type[JoulecastError] = InputError,
+) -> JoulecastError:
+    """The error for a file with more in it than may be read.
+
+    Args:
+        what: Name of the file, or of a part of it.
+        path: Path of the file.
+        allowed: The limit, in words.
+        hint: The next step of the user.
+        error_class: Class of the error.
+    """
+    return error_class(f"{what} is too large", given=str(path), allowed=allowed, hint=hint)

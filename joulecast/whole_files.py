@@ -1,4 +1,4 @@
-"""Writes files atomically: readers never see an incomplete file, and none is left behind on a full disk."""
+"""Writes files atomically: readers never see an incomplete file, and none is left behind on a full disk. Locks."""
 
 from __future__ import annotations
 
@@ -27,3 +27,23 @@ def whole_file(path: Path) -> Iterator[Path]:
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """A context manager that only one process at a time can be in. The others wait, and a kill ends the lock.
+
+    Args:
+        path: Path of the file that is locked, which is created where there is none. Its folder must exist.
+
+    Raises:
+        OSError: The file cannot be created.
+    """
+    with path.open("w") as file:
+        try:
+            import fcntl
+        except ImportError:  # On Windows there is no lock, and the last write counts.
+            pass
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

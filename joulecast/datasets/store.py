@@ -13,6 +13,7 @@ from ..damage import refusing_damage
 from ..errors import DatasetError, InputError, MissingDependencyError, with_extra
 from ..operations.network import Network
 from ..operations.operation import Operation
+from ..regular_files import MOST_BYTES, read_json
 from ..whole_files import whole_file
 from .measurement import SCHEMA_VERSION, Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
 from .parquet_limits import read_limited
@@ -175,9 +176,9 @@ def load(folder: str | Path) -> Dataset:
 
 def _loaded(folder: Path) -> Dataset:
     try:
-        card = json.loads((folder / _CARD).read_text(encoding="utf-8"))
+        card = read_json(folder / _CARD, MOST_BYTES, "the card of this dataset", DatasetError)
         version, files = card.pop("schema_version"), card.pop("files")
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, AttributeError) as error:
+    except (DatasetError, KeyError, AttributeError) as error:
         raise DatasetError(
             "this folder holds no complete dataset",
             given=str(folder),

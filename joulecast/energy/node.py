@@ -16,6 +16,27 @@ PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer", "other")
 MOST_NODES = 50_000  # several times those of the largest networks; each takes 2 kB
 Level = Literal["root", "phase", "module", "operation"]
 
+MOST_LEVELS = 100
+"""Levels of a path. A tree is walked by recursion, and its size is the product of its rows and their levels."""
+
+_MOST_PATH = 4000  # characters
+
+
+def require_levels(path: str) -> None:
+    """Require that the path of a module or window has at most 100 levels and 4,000 characters.
+
+    Raises:
+        InputError: It has more.
+    """
+    levels = path.count(".") + 1
+    if levels > MOST_LEVELS or len(path) > _MOST_PATH:
+        raise InputError(
+            "modules or windows are nested too deeply, or their names are too long",
+            given=f"{path[:60]}...: {levels:,} levels, {len(path):,} characters",
+            allowed=f"up to {MOST_LEVELS} levels and {_MOST_PATH:,} characters",
+            hint="name fewer levels, with shorter names",
+        )
+
 
 @dataclass(frozen=True)
 class Row:

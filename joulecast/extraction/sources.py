@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,7 +14,7 @@ from ..errors import InputError, MissingDependencyError, with_extra
 from ..operations.inputs import Inputs
 from ..operations.network import Network
 from ..operations.operation import Operation, require_mode, require_precision
-from ..regular_files import open_regular, read_regular
+from ..regular_files import MOST_JSON_BYTES, is_file, open_regular, read_json
 from .assumptions import Assume
 from .cache import recall, remember
 from .listed import listed_network, network_of_pairs
@@ -154,10 +153,7 @@ def _check(mode: str, precision: str, cache_length: int | None) -> None:
 
 
 def _is_file(path: Path) -> bool:
-    try:
-        return path.suffix in (*_READERS, ".json") or path.is_file()
-    except ValueError:  # the name contains a NUL
-        return False
+    return path.suffix in (*_READERS, ".json") or is_file(path)
 
 
 def network_of_file(
@@ -193,7 +189,7 @@ def _from_configuration(
     path: Path, inputs: Inputs | None, cache_length: int | None, options: dict[str, Any]
 ) -> Network:
     """A configuration of transformers (config.json)."""
-    return configured(_content(path), Inputs.of(inputs), cache_length, options)
+    return configured(read_json(path, MOST_JSON_BYTES, "this file"), Inputs.of(inputs), cache_length, options)
 
 
 def _from_program(path: Path, inputs: Inputs | None, cache_length: int | None, options: dict[str, Any]) -> Network:
@@ -230,27 +226,11 @@ _READERS: Mapping[str, Callable[[Path, Inputs | None, int | None, dict[str, Any]
 }
 """Suffix of a file -> function that extracts its model. A file with another suffix is read as JSON."""
 
-_MOST_JSON_BYTES = 32 << 20
-
-
-def _content(path: Path) -> Any:
-    """The content of a JSON file."""
-    try:
-        return json.loads(read_regular(path, _MOST_JSON_BYTES))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            "this file is not valid JSON",
-            given=f"{path}: {error}",
-            hint="`joulecast extract MODEL SHAPE --json` writes one",
-        ) from error
-
 
 def _from_file(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
     """Read a file in a separate process, unless it is a list of operations."""
     if path.suffix not in _READERS:
-        content = _content(path)
+        content = read_json(path, MOST_JSON_BYTES, "this file")
         if not (isinstance(content, dict) and "model_type" in content and "operations" not in content):
             return listed_network(Network.from_dict(content, name=path.stem), input_shape, options)
     if path.suffix != ".onnx":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ..errors import unknown_name
+from ..errors import named
 from ..hardware import GPU
 
 _CAPTURED = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
@@ -100,6 +100,4 @@ def find_engine(name: str) -> Engine:
     Raises:
         UnknownNameError: No engine has this name.
     """
-    if name not in ENGINES:
-        raise unknown_name("engine", name, ENGINES)
-    return ENGINES[name]
+    return named("engine", name, ENGINES)

@@ -145,7 +145,7 @@ def predict_generation(
 
 def _shared_by(count: int, gpu: GPU, decoder: Decoder, engine: Engine, expert: int) -> int:
     """Number of GPUs that share each layer where the user did not say: as many as the model can be divided over."""
-    if expert > 1 or not engine.fused:
+    if expert != 1 or not engine.fused:  # find_parallel refuses what is no number of GPUs
         return 1
     return next(layouts(count, gpu, decoder)).tensor
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from ..extraction import network_of
 from ..extraction.models.transformers_configs import ARCHITECTURES
+from ..operations.checked_values import LARGEST
 from ..operations.network import Network
+from ..regular_files import MOST_JSON_BYTES, read_json
 from .decoder import Decoder
 from .fusing import decoder_of
 from .known import known_decoder
@@ -78,7 +79,7 @@ def _context(settings: Mapping[str, Any]) -> int | None:
     if isinstance(scaling, Mapping) and isinstance(scaling.get("factor"), int | float):
         # YaRN stretches the positions that the model was trained on; others state the stretched number already.
         trained = scaling.get("original_max_position_embeddings")
-        if isinstance(trained, int) and isinstance(said, int):
+        if isinstance(trained, int) and isinstance(said, int) and max(trained, scaling["factor"]) < LARGEST:
             said = max(said, int(trained * scaling["factor"]))
     return said if isinstance(said, int) else None
 
@@ -87,7 +88,7 @@ def _settings(model: Any) -> Mapping[str, Any]:
     """The settings of a model's configuration; empty for a model that has none."""
     path = Path(model) if isinstance(model, str | Path) else None
     if path is not None and path.suffix == ".json":
-        content = json.loads(path.read_text())
+        content = read_json(path, MOST_JSON_BYTES, "this configuration")
         return content if isinstance(content, Mapping) else {}
     if isinstance(model, str):
         return ARCHITECTURES[model].sizes if model in ARCHITECTURES else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..errors import unknown_name
+from ..errors import named
 from ..operations.operation import Operation
 
 _RANDOM = ("softmax", "random", "div", "argmax")
@@ -28,8 +28,7 @@ def checked_sampling(name: str) -> str:
     Raises:
         UnknownNameError: It is unknown.
     """
-    if name not in SAMPLINGS:
-        raise unknown_name("sampling", name, SAMPLINGS)
+    named("sampling", name, SAMPLINGS)
     return name
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+from ..checked import shown
 from ..errors import InputError
 from ..operations.precisions import QUANTIZED
 
@@ -258,7 +259,7 @@ class GPU:
         ):
             raise InputError(
                 f"{self.name} cannot hold this graphics clock",
-                given=f"{clock_mhz:.10g} MHz" if isinstance(clock_mhz, Real) else repr(clock_mhz),
+                given=f"{shown(clock_mhz)} MHz",
                 allowed=f"{self.min_clock_mhz} to {self.max_clock_mhz} MHz",
                 hint=f"omit the clock to use the default, {self.boost_clock_mhz} MHz",
             )
@@ -284,7 +285,7 @@ class GPU:
         ):
             raise InputError(
                 f"the power of {self.name} cannot be capped at this value",
-                given=f"{power_limit_w:.10g} W" if isinstance(power_limit_w, Real) else repr(power_limit_w),
+                given=f"{shown(power_limit_w)} W",
                 allowed=f"{lowest:g} to {highest:g} W; a higher cap is met by any board",
                 hint=f"omit the power limit to use the default, {self.power_limit_w:g} W",
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import platform
 import tomllib
 from collections.abc import Mapping
@@ -12,14 +11,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ..checked import number, text
 from ..errors import InputError, unknown_name
+from ..regular_files import MOST_BYTES, read_json
 from .gpu import GPU
 
 FORMAT = 1
 """Version of the format of host profiles."""
 
 _FASTEST, _SLOWEST = 0.05, 20.0
-_LARGEST_FILE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -137,14 +137,14 @@ def processor() -> str:
 
 def _profile(path: Path) -> Host:
     try:
-        if not path.is_file() or path.stat().st_size > _LARGEST_FILE:
+        if not path.is_file():
             raise InputError(
                 "there is no such host profile",
                 given=str(path),
                 allowed="the path of a host profile",
                 hint="`joulecast host --out FILE` makes one",
             )
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = read_json(path, MOST_BYTES, "this host profile")
         if value["kind"] != "joulecast host":
             raise ValueError('its "kind" is not "joulecast host"')
         if value["format"] != FORMAT:
@@ -154,9 +154,7 @@ def _profile(path: Path) -> Host:
                 allowed=FORMAT,
                 hint="make it again with `joulecast host --out FILE`",
             )
-        factor, name = float(value["factor"]), str(value["processor"])
-        if not math.isfinite(factor):
-            raise ValueError("its factor is not finite")
+        factor, name = number(value["factor"]), text(value["processor"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, InputError):
             raise

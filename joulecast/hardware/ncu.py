@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InputError
-from ..regular_files import read_regular
+from ..regular_files import lines
 from .gpu import MEMORY_LEVELS
 
 SECTOR, WAVEFRONT = 32, 128
@@ -43,6 +43,7 @@ COUNTERS: Mapping[str, tuple[Mapping[str, float], ...]] = {
 _UNITS = {"byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12, "sector": 1.0, "": 1.0}
 _COLUMNS = ("ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
 _MOST_BYTES = 256 << 20
+_LONGEST_LINE = 16 << 20
 _REFUSED = "ERR_NVGPUCTRPERM"
 
 
@@ -91,45 +92,59 @@ def read_counters(path: str | Path) -> Counters:
         InputError: The file cannot be read, or has no counters of memory levels; a counter has an unknown unit; or ncu
             was not permitted to read counters.
     """
-    text = read_regular(Path(path), _MOST_BYTES, "this file of counters").decode(errors="replace")
-    return counters_of(text.splitlines(), str(path))
+    path = Path(path)
+    read = lines(path, _MOST_BYTES, _LONGEST_LINE, "this file of counters")
+    return counters_of((line.decode(errors="replace") for line in read), str(path))
 
 
-def counters_of(lines: Sequence[str], where: str) -> Counters:
+def counters_of(lines_of_ncu: Iterable[str], where: str) -> Counters:
     """Read the counters from lines of `ncu --csv`.
 
     Args:
-        lines: All lines of a file.
+        lines_of_ncu: All lines of a file.
         where: Name of the file for messages.
 
     Raises:
         InputError: See `read_counters`.
     """
-    if any(_REFUSED in line for line in lines):
-        raise InputError(
-            "ncu was not allowed to read the GPU's counters",
-            given=f"{where}: {_REFUSED}",
-            hint="run ncu as root; or permit it to all users by `options nvidia NVreg_RestrictProfilingToAdminUsers=0` "
-            "in a file in /etc/modprobe.d, and reload the driver",
-        )
-    start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
-    header = [] if start is None else next(csv.reader([lines[start]]))
-    if start is None or not set(_COLUMNS) <= set(header):
+    header: list[str] = []
+    kernels: dict[str, tuple[str, dict[str, float]]] = {}
+    for line in lines_of_ncu:
+        if _REFUSED in line:
+            raise InputError(
+                "ncu was not allowed to read the GPU's counters",
+                given=f"{where}: {_REFUSED}",
+                hint="run ncu as root; or permit it to all users by `options nvidia "
+                "NVreg_RestrictProfilingToAdminUsers=0` in a file in /etc/modprobe.d, and reload the driver",
+            )
+        if not line.startswith('"ID"' if not header else '"'):
+            continue
+        try:
+            cells = next(csv.reader([line]))
+        except csv.Error as error:
+            raise InputError(
+                "a line of this file of counters cannot be read",
+                given=f"{where}: {error}",
+                allowed="what `ncu --csv` writes",
+                hint=_command(),
+            ) from error
+        if not header:
+            header = cells
+            if not set(_COLUMNS) <= set(header):
+                break
+        elif len(cells) == len(header):  # otherwise it is an incomplete line, or output of the program
+            row = dict(zip(header, cells, strict=True))
+            values = kernels.setdefault(row["ID"], (row["Kernel Name"], {}))[1]
+            value = _value(row, where)
+            if value is not None:
+                values[row["Metric Name"]] = value
+    if not set(_COLUMNS) <= set(header):
         raise InputError(
             "this is not what `ncu --csv` writes",
             given=where,
             allowed=f"a table with the columns {', '.join(_COLUMNS)}",
             hint=_command(),
         )
-    kernels: dict[str, tuple[str, dict[str, float]]] = {}
-    for cells in csv.reader(line for line in lines[start + 1 :] if line.startswith('"')):
-        if len(cells) != len(header):
-            continue  # an incomplete line, or output of the program
-        row = dict(zip(header, cells, strict=True))
-        values = kernels.setdefault(row["ID"], (row["Kernel Name"], {}))[1]
-        value = _value(row, where)
-        if value is not None:
-            values[row["Metric Name"]] = value
     found = tuple(KernelCounters(name, _levels(values)) for name, values in kernels.values())
     if not any(value is not None for each in found for value in each.traffic_bytes.values()):
         raise InputError(

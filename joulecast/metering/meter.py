@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
+from ..energy.node import require_levels
 from ..errors import InputError
 from .gathering import Communicator, gathered
 from .machine import Machine, find_machine
@@ -157,9 +158,13 @@ class Meter:
 
         Args:
             name: Name of the part. Windows of the same name count as calls of one part; a dot separates levels.
+
+        Raises:
+            InputError: Windows are nested more than 100 deep, or their names are too long.
         """
         around: list[str] = self._open.__dict__.setdefault("paths", [])
         path = f"{around[-1]}.{name}" if around else name
+        require_levels(path)
         around.append(path)
         start_s = time.monotonic()
         if start_s - self._marked_s >= _MARKED_FROM_S:

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import SensorError
 from .reader import Reader
 from .recording import block_of
-from .samples import FIELDS, Samples
+from .samples import FIELDS, RANGES, Samples, is_possible_next
 
 _MOST_SAMPLES = 200_000  # Held in memory until they are requested: half an hour of a campaign.
 _ENERGY = FIELDS.index("energy_j")
@@ -38,6 +38,7 @@ class PolledDevice:
         self.lost: str | None = None
         self.energy_j = 0.0
         self._written_s = -math.inf
+        self._counter_j = 0.0  # the last value that was possible
 
     def poll(self) -> bool:
         """Read the device once, unless it was lost. Returns whether its energy counter has changed."""
@@ -48,11 +49,22 @@ class PolledDevice:
         except SensorError as error:
             self.lost = str(error.given or error.what)
             return False
-        sample = tuple(readings.get(name, float("nan")) for name in FIELDS)
+        sample = tuple(self._possible(name, readings.get(name, math.nan)) for name in FIELDS)
         moved = bool(self.samples) and sample[_ENERGY] != self.samples[-1][_ENERGY]
         self._add_up(sample)
         self.samples.append(sample)
         return moved
+
+    def _possible(self, name: str, value: float) -> float:
+        """A reading, or NaN for one that no sensor can have: it is missing, and must not spoil the others."""
+        low, high = RANGES[name]
+        if not low <= value <= high:
+            return math.nan
+        if name == "energy_j":
+            if not is_possible_next(value, self._counter_j):
+                return math.nan
+            self._counter_j = value
+        return value
 
     @property
     def has_counter(self) -> bool:

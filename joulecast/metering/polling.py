@@ -29,6 +29,7 @@ _CLOCK_JUMP_S = 1.0  # Change of the wall clock relative to the monotonic clock.
 _LOOK_S = 0.004  # Time between two readings of a close look.
 _UPDATES = 2  # Number of updates that are needed to find the moment and the period of a counter's updates.
 _LONGEST_LOOK_S = 0.25  # Time for two updates of the slowest counters; a counter may also not update at all.
+_WINDOWS_IN_LINE = 2000  # Lines of a recording are short, so that whoever reads one needs little memory.
 _LOOK_EVERY_S = 0.9  # More frequent looks would disturb the measured program.
 
 Clock = Callable[[], float]
@@ -114,9 +115,9 @@ class Recorder:
             if device.lost is not None and device.name not in self.told_lost:
                 self.told_lost.add(device.name)
                 records.append(self._event(f"lost: {device.lost}", device.name))
-        if self.windows:
-            records.append({"kind": "windows", "windows": self.windows})
-            self.windows = []
+        for first in range(0, len(self.windows), _WINDOWS_IN_LINE):
+            records.append({"kind": "windows", "windows": self.windows[first : first + _WINDOWS_IN_LINE]})
+        self.windows = []
         offset_s = time.time() - time.monotonic()
         if abs(offset_s - self.offset_s) > _CLOCK_JUMP_S:
             records.append(self._event(f"the wall clock jumped by {offset_s - self.offset_s:+.1f} s"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..errors import InputError
@@ -47,6 +49,23 @@ class Samples:
                 given=f"{self.time_s[place]:g} s before {self.time_s[place + 1]:g} s",
                 allowed="times in ascending order",
                 hint="sort the samples by time",
+            )
+
+    def refuse_sinking_counter(self) -> None:
+        """Refuse an energy counter that falls without having restarted.
+
+        Raises:
+            InputError: It does.
+        """
+        known_j = self.energy_j[~np.isnan(self.energy_j)]
+        wrong = np.flatnonzero(~is_possible_next(known_j[1:], known_j[:-1]))
+        if len(wrong):
+            place = int(wrong[0])
+            raise InputError(
+                "an energy counter sinks",
+                given=f"{known_j[place]:g} J, then {known_j[place + 1]:g} J",
+                allowed="a counter that rises, or restarts near zero",
+                hint="use a copy that is intact",
             )
 
     @classmethod
@@ -98,6 +117,36 @@ class Samples:
 
 
 FIELDS = tuple(field.name for field in fields(Samples))
+
+RANGES: Mapping[str, tuple[float, float]] = {
+    "time_s": (-1e12, 1e12),
+    "power_w": (0.0, 1e6),
+    "instant_w": (0.0, 1e6),
+    "energy_j": (0.0, 1e18),
+    "clock_mhz": (0.0, 1e6),
+    "memory_clock_mhz": (0.0, 1e6),
+    "temperature_c": (-273.15, 1e4),
+    "throttle_reasons": (0.0, 2.0**64),
+    "utilization": (0.0, 1.0),
+    "processes": (0.0, 1e6),
+}
+"""Reading -> smallest and largest value that a sensor can report. No board takes a megawatt."""
+
+_ROUNDING_J = 0.1
+
+
+def is_possible_next(energy_j: FloatArray | float, before_j: FloatArray | float) -> NDArray[np.bool_]:
+    """Whether a counter can have a value after another one: it rises, or it has restarted near zero.
+
+    Args:
+        energy_j: Values in joules, any shape.
+        before_j: The values before them in joules, of the same shape.
+    """
+    # A counter that restarts begins at zero, so less than half of what it had is left.
+    now, before = np.asarray(energy_j), np.asarray(before_j)
+    found: NDArray[np.bool_] = (now >= before - _ROUNDING_J) | (now < before / 2)
+    return found
+
 
 # Of the reasons for which NVML reports a lowered clock, those of power and heat (nvml.h, nvmlClocksEventReasons).
 THROTTLE_REASONS = {

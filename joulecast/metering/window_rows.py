@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ..arrays import FloatArray
 from ..energy import Figure, Row, Share
 from ..energy.share import Source
 from .energy_curve import EnergyCurve
@@ -33,14 +34,16 @@ def window_rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
     names = list(calls)
     place = {path: i for i, path in enumerate(names)}
     places = np.array([place[path] for path in paths], dtype=int)
-    inside = np.zeros((len(names), len(names)))  # [parent, child]
-    for path in names:
-        parent = path.rpartition(".")[0]
-        if parent in place:
-            inside[place[parent], place[path]] = 1
-    tops = np.array([path.rpartition(".")[0] not in place for path in names], dtype=bool)
+    around = np.array([place.get(path.rpartition(".")[0], -1) for path in names], dtype=int)
+    tops = around < 0
+
+    def own(values: FloatArray) -> FloatArray:
+        """Each window's value without those of the windows inside it."""
+        inside = np.bincount(around[~tops], values[~tops], len(names))
+        return np.maximum(values - inside, 0.0)
+
     duration_s = recording.end_s - recording.start_s
-    by_window_s = np.bincount(places, ends - starts, len(names)) if names else np.zeros(0)
+    by_window_s = np.bincount(places, ends - starts, len(names)).astype(float)
     shares: list[dict[str, Any]] = [{"time": {}, "energy": {}} for _ in names]
     rest = Share()
     for device in recording.devices:
@@ -50,9 +53,9 @@ def window_rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
         curve = EnergyCurve.of(recording.samples[device.name])
         whole_j, whole_known = curve.between(recording.start_s, recording.end_s)
         joules, known = curve.between(starts, ends)
-        window_j = np.bincount(places, joules, len(names)) if names else np.zeros(0)
+        window_j = np.bincount(places, joules, len(names)).astype(float)
         unknown = np.bincount(places, ~known, len(names)) if names else np.zeros(0)
-        own_j, own_s = (np.maximum(values - inside @ values, 0.0) for values in (window_j, by_window_s))
+        own_j, own_s = own(window_j), own(by_window_s)
         for i in range(len(names)):
             share = _share(name, device, float(own_j[i]), float(own_s[i]), int(unknown[i]))
             shares[i]["time"] |= share.time
@@ -63,7 +66,7 @@ def window_rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
         rest = Share.total([rest, _share(name, device, outside_j, outside_s, missing)])
     if not any(device.counted for device in recording.devices):
         # The time of windows is known all the same, and their energy is unknown rather than zero.
-        own_s = np.maximum(by_window_s - inside @ by_window_s, 0.0)
+        own_s = own(by_window_s)
         shares = [_unmeasured(seconds) for seconds in own_s.tolist()]
         rest = Share(**_unmeasured(max(0.0, duration_s - float(by_window_s[tops].sum()))))
     rows = [Row(path, Share(**shares[i]), phase="other", calls=calls[path]) for i, path in enumerate(names)]

@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
+from ..checked import shown
 from ..errors import InputError, unknown_name
 from .attributes import REQUIRED
 from .kind import Kind
 from .rules import Shape, Shapes
 
+LARGEST = 2**53
+"""Largest number of anything that can be asked for. Floating-point numbers are exact up to it."""
+
 
 def require_positive_integer(name: str, value: object) -> None:
-    """Require that an argument is an integer from 1.
+    """Require that an argument is an integer from 1 to `LARGEST`.
 
     Args:
         name: Name of the argument, for the message.
@@ -22,8 +26,8 @@ def require_positive_integer(name: str, value: object) -> None:
     Raises:
         InputError: It is not.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{name} is a positive integer", given=repr(value)[:100], allowed="1 or more")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
+        raise InputError(f"{name} is a positive integer", given=shown(value), allowed=f"1 to {LARGEST:,}")
 
 
 def normalized_shape(shape: object) -> Shape:

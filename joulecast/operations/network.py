@@ -12,8 +12,8 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from ..damage import unreadable
 from ..errors import InputError, located
+from ..regular_files import MOST_JSON_BYTES, read_json
 from ..rendering.answers import Plain
 from ..rendering.notebook import document, notes, table
 from ..rendering.tables import Table, Tabular
@@ -353,11 +353,7 @@ class Network(Tabular, Plain):
             InputError: The file cannot be read, or does not contain a network.
         """
         path = Path(path)
-        try:
-            value = json.loads(path.read_text())
-        except (OSError, ValueError, RecursionError) as error:
-            raise unreadable("this network file cannot be read", path, error) from error
-        return cls.from_dict(value, name=path.stem)
+        return cls.from_dict(read_json(path, MOST_JSON_BYTES, "this network file"), name=path.stem)
 
 
 def _parameter_bytes(value: Any) -> ParameterBytes | None:

@@ -185,6 +185,10 @@ def reduction_output(shapes: Shapes, attributes: Attributes) -> Shape:
     dims = attributes["dim"]
     dims = tuple(range(rank)) if dims is None else (dims,) if isinstance(dims, int) else tuple(dims)
     reduced = {dimension_of(shapes[0], dim) for dim in dims}
+    if len(reduced) < len(dims):
+        raise InputError(
+            "a dimension is named twice", given=f"dim={list(dims)} of {list(shapes[0])}", allowed="each dimension once"
+        )
     if attributes["keepdim"]:
         return tuple(1 if i in reduced else n for i, n in enumerate(shapes[0]))
     return tuple(n for i, n in enumerate(shapes[0]) if i not in reduced)

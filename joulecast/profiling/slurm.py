@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, MissingDependencyError, with_extra
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from distributed.security import Security
 
 _RENEW_S = 5.0  # between two looks at whether a job has ended and another has to be submitted
+_LOGS = (("error", "err"), ("output", "out"))
 _LOST_S = "2s"  # after which Dask takes a worker that has gone for lost, and its job for ended
 # Dask would otherwise query the GPU twice a second, for a display that campaigns do not have.
 _WITHOUT_DISPLAY = "export DASK_DISTRIBUTED__DIAGNOSTICS__NVML=False"
@@ -53,16 +56,60 @@ class SlurmJobs:
     memory: str = "16GB"
     directives: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        """Refuse what would end a line of the job's script.
+
+        Raises:
+            InputError: A text contains a control character.
+        """
+        texts = (self.partition, self.account, self.gres, self.walltime, self.memory, *self.directives)
+        for text in filter(None, texts):
+            if not text.isprintable():
+                raise InputError(
+                    "an option of a Slurm job contains a control character",
+                    given=repr(text)[:200],
+                    allowed="printable characters, in one line",
+                )
+
     def to_options(self) -> dict[str, Any]:
         """The options of dask-jobqueue's SLURMCluster that describe these jobs."""
         return {
-            "queue": self.partition,
-            "account": self.account,
-            "walltime": self.walltime,
+            "queue": self.partition and quote(self.partition),
+            "account": self.account and quote(self.account),
+            "walltime": quote(self.walltime),
             "job_cpu": self.cpus,
-            "job_mem": self.memory,
-            "job_extra_directives": [f"--gres={self.gres}", *self.directives],
+            "job_mem": quote(self.memory),
+            "job_extra_directives": [quote(f"--gres={self.gres}"), *self.directives],
         }
+
+
+def quoted_job() -> type[Any]:
+    """The class of dask-jobqueue's jobs, with all paths quoted in the script: as it is, it writes them as they are.
+
+    Both the shell and sbatch, which reads the lines that begin with #SBATCH, know the quotes of the shell. sbatch also
+    replaces symbols that begin with %.
+    """
+    from dask_jobqueue.slurm import SLURMJob
+
+    class QuotedJob(SLURMJob):  # type: ignore[misc]
+        def __init__(
+            self, *args: Any, log_directory: str, security: Security | None = None, python: str, **options: Any
+        ) -> None:
+            tls = {} if security is None else security.get_tls_config_for_role("worker")
+            # The list of ciphers is no option of a worker.
+            named = [(f"--tls-{key.replace('_', '-')}", value) for key, value in tls.items() if key != "ciphers"]
+            worker = [*options.pop("worker_extra_args", ()), *(quote(word) for pair in named for word in pair)]
+            logs = log_directory.replace("\\", "\\\\").replace("%", "%%")
+            directives = [quote(f"--{stream}={logs}/dask-worker-%J.{end}") for stream, end in _LOGS]
+            super().__init__(
+                *args,
+                python=quote(python),
+                worker_extra_args=worker,
+                job_extra_directives=[*directives, *options.pop("job_extra_directives", ())],
+                **options,
+            )
+
+    return QuotedJob
 
 
 @contextmanager
@@ -91,6 +138,8 @@ def slurm_cluster(jobs: SlurmJobs, folder: Path) -> Iterator[SLURMCluster]:
             hint="run this on its login node, or start the workers yourself and use --cluster",
         )
     logs = folder.resolve() / "slurm"
+    if not str(logs).isprintable():
+        raise InputError("the folder's name contains a control character", given=repr(str(logs)), hint="rename it")
     logs.mkdir(parents=True, exist_ok=True)
     prologue = dask.config.get("jobqueue.slurm.job-script-prologue", None) or []
     with (
@@ -106,6 +155,8 @@ def slurm_cluster(jobs: SlurmJobs, folder: Path) -> Iterator[SLURMCluster]:
             job_script_prologue=[*prologue, _WITHOUT_DISPLAY],
             security=security,
             log_directory=str(logs),
+            python=sys.executable,
+            job_cls=quoted_job(),
             scheduler_options={"dashboard_address": "127.0.0.1:0"},
             **jobs.to_options(),
         ) as cluster,

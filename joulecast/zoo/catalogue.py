@@ -13,6 +13,7 @@ from ..hardware import CPU, GPU, Device, find_gpu, gpus, same_boards
 from ..predictors.fallback import FallbackPredictor
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.regressors.forms import ONE_GPU_FORMS
+from ..regular_files import is_file
 from ..resources import shipped
 from .entries.entry import Background, load_background, load_entry
 from .entries.files import MANIFEST, predictor_of, read_manifest, read_plain
@@ -86,7 +87,7 @@ def _folder(device: Device, mode: str, predictor: str | Path | None, defaults: S
         from .mlflow.registry import registry_folder
 
         return registry_folder(predictor)
-    if predictor is not None and (Path(predictor) / MANIFEST).is_file():
+    if predictor is not None and is_file(Path(predictor) / MANIFEST):
         return Path(predictor).resolve()
     zoo = shipped("zoo")
     if predictor is None:

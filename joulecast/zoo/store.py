@@ -24,7 +24,7 @@ from ..errors import InputError, ZooError
 from ..hardware import find_device
 from ..operations.operation import MODES
 from ..resources import cache_folder, shipped
-from ..whole_files import whole_file
+from ..whole_files import locked, whole_file
 from .entries.common_files import read_facts
 from .entries.files import (
     MANIFEST,
@@ -272,11 +272,5 @@ def _writing() -> Iterator[None]:
 def _locked() -> Iterator[None]:
     """Let only one process at a time change the names."""
     zoo_cache().mkdir(parents=True, exist_ok=True)
-    with (zoo_cache() / ".lock").open("w") as file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except ImportError:  # On Windows there is no lock, and the last write counts.
-            pass
+    with locked(zoo_cache() / ".lock"):
         yield

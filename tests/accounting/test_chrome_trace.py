@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -87,3 +91,50 @@ def test_an_event_of_impossible_length_is_refused(tmp_path, length_us):
 def test_an_event_that_ends_before_it_starts_is_refused(tmp_path):
     with pytest.raises(InputError, match="ends before it starts"):
         written(tmp_path / "t.json", kernel("gemm", 400, -10, 4))
+
+
+READ = """
+import sys
+from joulecast.accounting.account import account_trace
+from joulecast.errors import InputError
+from joulecast.memory_limit import limited_memory
+with limited_memory(1 << 30):
+    try:
+        account_trace(sys.argv[1])
+        print("read")
+    except InputError as error:
+        print("refused:", error)
+"""
+"""A program that reads a trace, in at most 1 GB more than it has after its imports."""
+
+
+def read_elsewhere(path):
+    found = subprocess.run([sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=False)
+    return found.stdout + found.stderr[-2000:]
+
+
+def test_a_small_file_that_unpacks_to_gigabytes_is_read_in_little_memory(tmp_path):
+    path = tmp_path / "t.json.gz"
+    event = json.dumps(host("aten::mm", 1, 2)).encode() + b","
+    with gzip.open(path, "wb", compresslevel=6) as file:
+        file.write(b'{"traceEvents": [')
+        for _ in range(120):
+            file.write(event * (10 * 2**20 // len(event)))
+        file.write(event[:-1] + b"]}")
+    assert read_elsewhere(path).startswith("refused: this trace is too large")
+
+
+def test_modules_nested_without_end_are_refused(tmp_path):
+    frames = [complete(f"nn.Module: Block_{n}", "python_function", n, 100_000 - 2 * n, HOST) for n in range(40_000)]
+    with pytest.raises(InputError, match="nested"):
+        written(tmp_path / "t.json", *frames, host("aten::mm", 50_000, 1))
+    with pytest.raises(InputError, match="nested"):
+        written(tmp_path / "t.json", module(".".join(["a"] * 5000), 0, 10), host("aten::mm", 1, 1))
+
+
+@pytest.mark.parametrize("field", ["pid", "tid", "name", "ts", "dur"])
+@pytest.mark.parametrize("value", [[1], {}, 10**400, float("inf"), "x" * 20_000, None])
+def test_odd_values_of_fields_are_refused_or_read(tmp_path, field, value):
+    for event in (host("aten::mm", 1, 2), kernel("gemm", 1, 2, 4)):
+        with contextlib.suppress(InputError):
+            written(tmp_path / "t.json", *EVENTS, {**event, field: value})

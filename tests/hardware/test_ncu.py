@@ -78,3 +78,10 @@ def test_an_incomplete_line_is_ignored(tmp_path):
     path = tmp_path / "counters.csv"
     path.write_text("\n".join([*TWO_KERNELS[:-2], '"2","77","python"']))
     assert len(read_counters(path).kernels) == 2
+
+
+def test_a_field_without_end_is_refused(tmp_path):
+    path = tmp_path / "counters.csv"
+    path.write_text("\n".join([HEADER, line(0, "k" * 200_000, "dram__bytes_read.sum", "byte", "12")]))
+    with pytest.raises(InputError, match="field larger than"):
+        read_counters(path)

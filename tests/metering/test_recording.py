@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import zlib
 
 import numpy as np
 import pytest
@@ -125,3 +128,102 @@ def test_a_full_disk_leaves_whole_lines_and_the_recording_goes_on(tmp_path):
 def test_a_recording_is_never_written_over(recording):
     with pytest.raises(InputError, match="cannot be created"):
         Writer(recording, MACHINE)
+
+
+def sealed_file(path, *records, **machine):
+    first = {"kind": "machine", "format": 1, **MACHINE, **machine}
+    path.write_text("".join(sealed_oddly(record) for record in (first, *records)))
+    return path
+
+
+def sealed_oddly(record):
+    """A line with a checksum that is right, although the values may be NaN."""
+    text = json.dumps(record, separators=(",", ":"))[:-1]
+    return f'{text},"crc32":"{zlib.crc32(text.encode()):08x}"}}\n'
+
+
+def samples_of(**columns):
+    return {"kind": "samples", "device": "gpu0", "columns": {"time_s": [10.1, 10.2, 10.3], **columns}}
+
+
+WINDOW, SHARES = ["epoch", 10.1, 10.2], {"time_s": 10.2, "cpu": 0.5, "gpus": {"gpu0": {"busy": 0.5}}}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        samples_of(power_w=[1.0, math.nan, 1.0]),
+        samples_of(power_w=[1.0, math.inf, 1.0]),
+        samples_of(power_w=[1.0, -5.0, 1.0]),
+        samples_of(power_w=[1.0, 1e30, 1.0]),
+        samples_of(power_w=[1.0, 10**400, 1.0]),
+        samples_of(power_w=[1.0, [2.0], 1.0]),
+        samples_of(power_w=[1.0, "2", 1.0]),
+        samples_of(power_w=[1.0, True, 1.0]),
+        samples_of(power_w=5.0),
+        samples_of(energy_j=[5.0, -1.0, 6.0]),
+        samples_of(energy_j=[5.0, 4.0, 6.0]),
+        samples_of(utilization=[0.5, 1.5, 0.5]),
+        samples_of(time_s=[10.1, None, 10.3]),
+        samples_of(time_s=[10.1, 10.3, 10.2]),
+        samples_of(time_s=[]),
+        {"kind": "samples", "device": ["gpu0"], "columns": {"time_s": [10.1]}},
+        {"kind": "samples", "device": "gpu7", "columns": {"time_s": [10.1]}},
+        {"kind": "windows", "windows": [["epoch", 10.2, 10.1]]},
+        {"kind": "windows", "windows": [["epoch", 10.1, math.nan]]},
+        {"kind": "windows", "windows": [["epoch", 10**400, 10.2]]},
+        {"kind": "windows", "windows": [[".".join(["a"] * 999), 10.1, 10.2]]},
+        {"kind": "windows", "windows": [["x" * 100_000, 10.1, 10.2]]},
+        {"kind": "windows", "windows": 5},
+        {"kind": "shares", **SHARES, "cpu": "all"},
+        {"kind": "shares", **SHARES, "cpu": -1},
+        {"kind": "shares", **SHARES, "gpus": [1]},
+        {"kind": "shares", **SHARES, "gpus": {"gpu0": {"busy": [1]}}},
+        {"kind": "shares", **SHARES, "gpus": {"gpu0": {"memory_bytes": -1}}},
+        {"kind": "event", "time_s": 10.2, "device": "gpu0", "what": "x" * 100_000},
+        {"kind": "end", "time_s": math.inf, "exit_code": 0},
+        {"kind": "end", "time_s": 9.0, "exit_code": 0},
+        {"kind": "end", "time_s": 10.4, "exit_code": [1]},
+    ],
+    ids=lambda record: json.dumps(record)[:60],
+)
+def test_impossible_values_are_refused(tmp_path, record):
+    sealed_file(tmp_path / "good.jsonl", samples_of(power_w=[1.0, None, 3.0]), {"kind": "windows", "windows": [WINDOW]},
+                {"kind": "shares", **SHARES})  # fmt: skip
+    read_recording(tmp_path / "good.jsonl")
+    with pytest.raises(InputError) as refused:
+        read_recording(sealed_file(tmp_path / "odd.jsonl", record))
+    assert len(str(refused.value)) < 2000
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        {"start_s": math.nan},
+        {"start_s": 10**400},
+        {"wall_offset_s": "0"},
+        {"host": ["node1"]},
+        {"absent": "nothing"},
+        {"devices": {}},
+        {"devices": [{**MACHINE["devices"][0], "idle_w": -3.0}]},
+        {"devices": [{**MACHINE["devices"][0], "idle_w": math.inf}]},
+        {"devices": [{**MACHINE["devices"][0], "facts": [["a", [1]]]}]},
+        {"devices": [MACHINE["devices"][0]] * 2},
+    ],
+    ids=lambda machine: json.dumps(machine)[:60],
+)
+def test_impossible_machines_are_refused(tmp_path, machine):
+    with pytest.raises(InputError):
+        read_recording(sealed_file(tmp_path / "odd.jsonl", **machine))
+
+
+def test_deep_and_large_files_are_refused(tmp_path):
+    (tmp_path / "deep.jsonl").write_text("[" * 200_000 + ',"crc32":"00000000"}\n')
+    deep = '{"kind":"machine","format":1,"devices":' + "[" * 100_000
+    (tmp_path / "sealed.jsonl").write_text(f'{deep},"crc32":"{zlib.crc32(deep.encode()):08x}"}}\n')
+    with (tmp_path / "sparse.jsonl").open("wb") as file:
+        file.truncate(20 << 30)
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    for name in ("deep", "sealed", "sparse", "pipe"):
+        with pytest.raises(InputError):
+            read_recording(tmp_path / f"{name}.jsonl")

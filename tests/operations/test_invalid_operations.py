@@ -154,3 +154,9 @@ CHANNELS = (2, 6, 8, 8)
 def test_what_does_not_fit_together_is_refused(kind, shapes, attributes):
     with pytest.raises(InputError):
         Operation(kind, shapes, attributes)
+
+
+@pytest.mark.parametrize("dim", [[0, 0], [-1, -1], [0, -2]])
+def test_a_dimension_is_summed_once(dim):
+    with pytest.raises(InputError, match="named twice"):
+        Operation("sum", [(4, 5)], {"dim": dim})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from joulecast.datasets import load
 from joulecast.errors import InputError
 from joulecast.profiling import command
 from joulecast.profiling.journal import Journal
+from joulecast.profiling.slurm import SlurmJobs, quoted_job
 
 pytest.importorskip("dask_jobqueue", reason="Slurm jobs need joulecast[slurm]")
+from distributed.security import Security  # only where it is installed
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/cluster.md"
@@ -100,6 +103,49 @@ def measured_by(folder: Path) -> dict[str, str]:
         done = [(record["key"], record["worker"]) for record in journal.records if record["status"] == "ok"]
     assert len(dict(done)) == len(done) == len(load(folder).measurements)
     return dict(done)
+
+
+PATHS = [
+    "/data/my runs; touch INJECTED",
+    "/data/$(touch INJECTED)",
+    '/data/it\'s "100%j"',
+    "/data/a\\b`touch INJECTED`",
+]
+
+
+@pytest.mark.parametrize("folder", PATHS)
+def test_no_path_breaks_the_script_or_runs_a_command(folder, tmp_path):
+    """The script is run by a shell, with a program that notes its arguments in place of Python."""
+    program = tmp_path / "a python; exit 3"
+    program.write_text(f'#!/bin/sh\nfor word; do printf "%s\\n" "$word"; done > "{tmp_path}/words"\n')
+    program.chmod(0o755)
+    security = Security(tls_ca_file=f"{folder}/ca", tls_worker_cert=f"{folder}/cert", tls_worker_key=f"{folder}/key")
+    jobs = SlurmJobs(1, partition="a b", gres="gpu:1 --wrap=id", directives=("--exclusive",))
+    job = quoted_job()(
+        "tls://127.0.0.1:1", name="w", cores=1, memory="1GB", nanny=False, security=security, log_directory=folder,
+        python=str(program), worker_extra_args=["--no-dashboard"], job_script_prologue=["true"], **jobs.to_options()
+    )  # fmt: skip
+    script = job.job_script()
+    subprocess.run(["bash"], input=script, text=True, check=True, cwd=tmp_path)  # noqa: S607
+    words = (tmp_path / "words").read_text().splitlines()
+    assert [words[words.index(f"--tls-{name}") + 1] for name in ("ca-file", "cert", "key")] == [
+        f"{folder}/{name}" for name in ("ca", "cert", "key")
+    ]
+    assert not (tmp_path / "INJECTED").exists()
+    options = [shlex.split(line.removeprefix("#SBATCH ")) for line in script.splitlines() if line.startswith("#SBATCH")]
+    assert ["-p", "a b"] in options
+    assert ["--gres=gpu:1 --wrap=id"] in options
+    written = folder.replace("\\", "\\\\").replace("%", "%%")
+    assert [f"--error={written}/dask-worker-%J.err"] in options
+
+
+@pytest.mark.parametrize("option", ["partition", "account", "gres", "walltime", "memory"])
+def test_control_characters_are_refused(option):
+    for text in ("a\nrm -rf ~", "a\rb", "a\0b", "a\x1bb"):
+        with pytest.raises(InputError, match="control character"):
+            SlurmJobs(1, **{option: text})
+    with pytest.raises(InputError, match="control character"):
+        SlurmJobs(1, directives=("--exclusive\n#SBATCH --uid=0",))
 
 
 @pytest.mark.slow

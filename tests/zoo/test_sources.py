@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.server
 import json
@@ -15,6 +16,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
+from processes import started
 
 import joulecast
 from conftest import ENTRY_NAME as NAME
@@ -78,7 +80,7 @@ class Bucket(QuietHandler):
         self.wfile.write(body)
 
     def do_GET(self):
-        query = parse_qs(urlsplit(self.path).query)
+        query = parse_qs(urlsplit(self.path).query, keep_blank_values=True)
         if "list-type" in query:
             keys = "".join(
                 f"<Contents><Key>{key}</Key></Contents>" for key in self.objects if key.startswith(query["prefix"][0])
@@ -183,6 +185,40 @@ def test_remove_from_s3(bucket, small_entry):
     push(small_entry, NAME, "s3://bucket")
     remove("s3://bucket", NAME)
     assert list(bucket) == ["index.json"]
+
+
+PUSH = """
+import sys
+from pathlib import Path
+from joulecast.zoo.places.sources import push
+for number in range(int(sys.argv[4])):
+    push(Path(sys.argv[1]), f"a30/{sys.argv[3]}-{number}", sys.argv[2])
+"""
+
+
+def test_entries_pushed_at_the_same_time_are_all_in_the_index(small_entry, tmp_path):
+    zoo = tmp_path / "zoo"
+    commands = [[sys.executable, "-c", PUSH, str(small_entry), str(zoo), name, "15"] for name in ("x", "y", "z")]
+    with contextlib.ExitStack() as stack:
+        pushing = [stack.enter_context(started(command)) for command in commands]
+        assert [process.wait() for process in pushing] == [0, 0, 0]
+    assert set(index_of(open_source(str(zoo)))) == {f"a30/{name}-{n}" for name in "xyz" for n in range(15)}
+
+
+def test_an_entry_that_an_index_lacks_is_found_by_the_next_push(small_entry, folder):
+    """As after a push that was killed before it wrote the index, or by two at a time on a place without locks."""
+    push(small_entry, "a30/other-inference", str(folder))
+    index = json.loads((folder / "index.json").read_text())
+    del index["entries"][NAME]
+    (folder / "index.json").write_text(json.dumps(index))
+    push(small_entry, "a30/third-inference", str(folder))
+    assert set(index_of(open_source(str(folder)))) == {NAME, "a30/other-inference", "a30/third-inference"}
+
+
+@pytest.mark.parametrize("where", ["http://[::1", "https://[x]:y/z", "s3://[", "http://a b", "http://\0"])
+def test_addresses_that_are_none_are_refused(where):
+    with pytest.raises((InputError, ZooError)):
+        index_of(open_source(where))
 
 
 def test_push_replaces_the_same_name(folder, small_entry):

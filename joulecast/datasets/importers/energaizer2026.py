@@ -15,19 +15,18 @@ more, so that a fit would attribute the time of these to linear layers. Two flaw
 
 from __future__ import annotations
 
-import csv
-import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...damage import unreadable
 from ...errors import DatasetError
 from ...progress import tracked
+from ...regular_files import MOST_BYTES, read_json
 from ..measurement import Card, Dataset, NetworkMeasurement, refuse_lines
 from .boundary import importer
+from .csv_rows import read_rows
 
 _SOURCE = (
     "Artifact of EnergAIzer: Fast and Accurate GPU Power Estimation Framework for AI Workloads, ISPASS 2026, "
@@ -78,7 +77,7 @@ def import_energaizer2026(folder: str | Path) -> list[Dataset]:
     networks: dict[tuple[str, float], list[NetworkMeasurement]] = defaultdict(list)
     measured: list[tuple[tuple[str, float], NetworkMeasurement]] = []
     faults = []
-    for line, row in tracked(_table(folder / "networks.csv"), "networks"):
+    for line, row in tracked(list(enumerate(read_rows(folder / "networks.csv", _COLUMNS), start=2)), "networks"):
         try:
             if float(row["total_s"]) >= _FAILED_S:
                 setting = (row["gpu"], float(row["clock_setpoint_mhz"]))
@@ -95,19 +94,6 @@ def import_energaizer2026(folder: str | Path) -> list[Dataset]:
         Dataset(_card(folder, gpu, clock_mhz, found), (), tuple(found))
         for (gpu, clock_mhz), found in sorted(networks.items())
     ]
-
-
-def _table(path: Path) -> list[tuple[int, dict[str, str]]]:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            missing = set(_COLUMNS) - set(reader.fieldnames or ())
-            rows = list(enumerate(reader, start=2))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise unreadable("this file of measurements cannot be read", path, error, DatasetError) from error
-    if missing:
-        raise DatasetError("columns are missing", given=str(path), hint=f"add {', '.join(sorted(missing))}")
-    return rows
 
 
 def _measurement(row: Mapping[str, str], line: int) -> NetworkMeasurement:
@@ -177,8 +163,5 @@ def _idle_power_w(folder: Path, gpu: str, clock_mhz: float) -> float | None:
     name = _IDLE_POWER.get(gpu)
     if name is None or not (folder / name).is_file():
         return None
-    try:
-        by_clock: dict[str, float] = json.loads((folder / name).read_text(encoding="utf-8"))
-        return by_clock.get(f"{clock_mhz:g}")
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, AttributeError) as error:
-        raise unreadable("this file cannot be read", folder / name, error, DatasetError) from error
+    by_clock: dict[str, float] = read_json(folder / name, MOST_BYTES, "this file of idle power", DatasetError)
+    return by_clock.get(f"{clock_mhz:g}")

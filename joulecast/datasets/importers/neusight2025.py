@@ -17,7 +17,6 @@ Reads `operations.parquet` and, for plausibility, `device_specs.json`. Things to
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,10 +26,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...damage import unreadable
+from ...damage import refusing_damage
 from ...errors import DatasetError, InputError, UnknownNameError
 from ...hardware import find_gpu
 from ...operations.operation import Operation
+from ...regular_files import MOST_BYTES, read_json
 from ..measurement import Card, Dataset, Measurement, refuse_lines
 from .boundary import importer
 from .launches import Launches, Values, after_s, beside_s, floor_s
@@ -187,11 +187,9 @@ def _columns(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _specs(path: Path) -> dict[str, tuple[float, float]]:
-    try:
-        specs = json.loads(path.read_text(encoding="utf-8"))
+    specs = read_json(path, MOST_BYTES, "this file of data sheets", DatasetError)
+    with refusing_damage("this file of data sheets cannot be read", path, DatasetError):
         return {gpu: (row["SingleFLOPs"] * 1e9, row["Mem_Bw"] * 1e9) for gpu, row in specs.items()}
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise unreadable("this file of data sheets cannot be read", path, error, DatasetError) from error
 
 
 def _rows(

@@ -15,20 +15,19 @@ exports as well:
 from __future__ import annotations
 
 import ast
-import csv
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ...damage import unreadable
-from ...errors import DatasetError, InputError
+from ...errors import InputError
 from ...hardware import find_gpu
 from ...operations.rules import Shape
 from ..measurement import Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
 from .boundary import importer
+from .csv_rows import read_rows
 from .module_repr import operation_from_repr
 
 _SOURCE = (
@@ -49,21 +48,6 @@ _LARGE_S = 5e-4  # Operations of at least this size are bound by the device on e
 _LEAST_SHARED = 3
 _LOWER_POWER = 0.97  # Repeats within one method differ by at most 2 %.
 _MODE_DEPENDENT = ("batch_norm", "stochastic_depth", "dropout")
-
-
-def _table(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            missing = set(columns) - set(reader.fieldnames or ())
-            rows = list(reader)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise unreadable("this file of measurements cannot be read", path, error, DatasetError) from error
-    if missing:
-        raise DatasetError(
-            "columns are missing", given=str(path), allowed=", ".join(columns), hint=f"add {', '.join(sorted(missing))}"
-        )
-    return rows
 
 
 def _optional(text: str, convert: Callable[[str], Any]) -> Any:
@@ -161,7 +145,7 @@ def import_nicolai2025(folder: str | Path) -> list[Dataset]:
         DatasetError: A file is missing or damaged, or lines are impossible or of unknown operations; names the lines.
     """
     folder = Path(folder)
-    rows = _table(folder / "operations.csv", [*_COLUMNS, "module"])
+    rows = read_rows(folder / "operations.csv", [*_COLUMNS, "module"])
     with_training = {_campaign(row) for row in rows if row["mode"] == "training"}
     measurements: dict[str, list[Measurement]] = defaultdict(list)
     faults = []
@@ -187,7 +171,7 @@ def import_nicolai2025(folder: str | Path) -> list[Dataset]:
 
 def _networks(path: Path) -> dict[str, list[NetworkMeasurement]]:
     networks: dict[str, list[NetworkMeasurement]] = defaultdict(list)
-    for line, row in enumerate(_table(path, [*_COLUMNS, "network"]), start=2):
+    for line, row in enumerate(read_rows(path, [*_COLUMNS, "network"]), start=2):
         networks[find_gpu(row["gpu"]).name].append(
             NetworkMeasurement(
                 network=row["network"],

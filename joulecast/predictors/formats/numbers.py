@@ -1,24 +1,14 @@
-"""Checks numbers in JSON from any source, so that a wrong one causes an error on loading and not later."""
+"""Checks many numbers in JSON from any source, so that a wrong one causes an error on loading and not later."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-
-def number(value: Any) -> float:
-    """Check that a value from a file is a finite number, and return it as a float.
-
-    Raises:
-        TypeError: It is not.
-    """
-    if type(value) not in (int, float) or not math.isfinite(value):
-        raise TypeError(f"a finite number is expected, not {str(value)[:40]!r}")
-    return float(value)
+from ...checked import number as number  # of this module, too
 
 
 def numbers(values: Mapping[str, Any]) -> dict[str, float]:

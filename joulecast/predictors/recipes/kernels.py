@@ -9,6 +9,7 @@ from typing import Any
 
 from ...damage import unreadable
 from ...errors import InputError, unknown_name
+from ...regular_files import MOST_BYTES, read_regular
 from ...resources import named_file
 from .bounds import require_float, require_integer
 
@@ -99,7 +100,7 @@ def load_kernel_recipe(path: str | Path) -> KernelRecipe:
     """
     path = named_file(path, "predictors", "recipe")
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(read_regular(path, MOST_BYTES, "this recipe").decode())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise unreadable("this recipe cannot be read", path, error) from error
     for table in ("generation", "other_generations"):

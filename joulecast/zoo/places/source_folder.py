@@ -6,11 +6,12 @@ import contextlib
 import stat
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 
 from ...errors import InputError, ZooError, damaged_zoo
-from ...whole_files import whole_file
+from ...whole_files import locked, whole_file
 from ..entries.files import MANIFEST, read_plain
 
 _MOST_MEMBERS = 100_000
@@ -88,6 +89,19 @@ class FolderSource:
                 hint="push to a folder that this user may write to, on a disk with room",
             ) from error
 
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """See `Source.changing`."""
+        try:
+            with locked(self._folder / ".lock"):
+                yield
+        except OSError as error:
+            raise ZooError(
+                "this zoo cannot be written to",
+                given=f"{self._folder}: {error.strerror}",
+                hint="push to a folder that this user may write to, on a disk with room",
+            ) from error
+
     def _refuse_unless_there(self) -> None:
         if not self._folder.is_dir():
             raise InputError(
@@ -153,6 +167,10 @@ class ZipSource:
         raise self._read_only()
 
     def delete(self, paths: list[str]) -> None:
+        """Refuse: a zip file is read only."""
+        raise self._read_only()
+
+    def changing(self) -> AbstractContextManager[None]:
         """Refuse: a zip file is read only."""
         raise self._read_only()
 

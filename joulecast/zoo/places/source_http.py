@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import urllib.request
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from http.client import HTTPException
 from urllib.parse import quote
 
@@ -69,6 +70,10 @@ class HttpSource:
         raise self._read_only()
 
     def delete(self, paths: list[str]) -> None:
+        """Refuse: a zoo behind HTTP is read only."""
+        raise self._read_only()
+
+    def changing(self) -> AbstractContextManager[None]:
         """Refuse: a zoo behind HTTP is read only."""
         raise self._read_only()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -44,7 +45,7 @@ class S3Source:
         return self._prefix + str(checked_path(path))
 
     def _failed(self, error: Exception) -> ZooError:
-        code = str(getattr(error, "response", {}).get("Error", {}).get("Code", type(error).__name__))
+        code = str((getattr(error, "response", None) or {}).get("Error", {}).get("Code", type(error).__name__))
         refused = code in ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoCredentialsError")
         return ZooError(
             "this zoo denied access" if refused else "this zoo cannot be reached",
@@ -73,6 +74,10 @@ class S3Source:
         if len(data) > most_bytes:
             raise damaged_zoo("a file of this zoo is larger than allowed", path, f"up to {most_bytes:,} bytes")
         return data
+
+    def changing(self) -> AbstractContextManager[None]:
+        """See `Source.changing`: S3 has no locks."""
+        return nullcontext()
 
     def names(self) -> list[str]:
         """See `Source.names`."""

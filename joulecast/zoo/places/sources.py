@@ -6,11 +6,12 @@ folder per entry. A source is not trusted: names, sizes and digests are checked 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
+from urllib.parse import urlsplit
 
 from ...errors import InputError, ZooError, damaged_zoo, unknown_name
 from ...resources import shipped
@@ -22,6 +23,7 @@ INDEX_VERSION = 1
 
 _MOST_INDEX_BYTES = 8 << 20
 _MOST_ENTRIES = 10_000
+_MOST_TRIES = 20
 
 
 class Source(Protocol):
@@ -41,6 +43,10 @@ class Source(Protocol):
 
     def delete(self, paths: list[str]) -> None:
         """Delete files. A place that cannot be written to raises a ZooError."""
+        ...
+
+    def changing(self) -> AbstractContextManager[None]:
+        """A context manager in which no other process changes this place, as far as the place can ensure that."""
         ...
 
 
@@ -67,6 +73,12 @@ def open_source(where: str) -> Source:
         MissingDependencyError: The address is in S3, and boto3 is not installed.
     """
     scheme = where.split("://", 1)[0].lower() if "://" in where else ""
+    try:
+        urlsplit(where)
+    except ValueError as error:  # such as http://[::1
+        raise InputError(
+            "this is not a valid address", given=f"{where}: {error}", allowed="such as https://host/zoo"
+        ) from error
     if scheme in ("http", "https"):
         from .source_http import HttpSource
 
@@ -96,7 +108,7 @@ def index_of(source: Source) -> dict[str, Row]:
     """
     data = source.read(INDEX, _MOST_INDEX_BYTES)
     if data is None:
-        return {name: _row(source, name) for name in source.names()[:_MOST_ENTRIES] if NAME.fullmatch(name)}
+        return _listed(source, None)
     value = parsed_json(data, "the index of this zoo")
     try:
         if value["format_version"] != INDEX_VERSION:
@@ -119,11 +131,6 @@ def index_of(source: Source) -> dict[str, Row]:
             "names such as a30/forest-inference",
         )
     return rows
-
-
-def _row(source: Source, name: str) -> Row:
-    data = _manifest_bytes(source, name)
-    return Row.of(read_manifest(data, name), data)
 
 
 def _manifest_bytes(source: Source, name: str) -> bytes:
@@ -199,13 +206,13 @@ def push(folder: Path, name: str, where: str) -> None:
         raise InputError("this is not a valid name of an entry", given=name, allowed="such as a30/forest-inference")
     source = open_source(where)
     source.write({})  # creates a missing folder, and fails early where the place is read only
-    manifest, files = stored_files(folder)
+    _, files = stored_files(folder)
     data = (folder / MANIFEST).read_bytes()
-    with _changing(source) as index:
+    with source.changing():
         # The manifest follows the files that it lists, and the index follows the manifest. So a reader finds the old
         # entry, or is told that the entry is being replaced.
         source.write({f"{name}/{file}": content for file, content in files.items()} | {f"{name}/{MANIFEST}": data})
-        index[name] = Row.of(manifest, data)
+        _write_index(source)
 
 
 def remove(where: str, name: str) -> None:
@@ -216,20 +223,38 @@ def remove(where: str, name: str) -> None:
         ZooError: The place cannot be written to.
     """
     source = open_source(where)
-    with _changing(source) as index:
+    with source.changing():
+        index = index_of(source)
         if name not in index:
             raise unknown_name("zoo entry there", name, index)
         data = source.read(f"{name}/{MANIFEST}", _MOST_INDEX_BYTES)
-        del index[name]
-    files = [] if data is None else list(read_manifest(data, name)["files"])
-    source.delete([f"{name}/{file}" for file in (MANIFEST, *files)])
+        files = [] if data is None else list(read_manifest(data, name)["files"])
+        _write_index(source, without=name)
+        source.delete([f"{name}/{file}" for file in (MANIFEST, *files)])
+        _write_index(source)
 
 
-@contextlib.contextmanager
-def _changing(source: Source) -> Iterator[dict[str, Row]]:
-    index = index_of(source)
-    yield index
-    source.write({INDEX: index_bytes(index)})
+def _write_index(source: Source, without: str | None = None) -> None:
+    """Write the index of the entries that are there, until nobody has added or removed one in the meantime.
+
+    Two processes that push at a time may each list the entries before the other's manifest is there. Whoever writes
+    last lists them again afterwards, and so finds what is missing. Where a place can be locked, this ends at once.
+    """
+    for _ in range(_MOST_TRIES):
+        index = _listed(source, without)
+        source.write({INDEX: index_bytes(index)})
+        if _listed(source, without) == index:
+            return
+    raise ZooError(
+        "this zoo changes faster than its index can be written", given=f"{_MOST_TRIES} tries", hint="push again later"
+    )
+
+
+def _listed(source: Source, without: str | None) -> dict[str, Row]:
+    """The rows of the entries that a source has, from their manifests; one that is being removed has none."""
+    names = [name for name in source.names()[:_MOST_ENTRIES] if NAME.fullmatch(name) and name != without]
+    manifests = {name: source.read(f"{name}/{MANIFEST}", _MOST_INDEX_BYTES) for name in names}
+    return {name: Row.of(read_manifest(data, name), data) for name, data in manifests.items() if data is not None}
 
 
 def index_bytes(index: Mapping[str, Row]) -> bytes:

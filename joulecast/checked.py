@@ -1,0 +1,79 @@
+"""Turns numbers of users and of files into checked values: of the right type, finite, and within a range."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+_LARGEST = 1.7976931348623157e308  # of a float
+
+
+def number(value: Any, low: float = -math.inf, high: float = math.inf) -> float:
+    """Check that a value from a file is a finite number within a range, and return it as a float.
+
+    Args:
+        value: The value, as JSON or TOML gave it.
+        low: Smallest allowed value.
+        high: Largest allowed value.
+
+    Raises:
+        TypeError: It is not a finite number.
+        ValueError: It is out of the range.
+    """
+    # An integer of 400 digits is no float; comparing it is exact, where converting it would overflow.
+    if type(value) not in (int, float) or not -_LARGEST <= value <= _LARGEST:
+        raise TypeError(f"a finite number is expected, not {shown(value)}")
+    if not low <= value <= high:
+        raise ValueError(f"{value:g} is out of range: {low:g} to {high:g}")
+    return float(value)
+
+
+def integer(value: Any, low: int = 0, high: int = 2**63 - 1) -> int:
+    """Check that a value from a file is an integer within a range, and return it.
+
+    Args:
+        value: The value, as JSON or TOML gave it.
+        low: Smallest allowed value.
+        high: Largest allowed value.
+
+    Raises:
+        TypeError: It is not an integer.
+        ValueError: It is out of the range.
+    """
+    if type(value) is not int:
+        raise TypeError(f"an integer is expected, not {shown(value)}")
+    if not low <= value <= high:
+        raise ValueError(f"{shown(value)} is out of range: {low} to {high}")
+    return value
+
+
+def text(value: Any, most: int = 10_000) -> str:
+    """Check that a value from a file is a text of a limited length, and return it.
+
+    Args:
+        value: The value, as JSON or TOML gave it.
+        most: Largest number of characters.
+
+    Raises:
+        TypeError: It is not a text.
+        ValueError: It is too long.
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"a text is expected, not {shown(value)}")
+    if len(value) > most:
+        raise ValueError(f"a text of {len(value):,} characters is longer than {most:,}")
+    return value
+
+
+def shown(value: Any) -> str:
+    """A value as it appears in messages: at most 60 characters, whatever it is."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**30:
+        return "an integer of more than 30 digits"  # printing one of 5,000 digits is an error of Python
+    if isinstance(value, str | bytes):
+        value = value[:80]
+    if isinstance(value, list | tuple | dict | set) and len(value) > 20:
+        return f"{type(value).__name__} of {len(value):,} values"
+    try:
+        return repr(value)[:60]
+    except (ValueError, RecursionError):  # a long integer within it, or a list that contains itself
+        return type(value).__name__
