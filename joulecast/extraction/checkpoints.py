@@ -48,7 +48,7 @@ def followed(around: Around) -> Iterator[None]:
         @staticmethod
         def apply(run: Callable[..., Any], preserves: bool, *args: Any) -> Any:
             if threading.get_ident() != mine:
-                return function.apply(run, preserves, *args)
+                return function.apply(run, preserves, *args)  # type: ignore[no-untyped-call]
             with around(args, False):
                 return run(*args)
 
