@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -82,8 +83,9 @@ PATHS = (
 )
 
 
-def request(method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None) -> bytes:
-    """The bytes of a request."""
+def request(method: str, path: str, body: object = b"", headers: dict[str, str] | None = None) -> bytes:
+    """The bytes of a request. A body that is not bytes is sent as JSON."""
+    body = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {"Host": "x", "Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}
     lines = [f"{method} /v1/{path} HTTP/1.1", *(f"{k}: {v}" for k, v in {**sent, **(headers or {})}.items())]
     return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body
@@ -146,7 +148,84 @@ def whole(rng: random.Random) -> bytes:
     return damaged(request("POST", path, json.dumps(question).encode()), rng)
 
 
-KINDS = {f"service: {make.__name__}": make for make in (json_values, json_bytes, paths, headers, whole)}
+def validation_bombs(rng: random.Random) -> bytes:
+    """A body of up to 3.9 MB in which a list or an object, anywhere, is filled with faults."""
+    path, question = rng.choice(QUESTIONS)
+    question = json.loads(json.dumps(question))
+    places = list(_places(question))
+    node, key = rng.choice(places)
+    fault = rng.choice(
+        [0, None, {}, [], "", {"a": 0}, [[]], [0] * 9, {"kind": 0}, {"kind": "relu", "input_shapes": [[0]]}]
+    )
+    number = rng.choice([1_000, 15_000, 60_000, 3_800_000]) // (len(json.dumps(fault)) + 2)
+    node[key] = [fault] * number if rng.random() < 0.7 else {f"{n:x}": fault for n in range(number // 4)}
+    return request("POST", path, json.dumps(question, separators=(",", ":")).encode())
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """All places of a JSON value, as the object or list that holds it and its key there."""
+    for key, inner in list(value.items()) if isinstance(value, dict) else list(enumerate(value)):
+        yield value, key
+        if isinstance(inner, dict | list):
+            yield from _places(inner)
+
+
+def work_bombs(rng: random.Random) -> bytes:
+    """A valid question that is as much work as limits allow, or more."""
+    operations = [
+        {**rng.choice([RELU, LINEAR]), "input_shapes": [[1 + n, rng.randint(1, 500)]], "count": 1, "module_paths": []}
+        for n in range(rng.choice([10, 300, 5000]))
+    ]
+    clocks = [900 + 0.2 * n for n in range(rng.choice([1, 30, 1000]))]
+    precisions = rng.sample(["fp32", "tf32", "bf16", "fp16"], rng.randint(1, 4))
+    deep = {**RELU, "count": 1, "module_paths": [".".join(["a"] * rng.choice([5, 49, 499]))[: rng.choice([50, 999])]]}
+    paths = [f"{n}.{m}" for n in range(rng.choice([1, 30])) for m in range(300)]
+    named = [{**NAMED, "input_shape": [n, 3, 64, 64], "gpu": "A30"} for n in range(1, rng.choice([5, 300]))]
+    return request(
+        "POST",
+        *rng.choice(
+            [
+                (
+                    "sweep",
+                    {"operations": operations, "clocks_mhz": clocks, "gpus": ["A30", "T4"], "precision": precisions},
+                ),
+                ("best", {"operations": operations, "precision": precisions}),
+                ("best", {**NAMED, "batch_sizes": list(range(1, rng.choice([3, 100]))), "precision": precisions}),
+                ("predict", {"operations": operations, "gpu": "A30", "tree": True}),
+                ("predict", {"operations": [deep], "gpu": "A30", "tree": True}),
+                (
+                    "predict",
+                    {"operations": [{**RELU, "count": len(paths), "module_paths": paths}], "gpu": "T4", "tree": True},
+                ),
+                ("predict/batch", {"requests": named, "details": True}),
+                ("predict_many", {"networks": [{"operations": operations[:300]}] * rng.choice([2, 50]), "gpu": "A30"}),
+                (
+                    "best_generation",
+                    {**TEXT, "counts": [1, 2, 4, 8], "batches": list(range(1, 40)), "gpus": ["H100 SXM"]},
+                ),
+            ]
+        ),
+    )
+
+
+def shares(rng: random.Random) -> bytes:
+    """A request that pretends to come from elsewhere, or spells a token in its own way."""
+    path, question = rng.choice(QUESTIONS)
+    spelled = "".join(rng.choice([letter.upper(), letter]) for letter in "bearer")
+    address = ".".join(str(rng.randint(0, 300)) for _ in range(4))
+    odd = {
+        "Authorization": f"{spelled}{rng.choice([' ', '   ', chr(9), ''])}{rng.choice(['token', 'x' * 3000, ''])}",
+        "X-Forwarded-For": rng.choice(
+            [address, f"{address}, {address}", "::1%eth0", "unknown", "x" * 3000, "a,b," * 500]
+        ),
+        "X-Forwarded-Proto": rng.choice(["https", "ws", "x"]),
+        "Forwarded": f"for={address}",
+    }
+    return request("POST", path, json.dumps(question).encode(), dict(rng.sample(list(odd.items()), 2)))
+
+
+_MAKERS = (json_values, json_bytes, paths, headers, whole, validation_bombs, work_bombs, shares)
+KINDS = {f"service: {make.__name__}": make for make in _MAKERS}
 
 
 class Running(NamedTuple):
@@ -161,6 +240,7 @@ def started(folder: Path) -> Running:
     """Start a service with its log in a folder, and return when it is ready."""
     log = folder / "log.jsonl"
     command = [sys.executable, "-m", "joulecast.cli", "serve", "--port", "0", "--body-seconds", "2"]
+    command += ["--max-seconds", "12"]  # less than what counts as too slow
     with log.open("wb") as file:
         process = subprocess.Popen(command, stderr=file, env={**os.environ, "OMP_NUM_THREADS": "1"})
     while '"event": "ready"' not in log.read_text() or not (port := _port(log)):

@@ -1,5 +1,7 @@
 """Clients that do harm to a service, from addresses of their own; benchmarks/service.py asks beside them.
 
+    python benchmarks/hostile_clients.py 8000 memory,bombs      # until it is stopped; for a service on this machine
+
 Each kind is one attack: memory (questions with megabytes of paths), unknown (models that must be traced, and leaving
 before the answer), slow (heads that never end, answers that nobody reads), methods (any text as a method), bombs
 (bodies of faults), work (the largest comparisons), trees (modules within hundreds of others), names (models that nobody
@@ -13,6 +15,7 @@ import contextlib
 import itertools
 import json
 import random
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 
@@ -212,13 +215,11 @@ async def configurations(port: int, address: str) -> None:
 
 
 Attack = Callable[[int, str], Awaitable[None]]
-EARLIER: tuple[Attack, ...] = (memory, unknown, slow, methods)
-ATTACKS: dict[str, Attack] = {
-    each.__name__: each for each in (*EARLIER, bombs, work, trees, names, shares, configurations)
-}
+KINDS: tuple[Attack, ...] = (memory, unknown, slow, methods, bombs, work, trees, names, shares, configurations)
+ATTACKS: dict[str, Attack] = {each.__name__: each for each in KINDS}
 
 
-async def attack(port: int, attacks: Iterable[Attack] = EARLIER) -> None:
+async def attack(port: int, attacks: Iterable[Attack]) -> None:
     """Run two clients of each kind until they are cancelled. A client whose connection is closed connects again."""
 
     async def persistent(client: Attack, address: str) -> None:
@@ -229,3 +230,7 @@ async def attack(port: int, attacks: Iterable[Attack] = EARLIER) -> None:
 
     addresses = (f"127.0.1.{number}" for number in itertools.count(1))
     await asyncio.gather(*(persistent(client, next(addresses)) for client in attacks for _ in range(2)))
+
+
+if __name__ == "__main__":
+    asyncio.run(attack(int(sys.argv[1]), [ATTACKS[name] for name in sys.argv[2].split(",")]))

@@ -23,11 +23,9 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-
-import hostile_clients
 
 MODELS = ("resnet18", "resnet50", "mobilenet_v2", "efficientnet_b0", "vit_b_16", "densenet121")
 GPUS = ("A30", "H100 SXM", "T4", "L4", "A100 PCIe 40GB")
@@ -168,24 +166,24 @@ async def measure(
     *,
     rates: Sequence[float] = (0,),
     clients: int = 1,
-    hostile: Iterable[Callable] = (),
+    hostile: str = "",
 ) -> list[dict[str, object]]:
     """Measure each load at each rate, after a few seconds of warming up, and print each result.
 
     Beside hostile clients, the time of /v1/health and the memory before, at most, and after the attack are measured.
     """
     await load(port, "repeated", 3, 4, 0)
-    attacking: Sequence[asyncio.Task[object]] = ()
+    attacking, asking = None, None
     health_s: list[float] = []
     calm: list[float] = []
     if hostile:
         for name in loads:
             await load(port, name, 3, connections, 0, clients)
         calm.append(round(resident_mb(process.pid)))
-        attacking = [
-            asyncio.create_task(each) for each in (hostile_clients.attack(port, hostile), healthy(port, health_s))
-        ]
-        await asyncio.sleep(2)
+        script = str(Path(__file__).with_name("hostile_clients.py"))
+        attacking = subprocess.Popen([sys.executable, script, str(port), hostile])
+        await asyncio.sleep(5)  # it makes its requests first
+        asking = asyncio.create_task(healthy(port, health_s))
     results = []
     for name in loads:
         for rate in rates:
@@ -203,9 +201,10 @@ async def measure(
                 result |= {"health p99 ms": quantile_ms(health_s, 99), "health max ms": quantile_ms(health_s, 100)}
             print(json.dumps(result), flush=True)
             results.append(result)
-    for task in attacking:
-        task.cancel()
-    if hostile:
+    if attacking is not None and asking is not None:
+        asking.cancel()
+        attacking.terminate()
+        attacking.wait()
         await asyncio.sleep(10)
         calm.append(round(resident_mb(process.pid)))
         results[-1]["MB before and after"] = calm
@@ -264,15 +263,15 @@ def main() -> None:
         "--hostile",
         nargs="?",
         const="memory,unknown,slow,methods",
+        default="",
         help="beside two hostile clients of each kind (see hostile_clients.py), which it traces for",
     )
     parser.add_argument(
         "--rate", type=float, action="append", help="questions a second, instead of as many as it takes"
     )
     a = parser.parse_args()
-    hostile = [hostile_clients.ATTACKS[name] for name in a.hostile.split(",")] if a.hostile else []
-    options = {"rates": a.rate or [0], "clients": a.clients, "hostile": hostile}
-    with service(a.workers, extracts=bool(hostile)) as (process, port):
+    options = {"rates": a.rate or [0], "clients": a.clients, "hostile": a.hostile}
+    with service(a.workers, extracts=bool(a.hostile)) as (process, port):
         asyncio.run(measure(process, port, a.loads, a.seconds, a.connections, **options))
 
 

@@ -38,7 +38,7 @@ def _import_for(question: Mapping[str, Any]) -> None:
         suffix = Path(question["file"]).suffix
         _import_libraries(suffix, builds_transformer=suffix == ".json")
     else:
-        _import_libraries(None, builds_transformer=question["name"] in ARCHITECTURES)
+        _import_libraries(None, builds_transformer=question.get("name") in ARCHITECTURES)
 
 
 @cache
@@ -106,8 +106,12 @@ def _inputs(value: Any) -> Inputs:
 
 
 def reply(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Reply to a request: the network, an error of joulecast, or the reason why extraction was stopped."""
+    """Reply to a request: the network or names, an error of joulecast, or the reason why extraction was stopped."""
     try:
+        if "names" in question:
+            from .models.named_models import all_names
+
+            return {"names": all_names()}
         return {"network": extracted(question).to_dict()}
     except JoulecastError as error:
         given, allowed = (None if part is None else str(part) for part in (error.given, error.allowed))

@@ -67,6 +67,22 @@ class IsolatedExtraction:
             JoulecastError: Any error of the extraction; ExtractionError if it takes too much memory or time, or ends
                 its process.
         """
+        reply = self._answer(question, limits)
+        if "network" not in reply:
+            error = reply["error"]
+            kind = ERRORS_BY_PROBLEM.get(error["problem"], JoulecastError)
+            raise kind(error["what"], given=error["given"], allowed=error["allowed"], hint=error["hint"])
+        return Network.from_dict(reply["network"])
+
+    def names(self) -> frozenset[str]:
+        """All names of models that the installed libraries have, without tags of weights.
+
+        Raises:
+            ExtractionError: The process ended.
+        """
+        return frozenset(self._answer({"names": True}, Limits(1 << 30, _START_SECONDS))["names"])
+
+    def _answer(self, question: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
         with self._turn:
             process = self._running()
             timer = threading.Timer(limits.seconds + _START_SECONDS, self.close)
@@ -83,7 +99,10 @@ class IsolatedExtraction:
             if not reply.endswith(b"\n"):
                 self.close()
                 raise _stopped("its process was ended", limits)
-        return _read(json.loads(reply), limits)
+        found: dict[str, Any] = json.loads(reply)
+        if "stopped" in found:
+            raise _stopped(found["stopped"], limits)
+        return found
 
     def stop(self) -> None:
         """End the extraction that is running. Its caller gets an error that says so."""
@@ -137,16 +156,6 @@ def _asked(process: subprocess.Popen[bytes], question: Mapping[str, Any]) -> byt
         return process.stdout.readline(_MOST_REPLY_BYTES)
     except (OSError, ValueError):
         return b""
-
-
-def _read(reply: Mapping[str, Any], limits: Limits) -> Network:
-    if "network" in reply:
-        return Network.from_dict(reply["network"])
-    if "stopped" in reply:
-        raise _stopped(reply["stopped"], limits)
-    error = reply["error"]
-    kind = ERRORS_BY_PROBLEM.get(error["problem"], JoulecastError)
-    raise kind(error["what"], given=error["given"], allowed=error["allowed"], hint=error["hint"])
 
 
 def _stopped(reason: str, limits: Limits) -> ExtractionError:

@@ -104,9 +104,10 @@ KINDS: Mapping[str, Kind] = {
         storage=storage.attention,
         output=rules.attention_output,
         flops=rules.attention_flops,
-        # The forward has two products. The backward has five, because it computes the scores again instead of storing
-        # them (Dao et al., "FlashAttention", 2022).
-        backward_flops=2.5,
+        # The forward has two products. The backward has four, and computes the scores again instead of storing them
+        # (Dao et al., "FlashAttention", 2022).
+        backward_flops=2.0,
+        recomputed_flops=0.5,
         training_reads=Traffic(inputs=2, output=2),
         tensor_cores=True,
         product=rules.matmul_product,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import logging
 import os
+import sys
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from itertools import chain
@@ -47,6 +49,7 @@ _ROUTERS = (
     listing_routes.system,
     page.router,
 )
+_TIDY_SECONDS, _TIDY_BYTES = 5.0, 32_000_000
 _WARMING_SECONDS = 600.0  # longest time to load a predictor, even from a slow disk
 _DESCRIPTION = (
     "Predicts time, power and energy of PyTorch models on GPUs, before anything runs. All quantities are in SI units, "
@@ -199,7 +202,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     first = generation()
     _renew(app, first)
-    running = [_warm(app), watch(settings, first, partial(_reloaded, app))]
+    running = [_warm(app), _tidy(app), watch(settings, first, partial(_reloaded, app))]
     running += [follow(settings)] if settings.follow else []
     tasks = [asyncio.create_task(each) for each in running]
     yield
@@ -209,6 +212,19 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.workers.close()
     app.state.tracers.close()
     app.state.tracer.close()
+
+
+async def _tidy(app: FastAPI) -> None:
+    """Give memory back to the system after large requests, because the allocator would keep it."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None  # musl has none
+    least_bytes = resident_bytes()
+    while trim is not None:
+        await asyncio.sleep(_TIDY_SECONDS)
+        if resident_bytes() > least_bytes + _TIDY_BYTES and not app.state.workers.waiting:
+            gc.collect(1)  # not the oldest generation, which the caches are in
+            await asyncio.to_thread(trim, 0)
+            least_bytes = resident_bytes()
+        least_bytes = min(least_bytes, resident_bytes())
 
 
 def _reloaded(app: FastAPI, now: str, damage: str | None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from ..errors import InputError, MissingDependencyError, UnknownNameError
+from ..errors import InputError, MissingDependencyError, UnknownNameError, unknown_name
 from ..extraction import named_network, network_of
 from ..extraction.isolation import IsolatedExtraction, Limits
 from ..operations.dropped import Dropped
@@ -44,6 +44,7 @@ class Networks:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._tracer: IsolatedExtraction | None = None
+        self._names: set[str] = set()  # of all models that can be traced; empty until the first one is
         self.cached: BoundedCache[str, Network] = BoundedCache(settings.cached_networks_bytes, network_bytes)
 
     def tracing(self, tracer: IsolatedExtraction) -> Networks:
@@ -96,6 +97,11 @@ class Networks:
                 if not self._settings.extraction or find_spec("torch") is None:
                     raise
             tracer = self._tracer
+            if tracer is not None and not self._names:
+                self._names |= tracer.names()
+            # Names that nobody has are refused without the process that traces, in which others would wait for them.
+            if self._names and model.removeprefix("timm/").partition(".")[0] not in self._names:
+                raise unknown_name("model", model, self._names, hint=_MODELS)
             if tracer is None:
                 raise TracingNeededError
             question = {"name": model, "inputs": Inputs.of(input_shape).to_list(), "whitelist": None, **options}

@@ -18,6 +18,12 @@ from .transformers_configs import ARCHITECTURES
 _WEIGHTS = ("weights", "pretrained", "checkpoint")  # Prefixes of the names of options that would load weights.
 
 
+def all_names() -> list[str]:
+    """All names of models that can be built, without "timm/" and without tags of weights."""
+    known = [*torchvision_models.all_names(), *ARCHITECTURES, *EAGER_TRANSFORMERS, *PLAIN_TRANSFORMERS]
+    return known + (list(timm_models.import_timm().list_models()) if timm_models.installed() else [])
+
+
 @exclusive
 def build(name: str, options: Mapping[str, Any] | None = None) -> torch.nn.Module:
     """Build a model by name, without weights.

@@ -1,0 +1,230 @@
+"""Fuzzes configurations of transformers (config.json) that name code, files, kernels and other libraries.
+
+    python benchmarks/fuzz_configurations.py                                    # 500 cases
+    python benchmarks/fuzz_configurations.py --count 6000 --seed 12 --log build/configurations.jsonl
+
+Each case is a good configuration in which one to three fields, anywhere, name a path. It is read three times: while
+there is nothing at that path, a pickle that makes a file, or a folder with a configuration of timm. Faults are an
+exception that is no JoulecastError, code that was run, a path that was opened (its time of access says so), and an
+outcome that depends on what is at the path. If there are any, the script ends with exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import os
+import pickle
+import random
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from fuzz_judge import Judge, Verdict
+from fuzz_log import Log, fuzz
+
+SIZES = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 48}
+TEXT = {**SIZES, "vocab_size": 99}
+BERT = {"model_type": "bert", "architectures": ["BertModel"], **TEXT}
+VISION = {**SIZES, "image_size": 32, "patch_size": 16}
+TIMM = {"model_type": "timm_wrapper", "architecture": "resnet18"}
+GOOD: dict[str, dict[str, Any]] = {
+    "bert": BERT,
+    "llama": {**TEXT, "model_type": "llama", "rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+    "clip": {"model_type": "clip", "text_config": TEXT, "vision_config": VISION},
+    "llava": {
+        "model_type": "llava",
+        "text_config": BERT,
+        "vision_config": {**VISION, "model_type": "clip_vision_model"},
+    },
+    "t5": {
+        "model_type": "t5",
+        "d_model": 32,
+        "d_ff": 48,
+        "d_kv": 16,
+        "num_layers": 1,
+        "feed_forward_proj": "gated-gelu",
+    },
+    "encoder_decoder": {"model_type": "encoder-decoder", "encoder": BERT, "decoder": {**BERT, "is_decoder": True}},
+    "rag": {"model_type": "rag", "question_encoder": BERT, "generator": BERT},
+    "detr": {"model_type": "detr", "d_model": 32},
+    "upernet": {"model_type": "upernet"},
+    "dpt": {"model_type": "dpt", **VISION},
+    "timm": TIMM,
+}
+PATH = "{the path}"
+ATTACKS: tuple[dict[str, Any], ...] = (
+    {**TIMM, "model_args": {"checkpoint_path": PATH}},
+    {**TIMM, "architecture": f"local-dir:{PATH}"},
+    {**GOOD["llava"], "vision_config": {**TIMM, "model_args": {"checkpoint_path": PATH}}},
+    {"model_type": "detr", "backbone": PATH, "use_timm_backbone": True, "backbone_kwargs": {"checkpoint_path": PATH}},
+    {"model_type": "upernet", "backbone_config": {"model_type": "timm_backbone", "backbone": f"local-dir:{PATH}"}},
+    {**BERT, "attn_implementation": PATH, "auto_map": {"AutoModel": PATH}},
+)
+NAMES = ("auto_map", "trust_remote_code", "backbone", "backbone_config", "backbone_kwargs", "use_timm_backbone")
+NAMES += ("use_pretrained_backbone", "attn_implementation", "_attn_implementation", "_attn_implementation_internal")
+NAMES += ("experts_implementation", "model_args", "architecture", "architectures", "pretrained_cfg", "checkpoint_path")
+NAMES += ("index_path", "passages_path", "dataset", "_name_or_path", "name_or_path", "quantization_config", "dtype")
+NAMES += (
+    "model_type",
+    "hidden_act",
+    "custom_pipelines",
+    "per_layer_config",
+    "tokenizer_class",
+    "text_config",
+    "adapter",
+)
+NAMES += ("pretrained_model_name_or_path", "config", "vision_config", "use_kernels", "kernel_config", "__class__")
+
+
+def hostile(path: str, rng: random.Random) -> Any:
+    """A value that names a path, in one of the forms in which libraries take it."""
+    forms: tuple[Any, ...] = (
+        *(
+            path,
+            Path(path).name,
+            f"local-dir:{path}",
+            f"file://{path}",
+            f"hf-hub:{path}",
+            f"{path}@main:x",
+            [path],
+        ),
+        *(
+            True,
+            {"checkpoint_path": path},
+            {"AutoModel": f"{path}--evil.Evil"},
+            {"": path},
+            {"file": path, "path": path},
+        ),
+        {**TIMM, "model_args": {"checkpoint_path": path}},
+        {**TIMM, "architecture": f"local-dir:{path}"},
+        {"model_type": "timm_backbone", "backbone": path, "use_pretrained_backbone": True},
+        {"model_type": "bert", "attn_implementation": path, **TEXT},
+        {"load_in_4bit": True, "quant_method": path},
+    )
+    return rng.choice(forms)
+
+
+def case(path: str, rng: random.Random) -> dict[str, Any]:
+    """A configuration in which one to three fields name the path."""
+    content = copy.deepcopy(rng.choice(list(GOOD.values())))
+    if rng.random() < 0.3:
+        content = json.loads(json.dumps(rng.choice(ATTACKS)).replace(PATH, path))
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        node = content
+        while (inner := [value for value in node.values() if isinstance(value, dict) and value]) and rng.random() < 0.5:
+            node = rng.choice(inner)
+        name = rng.choice(NAMES if rng.random() < 0.8 else list(node) or NAMES)
+        node[name] = hostile(path, rng)
+    return content
+
+
+class Evil:
+    """Unpickled, it makes a folder."""
+
+    def __init__(self, marker: str) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (self.marker,)
+
+
+class BreachError(Exception):
+    """A configuration did what it must not do."""
+
+
+def outcome(path: Path) -> str:
+    """What extracting a configuration gives: the number of operations, or the error."""
+    import joulecast
+    from joulecast.errors import JoulecastError
+
+    try:
+        return f"{len(joulecast.extract(path, (1, 8)))} operations"
+    except JoulecastError as error:
+        return str(error)
+
+
+def read(path: Path) -> str:
+    """Read a configuration with its path in three states.
+
+    Raises:
+        BreachError: It ran code, or opened the path.
+    """
+    named, marker = path.parent / "named.pt", path.parent / "code-was-run"
+    first = outcome(path)
+    for state in ("a pickle", "a folder"):
+        if state == "a pickle":
+            named.write_bytes(pickle.dumps(Evil(str(marker))))
+        else:
+            named.unlink()
+            named.mkdir()
+            (named / "config.json").write_text(json.dumps({"architecture": "resnet18", "num_classes": 2}))
+        watched = [named, *(named.glob("*") if named.is_dir() else ())]
+        for each in watched:
+            os.utime(each, (0, 1))  # any access sets the first of these, unless the file system keeps none
+        found = outcome(path)
+        if marker.exists():
+            raise BreachError("code was run")
+        if any(each.stat().st_atime > 0 for each in watched):
+            raise BreachError(f"{state} was opened: {found[:200]}")
+        if found != first:
+            raise BreachError(f"{state} makes a difference: {first[:200]} / {found[:200]}")
+    if "operations" in first:
+        return first
+    from joulecast.errors import InputError
+
+    raise InputError(first.splitlines()[0])
+
+
+def fuzz_configurations(count: int, seed: int, log: Log) -> None:
+    """Read a number of configurations, as many of each type.
+
+    Raises:
+        RuntimeError: The time of access of files is not kept here, so that nothing would be noticed.
+    """
+    judge = Judge(read)
+    with tempfile.TemporaryDirectory() as scratch:
+        probe = Path(scratch, "probe")
+        probe.write_text("x")
+        os.utime(probe, (0, 1))
+        probe.read_text()
+        if not probe.stat().st_atime:
+            raise RuntimeError("the file system of the temporary folder keeps no times of access")
+
+        def judged(kind: str, number: int) -> Verdict:
+            folder = Path(scratch, "case")
+            folder.mkdir()
+            content = case(str(folder / "named.pt"), random.Random(f"{seed}-{kind}-{number}"))
+            (folder / "config.json").write_text(json.dumps(content))
+            verdict = judge(folder / "config.json")
+            shutil.rmtree(folder)
+            return (
+                verdict
+                if verdict.outcome in ("read", "refused")
+                else Verdict(verdict.outcome, f"{verdict.said} {content}")
+            )
+
+        try:
+            fuzz({"hostile configuration": count}, judged, log)
+        finally:
+            judge.stop()
+
+
+def main() -> None:
+    """Fuzz, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log", type=Path, help="where counts are appended, and where to go on from")
+    given = parser.parse_args()
+    log = Log(given.log, given.seed)
+    fuzz_configurations(given.count, given.seed, log)
+    print(log.table())
+    print(*log.faults[:50], sep="\n")
+    raise SystemExit(1 if log.faults else 0)
+
+
+if __name__ == "__main__":
+    main()

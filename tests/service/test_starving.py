@@ -1,0 +1,253 @@
+"""Requests that are small to send and large to answer: they take bounded memory and work, and others go first."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import json
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from waiting import until
+
+from conftest import benchmark
+from joulecast.errors import UnknownNameError
+from service_process import start
+
+pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
+from joulecast.extraction.isolation import IsolatedExtraction
+from joulecast.progress import paced
+from joulecast.service import Settings
+from joulecast.service.middleware import RequestChecks
+from joulecast.service.networks import Networks, TracingNeededError
+from joulecast.service.workers import Workers
+
+TOKEN = "a-token-for-everybody"  # noqa: S105  # which is no secret
+RELU = {"kind": "relu", "input_shapes": [[32, 64]]}
+MANY = [{"kind": "relu", "input_shapes": [[1, n]]} for n in range(1, 5001)]
+CLOCKS = [900 + 0.25 * n for n in range(1000)]
+
+
+def memory_bytes(service, what="VmHWM"):
+    status = Path(f"/proc/{service.process.pid}/status").read_text()
+    return int(status.split(f"{what}:")[1].split()[0]) * 1024
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux")
+def test_a_body_of_faults_takes_little_memory(service):
+    """Four megabytes in which everything is a fault took 3.8 GB: each fault was listed."""
+    with benchmark("hostile_clients") as hostile:
+        bombs = [(path, json.dumps(question).encode()) for path, question in hostile._bombs()]
+    Path(f"/proc/{service.process.pid}/clear_refs").write_text("5")  # resets the highest memory
+    before = memory_bytes(service, "VmRSS")
+    for path, body in bombs:
+        answer = service.ask(f"/v1/{path}", body)
+        assert answer.status in (413, 422), (path, answer.text)
+        assert len(answer.body) < 2000
+    assert memory_bytes(service) < before + 300e6
+
+
+def test_the_first_faults_are_told(service):
+    wrong = {"operations": [{**RELU, "nosuch": 1}, {**RELU, "kind": 3}], "gpu": "A30"}
+    assert "there is no field 'operations.0.nosuch'" in service.ask("/v1/predict", wrong).json["title"]
+    many = service.ask("/v1/predict", {**{f"f{n}": 0 for n in range(65)}, "gpu": "A30"})
+    assert (many.status, many.json["allowed"]) == (422, "an object with up to 64 fields")
+
+
+def test_a_comparison_is_limited_by_its_work(service):
+    """5,000 operations at 1,000 clocks in four precisions are within all other limits, and take minutes."""
+    job = {"operations": MANY, "gpus": ["A30"], "clocks_mhz": CLOCKS}
+    for path in ("sweep", "best"):
+        answer = service.ask(f"/v1/{path}", {**job, "precision": ["fp32", "tf32", "bf16", "fp16"]})
+        assert (answer.status, answer.json["given"], answer.json["allowed"]) == (413, "20000000", "up to 5000000")
+    small = {**job, "operations": MANY[:2], "clocks_mhz": CLOCKS[:3], "precision": ["fp32", "fp16"]}
+    assert len(service.ask("/v1/sweep", small).json["rows"]) == 6
+
+
+def test_a_tree_has_bounds(service):
+    deep = {**RELU, "module_paths": [".".join(["a"] * 1000)[:1000]]}
+    wide = [{**RELU, "count": 9000, "module_paths": [f"{n}.{m}" for m in range(9000)]} for n in range(8)]
+    wide = [{**each, "input_shapes": [[1, 1 + n]]} for n, each in enumerate(wide)]
+    for operations, says in (([deep], "a module lies too deep"), (wide, "an energy tree has too many parts")):
+        answer = service.ask("/v1/predict", {"operations": operations, "gpu": "A30", "tree": True})
+        assert (answer.status, answer.json["title"]) == (422, says)
+        assert service.ask("/v1/predict", {"operations": operations, "gpu": "A30"}).status == 200
+
+
+def test_a_question_whose_time_is_over_stops(tmp_path):
+    running = start(tmp_path, "--max-seconds", "1", "--no-extraction")
+    try:
+        question = {"operations": MANY, "gpus": ["A30"], "clocks_mhz": CLOCKS}
+        assert running.ask("/v1/sweep", question).status == 408
+        until(lambda: "joulecast_waiting_requests 0\n" in running.ask("/v1/metrics").text)
+    finally:
+        running.process.kill()
+        running.process.wait()
+
+
+class Parts:
+    """A long computation in parts, each of which takes a processor for a while."""
+
+    def __init__(self, order, name, parts=40):
+        self.order, self.name, self.parts, self.done = order, name, parts, 0
+
+    def __call__(self):
+        for _ in paced(range(self.parts)):
+            sum(range(300_000))
+            self.done += 1
+        self.order.append(self.name)
+
+
+def test_a_long_question_pauses_for_others():
+    """Also where as many long questions as there are threads have begun before."""
+    order = []
+
+    async def scene():
+        workers = Workers(1, 100)
+        long = asyncio.ensure_future(workers.run(Parts(order, "long", 400), seconds=600, client="greedy"))
+        while not workers._begun:
+            await asyncio.sleep(0)
+        short = [workers.run(Parts(order, "short", 1), seconds=600, client=f"honest {n}") for n in range(5)]
+        await asyncio.gather(*short, long)
+        assert (workers.waiting, workers._free, workers._begun) == (0, 1, 0)
+
+    asyncio.run(scene())
+    assert order == ["short"] * 5 + ["long"]
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_a_question_stops_when_its_client_leaves(others):
+    """While it is computed, and while it pauses for others."""
+    order, long = [], None
+
+    async def scene():
+        nonlocal long
+        workers, long, gone = Workers(1, 100), Parts(order, "long", 10**9), asyncio.Event()
+        task = asyncio.ensure_future(workers.run(long, seconds=600, client="greedy", left=gone.wait()))
+        short = [
+            asyncio.ensure_future(workers.run(Parts(order, "short", 50), seconds=600, client=f"honest {n}"))
+            for n in range(others)
+        ]
+        while not long.done:
+            await asyncio.sleep(0.01)
+        gone.set()
+        await asyncio.gather(task, *short, return_exceptions=True)
+        while workers.waiting:
+            await asyncio.sleep(0.01)
+        assert (workers._free, workers._begun) == (1, 0)
+
+    asyncio.run(scene())
+    assert order == ["short"] * others
+    assert long.done < 10**9
+
+
+def test_few_questions_are_begun_at_a_time():
+    """Each that pauses keeps what it has computed in memory."""
+    most = 0
+
+    async def scene():
+        nonlocal most
+        workers = Workers(2, 100)
+        tasks = [asyncio.ensure_future(workers.run(Parts([], "", 20), seconds=600, client=f"{n}")) for n in range(60)]
+        while not all(task.done() for task in tasks):
+            most = max(most, workers._begun)
+            await asyncio.sleep(0.001)
+        await asyncio.gather(*tasks)
+
+    asyncio.run(scene())
+    assert 2 < most <= 16
+
+
+def test_closing_ends_what_pauses():
+    async def scene():
+        workers = Workers(1, 100)
+        tasks = [asyncio.ensure_future(workers.run(Parts([], "", 10**9), seconds=600, client=f"{n}")) for n in range(3)]
+        while workers._begun < 3:
+            await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        workers.close()
+
+    asyncio.run(scene())
+    until(lambda: not [each for each in threading.enumerate() if each.name.startswith("joulecast")])
+
+
+def client_of(settings, **headers):
+    """The client among whom the service is shared out, for a request with these headers."""
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append(scope["state"]["client"])
+
+    async def scene():
+        sent = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        scope = {"type": "http", "method": "GET", "path": "/v1/predict", "headers": sent, "client": ("192.0.2.1", 9)}
+        await RequestChecks(app, settings, lambda *_: None)(scope, None, None)
+
+    asyncio.run(scene())
+    return seen[0]
+
+
+def test_a_token_is_one_client_however_it_is_spelled():
+    settings = Settings(tokens=("another-token-entirely", TOKEN))
+    spelled = [f"Bearer {TOKEN}", f"bEARER   {TOKEN}", f"BEARER {TOKEN}   ", f"bearer\t{TOKEN}".replace("\t", " ")]
+    clients = {client_of(settings, authorization=each, x_forwarded_for="10.0.0.1") for each in spelled}
+    assert len(clients) == 1
+    assert client_of(settings, authorization="Bearer another-token-entirely") not in clients
+    assert TOKEN not in str(clients)
+
+
+@pytest.mark.parametrize(("options", "client"), [((), "127.0.0.1"), (("--proxy", "127.0.0.0/8"), "203.0.113.7")])
+def test_forwarded_headers_count_only_from_configured_proxies(tmp_path, options, client):
+    running = start(tmp_path, "--no-extraction", *options, FORWARDED_ALLOW_IPS="*")
+    try:
+        running.ask("/v1/version", X_Forwarded_For="203.0.113.7", X_Request_ID="forwarded")
+        until(lambda: "forwarded" in running.log.read_text())
+        line = next(line for line in running.lines() if line.get("request_id") == "forwarded")
+    finally:
+        running.process.kill()
+        running.process.wait()
+    assert line["client"] == client
+
+
+needs_torch = pytest.mark.skipif(find_spec("torchvision") is None, reason="needs joulecast[torch]")
+
+
+@needs_torch
+def test_names_that_nobody_has_are_refused_without_tracing():
+    """The process that traces is asked once, for all names that there are."""
+    networks, tracer = Networks(Settings()), IsolatedExtraction()
+    try:
+        with pytest.raises(TracingNeededError):
+            networks.extract("no_such_model", (1, 8), mode="inference", precision="default")
+        with pytest.raises(UnknownNameError, match="resnet50"):
+            networks.tracing(tracer).extract("resnt50", (1, 8), mode="inference", precision="default")
+    finally:
+        tracer.close()
+    for name in ("no_such_model", "timm/no_such_model", "no_such_model.a1_in1k"):
+        with pytest.raises(UnknownNameError):
+            networks.extract(name, (1, 8), mode="inference", precision="default")
+    with pytest.raises(TracingNeededError):
+        networks.extract("plain_bert_base", (1, 9), mode="inference", precision="default")
+
+
+@needs_torch
+def test_models_to_trace_have_a_queue_of_their_own(tmp_path):
+    running = start(tmp_path, "--max-tracing", "1")
+    known = {"model": "resnet18", "input_shape": [1, 3, 64, 64], "gpu": "A30"}
+    traced = {**known, "model": "plain_bert_base"}
+    try:
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            asked = [pool.submit(running.ask, "/v1/predict", {**traced, "input_shape": [n, 8]}) for n in range(1, 5)]
+            assert running.ask("/v1/predict", known).status == 200
+            answers = [each.result() for each in asked]
+    finally:
+        running.process.kill()
+        running.process.wait()
+    refused = [answer for answer in answers if answer.status == 429]
+    assert refused
+    assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
+    assert {answer.status for answer in answers} == {200, 429}
