@@ -40,8 +40,9 @@ class Ensemble:
     def of(cls, members: Sequence[ResidualModel], weights: Sequence[float]) -> Self:
         """Average residual models with these weights."""
         constants = np.array([member.energy.values() for member in members])
-        saves = float(np.array(weights) @ [member.energy.l2_saves for member in members])
-        energy = EnergyConstants.of(np.exp(np.array(weights) @ np.log(constants)), saves)
+        fitted_with = np.array([(member.energy.l2_saves, member.energy.voltage_power) for member in members])
+        saves, power = (np.array(weights) @ fitted_with).tolist()
+        energy = EnergyConstants.of(np.exp(np.array(weights) @ np.log(constants)), saves, power)
         host_s = {}
         for mode in MODES:
             kinds = sorted({kind for member in members for kind in member.host_s[mode]})
