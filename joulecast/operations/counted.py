@@ -119,7 +119,8 @@ class Counted:
     @property
     def is_identity(self) -> bool:
         """Whether it does nothing at all, like dropout in inference or with a probability of zero."""
-        return self.row.is_noise and (self.mode == "inference" or not self.attributes["p"])
+        moves = any((*self.row.reads, *self.row.writes))
+        return not moves or (self.row.is_noise and (self.mode == "inference" or not self.attributes["p"]))
 
     def _whole(self, amount: float) -> int:
         """The nearest integer."""
