@@ -18,9 +18,10 @@ from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.clock import Work
 from ..predictors.physics.least_times import LeastTimes
-from .cache_energy import cache_energy_factors
 from .collectives import KINDS, collective_costs
 from .four_bit_experts import four_bit_factors
+from .least_energy import least_energy_factors
+from .sampling import sampling_factors
 from .steps import StepTokens
 
 Places = NDArray[np.int64]
@@ -45,7 +46,8 @@ class ServedStep(PreparedNetwork):
             predictor = self.knowledge.operations
             found = predictor.predict_for_network(self.network.operations, self.power_limit_w)
             return predictor.in_network(found, self.counts)
-        return chosen(self.together, self.places)
+        # Their errors stay with those of all steps (`half_widths`).
+        return replace(self.together, spread=None).take(self.places, self.network.operations)
 
     def half_widths(self, level: float) -> dict[str, FloatArray] | None:
         """Half widths of the intervals of each operation's time, power and energy in logarithms.
@@ -70,10 +72,12 @@ class StepNetworks:
     Args:
         networks: Tokens of a step -> its operations.
         four_bit_experts: Whether the weights of experts have four bits.
+        samples_in_torch: Whether the engine samples by PyTorch's operations.
     """
 
     networks: Mapping[StepTokens, Network]
     four_bit_experts: bool = False
+    samples_in_torch: bool = False
 
     @cached_property
     def together(self) -> Network:
@@ -105,34 +109,14 @@ class StepNetworks:
         if self.four_bit_experts:
             lighter = four_bit_factors(found)
             found = found.times(lighter, lighter)
-        found = found.times(1.0, cache_energy_factors(found, operations, power_limit_w))
+        if self.samples_in_torch:
+            found = found.times(*sampling_factors(found, operations.gpu))
+        found = found.times(1.0, least_energy_factors(found, operations.gpu, self.four_bit_experts))
         found = with_collectives(found, operations.gpu)
         return {
             tokens: ServedStep(predictor, network, power_limit_w, together=found, places=self.places[tokens])
             for tokens, network in steps
         }
-
-
-def chosen(predictions: OperationPredictions, places: Places) -> OperationPredictions:
-    """Predictions of some of the operations, without their errors."""
-
-    def of(values: FloatArray | float) -> FloatArray:
-        return np.asarray(values)[places] if np.ndim(values) else np.full(len(places), values)
-
-    return replace(
-        predictions,
-        operations=tuple(predictions.operations[place] for place in places.tolist()),
-        time_s=of(predictions.time_s),
-        power_w=of(predictions.power_w),
-        energy_j=of(predictions.energy_j),
-        device_time_s=of(predictions.device_time_s),
-        dynamic_energy_j=of(predictions.dynamic_energy_j),
-        host_time_s=of(predictions.host_time_s),
-        source=tuple(predictions.source[place] for place in places.tolist()),
-        held_clock_mhz=of(predictions.held_clock_mhz),
-        work=None if predictions.work is None else predictions.work.take(places),
-        spread=None,
-    )
 
 
 def with_collectives(predictions: OperationPredictions, gpu: GPU) -> OperationPredictions:

@@ -19,8 +19,7 @@ from ..intervals.network_calibration import Parts
 from ..measured.splits import network_family, only_in
 from ..networks.composition import HostModel, compose, counts_of, plain_sum
 from ..networks.gradients import gradient_fractions
-from ..networks.static_power import fit_network_static_w
-from ..networks.tf32 import fit_tf32_factor
+from ..networks.learned import fit_network_static_w, fit_tf32_factor
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..predictor import OperationPredictor
@@ -105,7 +104,7 @@ class NetworkError:
 def predict_network(predictor: OperationPredictor, network: Network) -> tuple[FloatArray, OperationPredictions]:
     """Counts and predictions of a network's operations, as its parts.
 
-    What the order of tensors costs (networks/channels_last.py) was found on measured networks. A test on these very
+    What the order of tensors costs (networks/effects.py) was found on measured networks. A test on these very
     networks leaves it out.
     """
     fractions = gradient_fractions(network)

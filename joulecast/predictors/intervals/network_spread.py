@@ -35,6 +35,7 @@ class NetworkSpread:
         predictions: Predictions of its operations.
         missing_share: Share of the network's FLOPs, or bytes if that is more, that is in no total.
         measured_mhz: The clock that was measured, if that is another than was asked for.
+        unconfirmed_share: Share of the device time that effects add which few measurements show (networks/effects.py).
     """
 
     networks: NetworkCalibration
@@ -44,6 +45,7 @@ class NetworkSpread:
     predictions: PredictedOperations
     missing_share: float
     measured_mhz: float | None
+    unconfirmed_share: float = 0.0
 
     @property
     def basis(self) -> str:
@@ -51,6 +53,8 @@ class NetworkSpread:
         parts = [self.networks.basis]
         if self.measured_mhz is not None:
             parts.append(f"what another clock adds: {BASIS}")
+        if self.unconfirmed_share:
+            parts.append("what effects add that few networks showed: counted as an error")
         if self.missing_share:
             parts.append("what is missing: as much time and energy per FLOP or byte as the rest")
         return "; ".join(parts)
@@ -117,7 +121,7 @@ class NetworkSpread:
         """
         errors = self.networks.scores[self.composition][quantity]
         half = _half_width(errors, self.units[quantity], self.measured_mhz, quantity, level, held_mhz)
-        return _low_high(quantity, value, half, self.missing_share)
+        return _low_high(quantity, value, half, self.missing_share, self.unconfirmed_share)
 
     def __reduce__(self) -> tuple[type[SentNetworkSpread], tuple[object, ...]]:
         """Pickle what a client needs of these errors, and not all errors that they were looked up in."""
@@ -128,7 +132,15 @@ class NetworkSpread:
         """All values that a client needs to compute intervals."""
         scores = {name: tuple(map(float, each)) for name, each in self.networks.scores[self.composition].items()}
         units = {name: float(unit) for name, unit in self.units.items()}
-        return SentNetworkSpread(scores, units, self.missing_share, self.far_outside, self.basis, self.measured_mhz)
+        return SentNetworkSpread(
+            scores,
+            units,
+            self.missing_share,
+            self.far_outside,
+            self.basis,
+            self.measured_mhz,
+            self.unconfirmed_share,
+        )
 
 
 @dataclass(frozen=True)
@@ -142,6 +154,7 @@ class SentNetworkSpread:
         far_outside: Whether the network is far outside the training data.
         basis: Origin of the errors, in words.
         measured_mhz: The clock that was measured, if another was asked for; None otherwise.
+        unconfirmed_share: Share of the device time that effects add which few measurements show.
     """
 
     scores: Mapping[str, tuple[float, ...]]
@@ -150,6 +163,7 @@ class SentNetworkSpread:
     far_outside: bool
     basis: str
     measured_mhz: float | None
+    unconfirmed_share: float = 0.0
 
     def supports(self, level: float) -> bool:
         """See `NetworkSpread.supports`."""
@@ -159,7 +173,7 @@ class SentNetworkSpread:
         """See `NetworkSpread.around`."""
         errors = self.scores[quantity]
         half = _half_width(errors, self.units[quantity], self.measured_mhz, quantity, level, held_mhz)
-        return _low_high(quantity, value, half, self.missing_share)
+        return _low_high(quantity, value, half, self.missing_share, self.unconfirmed_share)
 
 
 def _supports(scores: Mapping[str, Sequence[float] | FloatArray], measured_mhz: float | None, level: float) -> bool:
@@ -183,7 +197,11 @@ def _half_width(
     return half
 
 
-def _low_high(quantity: str, value: float, half: float, missing_share: float) -> tuple[float, float]:
-    # Missing work can only increase the totals, so that only the upper end moves.
+def _low_high(
+    quantity: str, value: float, half: float, missing_share: float, unconfirmed_share: float
+) -> tuple[float, float]:
+    # Missing work can only increase the totals, so that only the upper end moves. What few measurements show may be
+    # absent elsewhere, or twice as much: both ends move by it.
     more = {"time": 1, "energy": 1, "edp": 2, "power": 0}[quantity]
+    half = math.hypot(half, more * math.log(1 - unconfirmed_share))
     return value / math.exp(half), value * math.exp(half) / (1 - missing_share) ** more

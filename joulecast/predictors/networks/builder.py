@@ -22,6 +22,7 @@ from .interval import Interval, interval_around
 from .knowledge import NetworkKnowledge
 from .operation_cost import Bound, OperationCost
 from .over_clocks import OverClocks
+from .parts import unconfirmed_share
 from .prediction import Prediction
 
 _SHOWN_KINDS = 4
@@ -128,6 +129,7 @@ def _spread(found: OverClocks, place: int, predictions: OperationPredictions) ->
         predictions=predictions,
         missing_share=coverage.share,
         measured_mhz=None if as_measured else float(knowledge.operations.gpu.boost_clock_mhz),
+        unconfirmed_share=unconfirmed_share(found.network, knowledge.operations.gpu, counts, predictions),
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ...arrays import FloatArray
 from ...operations.network import Network
 
-_INPUT_GRADIENT = 1 / 3  # Of the FLOPs of forward and backward.
+INPUT_GRADIENT = 1 / 3  # Of the FLOPs of forward and backward.
 _LAYERS = ("convolution", "matmul")
 
 
@@ -32,6 +32,6 @@ def gradient_fractions(network: Network) -> FloatArray:
         if entry.operation.parameters:
             if entry.operation.row.family in _LAYERS:
                 # If the same layer is called again later, only its first call omits the gradient.
-                shares[place] -= _INPUT_GRADIENT / entry.count
+                shares[place] -= INPUT_GRADIENT / entry.count
             break
     return shares

@@ -1,13 +1,43 @@
-"""Operations as parts of a network, where some cost less or more than in the loop that they were measured in."""
+"""Operations as parts of a network, where some cost less or more than in the loop that they were measured in.
+
+The numbers stand in the table of effects with their evidence (effects.py). Loops measure convolutions on contiguous
+tensors, that is, with channels first. A list of operations does not say how tensors lie, but a network shows it:
+
+- A network that was converted (`module.to(memory_format=torch.channels_last)`, `Network.channels_last`) spares cuDNN
+  the transposes before and after convolutions in half precision on tensor cores.
+- Networks like ConvNeXt permute images to channels last for their layer norms and linear layers, and permute the result
+  back without moving data. The depthwise convolution that follows gets a tensor whose channels are contiguous.
+"""
 
 from __future__ import annotations
+
+import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.network import Network
+from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
+from ...operations.precisions import HALF_BYTES
+from ...operations.rules import Shape
 from ..operation_predictions import OperationPredictions
-from .channels_last import layout_factors
+from ..physics.least_times import LeastTimes
+from ..physics.norms import overlapped
+from ..physics.operation_numbers import KIND_PLACES, numbers_of
+from ..physics.roofline import on_tensor_cores
+from ..physics.tensor_tiles import ODD_LOADS, load_slowdown
 from .gradients import gradient_fractions
+
+SLOWER_DEPTHWISE = {"tf32": 1.8, "fp32": 3.3}
+"""Precision that a depthwise convolution runs in -> time of forward and backward with channels last over that with
+channels first, in training."""
+
+SLOWER_NORMS = 1.3
+"""Time of batch norms in training in half precision, with channels first, over that by loops in fp32."""
+
+_PRODUCTS_IN_TRAINING = 3  # The forward product and both gradients; each reads or writes input and output.
+_LEAST_S = 1e-15  # Instead of a division by zero.
+_LAST_DIMENSION = ("layer_norm", "rms_norm", "linear")
 
 
 def part_factors(network: Network, gpu: GPU) -> FloatArray:
@@ -19,11 +49,14 @@ def part_factors(network: Network, gpu: GPU) -> FloatArray:
         network: The network.
         gpu: The GPU that it runs on.
     """
-    return gradient_fractions(network) * layout_factors(network, gpu)
+    factors = gradient_fractions(network) * unconfirmed_factors(network, gpu)
+    return (
+        factors * _without_transposes(network.operations, gpu) if network.channels_last and gpu.is_nvidia else factors
+    )
 
 
 def as_parts(network: Network, predictions: OperationPredictions, gpu: GPU) -> OperationPredictions:
-    """Operations without the gradient that the first layer omits, and with what the order of tensors costs.
+    """Operations as parts of a network: without the gradient that the first layer omits, and in its tensors' order.
 
     Args:
         network: The network.
@@ -32,3 +65,71 @@ def as_parts(network: Network, predictions: OperationPredictions, gpu: GPU) -> O
     """
     factors = part_factors(network, gpu)
     return predictions if (factors == 1).all() else predictions.times(factors, factors)
+
+
+def unconfirmed_factors(network: Network, gpu: GPU) -> FloatArray:
+    """What effects in training that no other measurements confirm do to the time of each operation, (operations,).
+
+    Batch norms in half precision take longer with channels first. Depthwise convolutions take longer with channels last
+    inside a network with channels first: without that, the operations of convnext_base add up to 470 ms (TF32) and
+    476 ms (fp32) on an A30, 86 and 84 ms of these in such convolutions; 540 and 668 ms were measured (nicolai2025). A
+    layer norm or linear layer on the same image with the channels last shows how tensors lie. Half precision needs no
+    factor (physics/half_precision.py).
+    """
+    factors = np.ones(len(network))
+    if network.mode != "training" or not gpu.is_nvidia:
+        return factors
+    n = numbers_of(network.operations)
+    if not network.channels_last:
+        factors[(n.kind == KIND_PLACES["batch_norm"]) & (n.element_bytes == HALF_BYTES)] = SLOWER_NORMS
+    depthwise = np.flatnonzero((n.is_convolution > 0) & (n.groups > 1)).tolist()
+    if depthwise:
+        images = {_channels_first(entry.operation) for entry in network if entry.operation.kind in _LAST_DIMENSION}
+        for place in depthwise:
+            operation = network.operations[place]
+            if operation.is_depthwise and operation.output_shape in images:
+                factors[place] = SLOWER_DEPTHWISE.get(gpu.running_precision(operation.precision), 1.0)
+    return factors
+
+
+def unconfirmed_share(network: Network, gpu: GPU, counts: FloatArray, predictions: OperationPredictions) -> float:
+    """Share of a network's device time that unconfirmed effects add.
+
+    Args:
+        network: The network.
+        gpu: The GPU that it runs on.
+        counts: Calls of each operation.
+        predictions: Its operations, with these effects.
+    """
+    factors, work = unconfirmed_factors(network, gpu), predictions.work
+    n = numbers_of(network.operations)
+    odd = (load_slowdown(n) > 1) & (n.element_bytes == HALF_BYTES)
+    if odd.any() and work is not None:
+        parts = work.parts
+        plain_s = overlapped(parts.compute_s, parts.memory_s, parts.cache_s / ODD_LOADS)
+        factors = factors * np.where(odd, parts.overlapped_s / np.maximum(plain_s, _LEAST_S), 1.0)
+    if (factors == 1).all():
+        return 0.0
+    device_s = counts * predictions.device_time_s
+    return float(np.nansum(device_s * (1 - 1 / factors)) / max(float(np.nansum(device_s)), _LEAST_S))
+
+
+def _without_transposes(operations: OperationList, gpu: GPU) -> FloatArray:
+    """Least time of convolutions on tensor cores over that with their transposes, shape (operations,); 1 for others."""
+    n = numbers_of(operations)
+    transposed = (n.is_convolution > 0) & (n.element_bytes == HALF_BYTES) & on_tensor_cores(n, gpu)
+    transposed &= ~((n.groups > 1) & (n.groups == n.channels_in))
+    passes = np.where(n.is_training > 0, _PRODUCTS_IN_TRAINING, 1)
+    moved = 2 * n.element_bytes * (n.input_size + n.output_size) * passes
+    least_s = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz)).time_s
+    factors: FloatArray = np.where(transposed, least_s / (least_s + moved / gpu.memory_bandwidth), 1.0)
+    return factors
+
+
+def _channels_first(operation: Operation) -> Shape | None:
+    """Shape of an image that an operation sees with its channels last; None if it sees no image."""
+    shape = operation.input_shapes[0]
+    if len(shape) != 4:
+        return None
+    batch, height, width, channels = shape
+    return batch, channels, height, width

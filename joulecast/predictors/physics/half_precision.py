@@ -37,9 +37,9 @@ from .precisions import as_fp32, in_fp32
 from .roofline import on_tensor_cores
 
 _MOVEMENT = FAMILIES.index("movement")
-_DEPTHWISE_TRAINING = 3.0  # Device time over least time of depthwise convolutions in training.
+DEPTHWISE_TRAINING = 3.0  # Device time over least time of depthwise convolutions in training.
 _LEAST_RATE = 700.0
-_CONVOLUTION_AT_HALF_RATE = 0.88  # Time of convolutions over that which networks on tensor cores of full rate show.
+CONVOLUTION_AT_HALF_RATE = 0.88  # Time of convolutions over that which networks on tensor cores of full rate show.
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class HalfPrecision:
             InputError: An operation's precision does not exist on the GPU.
         """
         of_product, of_convolution, of_other = half_groups(operations)
-        at_rate = 1.0 if has_full_rate(gpu) else _CONVOLUTION_AT_HALF_RATE
+        at_rate = 1.0 if has_full_rate(gpu) else CONVOLUTION_AT_HALF_RATE
         factor = np.exp((self.convolution + np.log(at_rate)) * of_convolution + self.other * of_other)
         corrected = np.where(of_product > 0, np.exp(self.product), alone(operations, ratio) * factor)
         applied: FloatArray = np.where(on_tensor_cores(numbers_of(operations), gpu), corrected, ratio)
@@ -181,7 +181,7 @@ def _half_groups(operations: OperationList) -> FloatArray:
 def _half_depthwise(operations: OperationList) -> FloatArray:
     """Device time over least time of depthwise convolutions in half precision; 0 for other operations."""
     n = numbers_of(operations)
-    ratio = np.where(n.is_training > 0, _DEPTHWISE_TRAINING, 1.0)
+    ratio = np.where(n.is_training > 0, DEPTHWISE_TRAINING, 1.0)
     put: FloatArray = np.where(_is_depthwise(n) & (n.element_bytes == HALF_BYTES), ratio, 0.0)
     put.flags.writeable = False
     return put

@@ -32,7 +32,7 @@ KIND_PLACES = {kind: place for place, kind in enumerate(KINDS)}
 # block takes as long as 30 to 90 steps of the reduction there. 32 was chosen because it fits swin_t, swin_b and
 # swin_v2_t on the A30, so the measurements of these networks do not test it independently.
 _BATCHED_TILE = 128
-_BATCHED_START_STEPS = 32
+BATCHED_START_STEPS = 32
 WINOGRAD = 9 / 4
 """Multiplications of a 3 x 3 convolution over those of Winograd's F(2 x 2, 3 x 3): 36 over 16 for 2 x 2 outputs (Lavin
 and Gray, CVPR 2016)."""
@@ -93,7 +93,7 @@ def _numbers(operation: Counted) -> _Numbers:
     batch, rows, columns, reduction = _as_product(operation)
     return _Numbers(
         computed_flops=_computed_flops(operation),
-        flops=operation.flops,
+        flops=operation.executed_flops,
         bytes_read=operation.bytes_read,
         bytes_written=operation.bytes_written,
         input_size=operation.input_size,
@@ -207,13 +207,13 @@ def _winograd(operation: Counted) -> float:
 
 def _computed_flops(operation: Counted) -> float:
     if operation.kind not in ("matmul", "attention"):
-        return operation.flops
+        return operation.executed_flops
     _, rows, columns, reduction = _as_product(operation)
     if operation.kind == "attention":
         columns = operation.input_shapes[1][-2]
     needed = rows * columns * reduction
-    computed = padded(rows, _BATCHED_TILE) * padded(columns, _BATCHED_TILE) * (reduction + _BATCHED_START_STEPS)
-    flops: float = operation.flops * computed / needed
+    computed = padded(rows, _BATCHED_TILE) * padded(columns, _BATCHED_TILE) * (reduction + BATCHED_START_STEPS)
+    flops: float = operation.executed_flops * computed / needed
     return flops
 
 

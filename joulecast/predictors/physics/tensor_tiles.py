@@ -38,7 +38,7 @@ _GROUPS = ("9.0", "10.0")  # Compute capabilities; GeForce boards of Blackwell (
 
 # Eight times as many loads for eight elements of 2 bytes, of which caches hide a part. Chosen on ViT-L in bf16 (197
 # tokens) on A100 and A10; 2, 4 and 6 were compared. timm's vision transformers with unfused attention stay as close.
-_ODD_LOADS = 4.0
+ODD_LOADS = 4.0
 
 
 def loaded_tile(rows: FloatArray, gpu: GPU) -> FloatArray:
@@ -94,4 +94,4 @@ def load_slowdown(n: Any) -> FloatArray:
         Factors of at least 1, shape (operations,).
     """
     odd = (n.kind == KIND_PLACES["matmul"]) & ((n.columns % 2 > 0) | (n.reduction % 2 > 0))
-    return np.where(odd, _ODD_LOADS, 1.0)
+    return np.where(odd, ODD_LOADS, 1.0)

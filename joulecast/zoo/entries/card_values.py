@@ -8,8 +8,7 @@ from typing import Any
 from ...errors import ZooError
 from ...predictors.formats.numbers import number
 from ...predictors.networks.composition import HostModel
-from ...predictors.networks.static_power import MOST_NETWORK_STATIC_W
-from ...predictors.networks.tf32 import TF32_FACTORS
+from ...predictors.networks.learned import MOST_NETWORK_STATIC_W, TF32_FACTORS
 
 _LONGEST_NAME = 200
 _MOST_OFFSET_S = 1.0

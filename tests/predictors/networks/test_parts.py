@@ -13,15 +13,22 @@ from joulecast.extraction.models.torchvision_models import build, import_torchvi
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.operations.operation import Operation
-from joulecast.predictors.networks.channels_last import layout_factors
+from joulecast.predictors.networks.parts import part_factors
 
 SHAPE = (2, 3, 64, 64)
+
+
+def without_first_layer(network: Network) -> Network:
+    """The same operations as a list, in which no layer is the first."""
+    return replace(network, input_shape=None)
 
 
 def _slowdowns(network: Network, gpu: str) -> dict[bool, set[float]]:
     """Whether an operation is a depthwise convolution -> the slowdowns of such operations."""
     found: dict[bool, set[float]] = {True: set(), False: set()}
-    for entry, slowdown in zip(network, layout_factors(network, find_gpu(gpu)).tolist(), strict=True):
+    for entry, slowdown in zip(
+        network, part_factors(without_first_layer(network), find_gpu(gpu)).tolist(), strict=True
+    ):
         found[entry.operation.is_depthwise].add(slowdown)
     return found
 
@@ -85,12 +92,12 @@ def test_with_channels_last_a_convolution_that_is_bound_by_memory_takes_a_third_
         Operation("relu", [(64, 32, 112, 112)], precision="fp16", mode=mode),
     ]
     network = Network.of([(operation, 1) for operation in (convolution, *others)])
-    assert layout_factors(network, find_gpu(gpu)).tolist() == [1.0, 1.0, 1.0]
+    assert part_factors(network, find_gpu(gpu)).tolist() == [1.0, 1.0, 1.0]
     converted = replace(network, channels_last=True)
     # The filters, and FLOPs that overlap with the traffic, are a few percent.
-    assert layout_factors(converted, find_gpu(gpu)).tolist() == pytest.approx([1 / 3, 1.0, 1.0], rel=0.1)
-    assert layout_factors(converted, find_gpu("P100 PCIe")).tolist() == [1.0, 1.0, 1.0]  # no tensor cores
-    assert layout_factors(converted, find_gpu("MI210")).tolist() == [1.0, 1.0, 1.0]
+    assert part_factors(converted, find_gpu(gpu)).tolist() == pytest.approx([1 / 3, 1.0, 1.0], rel=0.1)
+    assert part_factors(converted, find_gpu("P100 PCIe")).tolist() == [1.0, 1.0, 1.0]  # no tensor cores
+    assert part_factors(converted, find_gpu("MI210")).tolist() == [1.0, 1.0, 1.0]
 
 
 def test_predictions_follow_the_order_one_by_one_and_many_together():
