@@ -35,7 +35,7 @@ _ADA, _CACHED_FASTER = "8.9", 6.6
 # Quantizing the rows takes a kernel of its own, which decides the time of small products and of those of few columns.
 # Products that take less than 10 us in bf16 mostly take longer in fp8 (aiconfigurator2026). Of those over 200 us with
 # at least 2048 columns and a reduction of 1024, 0.06 to 7 % do by GPU and library, and the median takes a third less.
-_LARGE_S, _ALIGNED, _COLUMNS = 200e-6, 1024, 2048
+_LARGE_S, _ALIGNED, _COLUMNS, _ROWS = 200e-6, 1024, 2048, 16384
 _ALONE = 50  # One operation of so many is predicted alone, and compared with its prediction among others.
 ANY_GPU = "any-gpu/boosting"
 """The predictor that answers from a data sheet alone, on every GPU."""
@@ -174,7 +174,7 @@ def _large_product(precision: str, gpu: GPU, one: Operation) -> Operation | None
         return None
     *rows, reduction = one.input_shapes[0]
     m, k, n = (_ALIGNED * -(-size // _ALIGNED) for size in (math.prod(rows), reduction, one.attributes["out_features"]))
-    n = max(n, _COLUMNS)
+    m, k, n = max(m, _ROWS), max(k, _COLUMNS), max(n, _COLUMNS)
     is_large = 2.0 * m * k * n > _LARGE_S * gpu.peak_flops["bf16"]
     return Operation("linear", [(m, k)], {"out_features": n}, precision=precision) if is_large else None
 

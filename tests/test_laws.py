@@ -19,7 +19,6 @@ BROKEN = {
     "backward": "small operations, and a GPU's own predictors",
     "mask": "items 1 and 2",
     "half of the mask": "items 1 and 2",
-    "narrow products": "fp8",
     "narrow weights": "fp8",
     "siblings": "item 3",
 }
