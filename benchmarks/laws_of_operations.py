@@ -57,16 +57,6 @@ def _floor(batch: Batch) -> FloatArray:
     return _over(batch.costs[DEVICE], np.where(batch.works, KERNEL_S, 0.0))
 
 
-def _pairs_share(operation: Operation) -> float:
-    """The share of pairs of query and key that attention computes under its mask; 1 for all other operations."""
-    if operation.kind != "attention" or not operation.attributes["causal"]:
-        return 1.0
-    queries, keys = operation.input_shapes[0][-2], operation.input_shapes[1][-2]
-    # The last query sees all keys, and each query before it one less.
-    unseen = min(queries, keys) * (min(queries, keys) - 1) / 2 + max(queries - keys, 0) * keys
-    return 1.0 - unseen / (queries * keys)
-
-
 def _compute_s(operation: Operation, gpu: GPU) -> float:
     """Seconds of FLOPs at the peak of the boost clock; transforms may save FLOPs of convolutions.
 
@@ -75,9 +65,7 @@ def _compute_s(operation: Operation, gpu: GPU) -> float:
     """
     saving = {3: 4.0, 5: 9.1, 7: 15.3}.get(operation.attributes.get("kernel_size"), 1.0)
     saving = saving if operation.kind == "conv2d" and operation.attributes["stride"] == 1 else 1.0
-    return (
-        operation.flops * _pairs_share(operation) / saving / gpu.peak_flops[gpu.running_precision(operation.precision)]
-    )
+    return operation.flops / saving / gpu.peak_flops[gpu.running_precision(operation.precision)]
 
 
 def _peak(batch: Batch) -> FloatArray:

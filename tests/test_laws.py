@@ -18,7 +18,6 @@ BROKEN = {
     "training": "a GPU's own predictors of the two modes are fitted apart",
     "backward": "small operations, and a GPU's own predictors",
     "mask": "items 1 and 2",
-    "half of the mask": "items 1 and 2",
     "narrow weights": "fp8",
     "siblings": "item 3",
 }

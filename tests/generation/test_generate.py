@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pytest
 import joulecast
 from joulecast import predict_generation
 from joulecast.errors import InputError, JoulecastError, UnknownNameError
-from joulecast.generation.intervals import KERNEL_LEVEL, normal_quantile, step_sigmas
+from joulecast.generation.intervals import KERNEL_LEVEL, SlowHost, normal_quantile, step_sigmas
 from joulecast.generation.least_energy import least_j
 from joulecast.hardware import find_gpu
 
@@ -144,6 +145,18 @@ def test_intervals_grow_with_their_level_and_hold_the_value():
         assert lower < low < getattr(found, quantity) < high < higher
     with pytest.raises(InputError, match="between 0 and 1"):
         found.interval(1.0)
+
+
+def test_a_slow_host_lengthens_steps_that_draw_less():
+    # A step of 8 ms to which 4 ms are added: 1.5 of the time with idle boards, which draw a quarter of the mean power.
+    one = 2 * NormalDist().cdf(1) - 1
+    slow = SlowHost.of(one, 0.008, 0.25)
+    assert (slow.time, slow.energy, slow.power) == pytest.approx((1.5, 1.125, 1.5 / 1.125))
+    found = llama(1)
+    low, high = found.interval().time_per_output_token_s
+    assert high / found.time_per_output_token_s > found.time_per_output_token_s / low
+    low_w, high_w = found.interval().power_w
+    assert found.power_w / low_w > high_w / found.power_w
 
 
 def test_errors_add_up_within_a_kind_and_independently_between_kinds():

@@ -7,7 +7,7 @@ Predictions that are learned from measurements have errors. They must not be low
   NeuSight and Nicolai none moved its bytes more than 9 % faster, not even those that fit into the last cache. Ada, with
   caches of up to 96 MB beside GDDR6, is another matter.)
 - It computes its FLOPs no faster than the peak at its clock, but for convolutions whose transforms save
-  multiplications, and attention, where a mask says what to leave out.
+  multiplications.
 
 A bound is a maximum of quantities that grow with the work. Raising a time to it keeps the law that more work never
 takes less time.
@@ -23,8 +23,6 @@ import numpy as np
 from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
-from ...operations.operation_list import OperationList
-from .attention_sizes import attention_sizes
 from .operation_numbers import numbers_of
 from .roofline import peak_flops
 
@@ -69,7 +67,7 @@ class Bounds(NamedTuple):
         least_share = 1.0 / _CACHED_FASTER.get(gpu.generation, 1.0)
         memory_s = moved / gpu.memory_bandwidth * np.clip(moved / (_OUTGROWN * gpu.l2_bytes), least_share, 1.0)
         return cls(
-            n.flops / _transform_saving(n) / _masked_saving(operations) / peak_flops(n.precision, gpu),
+            n.flops / _transform_saving(n) / peak_flops(n.precision, gpu),
             np.maximum(memory_s, n.kernels * kernel_floor_s(gpu)),
         )
 
@@ -97,22 +95,3 @@ def _transform_saving(n: Any) -> Any:
     outputs = np.maximum(_FOURIER_SIDE + 1 - n.kernel, 1.0)
     fourier = (outputs * n.kernel) ** 2 / _FOURIER_MULTIPLICATIONS
     return np.where(n.transforms > 0, np.maximum(fourier, _WINOGRAD_SAVING), 1.0)
-
-
-def _masked_saving(operations: Sequence[Operation]) -> FloatArray:
-    """Counted FLOPs, which are those of all pairs of query and key, over the FLOPs that a mask leaves of them.
-
-    1 for operations other than attention.
-    """
-    return OperationList.of(operations).derived(_pairs_counted_over_computed)
-
-
-def _pairs_counted_over_computed(operations: OperationList) -> FloatArray:
-    saving = np.ones(len(operations))
-    places = [place for place, operation in enumerate(operations) if operation.kind == "attention"]
-    if places:
-        some = OperationList(operations[place] for place in places)
-        counted = np.array([operation.forward_flops for operation in some], dtype=float)
-        saving[places] = np.maximum(counted / attention_sizes(some).flops, 1.0)
-    saving.flags.writeable = False
-    return saving
