@@ -17,7 +17,7 @@ from ...operations.operation_list import OperationList
 from ..batches import asked_together
 from ..contract import Regressor
 from ..intervals.calibration import Calibration
-from ..physics.cached import ON_EACH_GPU, cached
+from ..physics.cached import cached
 from .basis import Basis, basis_of, generation_of, is_like_measured, known_basis
 from .families import FAMILIES
 from .family import Family
@@ -257,9 +257,9 @@ class Kernels:
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `SharedModel.prefetch`."""
-        found = operations.derived(_prefetched)
-        asked = [gpu for gpu in gpus if (self, gpu) not in found]
-        found.update(((self, gpu), costs) for gpu, costs in _costs_on_each(operations, self, asked).items())
+        asked = [gpu for gpu in gpus if not _costs.knows(operations, self, gpu)]
+        for gpu, costs in _costs_on_each(operations, self, asked).items():
+            _costs.put(costs, operations, self, gpu)
 
     def in_network(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Time of each operation inside a network over what is predicted without networks, shape (operations,).
@@ -310,19 +310,19 @@ class Kernels:
         )
 
 
-@cached(ON_EACH_GPU)
+@cached
 def _known_parts(operations: OperationList, kernels: Kernels, gpu: GPU) -> tuple[tuple[Part, Variant], ...]:
     return tuple((part, kernels.variants[part[:2]]) for part in variant_parts(operations) if kernels.knows(part, gpu))
 
 
-@cached(ON_EACH_GPU)
+@cached
 def _remarks(operations: OperationList, kernels: Kernels, gpu: GPU) -> tuple[str, ...]:
     known = _known_parts(operations, kernels, gpu)
     sentences = (f"{part.family} in {part.variant}: {variant.remark(gpu)}" for part, variant in known)
     return tuple(dict.fromkeys(sentences))
 
 
-@cached(ON_EACH_GPU)
+@cached
 def _calibrations(
     operations: OperationList, kernels: Kernels, gpu: GPU
 ) -> tuple[tuple[Calibration, NDArray[np.bool_]], ...]:
@@ -337,14 +337,9 @@ def _calibrations(
     return tuple(found)
 
 
-@cached(ON_EACH_GPU)
+@cached
 def _costs(operations: OperationList, kernels: Kernels, gpu: GPU) -> _Costs:
-    known = operations.derived(_prefetched).get((kernels, gpu))
-    return _costs_on_each(operations, kernels, [gpu])[gpu] if known is None else known
-
-
-def _prefetched(operations: OperationList) -> dict[tuple[Kernels, GPU], _Costs]:
-    return {}
+    return _costs_on_each(operations, kernels, [gpu])[gpu]
 
 
 def _costs_on_each(operations: OperationList, kernels: Kernels, gpus: Sequence[GPU]) -> dict[GPU, _Costs]:
