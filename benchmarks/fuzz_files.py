@@ -154,6 +154,33 @@ def make_recording(folder: Path) -> Path:
     return folder / "recording.jsonl"
 
 
+def make_trace(folder: Path) -> Path:
+    def event(name: str, category: str, start_us: float, length_us: float, **given: int) -> dict[str, object]:
+        lane = {"pid": 0, "tid": 7} if category == "kernel" else {"pid": 10, "tid": 10}
+        return {"ph": "X", "name": name, "cat": category, "ts": start_us, "dur": length_us, "args": given, **lane}
+
+    launch = {"External id": 3, "Sequence number": 8, "Fwd thread id": 0}
+    events = [
+        event("joulecast.module:", "user_annotation", 100, 500),
+        event("joulecast.module:a.fc", "user_annotation", 110, 200),
+        event("nn.Module: Linear_0", "python_function", 112, 100),
+        event("aten::linear", "cpu_op", 120, 100, **launch),
+        event("gemm", "kernel", 400, 1000, **{"External id": 3, "device": 0, "stream": 7}),
+    ]
+    content = {"schemaVersion": 1, "baseTimeNanoseconds": 1_790_000_000_000_000_000, "traceEvents": events}
+    (folder / "trace.json").write_text(json.dumps(content))
+    return folder / "trace.json"
+
+
+def make_counters(folder: Path) -> Path:
+    from joulecast.hardware.ncu import metrics
+
+    lines = ['"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"']
+    lines += [f'"{kernel}","k{kernel}","{name}","byte","1,024"' for kernel in (0, 1) for name in metrics()]
+    (folder / "counters.csv").write_text("==PROF== Connected\n" + "\n".join(lines) + "\n")
+    return folder / "counters.csv"
+
+
 def make_host(folder: Path) -> Path:
     from joulecast.hardware.host import write_profile
 
@@ -217,6 +244,18 @@ def read_recording(path: Path) -> None:
     merged("fuzz", [Metering(path.stem, (read_recording(path),))]).to_dict()
 
 
+def read_trace(path: Path) -> None:
+    from joulecast.accounting.account import account_trace
+
+    account_trace(path).tree().to_dict()
+
+
+def read_counters(path: Path) -> None:
+    from joulecast.hardware.ncu import read_counters
+
+    str(read_counters(path).traffic_bytes)
+
+
 def read_host(path: Path) -> None:
     from joulecast.hardware.host import find_host
 
@@ -234,6 +273,8 @@ KINDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], None]]] = {
     "journal": (make_journal, read_journal),
     "dataset": (make_dataset, read_dataset),
     "recording": (make_recording, read_recording),
+    "trace": (make_trace, read_trace),
+    "counters": (make_counters, read_counters),
     "host": (make_host, read_host),
     **{source: (make, partial(read_source, source)) for source, make in fuzz_sources.SOURCES.items()},
 }

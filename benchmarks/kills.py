@@ -1,22 +1,104 @@
-"""Kill a campaign 200 times at random moments: `python benchmarks/kills.py [times]`.
+"""Kills what writes files at random moments, and counts what is lost or unreadable afterwards.
 
-Counts measurements that were reported as finished but are not in the journal, and measurements that are in it twice.
+    python benchmarks/kills.py               # a campaign, 200 times
+    python benchmarks/kills.py push 100      # `zoo push` into a folder
+    python benchmarks/kills.py measure 100   # `joulecast measure --out`, with its sampler
+
+Of a campaign: measurements that were reported as finished but are not in the journal, and those that are in it twice.
+Of pushes: entries that had been pushed before and cannot be fetched, and indexes that cannot be read; the killed push
+is repeated, and must then succeed. Of recordings: samples that had been on disk, and recordings that cannot be read.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from joulecast import Network, Operation
+from joulecast.errors import JoulecastError
+
+PUSH = """
+import sys
+from pathlib import Path
+from joulecast.zoo.places.sources import push
+print(flush=True)
+push(Path(sys.argv[1]), *sys.argv[2:])
+"""
 
 
-def main(times: int) -> None:
+def pushes(times: int) -> None:
+    """Kill pushes of a shipped entry under new names, and of a name that is there already."""
+    from joulecast.resources import shipped
+    from joulecast.zoo.places.sources import fetch, index_of, open_source, push
+
+    rng, entry = random.Random(0), next(iter(sorted(shipped("zoo").glob("a30/*-inference"))))
+    with tempfile.TemporaryDirectory() as folder:
+        zoo = Path(folder) / "zoo"
+        push(entry, "a30/first", str(zoo))
+        lost = unreadable = cut_off = 0
+        for number in range(times):
+            name = rng.choice(["a30/first", f"a30/n{number}"])
+            before = set(index_of(open_source(str(zoo))))
+            command = [sys.executable, "-c", PUSH, str(entry), name, str(zoo)]
+            with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+                process.stdout.readline()  # its imports are done
+                try:
+                    process.wait(rng.uniform(0.0, 0.05))
+                except subprocess.TimeoutExpired:
+                    cut_off += 1
+                    process.kill()
+            try:
+                found = index_of(open_source(str(zoo)))
+                lost += len(before - set(found))
+                for each in found:
+                    fetch(open_source(str(zoo)), each)
+            except JoulecastError as error:
+                unreadable += 1
+                print(error)
+            push(entry, name, str(zoo))
+            lost += len((before | {name}) - set(index_of(open_source(str(zoo)))))
+        print(f"{times} pushes, {cut_off} killed: {lost} entries lost, {unreadable} times an entry or index unreadable")
+
+
+def recordings(times: int) -> None:
+    """Kill the measuring command and its sampler together, which leaves what had been synced."""
+    from joulecast.metering.recording import read_recording
+
+    rng = random.Random(0)
+    with tempfile.TemporaryDirectory() as folder:
+        lost = unreadable = samples = 0
+        for number in range(times):
+            out = Path(folder) / f"{number}.jsonl"
+            command = [sys.executable, "-m", "joulecast.cli", "measure", "--devices", "ram", "--interval", "0.01"]
+            process = subprocess.Popen(
+                [*command, "--out", str(out), "--", "sleep", "60"], stderr=subprocess.DEVNULL, start_new_session=True
+            )
+            wait_until = time.monotonic() + 60
+            while not (out.exists() and out.read_bytes().count(b"\n") > 1) and time.monotonic() < wait_until:
+                time.sleep(0.05)
+            time.sleep(rng.uniform(0.0, 1.5))
+            on_disk = out.read_bytes()
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            try:
+                found = read_recording(out)
+                lost += not out.read_bytes().startswith(on_disk)
+                samples += len(found.samples["ram"])
+            except JoulecastError as error:
+                unreadable += 1
+                print(error)
+        print(f"{times} recordings killed, {samples} samples: {lost} lost bytes on disk, {unreadable} unreadable")
+
+
+def campaigns(times: int) -> None:
+    """Kill a campaign and resume it."""
     rng = random.Random(0)
     with tempfile.TemporaryDirectory() as folder:
         out, campaign, network = (Path(folder) / name for name in ("out", "campaign.toml", "network.json"))
@@ -56,4 +138,7 @@ def main(times: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+    KINDS = {"campaign": campaigns, "push": pushes, "measure": recordings}
+    words = sys.argv[1:]
+    kill = KINDS[words.pop(0)] if words and words[0] in KINDS else campaigns
+    kill(int(words[0]) if words else 200)

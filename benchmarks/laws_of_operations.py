@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 
@@ -31,6 +32,9 @@ _LONG, _NEAR_HALF = 2048, 0.65
 # Ada has up to 96 MB of L2 beside GDDR6: what fits moves up to 6.6 times as fast (decoding on an L40S,
 # aiconfigurator2026). Of what does not fit, the cache still may hold as much as it can.
 _ADA, _CACHED_FASTER = "8.9", 6.6
+# Quantizing the rows takes a kernel of its own. Of products that take less than 10 us in bf16, 75 to 100 % take longer
+# in fp8 (scaled_mm on the GPUs of aiconfigurator2026); of those over 200 us, 5 to 12 %, and the median a third less.
+_LARGE_S, _ALIGNED = 200e-6, 1024
 _ALONE = 50  # One operation of so many is predicted alone, and compared with its prediction among others.
 ANY_GPU = "any-gpu/boosting"
 """The predictor that answers from a data sheet alone, on every GPU."""
@@ -52,16 +56,6 @@ def _floor(batch: Batch) -> FloatArray:
     return _over(batch.costs[DEVICE], np.where(batch.works, KERNEL_S, 0.0))
 
 
-def _pairs_share(operation: Operation) -> float:
-    """The share of pairs of query and key that attention computes under its mask; 1 for all other operations."""
-    if operation.kind != "attention" or not operation.attributes["causal"]:
-        return 1.0
-    queries, keys = operation.input_shapes[0][-2], operation.input_shapes[1][-2]
-    # The last query sees all keys, and each query before it one less.
-    unseen = min(queries, keys) * (min(queries, keys) - 1) / 2 + max(queries - keys, 0) * keys
-    return 1.0 - unseen / (queries * keys)
-
-
 def _compute_s(operation: Operation, gpu: GPU) -> float:
     """Seconds of FLOPs at the peak of the boost clock; transforms may save FLOPs of convolutions.
 
@@ -70,9 +64,7 @@ def _compute_s(operation: Operation, gpu: GPU) -> float:
     """
     saving = {3: 4.0, 5: 9.1, 7: 15.3}.get(operation.attributes.get("kernel_size"), 1.0)
     saving = saving if operation.kind == "conv2d" and operation.attributes["stride"] == 1 else 1.0
-    return (
-        operation.flops * _pairs_share(operation) / saving / gpu.peak_flops[gpu.running_precision(operation.precision)]
-    )
+    return operation.flops / saving / gpu.peak_flops[gpu.running_precision(operation.precision)]
 
 
 def _peak(batch: Batch) -> FloatArray:
@@ -163,16 +155,21 @@ def _long_square(causal: bool, one: Operation) -> Operation | None:
     return with_attributes(one, causal=causal) if queries >= _LONG and batch * heads >= 32 else None
 
 
+def _large_product(precision: str, gpu: GPU, one: Operation) -> Operation | None:
+    """A linear layer of sizes like these that is large enough for fp8, in a precision; None if it is no such layer."""
+    if one.kind != "linear" or one.mode != "inference":
+        return None
+    *rows, reduction = one.input_shapes[0]
+    m, k, n = (_ALIGNED * -(-size // _ALIGNED) for size in (math.prod(rows), reduction, one.attributes["out_features"]))
+    is_large = 2.0 * m * k * n > _LARGE_S * gpu.peak_flops["bf16"]
+    return Operation("linear", [(m, k)], {"out_features": n}, precision=precision) if is_large else None
+
+
 def _narrow(batch: Batch) -> FloatArray:
     gpu = batch.gpu
     if gpu.peak_flops.get("fp8", 0.0) <= gpu.peak_flops.get("bf16", np.inf):
         return np.full(len(batch.pairs), np.nan)
-
-    def in_precision(precision: str, one: Operation) -> Operation | None:
-        is_product = one.kind in ("linear", "grouped_linear", "experts") and "fp8" in KINDS[one.kind].quantized
-        return one.replace(precision=precision) if is_product and one.mode == "inference" else None
-
-    narrow, wide = (batch.changed(partial(in_precision, precision))[DEVICE] for precision in ("fp8", "bf16"))
+    narrow, wide = (batch.changed(partial(_large_product, precision, gpu))[DEVICE] for precision in ("fp8", "bf16"))
     return _over(wide, narrow)
 
 
@@ -255,7 +252,9 @@ OPERATION_LAWS: dict[str, OperationLaw] = {
         _near_half,
         exact=False,
     ),
-    "narrow products": OperationLaw("A product in fp8 takes no longer than in bf16.", _narrow, exact=False),
+    "narrow products": OperationLaw(
+        f"A linear layer of at least {_LARGE_S * 1e6:g} us takes no longer in fp8 than in bf16.", _narrow, exact=False
+    ),
     "siblings": OperationLaw(
         "A GPU of the same chip with no lower figure on its data sheet is not slower.", _siblings, exact=False
     ),

@@ -54,7 +54,7 @@ def _both(log_ratios: Any) -> str:
 def _operations(stage: Mapping[str, Any], column: int, what: str) -> str:
     rows = np.array(stage["rows"])
     columns = [np.array(stage["log_ratios"][recipe]) for recipe in NAMES]
-    columns.append((columns[0] + columns[1]) / 2)  # The prediction of an ensemble of the first two.
+    columns.append((columns[0] + columns[1]) / 2)  # The mean of the first two.
     groups = [("all", np.ones(len(rows), dtype=bool))]
     groups += [(name, rows[:, column] == name) for name in sorted(set(rows[:, column]))]
     return _table(

@@ -8,7 +8,19 @@ import pytest
 
 from conftest import benchmark
 
-QUICK = ["network", "recipe", "campaign", "gpu", "recording", "host", "dataset", "nicolai2025", "miopen2024"]
+QUICK = [
+    "network",
+    "recipe",
+    "campaign",
+    "gpu",
+    "recording",
+    "trace",
+    "counters",
+    "host",
+    "dataset",
+    "nicolai2025",
+    "miopen2024",
+]
 
 
 @pytest.fixture(scope="module")

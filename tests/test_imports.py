@@ -36,10 +36,12 @@ HEAVY = {
 # Packages in the order of imports: each may import itself and those before it.
 ROOMS = [
     "arrays",
+    "checked",
     "errors",
     "damage",
     "deadlines",
     "fetching",
+    "json_items",
     "memory_limit",
     "progress",
     "cluster",
@@ -82,6 +84,7 @@ PREDICTOR_ROOMS = [
     "networks",
     "regressors",
     "kernels",
+    "model",
     "any_gpu",
     "transformer",
     "cpu",
@@ -92,7 +95,9 @@ PREDICTOR_ROOMS = [
 
 # Packages that predicting with a GPU's own predictor does not need. They are half of the code.
 UNUSED = ("accounting", "client", "datasets.", "energy.", "generation", "metering", "queries")
-UNUSED += tuple(f"predictors.{room}" for room in ("any_gpu", "cpu", "kernels", "transformer", "fitting", "evaluation"))
+UNUSED += tuple(
+    f"predictors.{room}" for room in ("any_gpu", "cpu", "kernels", "model", "transformer", "fitting", "evaluation")
+)
 
 
 def all_modules_after(code: str) -> list[str]:

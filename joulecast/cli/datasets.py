@@ -22,7 +22,7 @@ Rows = Annotated[
 ]
 DATASETS = Path("build/datasets")
 
-app = typer.Typer(help="Fetch, import, inspect and verify measurements.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Convert, import, inspect and verify measurements.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("import")
@@ -55,25 +55,20 @@ def sources() -> None:
         )
 
 
-@app.command("fetch")
-def fetch(
-    source: Annotated[str, typer.Argument(help="The source: `joulecast datasets sources` lists them.")],
-    address: Annotated[
-        str | None,
-        typer.Option("--from", help="Address of a folder on a web server with the tables and SHA256SUMS."),
-    ] = None,
-    out: Out = DATASETS,
-    rows: Rows = None,
+@app.command("convert")
+def convert_clone(
+    source: Annotated[str, typer.Argument(help="The source: miopen2024 or vidur2024.")],
+    clone: Annotated[Path, typer.Argument(help="Folder with a clone of the source's repository.")],
+    out: Annotated[Path, typer.Option(help="Folder to write the tables into.")],
+    any_commit: Annotated[
+        bool, typer.Option("--any-commit", help="Allow a clone at another commit, whose rows may be others.")
+    ] = False,
 ) -> None:
-    """Fetch the tables of published measurements from a web server, check their digests, and import them.
+    """Make the tables that `import` reads from a clone of the repository in which they were published."""
+    from ..datasets.converters.convert import convert
 
-    The tables stay in the cache ($JOULECAST_CACHE), and are fetched again only if they have changed.
-    """
-    from ..datasets.fetching import fetch_tables
-    from ..resources import cache_folder
-
-    folder = fetch_tables(source, address, cache_folder())
-    _import(source, folder, out, rows)
+    for path, (rows, sha256) in convert(source, clone, out, any_commit=any_commit).items():
+        typer.echo(f"{path}: {rows:,} rows, sha256 of the rows {sha256}")
 
 
 def _import(source: str, folder: Path, out: Path, rows: int | None) -> None:

@@ -27,7 +27,10 @@ def generate(
     precision: Annotated[str, typer.Option(help="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4.")] = "bf16",
     cache_precision: Annotated[str | None, typer.Option(help="fp8 for keys and values. Default: 16 bits.")] = None,
     engine: Annotated[str, typer.Option(help="vllm, vllm_async, sglang, tensorrt_llm or transformers.")] = "vllm",
-    sampling: Annotated[str, typer.Option(help="greedy, temperature, or top_p (also for top-k).")] = "temperature",
+    sampling: Annotated[
+        str | None,
+        typer.Option(help="greedy, temperature, or top_p (also for top-k). Default: the engine's way."),
+    ] = None,
     batching: Annotated[str | None, typer.Option(help="continuous or static. Default: what the engine does.")] = None,
     tensor_parallel: Annotated[
         int | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import InputError, unknown_name
+from ..errors import InputError, JoulecastError, unknown_name
 from ..units import si
 from .arguments import AsJson, table
 
@@ -60,7 +60,8 @@ def run(
 ) -> None:
     """Run a command and measure its energy.
 
-    The results are printed to the standard error. The exit code is that of the command.
+    The results are printed to the standard error. The exit code is that of the command; 1 if it succeeds but the
+    recording cannot be written completely.
     """
     from ..metering.command import measure_command
     from ..metering.machine import chosen_devices
@@ -78,6 +79,12 @@ def run(
         typer.echo(text, err=True)
         if second is not None:
             typer.echo("\n".join(differences(metering, second.energy_j)), err=True)
+        if not code and not all(recording.complete for recording in metering.recordings):
+            raise JoulecastError(
+                "the recording is not complete",
+                given=str(out or "a temporary file"),
+                hint="make room on its disk, and measure again",
+            )
     raise typer.Exit(code)
 
 

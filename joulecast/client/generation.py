@@ -42,7 +42,7 @@ class GenerationClient:
         clock: float | None = None,
         power_limit_w: float | None = None,
         cache_precision: str | None = None,
-        sampling: str = "temperature",
+        sampling: str | None = None,
         predictor: str | None = None,
     ) -> GenerationPrediction:
         """See `joulecast.predict_generation`, for models that are known by name.

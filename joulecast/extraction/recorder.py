@@ -23,6 +23,7 @@ from .assumed_values import UNKNOWN, with_places
 from .assumptions import NOTHING_ASSUMED, Assumptions
 from .autocast import Autocast
 from .calls import Bound, Converted, shape_of
+from .checkpoints import recomputed
 from .dropped_work import CallSizes
 from .gradients import Gradients
 from .known_values import KnownValues, decides, without_memory
@@ -192,6 +193,22 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Record the addition of two gradients of one tensor."""
         self._stack = [("(backward)", False)]
         self._record(("gradient_accumulation", [shape], {}), dtype)
+
+    @contextmanager
+    def recomputing(self, inputs: Any, stops_early: bool) -> Iterator[None]:
+        """Record a checkpoint of training: the inputs that it keeps, and what the backward runs again; see `followed`.
+
+        Args:
+            inputs: The inputs of the checkpoint.
+            stops_early: Whether recomputing stops as soon as the backward has what it needs.
+        """
+        start = len(self.calls)
+        yield
+        repeated = recomputed(self.calls[start:], stops_early) if self._mode == "training" else []
+        for leaf in tree_leaves(inputs) if repeated else ():
+            if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and id(leaf) not in self._parameters:
+                self._record(("checkpoint", [shape_of(leaf) or (1,)], {}), leaf.dtype)
+        self.calls += repeated
 
     def optimize(self, optimizer: str, learned: Iterable[torch.Tensor]) -> None:
         """Record the steps of an optimizer: one operation for all parameters of a type."""

@@ -23,6 +23,7 @@ from ..operations.kinds import KINDS
 from ..operations.network import Network, ParameterBytes
 from ..operations.operation import require_mode, require_precision
 from .assumptions import EXPERTS, Assume, Assumptions
+from .checkpoints import followed
 from .exclusive import exclusive
 from .failures import LONGEST, explained, what_to_assume
 from .known_values import NeedsValuesError
@@ -142,7 +143,8 @@ class Forward:
         """Run the forward while a recorder records it, and return the module's result."""
         # Nothing is differentiated here, but a forward with frozen parameters may switch gradients off by itself.
         may_differ = torch.enable_grad() if recorder.gradients else nullcontext()
-        with torch.inference_mode(), may_differ, recorder.autocast.watching(), recorder.following(), recorder:
+        around = followed(recorder.recomputing)
+        with torch.inference_mode(), may_differ, recorder.autocast.watching(), recorder.following(), recorder, around:
             return self._call(self.tensors)
 
     def record_accumulations(self, recorder: Recorder) -> None:
@@ -161,7 +163,8 @@ class Forward:
             for name, tensor in self.tensors.items()
         }
         casts = Casts(recorder, [leaf for leaf in leaves.values() if leaf.requires_grad])
-        with torch.enable_grad(), recorder.autocast.watching(), casts, Replay(recorder), WholeLayers():
+        plain = followed(lambda inputs, stops_early: nullcontext())
+        with torch.enable_grad(), recorder.autocast.watching(), casts, Replay(recorder), WholeLayers(), plain:
             result = self._call(leaves)
         outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
         if outputs:

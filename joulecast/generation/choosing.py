@@ -23,6 +23,7 @@ from .figures import Figures, figures_of
 from .lengths import Lengths, Tokens
 from .models import find_decoder
 from .parallel import Parallel, find_gpus, layouts
+from .sampling import checked_sampling
 from .server import Server
 from .serving import Load
 
@@ -129,8 +130,8 @@ def best_generation(
         raise unknown_name("objective", objective, OBJECTIVES)
     tariff = Tariff.of(price_per_hour, price_per_kwh, carbon)
     _refuse_without(objective, tariff)
-    found = find_engine(engine)
-    decoder = find_decoder(model)
+    asked, decoder = find_engine(engine), find_decoder(model)
+    found = replace(asked, sampling=checked_sampling(None, asked, decoder))
     prompt, output = Lengths.of("prompt_tokens", prompt_tokens), Lengths.of("output_tokens", output_tokens)
     load = checked_load(decoder, 1, prompt, output, checked_batching(None, found))
     query = _Query(

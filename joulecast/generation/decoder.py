@@ -229,12 +229,14 @@ class Decoder:
         parts: Each part, with the paths of all modules that have an equal one.
         tied: Whether the embedding and the language-model head share their weights, which then count once.
         context: The largest number of tokens of a prompt and its output together; None if it is not known.
+        top_p: Whether its generation_config samples by top-p or top-k.
     """
 
     name: str
     parts: tuple[tuple[Part, tuple[str, ...]], ...]
     tied: bool = False
     context: int | None = None
+    top_p: bool = False
 
     def __iter__(self) -> Iterator[tuple[Part, tuple[str, ...]]]:
         return iter(self.parts)

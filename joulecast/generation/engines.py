@@ -32,6 +32,8 @@ class Engine:
         pads_prompts: Whether steps that read prompts run in these CUDA graphs, too, padded like all others.
         fused: True if the engine runs fused kernels in CUDA graphs, False if it runs the model as `transformers` does.
         sampling: How it samples tokens, a name of `SAMPLINGS`.
+        samples_in_torch: Whether it samples by PyTorch's operations, and takes top-p and top-k from the model's
+            generation_config unless told otherwise.
         capabilities: Prefixes of the compute capabilities that the engine supports; empty if it supports all GPUs.
     """
 
@@ -48,6 +50,7 @@ class Engine:
     pads_prompts: bool = False
     fused: bool = True
     sampling: str = "temperature"
+    samples_in_torch: bool = False
     capabilities: tuple[str, ...] = ()
 
     def on(self, gpu: GPU) -> Engine:
@@ -69,6 +72,17 @@ _LARGE_BYTES = 70 * 2**30
 _NVIDIA = ("7.", "8.", "9.", "10.", "12.")
 _A100 = "8.0"  # Of the boards of this compute capability, only A100s have more than 70 GiB.
 
+_VLLM = Engine(
+    "vllm",
+    "vllm",
+    "vllm",
+    step_s=0.9e-3,
+    sequence_s=15e-6,
+    small_step_tokens=2048,
+    pads_prompts=True,
+    samples_in_torch=True,
+)
+
 ENGINES: Mapping[str, Engine] = {
     engine.name: engine
     for engine in (
@@ -79,10 +93,10 @@ ENGINES: Mapping[str, Engine] = {
         # 0.9 ms and 24 and 17 us for each sequence. The H100's host is the newer one, and 15 us are taken. The limit of
         # 2048 tokens on A100s and boards of less than 70 GiB is in vllm/engine/arg_utils.py. Steps with prompts run in
         # CUDA graphs, too, all but attention ("piecewise"; vllm/config/compilation.py).
-        Engine("vllm", "vllm", "vllm", step_s=0.9e-3, sequence_s=15e-6, small_step_tokens=2048, pads_prompts=True),
+        _VLLM,
         # The next step is prepared while the GPU computes this one: vLLM with --async-scheduling, its default later on.
-        Engine("vllm_async", "vllm", "vllm", step_s=0.3e-3, sequence_s=1e-6, small_step_tokens=2048, pads_prompts=True),
-        # The same ("zero-overhead scheduler", SGLang's blog, December 2024).
+        replace(_VLLM, name="vllm_async", step_s=0.3e-3, sequence_s=1e-6),
+        # The same ("zero-overhead scheduler", SGLang's blog, December 2024). It samples by kernels of its own.
         Engine("sglang", "pytorch", "sglang", step_s=0.3e-3, sequence_s=1e-6),
         # The loop is written in C++, and overlapped as well. With these 0.3 ms and 1 us, published runs of dense models
         # on H100 and H200 are predicted within 4 % in the mean (benchmarks/serving/REPORT.md).

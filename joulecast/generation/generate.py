@@ -38,7 +38,7 @@ def predict_generation(
     clock: float | None = None,
     power_limit_w: float | None = None,
     cache_precision: str | None = None,
-    sampling: str = "temperature",
+    sampling: str | None = None,
     predictor: str | Path | None = None,
 ) -> GenerationPrediction:
     """Predict time, power and energy of a language model that generates text on one or more GPUs.
@@ -64,7 +64,8 @@ def predict_generation(
         clock: Graphics clock in MHz; None for the GPU's default.
         power_limit_w: Power cap of a board in watts; None for its default.
         cache_precision: Precision of keys and values: fp8; None for 16 bits.
-        sampling: greedy, temperature, or top_p (also for top-k), which sorts the whole vocabulary.
+        sampling: greedy, temperature, or top_p (also for top-k), which sorts the whole vocabulary. None for what the
+            engine does by default: vLLM takes top-p and top-k from the model's generation_config.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
 
     Returns:
@@ -81,9 +82,10 @@ def predict_generation(
         >>> chat.memory.fits
         True
     """
-    found, (count, board) = replace(find_engine(engine), sampling=checked_sampling(sampling)), find_gpus(gpu)
+    asked, (count, board) = find_engine(engine), find_gpus(gpu)
     clock_mhz = board.checked_clock_mhz(clock)
     decoder = find_decoder(model)
+    found = replace(asked, sampling=checked_sampling(sampling, asked, decoder))
     prompt, output = Lengths.of("prompt_tokens", prompt_tokens), Lengths.of("output_tokens", output_tokens)
     batched = checked_batching(batching, found)
     shared = _shared_by(count, board, decoder, found, expert_parallel) if tensor_parallel is None else tensor_parallel
@@ -138,9 +140,16 @@ def predict_generation(
             *_board_notes(gpu),
             *(_layout_notes(deployment.parallel) if tensor_parallel is None else ()),
             *_notes(found, precision),
+            *((_TOP_P_NOTE,) if sampling is None and found.sampling == "top_p" else ()),
             *(note for note in decode.notes if not note.startswith("no interval")),
         ),
     )
+
+
+_TOP_P_NOTE = (
+    "assumed: tokens are sampled by top-p or top-k, as the model's generation_config says, and vLLM sorts all logits "
+    "for it, as up to version 0.13; sampling='temperature' leaves it out"
+)
 
 
 def _shared_by(count: int, gpu: GPU, decoder: Decoder, engine: Engine, expert: int) -> int:

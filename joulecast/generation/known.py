@@ -131,6 +131,10 @@ CONTEXTS: Mapping[str, int] = {
 config.json). All others take 131,072: Llama 3.1 and 3.2, Gemma 3 and GPT-OSS as they are, Qwen with YaRN, as the model
 cards say."""
 
+TOP_P = ("llama", "qwen", "gemma", "deepseek")
+"""Beginnings of names of models whose generation_config.json (of Qwen2 and 2.5: of their Instruct models) sets top_p or
+top_k. Those of GPT-2, Mistral, Mixtral, Phi-4 and GPT-OSS set neither."""
+
 
 def context_of(name: str) -> int:
     """The largest number of tokens of a prompt and its output together that a known model takes."""
@@ -161,4 +165,4 @@ def decoder_to_json(decoder: Decoder) -> dict[str, Any]:
 def decoder_from_json(name: str, value: Mapping[str, Any]) -> Decoder:
     """Read a decoder from the form that `decoder_to_json` writes."""
     parts = tuple((PARTS[kind](**sizes), tuple(modules)) for kind, sizes, modules in value["parts"])
-    return Decoder(name, parts, value["tied"], context_of(name))
+    return Decoder(name, parts, value["tied"], context_of(name), name.startswith(TOP_P))

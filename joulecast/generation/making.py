@@ -10,7 +10,7 @@ from pathlib import Path
 from ..extraction.models.transformers_configs import Architecture
 from ..extraction.models.transformers_models import import_transformers
 from .decoder import Decoder
-from .known import FILE, KNOWN, context_of, decoder_to_json
+from .known import FILE, KNOWN, TOP_P, context_of, decoder_to_json
 from .models import extracted_decoder
 
 
@@ -18,7 +18,7 @@ def made(name: str, row: Architecture) -> Decoder:
     """The parts of a model of the table, from its extracted operations."""
     model_class = getattr(import_transformers(), row.class_name)
     found = extracted_decoder(model_class.config_class(architectures=[row.class_name], **row.sizes), name)
-    return replace(found, context=context_of(name))
+    return replace(found, context=context_of(name), top_p=name.startswith(TOP_P))
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from ..predictors.networks.prediction import Prediction
 from ..rendering.answers import Plain
 from ..units import si
-from .intervals import GenerationInterval, normal_quantile
+from .intervals import GenerationInterval, SlowHost, normal_quantile
 from .memory import GenerationMemory
 from .parallel import Parallel
 
@@ -126,10 +126,14 @@ class GenerationPrediction(Plain):
         """
         if self.sigmas is None:
             return None
-        factors = {name: math.exp(normal_quantile(level) * sigma) for name, sigma in self.sigmas.items()}
+        logs = {name: normal_quantile(level) * sigma for name, sigma in self.sigmas.items()}
+        slow = SlowHost.of(level, self.decode.time_s + self.overhead_s, self.gpus * self.idle_power_w / self.power_w)
 
         def around(value: float, quantity: str) -> tuple[float, float]:
-            return value / factors[quantity], value * factors[quantity]
+            # A slow host lengthens times, lowers power and costs energy; errors of kernels are independent of it.
+            usual, slower = logs[quantity], math.hypot(logs[quantity], math.log(getattr(slow, quantity)))
+            below, above = (slower, usual) if quantity == "power" else (usual, slower)
+            return value * math.exp(-below), value * math.exp(above)
 
         low_w, high_w = around(self.power_w, "power")
         return GenerationInterval(

@@ -18,9 +18,10 @@ from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.clock import Work
 from ..predictors.physics.least_times import LeastTimes
-from .cache_energy import cache_energy_factors
 from .collectives import KINDS, collective_costs
 from .four_bit_experts import four_bit_factors
+from .least_energy import least_energy_factors
+from .sampling import sampling_factors
 from .steps import StepTokens
 
 Places = NDArray[np.int64]
@@ -71,10 +72,12 @@ class StepNetworks:
     Args:
         networks: Tokens of a step -> its operations.
         four_bit_experts: Whether the weights of experts have four bits.
+        samples_in_torch: Whether the engine samples by PyTorch's operations.
     """
 
     networks: Mapping[StepTokens, Network]
     four_bit_experts: bool = False
+    samples_in_torch: bool = False
 
     @cached_property
     def together(self) -> Network:
@@ -106,7 +109,9 @@ class StepNetworks:
         if self.four_bit_experts:
             lighter = four_bit_factors(found)
             found = found.times(lighter, lighter)
-        found = found.times(1.0, cache_energy_factors(found, operations, power_limit_w))
+        if self.samples_in_torch:
+            found = found.times(*sampling_factors(found, operations.gpu))
+        found = found.times(1.0, least_energy_factors(found, operations.gpu, self.four_bit_experts))
         found = with_collectives(found, operations.gpu)
         return {
             tokens: ServedStep(predictor, network, power_limit_w, together=found, places=self.places[tokens])

@@ -104,7 +104,8 @@ class Server:
     def networks(self, steps: Iterable[StepTokens]) -> StepNetworks:
         """The operations of steps, with the form of their weights."""
         four_bit = self.deployment.precisions.weights == "mxfp4"
-        return StepNetworks({tokens: self.network(tokens) for tokens in steps}, four_bit_experts=four_bit)
+        networks = {tokens: self.network(tokens) for tokens in steps}
+        return StepNetworks(networks, four_bit, self.deployment.engine.samples_in_torch)
 
     def take(self, steps: StepNetworks) -> None:
         """Predict steps whose operations are known, all of them together.

@@ -91,8 +91,14 @@ def _is_dimension(value: Any) -> bool:
     return type(value) is int and -64 <= value < 64
 
 
-IMPLEMENTATIONS: tuple[str, ...] = ("pytorch", "sglang", "tensorrt_llm", "vllm", "flashinfer")
-"""Whose kernels compute an operation: those that PyTorch calls, or those of an inference engine or its library."""
+IMPLEMENTATIONS: tuple[str, ...] = ("pytorch", "sglang", "tensorrt_llm", "vllm", "flashinfer", "cudnn", "triton")
+"""Whose kernels compute an operation: those that PyTorch calls, or those of an inference engine or a library.
+
+Attention by "pytorch" is FlashAttention 2, or on GPUs before Ampere the memory-efficient kernels. Recent versions of
+PyTorch with cuDNN 9.15.1 or later call "cudnn" on Hopper and on Blackwell for data centers
+(check_prefer_cudnn_attention in ATen/native/transformers/cuda/sdp_utils.cpp). "triton" is the first FlashAttention in
+Triton, with which transformers were trained until 2023.
+"""
 
 COUNT = integer(1)
 FLAG = Range("True or False", lambda value: isinstance(value, bool))

@@ -50,11 +50,19 @@ class Counted:
 
     @property
     def flops(self) -> int:
-        """FLOPs in this mode: forward, or forward and backward."""
+        """FLOPs in this mode: forward, or forward and backward, without what the backward computes again."""
+        return 0 if self.gradients == "recomputed" else self._flops(0.0)
+
+    @property
+    def executed_flops(self) -> int:
+        """FLOPs that run in this mode: `flops`, and what the backward computes again."""
+        return self._flops(self.row.recomputed_flops)
+
+    def _flops(self, again: float) -> int:
         if self.is_identity:
             return 0
-        if self.mode == "training":
-            return self._whole(self.forward_flops * (1 + self.row.training(self.gradients).backward_flops))
+        if self.has_backward:
+            return self._whole(self.forward_flops * (1 + self.row.training(self.gradients).backward_flops + again))
         return self.forward_flops
 
     @cached_property
@@ -111,7 +119,8 @@ class Counted:
     @property
     def is_identity(self) -> bool:
         """Whether it does nothing at all, like dropout in inference or with a probability of zero."""
-        return self.row.is_noise and (self.mode == "inference" or not self.attributes["p"])
+        moves = any((*self.row.reads, *self.row.writes))
+        return not moves or (self.row.is_noise and (self.mode == "inference" or not self.attributes["p"]))
 
     def _whole(self, amount: float) -> int:
         """The nearest integer."""

@@ -58,6 +58,7 @@ class Kind:
         inputs: Least and greatest number of input tensors.
         has_gradient: Whether training runs a backward for it.
         backward_flops: FLOPs of the backward as a multiple of those of the forward.
+        recomputed_flops: FLOPs of the forward that the backward computes again, as the same multiple.
         reads, writes: Traffic of the forward.
         training_reads, training_writes: Traffic of forward and backward together.
         partial: A value of the attribute `gradients` -> what training does then; without a row for "none", this is what
@@ -89,6 +90,7 @@ class Kind:
     inputs: tuple[int, int] = (1, 1)
     has_gradient: bool = True
     backward_flops: float = 1.0
+    recomputed_flops: float = 0.0
     reads: Traffic = _READ_ONCE
     writes: Traffic = _WRITE_ONCE
     training_reads: Traffic = Traffic(inputs=1, output=2, parameters=1)

@@ -104,9 +104,10 @@ KINDS: Mapping[str, Kind] = {
         storage=storage.attention,
         output=rules.attention_output,
         flops=rules.attention_flops,
-        # The forward has two products. The backward has five, because it computes the scores again instead of storing
-        # them (Dao et al., "FlashAttention", 2022).
-        backward_flops=2.5,
+        # The forward has two products. The backward has four, and computes the scores again instead of storing them
+        # (Dao et al., "FlashAttention", 2022).
+        backward_flops=2.0,
+        recomputed_flops=0.5,
         training_reads=Traffic(inputs=2, output=2),
         tensor_cores=True,
         product=rules.matmul_product,
@@ -275,6 +276,15 @@ KINDS: Mapping[str, Kind] = {
     ),
     # The copy of its input that an in-place operator makes in training if its backward needs that input.
     "save_input": without_backward("movement", flops=0, reads=1),
+    # The input of a part of a model in torch.utils.checkpoint, which is kept for the backward. It runs no kernel.
+    "checkpoint": Kind(
+        family="movement",
+        output=rules.same,
+        flops=rules.per_output_element(0),
+        has_gradient=False,
+        backward_flops=0.0,
+        **dict.fromkeys(("reads", "writes", "training_reads", "training_writes"), Traffic()),  # type: ignore[arg-type]
+    ),
     "embedding": Kind(
         family="movement",
         attributes={"num_embeddings": Attribute(COUNT), "embedding_dim": Attribute(COUNT)},

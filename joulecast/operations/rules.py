@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..errors import InputError
 
 Shape = tuple[int, ...]
@@ -170,13 +172,35 @@ def attention_output(shapes: Shapes, attributes: Attributes) -> Shape:
 
 
 def attention_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """The product of queries and keys, and of scores and values. As in torch, a causal mask does not reduce the FLOPs.
+    """The product of queries and keys, and of scores and values, for all pairs of a query and a key that it sees.
 
-    A window does: kernels skip the keys outside it.
+    A causal mask and a window reduce the FLOPs, because kernels skip what they hide. (`torch.utils.flop_counter` counts
+    all pairs.)
     """
     q, k, v = shapes
-    rows = size(q[:-1])
-    return 2 * rows * (attributes["window"] or k[-2]) * (q[-1] + v[-1])
+    pairs = visible_pairs(q[-2], k[-2], attributes["causal"], attributes["window"])
+    flops: int = 2 * size(q[:-2]) * pairs * (q[-1] + v[-1])
+    return flops
+
+
+def visible_pairs(queries: Any, keys: Any, causal: Any, window: Any = None) -> Any:
+    """Number of pairs of a query and a key that it sees, in one head of one sequence.
+
+    All arguments may be integers, or arrays of one shape.
+
+    Args:
+        queries: Number of queries.
+        keys: Number of keys.
+        causal: Whether a query sees no later key, where there are several queries and as many keys or more. The last
+            query stands at the position of the last key.
+        window: Number of keys that a query sees at most, including its own; None for all.
+    """
+    least, most = (min, max) if isinstance(queries, int) and isinstance(keys, int) else (np.minimum, np.maximum)
+    seen = keys if window is None else least(keys, window)
+    # Each query sees one key more than the query before it, until the window is full.
+    growing = most(seen - keys + queries, 0)
+    hidden = queries * seen - growing * (keys - queries + 1 + seen) // 2 - (queries - growing) * seen
+    return queries * seen - hidden * (causal & (queries > 1) & (queries <= keys))
 
 
 def reduction_output(shapes: Shapes, attributes: Attributes) -> Shape:

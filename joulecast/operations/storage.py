@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+
 from .indexing import row_length
 from .precisions import ELEMENT_BYTES, QUANTIZED
 from .recurrent import gate_elements
@@ -82,7 +84,7 @@ def attention(shapes: Shapes, attributes: Attributes, output: Shape, parameters:
     queries, keys, values = shapes
     seen = 1.0
     if attributes["window"] is not None:
-        seen = min(1.0, (attributes["window"] + queries[-2] - 1) / keys[-2])
+        seen = np.minimum(1.0, (attributes["window"] + queries[-2] - 1) / keys[-2])
     cache_element = ELEMENT_BYTES[attributes["cache_precision"] or precision]
     stored = plain(shapes, attributes, output, parameters, precision)
     cached = cache_element * seen * (size(keys) + size(values))

@@ -54,7 +54,10 @@ class GenerationQuestion(Strict):
     clock_mhz: GpuClock = None
     power_limit_w: PowerCapOfEach = None
     cache_precision: Name | None = Field(None, description="fp8 for keys and values. Default: 16 bits.")
-    sampling: Name = Field("temperature", description="greedy, temperature, or top_p (also for top-k).")
+    sampling: Name | None = Field(
+        None,
+        description="greedy, temperature, or top_p (also for top-k). Default: as the engine does it.",
+    )
     predictor: PredictorName = None
 
     model_config = ConfigDict(

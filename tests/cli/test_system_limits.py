@@ -89,3 +89,27 @@ def test_a_file_that_does_not_fit(joulecast, tmp_path):
             "cannot be read or written",
             "too large",
         )
+
+
+@pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="needs root, to become another user")
+def test_folders_that_a_plain_user_may_only_read(tmp_path_factory):
+    """Root may write anywhere, so the commands run as the user nobody."""
+    folder = tmp_path_factory.mktemp("plain")
+    for each in (folder, *folder.parents):
+        if each.stat().st_uid == 0 and each != Path("/") and each.name.startswith(("pytest", "popen", "plain")):
+            each.chmod(0o755)
+    locked = folder / "locked"
+    locked.mkdir(mode=0o555)
+    nobody = {"user": 65534, "cwd": folder, "capture_output": True, "text": True, "check": False}
+    environment = {**os.environ, "JOULECAST_CACHE": str(locked), "HOME": str(locked), "OMP_NUM_THREADS": "1"}
+
+    def run(*words):
+        command = [sys.executable, "-m", "joulecast.cli", *map(str, words)]
+        return subprocess.run(command, env=environment, **nobody)
+
+    if "PermissionError" in (predicted := run(*PREDICT)).stderr:
+        pytest.skip("another user may not read this checkout")
+    assert predicted.returncode == 0, predicted.stderr
+    refused(run("zoo", "push", "a30/blend-inference", locked), 5, "Permission denied")
+    refused(run("measure", "--devices", "ram", "--out", locked / "r.jsonl", "--", "true"), 10, "Permission denied")
+    refused(run("host", "--out", locked / "host.json"), 2, "Permission denied")

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
+from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 import joulecast
@@ -13,7 +14,7 @@ from joulecast import Operation
 from joulecast.errors import InputError
 from joulecast.extraction.models.torchvision_models import build
 from joulecast.operations.network import Network
-from joulecast.predictors.networks.memory import memory_need
+from joulecast.predictors.networks.memory import memory_need, saved_bytes
 
 
 class LowRank(nn.Module):
@@ -182,3 +183,99 @@ def test_eight_layers_of_which_seven_are_frozen():
     tree = after.tree()
     assert {node.name for node in tree.root.children} == {"forward", "backward", "optimizer", "other"}
     assert {node.path for node in tree.root.walk() if node.phase == "backward" and node.level == "module"} == {"7"}
+
+
+class Checkpointed(nn.Module):
+    """Blocks whose forward the backward runs again, in one of the ways of torch.utils.checkpoint; None for none."""
+
+    def __init__(self, reentrant: bool | None, *, block: type[nn.Module] = Block, learned: bool = True) -> None:
+        super().__init__()
+        self.first = nn.Linear(32, 32)
+        self.blocks = nn.ModuleList(block() for _ in range(3))
+        self.norms = nn.ModuleList(nn.LayerNorm(32) for _ in range(3))
+        self.reentrant = reentrant
+        if learned:
+            self.requires_grad_(True)
+
+    def forward(self, x):
+        x = self.first(x)
+        for block, norm in zip(self.blocks, self.norms, strict=True):
+            layer = nn.Sequential(block, norm)
+            x = layer(x) if self.reentrant is None else checkpoint(layer, x, use_reentrant=self.reentrant)
+        return x
+
+
+class Narrow(nn.Module):
+    """Ends with a product and a sum, of which nothing is recomputed where recomputing stops early."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide, self.narrow = nn.Linear(32, 128), nn.Linear(128, 32)
+
+    def forward(self, x):
+        return x + self.narrow(F.gelu(self.wide(x)))
+
+
+class Stopping(Checkpointed):
+    def __init__(self, reentrant: bool | None) -> None:
+        super().__init__(reentrant, block=Narrow)
+        self.norms = nn.ModuleList(nn.Identity() for _ in range(3))
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize(
+    "make",
+    [Checkpointed, Stopping, lambda reentrant: Checkpointed(reentrant, learned=False)],
+    ids=["all", "early", "lora"],
+)
+def test_checkpoints_recompute_what_autograd_recomputes(make, reentrant):
+    network = joulecast.extract(make(reentrant), (8, 32), mode="training")
+    plain = joulecast.extract(make(None), (8, 32), mode="training")
+    # Where everything is learned, composition knows that the first layer computes no gradient of the model's input.
+    (first,) = (e.operation for e in plain if "first" in e.module_paths)
+    omitted = first.forward_flops if first.gradients == "all" else 0
+    assert product_flops(network) - omitted == counted_flops(make(reentrant), (8, 32))
+    assert product_flops(plain) - omitted == counted_flops(make(None), (8, 32))
+    assert product_flops(network) > product_flops(plain)
+    # The gradients that are added up are the same.
+    added = [
+        [(e.operation, e.count) for e in each if e.operation.kind == "gradient_accumulation"]
+        for each in (network, plain)
+    ]
+    assert added[0] == added[1]
+    # In inference, nothing is recomputed.
+    assert joulecast.extract(make(reentrant), (8, 32)).entries == joulecast.extract(make(None), (8, 32)).entries
+    assert network.replace(mode="inference").flops == plain.replace(mode="inference").flops
+
+
+def kept_bytes(model: nn.Module, shape: tuple[int, ...]) -> int:
+    """Bytes of all storages that autograd keeps after a forward, without parameters, and the inputs of checkpoints."""
+    parameters = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+    kept = {}
+
+    def pack(tensor):
+        if tensor.untyped_storage()._cdata not in parameters:
+            kept[tensor.untyped_storage()._cdata] = tensor.untyped_storage()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        model.train()(torch.empty(shape, device="meta"))
+    return sum(storage.nbytes() for storage in kept.values())
+
+
+def test_checkpoints_keep_their_inputs_alone_and_take_longer():
+    shape, options = (4096, 32), {"mode": "training"}
+    plain, again = (joulecast.extract(Stopping(each), shape, **options) for each in (None, False))
+    tensor = 4096 * 32 * 4
+    assert saved_bytes(plain) == pytest.approx(kept_bytes(Stopping(None).to("meta"), shape), rel=0.25)
+    # Three inputs of blocks, the input of the model, and one block with two wide tensors at a time.
+    kept = 4 * tensor + 2 * 4 * tensor
+    assert kept <= saved_bytes(again) <= kept + 4 * tensor < saved_bytes(plain)
+    for gpu in ("A30", "H100 SXM"):
+        before, after = (joulecast.predict(each, gpu=gpu) for each in (plain, again))
+        assert before.device_time_s < after.device_time_s < 4 / 3 * before.device_time_s
+        assert before.energy_j < after.energy_j
+        backward = [
+            sum(n.total.time_s for n in p.tree().root.children if n.name == "backward") for p in (before, after)
+        ]
+        assert backward[1] - backward[0] == pytest.approx(after.device_time_s - before.device_time_s, rel=1e-2)

@@ -83,6 +83,13 @@ def test_every_architecture_of_the_table_is_checked():
     assert {row[0] for row in mark.args[1]} == set(ARCHITECTURES)
 
 
+def without_mask(operation):
+    """The operation as torch counts it: with the pairs that a causal mask hides."""
+    if operation.kind != "attention":
+        return operation
+    return Operation("attention", operation.input_shapes, {**operation.attributes, "causal": False})
+
+
 @pytest.mark.parametrize("name", ["bert_base", "gpt2", "llama3_8b", "vit_base", "t5_small", "whisper_small_encoder"])
 def test_flops_equal_torchs(name):
     network = joulecast.extract(name, shape_of(name))
@@ -99,7 +106,9 @@ def test_flops_equal_torchs(name):
             inputs["past_key_values"] = transformers.DynamicCache()
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         module(**inputs)
-    mine = sum(entry.count * entry.operation.flops for entry in network if entry.operation.kind in COUNTED)
+    mine = sum(
+        entry.count * without_mask(entry.operation).flops for entry in network if entry.operation.kind in COUNTED
+    )
     assert mine == pytest.approx(counter.get_total_flops(), rel=1e-3)
     assert mine > 1e9
 

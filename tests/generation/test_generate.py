@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ import pytest
 import joulecast
 from joulecast import predict_generation
 from joulecast.errors import InputError, JoulecastError, UnknownNameError
-from joulecast.generation.intervals import KERNEL_LEVEL, normal_quantile, step_sigmas
+from joulecast.generation.intervals import KERNEL_LEVEL, SlowHost, normal_quantile, step_sigmas
+from joulecast.generation.least_energy import least_j
 from joulecast.hardware import find_gpu
 
 H100 = find_gpu("H100 SXM")
@@ -143,6 +145,18 @@ def test_intervals_grow_with_their_level_and_hold_the_value():
         assert lower < low < getattr(found, quantity) < high < higher
     with pytest.raises(InputError, match="between 0 and 1"):
         found.interval(1.0)
+
+
+def test_a_slow_host_lengthens_steps_that_draw_less():
+    # A step of 8 ms to which 4 ms are added: 1.5 of the time with idle boards, which draw a quarter of the mean power.
+    one = 2 * NormalDist().cdf(1) - 1
+    slow = SlowHost.of(one, 0.008, 0.25)
+    assert (slow.time, slow.energy, slow.power) == pytest.approx((1.5, 1.125, 1.5 / 1.125))
+    found = llama(1)
+    low, high = found.interval().time_per_output_token_s
+    assert high / found.time_per_output_token_s > found.time_per_output_token_s / low
+    low_w, high_w = found.interval().power_w
+    assert found.power_w / low_w > high_w / found.power_w
 
 
 def test_errors_add_up_within_a_kind_and_independently_between_kinds():
@@ -326,6 +340,48 @@ def test_laws_hold_over_models_and_gpus(model, gpu):
     assert by_prompt == sorted(by_prompt)
     by_gpus = [joules(tensor_parallel=count) for count in (1, 4)]
     assert by_gpus == sorted(by_gpus)
+
+
+def test_vllm_samples_as_the_generation_config_says():
+    told, default, plain = (llama(256, sampling=each) for each in ("top_p", None, "temperature"))
+    assert told.decode.time_s == default.decode.time_s > plain.decode.time_s
+    assert any("top-p" in note for note in default.notes)
+    assert not any("top-p" in note for note in (*told.notes, *plain.notes))
+    # 256 x 128256 logits, 41 cycles of one of 132 multiprocessors each: 5.2 ms at 1980 MHz.
+    assert default.decode.time_s - plain.decode.time_s > 256 * 128256 * 41 / (132 * 1.98e9)
+    # TensorRT-LLM has kernels of its own, and GPT-OSS samples at a temperature alone.
+    assert not any("top-p" in note for note in llama(256, engine="tensorrt_llm").notes)
+    options = {"batch": 8, "prompt_tokens": 100, "output_tokens": 100, "precision": "mxfp4"}
+    assert not any("top-p" in note for note in predict_generation("gpt_oss_20b", "H100 SXM", **options).notes)
+
+
+# Watts per board of chats with 8 sequences in vLLM 0.11.1, and milliseconds per token (ML.ENERGY; see
+# benchmarks/serving/ENERGY.md): weights are read at the full bandwidth of the memory.
+READING = [
+    ("gemma3_27b", "B200", 718, 804.6, 13.4),
+    ("llama3_1_70b", "2x B200", 352, 849.0, 16.8),
+    ("gemma3_27b", "H100 SXM", 719, 510.4, 23.6),
+    ("llama3_1_70b", "4x H100 SXM", 350, 441.4, 17.0),
+]
+
+
+@pytest.mark.parametrize(("model", "gpu", "output", "watts", "milliseconds"), READING)
+def test_boards_that_read_weights_draw_what_whole_runs_drew(model, gpu, output, watts, milliseconds):
+    options = {"batch": 8, "prompt_tokens": 200, "output_tokens": (output, output), "engine": "vllm_async"}
+    found = predict_generation(model, gpu, **options)
+    assert found.power_w / found.gpus == pytest.approx(watts, rel=0.1)
+    assert 8e3 / found.tokens_per_s == pytest.approx(milliseconds, rel=0.1)
+
+
+def test_the_least_energy_is_that_of_bytes_and_flops():
+    linear = joulecast.Operation("linear", [(16, 8192)], {"out_features": 4096, "bias": False}, precision="bf16")
+    # 4096 x 8192 weights of two bytes at 138 pJ, and 2 x 16 x 4096 x 8192 FLOPs at 0.6 pJ.
+    joules = 2 * 4096 * 8192 * 138e-12 + 2 * 16 * 4096 * 8192 * 0.6e-12
+    shapes = [(8, 32, 1, 128), (8, 8, 500, 128), (8, 8, 500, 128)]
+    decoding = joulecast.Operation("attention", shapes, {"cache_precision": "fp8"}, precision="bf16")
+    cached = 2 * 8 * 8 * 500 * 128 * 138e-12 + decoding.flops * 0.6e-12
+    norm = joulecast.Operation("rms_norm", [(16, 8192)], precision="bf16")
+    assert least_j([linear, decoding, norm]) == pytest.approx([joules, cached, 0.0])
 
 
 def test_sorting_the_vocabulary_for_top_p_costs_more_than_sampling_without():

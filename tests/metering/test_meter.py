@@ -205,6 +205,30 @@ def test_a_command_is_measured_with_its_exit_code(counters, tmp_path, call):
     assert "1.000" in call("measure", "compare", tmp_path / "r.jsonl", tmp_path / "r.jsonl")[1]
 
 
+def test_a_recording_that_a_full_disk_cuts_off_is_no_success(counters, tmp_path):
+    """The disk has room for the first lines; the command itself writes no file."""
+    script = (
+        "import resource, sys; from joulecast.cli import main; resource.setrlimit(resource.RLIMIT_FSIZE, (2000,) * 2)"
+    )
+    words = [
+        "measure",
+        "--devices",
+        "cpu",
+        "--interval",
+        "0.02",
+        "--out",
+        str(tmp_path / "r.jsonl"),
+        "--",
+        "sleep",
+        "2.5",
+    ]
+    command = [sys.executable, "-c", f"{script}; main(sys.argv[1:])", *words]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 1, found.stderr
+    assert "the recording is not complete" in found.stderr
+    assert len(read_recording(tmp_path / "r.jsonl").devices) > 0
+
+
 def test_signals_reach_the_command_and_the_exit_code_says_which(counters, tmp_path):
     out, ready, signalled = (tmp_path / name for name in ("r.jsonl", "ready", "signalled"))
     script = (

@@ -127,14 +127,14 @@ CASES: dict[str, list[Case]] = {
             Cost(6 * 2 * 3 * 4 * 5, 4 * 2 * (24 + 40 + 30), 4 * (30 + 24 + 40)),
         )
     ],
-    # Scores 2 x [3, 4] x [4, 7], values [3, 7] x [7, 5]: 2 x 2 x 3 x 7 x (4 + 5); backward five products instead of
-    # two.
+    # Scores 2 x [3, 4] x [4, 7], values [3, 7] x [7, 5]: 2 x 2 x 3 x 7 x (4 + 5); backward four products instead of
+    # two. Causal, 3 queries see 5, 6 and 7 keys, and with a window of 6 keys 5, 6 and 6.
     "attention": [
-        Case(
-            [X, (2, 7, 4), (2, 7, 5)],
-            {},
-            Cost(756, 4 * (24 + 56 + 70), 4 * 30),
-            Cost(756 + 1890, 4 * 2 * (150 + 30), 4 * (30 + 150)),
+        Case([X, (2, 7, 4), (2, 7, 5)], attributes, Cost(flops, 600, 120), Cost(3 * flops, 1440, 720))
+        for attributes, flops in (
+            ({}, 2 * 2 * 21 * 9),
+            ({"causal": True}, 2 * 2 * 18 * 9),
+            ({"causal": True, "window": 6}, 2 * 2 * 17 * 9),
         )
     ],
     # 10 rows of 8 for 4 experts, whose matrices are 8 x 5 each: all four are read. With one row, one is.
@@ -313,6 +313,7 @@ CASES: dict[str, list[Case]] = {
     "logsumexp": [pooled(5, 24, 3 * 96 + 72, 96 + 24)],
     "cat": [Case([X, (2, 5, 4)], {"dim": 1}, Cost(0, 256, 256), Cost(0, 256, 256))],
     "copy": [Case([X], {}, Cost(0, 96, 96), Cost(0, 192, 192))],
+    "checkpoint": [Case([X], {}, Cost(0, 0, 0), Cost(0, 0, 0))],
     "save_input": [Case([X], {}, Cost(0, 96, 96), Cost(0, 96, 96))],
     # 6 indices, rows of 5: the rows are read. Backward: indices, dy and the rows' gradients in; a table of 10 x 5 out.
     "embedding": [

@@ -1,4 +1,4 @@
-"""The transformer and an ensemble with it as zoo entries: round trip, sizes, damage, found by name."""
+"""The transformer and the one model as zoo entries: round trip, sizes, damage, found by name."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.recipes.boosting import BoostingRecipe
-from joulecast.predictors.recipes.ensemble import EnsembleRecipe, Member
+from joulecast.predictors.recipes.one_model import OneModelRecipe
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 from joulecast.zoo import entries, find_predictor
 from joulecast.zoo.any_gpu_training import train_any_gpu
@@ -29,8 +28,7 @@ pytest.importorskip("torch")
 pytest.importorskip("xgboost")
 
 TINY = TransformerRecipe(width=8, heads=2, kind_layers=1, kind_feed_forward=2, epochs=2, batch=32, folds=2)
-TREES = BoostingRecipe(trees=10, depth=3, learning_rate=0.3, folds=2)
-BOTH = EnsembleRecipe((Member(TREES, 0.5), Member(TINY, 0.5)), folds=2)
+ONE = OneModelRecipe(trees=10, generation_trees=10, min_child_weight=2.0, folds=2)
 
 
 def measured_networks(gpus):
@@ -60,11 +58,11 @@ def in_training(network):
     return Network.of(calls, name=network.name)
 
 
-@pytest.fixture(scope="module", params=["transformer", "ensemble"])
+@pytest.fixture(scope="module", params=["transformer", "one-model"])
 def trained(request, data, transformer):
     if request.param == "transformer":
         return transformer
-    return train_any_gpu(data, [*measured_networks(("A30", "T4"))], BOTH, quick=True)
+    return train_any_gpu(data, [*measured_networks(("A30", "T4"))], ONE, quick=True)
 
 
 def test_a_stored_predictor_predicts_as_the_trained_one(trained, tmp_path):
@@ -84,15 +82,15 @@ def test_training_twice_gives_the_same_files(trained, tmp_path):
         assert (other / path.name).read_bytes() == path.read_bytes(), path.name
 
 
-def test_the_card_says_how_it_was_tested(trained, tmp_path):
-    text = (trained.save(tmp_path) / "README.md").read_text()
+def test_the_card_says_how_it_was_tested(transformer, tmp_path):
+    text = (transformer.save(tmp_path) / "README.md").read_text()
     assert "a third of its passes" in text
     assert "Networks, nothing known of their chip" in text
-    assert {e.known for e in trained.validation.networks} == {"nothing", "networks"}
+    assert {e.known for e in transformer.validation.networks} == {"nothing", "networks"}
 
 
-def test_damage_is_refused(trained, tmp_path):
-    entry = trained.save(tmp_path)
+def test_damage_is_refused(transformer, tmp_path):
+    entry = transformer.save(tmp_path)
     (weights,) = entry.glob("*transformer.safetensors*")
     data = bytearray(weights.read_bytes())
     data[len(data) // 2] ^= 1

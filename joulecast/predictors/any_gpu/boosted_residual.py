@@ -6,6 +6,7 @@ libraries (library.py). Its features are relative to each GPU (relative.py).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...errors import damaged_entry
-from ...hardware import GPU
+from ...hardware import GPU, find_gpu
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
@@ -36,6 +37,7 @@ from ..physics.relative import RELATIVE_NAMES, relative_features
 from ..regressors.perceptron import Perceptron
 from ..regressors.serving import stored_trees
 
+_FIGURES = ("sms", "memory_bandwidth", "power_limit_w", "boost_clock_mhz")  # Of similar boards with the same chip.
 Range = tuple[float, float]
 LogRatios = Callable[[NDArray[np.float32]], FloatArray]
 """Maps the features of operations to their log ratios."""
@@ -75,6 +77,9 @@ class BoostedResidual:
         perceptron: Predicts the same ratio for operations on fp32 pipes; None for trees alone.
         share: Weight of the perceptron in the mean of both.
         typical: Kind or family -> its typical log ratio on fp32 pipes, towards which predictions are shrunk.
+        gpus: Names of the measured GPUs. What kernels leave of physics belongs to a chip rather than to a board, so
+            another board with a measured chip gets the ratio of the measured one. Its bandwidth, clocks and cap count
+            in physics alone: if all of them are better, it is not slower.
     """
 
     time: Regressor
@@ -87,6 +92,7 @@ class BoostedResidual:
     perceptron: Regressor | None = None
     share: float = 0.0
     typical: Mapping[str, float] = field(default_factory=dict)
+    gpus: frozenset[str] = frozenset()
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the regressors."""
@@ -99,6 +105,7 @@ class BoostedResidual:
             "half": None if self.half is None else self.half.to_dict(),
             "share": self.share,
             "usual": dict(self.typical),
+            "gpus": sorted(self.gpus),
         }
 
     @classmethod
@@ -124,6 +131,7 @@ class BoostedResidual:
             perceptron=perceptron,
             share=share,
             typical=numbers(value.get("usual", {})),
+            gpus=frozenset(str(name) for name in value.get("gpus", ())),
         )
 
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -184,13 +192,26 @@ class BoostedResidual:
                 asked.setdefault((self._regressor(gpu), is_new.tobytes()), (is_new, []))[1].append(gpu)
         for (regressor, _), (is_new, some) in asked.items():
             new = operations if is_new.all() else OperationList(compress(operations, is_new))
-            rows = np.concatenate([relative_features(seen_as(new, gpu), gpu).astype(np.float32) for gpu in some])
+            seen = [relative_features(seen_as(new, gpu), self._measured_like(gpu)) for gpu in some]
+            rows = np.concatenate(seen).astype(np.float32)
             alike = [numbers_of(new).kind, np.arange(len(new))]
             (logs,) = in_batches(_alone(regressor), rows, [np.tile(each, len(some)) for each in alike])
             for gpu, log_ratios in zip(some, logs.reshape(len(some), -1), strict=True):
                 known[gpu][is_new] = log_ratios
                 self._log_ratios(gpu).store(new, log_ratios[:, None])
         return known
+
+    def _measured_like(self, gpu: GPU) -> GPU:
+        """The measured board with the chip of a GPU that is most similar to it; the GPU itself if there is none."""
+
+        def distance(other: GPU) -> float:
+            return sum(abs(math.log(getattr(other, name) / getattr(gpu, name))) for name in _FIGURES)
+
+        return min((other for other in self._measured if other.chip == gpu.chip), key=distance, default=gpu)
+
+    @cached_property
+    def _measured(self) -> list[GPU]:
+        return [find_gpu(name) for name in sorted(self.gpus)]
 
     @cached_property
     def _log_ratios(self) -> Callable[[GPU], OperationRows]:

@@ -117,7 +117,8 @@ def fit_any_gpu(
     host_s = launch_times_s(datasets)
     chips = frozenset(row.gpu.chip for row in ordered)
     typical = typical_ratios(ordered, table.log_ratio)
-    learned = BoostedResidual(time, unseen_chips, chips, ranges, PRIOR_ENERGY, host_s, typical=typical)
+    names = frozenset(row.gpu.name for row in ordered)
+    learned = BoostedResidual(time, unseen_chips, chips, ranges, PRIOR_ENERGY, host_s, typical=typical, gpus=names)
     if recipe.perceptron is not None:
         perceptron = _perceptron(table, recipe.perceptron, recipe.seed)
         learned = replace(learned, perceptron=perceptron, share=recipe.perceptron.share)

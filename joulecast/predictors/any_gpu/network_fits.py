@@ -18,7 +18,7 @@ from ...errors import MissingDependencyError, with_extra
 from ...hardware import GPU
 from ...operations.network import Network
 from ...operations.precisions import HALF_PRECISIONS
-from ..contract import Networks, launch_s
+from ..contract import Networks, ResidualModel, launch_s
 from ..measured.device_rows import AT_CAP, DeviceRow
 from ..networks.composition import LEAST_HOST_S, counts_of
 from ..physics.energy import ENERGY_SPREAD, L2_SAVES, PRIOR_ENERGY, EnergyConstants, static_power_w
@@ -127,7 +127,7 @@ class _Powers(NamedTuple):
     weight: FloatArray
 
 
-def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: BoostedResidual) -> EnergyConstants:
+def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: ResidualModel) -> EnergyConstants:
     """Fit the energy constants to measured powers of single operations and of whole networks.
 
     A reading at the power cap is used only where the clock that was held is known. Priors tell the five constants apart
@@ -147,7 +147,7 @@ def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: Boosted
     return EnergyConstants.of(np.exp(_least_squares(residuals, prior)), L2_SAVES)
 
 
-def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: BoostedResidual) -> _Powers | None:
+def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: ResidualModel) -> _Powers | None:
     found: list[tuple[FloatArray, float, float, float]] = []
     for gpu in dict.fromkeys(row.gpu for row in rows):
         mine = [row for row in rows if row.gpu == gpu and 0 < (row.power_w or 0) < AT_CAP * gpu.power_limit_w]
@@ -163,7 +163,7 @@ def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: BoostedResid
         clock = measurement.clock_mhz or float(gpu.boost_clock_mhz)
         operations, counts = network.operations, counts_of(network)
         device_s = LeastTimes.of(operations, gpu, clock).time_s
-        device_s = device_s * learned.ratio(operations, gpu, capped=False)
+        device_s = device_s * learned.factors(operations, gpu, capped=False)[0]
         # The predicted device time must not exceed the measured time, in which the GPU drew the measured power.
         device_s *= min(1.0, measurement.time_s / float(counts @ device_s))
         part = counts @ EnergyConstants.parts(operations, device_s, gpu, clock, L2_SAVES) / measurement.time_s

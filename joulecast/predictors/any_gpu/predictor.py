@@ -149,9 +149,9 @@ class AnyGpuPredictor:
         TF32 is a permission: cuDNN chooses between TF32 and fp32, so the time is the smaller of both. If the data sheet
         states no higher rate for TF32, fp32 is used. Training takes at least as long as its forward pass (forward.py).
         """
-        listed, limited = OperationList.of(operations).derived(with_forward)
+        listed, limited, multiples = OperationList.of(operations).derived(with_forward)
         work = self._allowing_fp32(listed, capped)
-        return work.at_least(limited) if len(limited) else work
+        return work.at_least(limited, multiples) if len(limited) else work
 
     def _allowing_fp32(self, listed: OperationList, capped: bool) -> Work:
         places, always, plain = listed.derived(tf32_in_fp32)

@@ -11,18 +11,19 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ...datasets import Dataset
-from ...errors import damaged_entry, unknown_name
+from ...errors import unknown_name
 from ...hardware import GPU
 from ..any_gpu.boosted_residual import BoostedResidual
 from ..any_gpu.boosting import fit_any_gpu
-from ..any_gpu.ensemble import Ensemble
-from ..any_gpu.network_fits import learn_from_networks
+from ..any_gpu.network_fits import fit_energies, learn_from_networks
 from ..any_gpu.predictor import AnyGpuPredictor
 from ..any_gpu.roofline import NoResidual
 from ..contract import Files, Networks, ResidualModel
 from ..measured.device_rows import DeviceRow, device_rows
+from ..model.fit import fit_one_model
+from ..model.learned import OneModel
 from ..recipes.boosting import BoostingRecipe
-from ..recipes.ensemble import EnsembleRecipe
+from ..recipes.one_model import OneModelRecipe
 from ..recipes.roofline import RooflineRecipe
 from ..recipes.settings import Recipe
 from ..recipes.transformer import TransformerRecipe
@@ -118,6 +119,14 @@ def _energies(learned: BoostedResidual, rows: Rows, recipe: BoostingRecipe) -> L
     return lambda networks: learn_from_networks(learned, rows, networks)
 
 
+def _one_model(datasets: Sequence[Dataset], rows: Rows, recipe: OneModelRecipe) -> OneModel:
+    return fit_one_model(datasets, rows, recipe)
+
+
+def _energies_of_one(learned: OneModel, rows: Rows, recipe: OneModelRecipe) -> LearnNetworks:
+    return lambda networks: replace(learned, energy=fit_energies(rows, networks, learned))
+
+
 def _nothing(datasets: Sequence[Dataset], rows: Rows, recipe: RooflineRecipe) -> NoResidual:
     return NoResidual()
 
@@ -137,33 +146,10 @@ def _fewer_passes(recipe: TransformerRecipe) -> TransformerRecipe:
     return replace(recipe, epochs=-(-recipe.epochs // 3))
 
 
-def _members(datasets: Sequence[Dataset], rows: Rows, recipe: EnsembleRecipe) -> Ensemble:
-    members = [fit_operations(datasets, rows, member.recipe) for member in recipe.members]
-    return Ensemble.of(members, [member.weight for member in recipe.members])
-
-
-def _members_learn(ensemble: Ensemble, rows: Rows, recipe: EnsembleRecipe) -> LearnNetworks:
-    learners = [
-        network_learner(fitted, rows, member.recipe)
-        for fitted, member in zip(ensemble.members, recipe.members, strict=True)
-    ]
-    return lambda networks: Ensemble.of([learn(networks) for learn in learners], ensemble.weights)
-
-
-def _members_quicker(recipe: EnsembleRecipe) -> EnsembleRecipe:
-    return replace(recipe, members=tuple(replace(member, recipe=quicker(member.recipe)) for member in recipe.members))
-
-
-def _read_members(facts: Mapping[str, Any], files: Files) -> Ensemble:
-    if any(member["predictor"] == facts["predictor"] for member in facts["members"]):
-        raise damaged_entry("an ensemble in a zoo entry contains an ensemble", facts["predictor"], "other predictors")
-    return Ensemble.from_files(facts, files, read_residual_model)
-
-
 ANY_GPU_FORMS: Mapping[str, AnyGpuForm] = {
     "roofline": AnyGpuForm(RooflineRecipe, NoResidual.from_files, _nothing, _nothing_more),
     "boosting": AnyGpuForm(BoostingRecipe, BoostedResidual.from_files, _trees, _energies),
+    "one-model": AnyGpuForm(OneModelRecipe, OneModel.from_files, _one_model, _energies_of_one),
     "transformer": AnyGpuForm(TransformerRecipe, Attentive.from_files, _transformer, read_networks, _fewer_passes),
-    "ensemble": AnyGpuForm(EnsembleRecipe, _read_members, _members, _members_learn, _members_quicker),
 }
 """Name of a predictor in a recipe and in the zoo -> its form."""

@@ -12,7 +12,6 @@ from ...damage import refusing_damage
 from ...errors import InputError, unknown_name
 from ...regular_files import MOST_BYTES, read_regular
 from ...resources import named_file
-from ..recipes.ensemble import EnsembleRecipe, Member
 from ..recipes.perceptron import PerceptronRecipe
 from ..recipes.settings import Recipe
 from ..regressors.forms import ONE_GPU_FORMS
@@ -28,23 +27,6 @@ RECIPES: Mapping[str, Any] = {
 def predictor_of(recipe: Recipe) -> str:
     """The name of the predictor in files of this class of recipes."""
     return next(name for name, settings in RECIPES.items() if settings is type(recipe))
-
-
-def _member(value: object, folder: Path) -> Member:
-    if not isinstance(value, dict) or value.keys() != {"recipe", "weight"} or not isinstance(value["weight"], float):
-        raise InputError(
-            "a member of an ensemble has the wrong form",
-            given=value,
-            allowed='{recipe = "other.toml", weight = 0.5}',
-        )
-    recipe = load_recipe(folder / str(value["recipe"]))
-    if predictor_of(recipe) not in ANY_GPU_FORMS or isinstance(recipe, EnsembleRecipe):
-        raise InputError(
-            "an ensemble consists of single predictors for any GPU",
-            given=predictor_of(recipe),
-            allowed=", ".join(name for name, form in ANY_GPU_FORMS.items() if form.settings is not EnsembleRecipe),
-        )
-    return Member(recipe, value["weight"])
 
 
 def _perceptron(value: object) -> PerceptronRecipe:
@@ -82,7 +64,5 @@ def _recipe(values: dict[str, Any], path: Path) -> Recipe:
             raise unknown_name(f"key of a {name} recipe", key, known)
     if "perceptron" in values:
         values["perceptron"] = _perceptron(values["perceptron"])
-    if "members" in values:
-        values["members"] = tuple(_member(value, path.parent) for value in values["members"])
     recipe: Recipe = RECIPES[name](**values)
     return recipe

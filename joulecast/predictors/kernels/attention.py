@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,14 @@ from ..physics.attention_sizes import AttentionSizes, attention_sizes
 from ..physics.tiling import padded
 from .attention_libraries import (
     EACH_HEAD,
+    FLASH,
     LIBRARIES,
     TRITON,
     context_library,
     context_work,
     decoding_library,
     decoding_work,
+    over_flash_2,
 )
 from .attention_physics import (
     CONTEXT_CONSTANTS,
@@ -28,6 +31,7 @@ from .attention_physics import (
     TILE,
     context_s,
     decoding_s,
+    flash_2_s,
     split_keys,
 )
 from .family import Family
@@ -61,6 +65,12 @@ def _context(operation: Operation) -> str | None:
     return None if _decodes(operation) else _variant(operation)
 
 
+def _by_pytorch(operation: Operation) -> str | None:
+    variant = _context(operation)
+    is_pytorchs = variant == "half" and operation.attributes["implementation"] in ("pytorch", "triton")
+    return variant if is_pytorchs else None
+
+
 def _decoding(operation: Operation) -> str | None:
     return _variant(operation) if _decodes(operation) else None
 
@@ -86,6 +96,22 @@ def _context_s(operations: OperationList, gpu: GPU, constants: FloatArray) -> Fl
     sizes, machine = _sizes_and_machine(operations, gpu)
     by_triton = context_library(operations, gpu) == TRITON
     return context_s(context_work(sizes, operations, gpu), machine, constants, by_triton)
+
+
+def _context_backward_s(operations: OperationList, gpu: GPU, constants: FloatArray) -> FloatArray:
+    sizes, machine = _sizes_and_machine(operations, gpu)
+    by_triton = context_library(operations, gpu) == TRITON
+    return context_s(context_work(sizes, operations, gpu), machine, constants, by_triton, backward=True)
+
+
+def _flash_2_s(operations: OperationList, gpu: GPU, constants: FloatArray) -> FloatArray:
+    slower = over_flash_2(operations, gpu, backward=False)
+    return flash_2_s(*_sizes_and_machine(operations, gpu), constants, slower)
+
+
+def _flash_2_backward_s(operations: OperationList, gpu: GPU, constants: FloatArray) -> FloatArray:
+    slower = over_flash_2(operations, gpu, backward=True)
+    return flash_2_s(*_sizes_and_machine(operations, gpu), constants, slower, backward=True)
 
 
 def _decoding_s(operations: OperationList, gpu: GPU, constants: FloatArray) -> FloatArray:
@@ -182,6 +208,7 @@ ATTENTION = Family(
     variant=_context,
     physics_s=_context_s,
     features=_context_features,
+    backward_s=_context_backward_s,
     libraries=LIBRARIES,
     library=context_library,
     shrinkage=_SHRINKAGE,
@@ -203,3 +230,18 @@ DECODING = Family(
     unseen=_heads,
 )
 """Attention with one query per sequence, which reads a cache of keys and values."""
+
+PYTORCH_ATTENTION = replace(
+    ATTENTION,
+    name="attention by PyTorch",
+    learned_as="attention",
+    generation="8.0",
+    variant=_by_pytorch,
+    physics_s=_flash_2_s,
+    backward_s=_flash_2_backward_s,
+    library=lambda operations, gpu: np.full(len(operations), FLASH),
+)
+"""Attention in half precision as PyTorch computes it: by FlashAttention 2, and by what came before it.
+
+It was measured on an A100, where SGLang calls kernels like it.
+"""

@@ -39,6 +39,15 @@ _CACHE_STEEPNESS = 6  # How sharply the share of hits falls where the bytes outg
 # FLOPs per cycle and multiprocessor of the instructions that Triton's kernels use, on all generations.
 _OLDER_INSTRUCTIONS = 1024.0
 _HEAD_STEP, _TWO_PARTS = 32.0, 192.0
+# FLOPs per cycle and multiprocessor of an A100, whose instructions FlashAttention 2 uses. Published forwards with heads
+# of 128 reach 1480 on an A100 (arXiv 2307.08691, 4.1), 1290 to 1600 on an H100 (pytorch issue 142132, flash-attention
+# pull request 1791) and 1240 on a B200 (tritonbench pull request 171). The peaks are 2048, 4096 and 8192.
+_AMPERE = 2048.0
+# FLOPs per second of the backward over those of the forward in long sequences. With heads of 128, FlashAttention 2 has
+# 0.79 (full) and 1.01 (causal) on an H100, and FlashAttention 3 0.84 (flash-attention pull request 1791). It is 0.86 on
+# an A100 (arXiv 2307.08691: 63 and 73 % of the peak), and with heads of 64 0.88 on a B200 (flash-attention issue 1589)
+# and 0.97 on an RTX A5000 (gpu-mode/ring-attention issue 10).
+_BACKWARD_RATE = 0.88
 _TRITON_OVER_REST = 2.0  # Products of Triton's kernels take longer by this factor. Measured: 1.5 to 3.
 
 CONTEXT_CONSTANTS: tuple[Constant, ...] = (
@@ -74,7 +83,12 @@ DECODING_CONSTANTS: tuple[Constant, ...] = (
 
 
 def context_s(
-    work: AttentionSizes, machine: Machine, constants: FloatArray, by_triton: NDArray[np.bool_] | bool = False
+    work: AttentionSizes,
+    machine: Machine,
+    constants: FloatArray,
+    by_triton: NDArray[np.bool_] | bool = False,
+    *,
+    backward: bool = False,
 ) -> FloatArray:
     """Device seconds of attention with many queries, shape (operations,).
 
@@ -85,19 +99,73 @@ def context_s(
         by_triton: Whether kernels of Triton compute an operation, shape (operations,) or for all. They do not use the
             newest instructions: their FLOPs per cycle are 320 on an L40S, 340 to 390 on an H100 and 600 to 860 on a
             B200, where those of other libraries are proportional to the peak.
+        backward: Whether the backward pass is meant instead of the forward pass.
     """
-    call_s, products, exposed, tile_cycles, bandwidth, l2_bytes, picojoules, burst_s = constants
     older = np.sqrt(_OLDER_INSTRUCTIONS * machine.flops_per_cycle) / _TRITON_OVER_REST
     rate = np.where(by_triton, older, machine.flops_per_cycle)
     head = _padded_head(work.key_size, by_triton) + _padded_head(work.value_size, by_triton)
-    pair_cycles = 2 * products * head / rate + exposed / machine.exponentials
-    packed, apart = (_tile_cycles(work, machine.sms, pair_cycles, tile_cycles, each) for each in (True, False))
-    burst = np.minimum(packed, apart) / machine.clock_hz
-    compute_s = capped_s(burst, work.flops, machine, picojoules, burst_s)
+    return _tiled_s(work, machine, constants, head * constants[1] / rate, 1.0, backward)
+
+
+def flash_2_s(
+    work: AttentionSizes,
+    machine: Machine,
+    constants: FloatArray,
+    slower: FloatArray | float = 1.0,
+    *,
+    backward: bool = False,
+) -> FloatArray:
+    """Device seconds of FlashAttention 2, as PyTorch calls it on any GPU, shape (operations,).
+
+    Its kernels use Ampere's instructions on newer GPUs, too (`mma.sync`). What they lose beside the products is lost to
+    loading operands for them. A multiprocessor loads as many in a cycle on all GPUs, so this costs as many cycles per
+    FLOP as on an A100, and tensor cores of a lower rate come closer to their peak.
+
+    Args:
+        work: Sizes of the operations.
+        machine: The GPU that they run on, as numbers.
+        constants: Values of CONTEXT_CONSTANTS as fitted to GPUs of compute capability 8.0, shape (constants,) or
+            (constants, operations).
+        slower: Time of each pair of query and key in the kernels that are meant over that in FlashAttention 2.
+        backward: Whether the backward pass is meant instead of the forward pass.
+    """
+    head = padded(work.key_size, _HEAD_STEP) + padded(work.value_size, _HEAD_STEP)
+    cycles = 1 / np.minimum(machine.flops_per_cycle, _AMPERE) + (constants[1] - 1) / _AMPERE
+    return _tiled_s(work, machine, constants, head * cycles, slower, backward)
+
+
+def _tiled_s(
+    work: AttentionSizes,
+    machine: Machine,
+    constants: FloatArray,
+    product_cycles: FloatArray,
+    slower: FloatArray | float,
+    backward: bool,
+) -> FloatArray:
+    """Device seconds of kernels that work in tiles, shape (operations,).
+
+    Args:
+        work: Sizes of the operations, as the kernels compute them.
+        machine: The GPU that they run on, as numbers.
+        constants: Values of CONTEXT_CONSTANTS, shape (constants,) or (constants, operations).
+        product_cycles: Cycles of one FLOP for each element of a key and of its value, shape (operations,).
+        slower: Factor on the time of each pair of query and key.
+        backward: Whether the backward pass is meant instead of the forward pass.
+    """
+    call_s, _, exposed, tile_cycles, bandwidth, l2_bytes, picojoules, burst_s = constants
+    pair_cycles = slower * (2 * product_cycles + exposed / machine.exponentials)
+    flops, apart_s = work.flops, np.zeros(len(work.queries))
+    if backward:
+        # Gradients of scores and scales take instructions beside the exponentials, so these grow as products do.
+        pair_cycles = pair_cycles * work.backward_flops / (work.flops * _BACKWARD_RATE)
+        flops, apart_s = work.backward_flops, work.gradient_bytes / (machine.bandwidth * bandwidth)
+    packed, single = (_tile_cycles(work, machine.sms, pair_cycles, tile_cycles, each) for each in (True, False))
+    burst = np.minimum(packed, single) / machine.clock_hz
+    compute_s = capped_s(burst, flops, machine, picojoules, burst_s)
     missed = _missed(work.moved_bytes, machine)
     memory_s = work.moved_bytes * missed / (machine.bandwidth * bandwidth)
     moved_s = memory_s + work.moved_bytes * (1 - missed) / (machine.sms * machine.clock_hz * l2_bytes)
-    seconds: FloatArray = call_s + np.cbrt(compute_s**3 + moved_s**3)
+    seconds: FloatArray = call_s + np.cbrt(compute_s**3 + moved_s**3) + apart_s
     return seconds
 
 

@@ -65,6 +65,10 @@ class Family:
         transfers: Whether other generations learn from measurements of an operation.
         covers: Whether the family can predict a GPU.
         shrinkage: Weight of the trees on generations that were not measured, from 0 (physics alone) to 1.
+        backward_s: Computes seconds of the backward passes of operations by physics, with the arguments of `physics_s`;
+            None if the family has no operations in training.
+        learned_as: Name of the family whose learned model it uses; None for its own.
+        generation: Compute capability whose kernels the family runs on all GPUs; None for those of each GPU.
         libraries: Names of the libraries of kernels that have constants of their own.
         library: Index of the library that computes each operation on a GPU, shape (operations,).
     """
@@ -81,6 +85,9 @@ class Family:
     transfers: Callable[[Operation], bool] = lambda operation: True
     covers: Callable[[GPU], bool] = lambda gpu: True
     shrinkage: float = 1.0
+    backward_s: Callable[[OperationList, GPU, FloatArray], FloatArray] | None = None
+    learned_as: str | None = None
+    generation: str | None = None
     libraries: tuple[str, ...] = ("all",)
     library: Callable[[OperationList, GPU], NDArray[np.int64]] = of_one_library
 
@@ -92,6 +99,14 @@ class Family:
             gpu: The GPU that they run on.
             constants: Values of the constants, shape (libraries, constants).
         """
-        if len(self.libraries) == 1:
-            return self.physics_s(operations, gpu, constants[0])
-        return self.physics_s(operations, gpu, constants[self.library(operations, gpu)].T)
+        return self.physics_s(operations, gpu, self._of_each(operations, gpu, constants))
+
+    def with_backward(self, operations: OperationList, gpu: GPU, constants: FloatArray) -> FloatArray:
+        """Seconds of forward and backward pass over those of the forward, by physics, shape (operations,)."""
+        if self.backward_s is None:
+            return np.ones(len(operations))
+        each = self._of_each(operations, gpu, constants)
+        return 1 + self.backward_s(operations, gpu, each) / self.physics_s(operations, gpu, each)
+
+    def _of_each(self, operations: OperationList, gpu: GPU, constants: FloatArray) -> FloatArray:
+        return constants[0] if len(self.libraries) == 1 else constants[self.library(operations, gpu)].T

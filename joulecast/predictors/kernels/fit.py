@@ -71,10 +71,11 @@ def by_variant(datasets: Iterable[Dataset]) -> dict[Names, list[Measured]]:
     for gpu, times in sorted(gpus.items(), key=lambda item: item[0].name):
         operations, seconds = OperationList(times), np.array([_quickest(kernels) for kernels in times.values()])
         for part in variant_parts(operations):
-            learned = [FAMILIES[part.family].learns_from(operation) for operation in part.operations]
+            family = FAMILIES[part.learned_names[0]]
+            learned = [family.learns_from(operation) for operation in part.operations]
             table = Measured(gpu, part.operations, seconds[part.places]).some(np.flatnonzero(learned))
             if len(table.device_s):
-                found[part[:2]].append(table)
+                found[part.learned_names].append(table)
     return dict(found)
 
 

@@ -79,10 +79,10 @@ def readings(kernels: Kernels, rows: Sequence[DeviceRow]) -> dict[Names, list[Re
             by_gpu[row.gpu].append(row)
     for gpu, mine in sorted(by_gpu.items(), key=lambda item: item[0].name):
         for part in variant_parts(OperationList(row.operation for row in mine)):
-            names = (part.family, part.variant)
+            names = part.learned_names
             if names in kernels.variants:
                 some = [mine[place] for place in part.places.tolist()]
-                found[names].append(_readings(FAMILIES[part.family], kernels.variants[names], gpu, some))
+                found[names].append(_readings(FAMILIES[names[0]], kernels.variants[names], gpu, some))
     return {names: tables for names, tables in found.items() if sum(len(t.power_w) for t in tables) >= LEAST_POWERS}
 
 

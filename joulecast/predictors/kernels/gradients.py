@@ -15,16 +15,20 @@ from ...operations.operation import Operation
 def kernels_of(operation: Operation) -> tuple[Operation, ...]:
     """The kernels that an operation consists of, as operations that may have been measured.
 
-    The gradient of a bias, a sum over rows, is left out.
+    The gradient of a bias, a sum over rows, is left out. The backward pass of an attention was not measured. It is
+    predicted relative to its forward pass (`Family.with_backward`).
 
     Args:
         operation: Any operation.
 
     Returns:
-        The products of a linear layer in training or in TF32; otherwise the operation itself.
+        The products of a linear layer in training or in TF32, the forward pass of an attention; otherwise the operation
+        itself.
     """
-    if operation.kind != "linear" or operation.precision not in ("fp16", "bf16", "tf32"):
+    if operation.kind not in ("linear", "attention") or operation.precision not in ("fp16", "bf16", "tf32"):
         return (operation,)
+    if operation.kind == "attention":
+        return (operation.replace(mode="inference"),)
     if operation.mode == "inference" and operation.precision != "tf32":
         return (operation,)
     columns, reduction = operation.attributes["out_features"], operation.input_shapes[0][-1]

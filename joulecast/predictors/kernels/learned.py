@@ -19,7 +19,7 @@ from ..contract import Regressor
 from ..intervals.calibration import Calibration
 from ..physics.cached import cached
 from .basis import Basis, basis_of, generation_of, is_like_measured, known_basis
-from .families import FAMILIES
+from .families import FAMILIES, PREDICTED
 from .family import Family
 from .gradients import kernels_of
 from .in_networks import NetworkFactors, loaded_elements, slower
@@ -95,6 +95,36 @@ class Variant:
     def physics_s(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device seconds by physics, with the constants of the GPU's generation; shape (operations,)."""
         return family.by_library_s(operations, gpu, self.constants.get(generation_of(gpu), self.constants[ALL]))
+
+    def passes(self, family: Family, part: Part, gpu: GPU) -> FloatArray:
+        """Time of the passes that are meant over that of the forward pass, at least one; shape (operations,)."""
+        if not part.backward.any():
+            return np.ones(len(part.operations))
+        constants = self.constants.get(generation_of(gpu), self.constants[ALL])
+        return np.where(part.backward, family.with_backward(part.operations, gpu, constants), 1.0)
+
+    def of_generation(self, generation: str) -> Variant:
+        """What was learned of one generation, for a library that runs its kernels on all GPUs.
+
+        All that was learned if this generation was not measured.
+        """
+        if generation not in self.generations:
+            return self
+        if generation not in self._generations:
+            constants, trees = self.constants[generation], self.generations[generation]
+            self._generations[generation] = Variant(
+                frozenset(name for name in self.gpus if generation_of(find_gpu(name)) == generation),
+                {generation: constants, ALL: constants},
+                {generation: trees},
+                trees,
+                self.errors,
+                self.power,
+            )
+        return self._generations[generation]
+
+    @cached_property
+    def _generations(self) -> dict[str, Variant]:
+        return {}
 
     def uncapped_s(self, family: Family, operations: OperationList, gpu: GPU, burst: Burst) -> FloatArray:
         """Device seconds of a burst as it would be without a power cap, shape (operations,).
@@ -174,12 +204,19 @@ class Part(NamedTuple):
         family, variant: Names of the family and of the variant.
         places: Index of each of the operations in the list; the same for all kernels of one operation.
         operations: These operations.
+        backward: Whether the backward pass of each of them is meant as well.
     """
 
     family: str
     variant: str
     places: NDArray[np.int64]
     operations: OperationList
+    backward: NDArray[np.bool_]
+
+    @property
+    def learned_names(self) -> tuple[str, str]:
+        """Names of the family and of the variant whose learned model predicts them."""
+        return PREDICTED[self.family].learned_as or self.family, self.variant
 
 
 def variant_parts(operations: OperationList) -> tuple[Part, ...]:
@@ -189,17 +226,19 @@ def variant_parts(operations: OperationList) -> tuple[Part, ...]:
 
 def _parts(operations: OperationList) -> tuple[Part, ...]:
     # By precision as well: fp16 and bf16 are learned together, but not every GPU multiplies them at the same rate.
-    found: dict[tuple[str, str, str], list[tuple[int, Operation]]] = {}
+    found: dict[tuple[str, str, str], list[tuple[int, Operation, bool]]] = {}
     for place, operation in enumerate(operations):
         for kernel in kernels_of(operation):
-            for name, family in FAMILIES.items():
+            for name, family in PREDICTED.items():
                 variant = family.variant(kernel)
                 if variant is not None:
-                    found.setdefault((name, variant, kernel.precision), []).append((place, kernel))
+                    backward = family.backward_s is not None and operation.has_backward
+                    found.setdefault((name, variant, kernel.precision), []).append((place, kernel, backward))
                     break
+    columns = ((names, zip(*some, strict=True)) for names, some in found.items())
     return tuple(
-        Part(family, variant, np.array([place for place, _ in some]), OperationList(kernel for _, kernel in some))
-        for (family, variant, _), some in found.items()
+        Part(family, variant, np.array(places), OperationList(kernels), np.array(backward))
+        for (family, variant, _), (places, kernels, backward) in columns
     )
 
 
@@ -235,10 +274,17 @@ class Kernels:
     def knows(self, part: Part, gpu: GPU) -> bool:
         """Whether this can predict the operations of a variant on a GPU."""
         return (
-            part[:2] in self.variants
+            self.learned(part) is not None
             and is_like_measured(gpu, part.family, part.operations[0].precision)
-            and FAMILIES[part.family].covers(gpu)
+            and PREDICTED[part.family].covers(gpu)
         )
+
+    def learned(self, part: Part) -> Variant | None:
+        """The learned model for the operations of a part; None if there is none."""
+        if part.learned_names not in self.variants:
+            return None
+        variant, generation = self.variants[part.learned_names], PREDICTED[part.family].generation
+        return variant if generation is None else variant.of_generation(generation)
 
     def parts(self, operations: OperationList, gpu: GPU) -> tuple[tuple[Part, Variant], ...]:
         """The operations that this can predict on a GPU, by variant, each with its learned model."""
@@ -312,7 +358,8 @@ class Kernels:
 
 @cached
 def _known_parts(operations: OperationList, kernels: Kernels, gpu: GPU) -> tuple[tuple[Part, Variant], ...]:
-    return tuple((part, kernels.variants[part[:2]]) for part in variant_parts(operations) if kernels.knows(part, gpu))
+    learned = [(part, kernels.learned(part)) for part in variant_parts(operations) if kernels.knows(part, gpu)]
+    return tuple((part, variant) for part, variant in learned if variant is not None)
 
 
 @cached
@@ -346,19 +393,20 @@ def _costs_on_each(operations: OperationList, kernels: Kernels, gpus: Sequence[G
     """Device times and power demands together, because both follow from the same physics and features."""
     found = {gpu: np.full((3, len(operations)), np.nan) for gpu in gpus}
     for part in variant_parts(operations):
-        some = [gpu for gpu in found if kernels.knows(part, gpu)]
-        if not some:
+        some, variant = [gpu for gpu in found if kernels.knows(part, gpu)], kernels.learned(part)
+        if not some or variant is None:
             continue
-        family, variant = FAMILIES[part.family], kernels.variants[part[:2]]
+        family = PREDICTED[part.family]
         bursts = dict(zip(some, variant.bursts(family, part.operations, some), strict=True))
         demands_w = variant.demands_w(family, part.operations, bursts)
         for gpu, burst in bursts.items():
             found[gpu][[[0], [2]], part.places] = 0.0
-            np.add.at(found[gpu][0], part.places, burst.device_s)
-            np.add.at(found[gpu][2], part.places, variant.uncapped_s(family, part.operations, gpu, burst))
+            passes = variant.passes(family, part, gpu)
+            np.add.at(found[gpu][0], part.places, passes * burst.device_s)
+            np.add.at(found[gpu][2], part.places, passes * variant.uncapped_s(family, part.operations, gpu, burst))
         for gpu, demand_w in demands_w.items():
             energy_j = np.zeros(len(operations))
-            np.add.at(energy_j, part.places, demand_w * bursts[gpu].device_s)
+            np.add.at(energy_j, part.places, demand_w * bursts[gpu].device_s * variant.passes(family, part, gpu))
             found[gpu][1, part.places] = (energy_j / found[gpu][0])[part.places]
     for costs in found.values():
         costs.flags.writeable = False

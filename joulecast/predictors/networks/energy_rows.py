@@ -99,5 +99,5 @@ def forward_fraction(operation: Operation, by_memory: bool) -> float:
     if by_memory or not operation.flops:
         part, whole = forward.bytes_read + forward.bytes_written, operation.bytes_read + operation.bytes_written
     else:
-        part, whole = forward.flops, operation.flops
+        part, whole = forward.executed_flops, operation.executed_flops
     return min(1.0, part / whole) if whole else 1.0

@@ -76,11 +76,16 @@ def saved_bytes(network: Network) -> int:
     For convolutional networks this is within 10 % of what autograd saves (tests/predictors/networks/test_memory.py).
     """
     first = network.entries[0].operation
+    regions = sum(entry.count for entry in network if entry.operation.kind == "checkpoint")
+    again = sum(_saved_output_bytes(entry, "recomputed") for entry in network)
     dropped = sum(each.work.output_bytes for each in network.uncounted if each.work is not None)
     return (
         dropped
         + first.has_backward * round(first.input_size * ELEMENT_BYTES[first.precision])
         + sum(_saved_output_bytes(entry) for entry in network)
+        # The backward recomputes what checkpoints did not keep, one of them at a time.
+        - again
+        + round(again / max(1, regions))
     )
 
 
@@ -97,9 +102,11 @@ def _touched_bytes(entry: Entry) -> int:
     return round((operation.input_size + size(operation.output_shape)) * ELEMENT_BYTES[operation.precision])
 
 
-def _saved_output_bytes(entry: Entry) -> int:
+def _saved_output_bytes(entry: Entry, gradients: str | None = None) -> int:
+    """Bytes that all calls of an operation save: if it has a backward, or if it computes the given gradients."""
     operation = entry.operation
-    if not operation.row.saves_output or not operation.has_backward:
+    saves = operation.has_backward if gradients is None else operation.gradients == gradients
+    if not operation.row.saves_output or not saves:
         return 0
     element = ELEMENT_BYTES[operation.precision] + _INDEX_BYTES * operation.row.saves_indices
     return round(entry.count * size(operation.output_shape) * element)

@@ -11,6 +11,7 @@ from ...arrays import FloatArray
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...operations.precisions import ELEMENT_BYTES
+from ...operations.rules import visible_pairs
 from .cached import cached_by_operation
 
 
@@ -70,17 +71,28 @@ class AttentionSizes(NamedTuple):
     @property
     def pairs(self) -> FloatArray:
         """Number of pairs of a query and a key that it sees, in one head of one sequence."""
-        most = np.minimum(self.keys, self.window)
-        # Each query sees one key more than the query before it, until the window is full.
-        first = self.keys - self.queries + 1
-        growing = np.clip(most - first + 1, 0, None)
-        causal = growing * (first + most) / 2 + (self.queries - growing) * most
-        return np.where(self.causal > 0, causal, self.queries * most)
+        return np.asarray(visible_pairs(self.queries, self.keys, self.causal > 0, self.window))
 
     @property
     def flops(self) -> FloatArray:
         """FLOPs for all visible pairs of query and key; a multiply-add is two."""
         return 2 * self.sequences * self.heads * self.pairs * (self.key_size + self.value_size)
+
+    @property
+    def backward_flops(self) -> FloatArray:
+        """FLOPs that run in the backward pass: the scores again, and the gradients of values, scores, queries, keys."""
+        return 2 * self.sequences * self.heads * self.pairs * (3 * self.key_size + 2 * self.value_size)
+
+    @property
+    def gradient_bytes(self) -> FloatArray:
+        """Bytes that the backward pass moves in kernels of their own, before and after that of the products.
+
+        One reads results and their gradients. The gradients of queries are summed in fp32: one kernel sets the sums to
+        zero, and one converts them (Dao, arXiv 2307.08691, algorithm 2; flash_bwd_preprocess_kernel.h).
+        """
+        sums = 2 * ELEMENT_BYTES["fp32"] + self.element_bytes
+        each = 2 * self.element_bytes * self.value_size + sums * self.key_size
+        return self.sequences * self.heads * self.queries * each
 
 
 def attention_sizes(operations: OperationList) -> AttentionSizes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache, update_wrapper, wraps
 from threading import Lock
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -38,10 +39,8 @@ class _Results:
     def find(self, key: tuple[Any, ...]) -> Any:
         found = self._known.get(key, _MISSING)
         if found is not _MISSING:
-            try:  # Not `suppress`, which takes as long as the look-up.
+            with suppress(KeyError):  # Another thread may have dropped it.
                 self._known.move_to_end(key)
-            except KeyError:  # Another thread dropped it.
-                pass
         return found
 
     def put(self, key: tuple[Any, ...], value: Any) -> None:

@@ -165,19 +165,20 @@ class Work:
         longer = parts.overlapped_s / np.maximum(self.parts.overlapped_s, _LEAST_S)
         return replace(self, parts=parts, awake_j=self.awake_j * longer)
 
-    def at_least(self, places: NDArray[np.int64]) -> Self:
-        """The first operations, raised to the time and energy of the last ones, which are lower limits for them.
+    def at_least(self, places: NDArray[np.int64], multiples: FloatArray | float = 1.0) -> Self:
+        """The first operations, raised to multiples of the time and energy of the last ones, which limit them.
 
         Args:
             places: For each limiting operation at the end of this work, the index of the operation that it limits,
                 shape (limiting operations,).
+            multiples: Multiple of each limiting operation: one for all, or shape (limiting operations,).
 
         Returns:
             The work without the limiting operations.
         """
         count = len(self.switching_j) - len(places)
         device_s, dynamic_j = self.device_s, self.switching_j + self.awake_j + self.memory_j
-        longer, more = (_raised(values[:count], values[count:], places) for values in (device_s, dynamic_j))
+        longer, more = (_raised(values[:count], multiples * values[count:], places) for values in (device_s, dynamic_j))
         table = self.columns[:, :count].copy()
         table[[*_SECONDS]] *= longer
         table[[*_JOULES]] *= more

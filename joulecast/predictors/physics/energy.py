@@ -137,14 +137,16 @@ def l2_share(n: Any, gpu: GPU) -> FloatArray:
     """Share of the activations of operations that the L2 cache serves, shape (operations,).
 
     It serves all of them if they fit into half of it: its other half holds what other operations left, or, on a GPU
-    with two partitions, a copy of the same data. It serves none if they fill it, because a cache that replaces the
-    oldest data has none left of a longer stream. In between, the share falls linearly.
+    with two partitions, a copy of the same data. From there the share falls with the logarithm of their size to none at
+    twice the cache, so that twice the data never take more than four times the energy. On 221 networks on A100 and A10
+    (energaizer2026) the mean errors of energy are the same as with a share that falls to none at the size of the cache
+    (3.4 and 8.0 % instead of 3.4 and 8.2 %).
 
     Args:
         n: Numbers of operations (`numbers_of`).
         gpu: The GPU that they run on.
     """
-    share: FloatArray = np.clip(2.0 - 2.0 * _activation_bytes(n) / gpu.l2_bytes, 0.0, 1.0)
+    share: FloatArray = np.clip(0.5 - 0.5 * np.log2(np.maximum(_activation_bytes(n), 1.0) / gpu.l2_bytes), 0.0, 1.0)
     return share
 
 
@@ -171,10 +173,10 @@ class EnergyConstants:
     voltage_power: float = 2.0
 
     @classmethod
-    def of(cls, values: FloatArray, l2_saves: float = 0.0) -> Self:
+    def of(cls, values: FloatArray, l2_saves: float = 0.0, voltage_power: float = 2.0) -> Self:
         """The constants from the five that `parts` are multiplied with, in the order of the fields, shape (5,)."""
         fp32, tensor, hbm, gddr, awake = values.tolist()
-        return cls(fp32, tensor, hbm, gddr, awake, l2_saves)
+        return cls(fp32, tensor, hbm, gddr, awake, l2_saves, voltage_power)
 
     def dynamic_energy_j(
         self,

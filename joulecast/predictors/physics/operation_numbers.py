@@ -93,7 +93,7 @@ def _numbers(operation: Counted) -> _Numbers:
     batch, rows, columns, reduction = _as_product(operation)
     return _Numbers(
         computed_flops=_computed_flops(operation),
-        flops=operation.flops,
+        flops=operation.executed_flops,
         bytes_read=operation.bytes_read,
         bytes_written=operation.bytes_written,
         input_size=operation.input_size,
@@ -207,13 +207,13 @@ def _winograd(operation: Counted) -> float:
 
 def _computed_flops(operation: Counted) -> float:
     if operation.kind not in ("matmul", "attention"):
-        return operation.flops
+        return operation.executed_flops
     _, rows, columns, reduction = _as_product(operation)
     if operation.kind == "attention":
         columns = operation.input_shapes[1][-2]
     needed = rows * columns * reduction
     computed = padded(rows, _BATCHED_TILE) * padded(columns, _BATCHED_TILE) * (reduction + BATCHED_START_STEPS)
-    flops: float = operation.flops * computed / needed
+    flops: float = operation.executed_flops * computed / needed
     return flops
 
 

@@ -36,7 +36,7 @@ def _measured(operation: Operation) -> Operation:
 
 
 def work_shares(operations: OperationList, of: OperationList) -> FloatArray:
-    """The work of operations over that of others: their FLOPs if they are products, otherwise their bytes.
+    """The work of operations over that of others: the FLOPs that run if they are products, otherwise their bytes.
 
     Args:
         operations: The operations.
@@ -53,6 +53,6 @@ def work_shares(operations: OperationList, of: OperationList) -> FloatArray:
 
 def _share(operation: Operation, whole: Operation) -> float:
     if operation.row.family in PRODUCTS:
-        return operation.flops / whole.flops
+        return operation.executed_flops / whole.executed_flops
     moved, all_moved = (each.bytes_read + each.bytes_written for each in (operation, whole))
     return moved / all_moved if all_moved else 1.0

@@ -13,6 +13,7 @@ from ...arrays import FloatArray
 from ...errors import MissingDependencyError, with_extra
 from ..recipes.boosting import BoostingRecipe
 from ..recipes.kernels import KernelTrees
+from ..recipes.one_model import OneModelRecipe
 from ..recipes.xgboost import XGBoostRecipe
 from .trees import Trees, trees_file
 from .trees_fitted import trees_of_boosting
@@ -52,12 +53,18 @@ class BoostedRegressor:
         return {trees_file(name): self.trees().to_bytes(), f"{name}.ubj": native}
 
 
-def unfitted_trees(recipe: XGBoostRecipe | BoostingRecipe | KernelTrees, trees: int, **more: Any) -> Any:
+def unfitted_trees(
+    recipe: XGBoostRecipe | BoostingRecipe | KernelTrees | OneModelRecipe,
+    trees: int,
+    depth: int | None = None,
+    **more: Any,
+) -> Any:
     """An XGBRegressor that gives the same trees every time.
 
     Args:
         recipe: Settings of the trees.
         trees: Number of trees.
+        depth: Largest number of levels of a tree; None for that of the recipe.
         more: Further arguments of XGBRegressor.
 
     Raises:
@@ -69,7 +76,7 @@ def unfitted_trees(recipe: XGBoostRecipe | BoostingRecipe | KernelTrees, trees: 
         raise MissingDependencyError("training needs xgboost", hint=with_extra("train")) from error
     return XGBRegressor(
         n_estimators=trees,
-        max_depth=recipe.depth,
+        max_depth=recipe.depth if depth is None else depth,
         learning_rate=recipe.learning_rate,
         subsample=recipe.subsample,
         colsample_bynode=recipe.features_per_split,

@@ -163,6 +163,8 @@ def read_any_gpu(folder: str | Path) -> tuple[AnyGpuEntry, dict[str, Any], dict[
     with refusing_damage(folder):
         card = read_card(files)
         facts = read_facts(files)
+        # Entries that were trained before have the names of the measured GPUs in their card alone.
+        facts.setdefault("gpus", [str(row["gpu"]) for row in card["data"] if row["operations"]])
         learned = read_residual_model(facts, files)
         hosts = {mode: host_of(card["host"][mode]) for mode in MODES}
         network_errors = {

@@ -19,16 +19,18 @@ SMALL_HALF = Operation("gelu", [(10, 200)], precision="fp16", mode="training")
 
 def test_operations_in_inference_have_nothing_to_be_compared_with():
     listed = OperationList([CONV.replace(mode="inference")])
-    operations, places = with_forward(listed)
+    operations, places, _ = with_forward(listed)
     assert operations is listed
     assert not len(places)
 
 
 def test_what_is_compared():
-    operations, places = with_forward(OperationList([CONV, CAT, ARGMAX, SMALL_HALF]))
+    operations, places, multiples = with_forward(OperationList([CONV, CAT, ARGMAX, SMALL_HALF]))
     known = [CONV, CAT, ARGMAX, SMALL_HALF]
     assert [*operations] == [*known, *(each.replace(mode="inference") for each in known[1:])]
     assert places.tolist() == [1, 2, 3]
+    # Gradients of cat are views of the output's, and argmax has none. GELU reads two tensors and writes one.
+    assert multiples.tolist() == [1.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize("gpu", ["V100 PCIe 32GB", "A10", "L40S", "H100 SXM", "GB200", "MI210"])

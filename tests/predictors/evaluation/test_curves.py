@@ -17,7 +17,6 @@ from joulecast.predictors.fitting.one_gpu import fit_own
 from joulecast.predictors.measured.device_rows import device_rows
 from joulecast.predictors.recipes.blend import BlendRecipe
 from joulecast.predictors.recipes.boosting import BoostingRecipe
-from joulecast.predictors.recipes.ensemble import EnsembleRecipe, Member
 from joulecast.predictors.recipes.forest import ForestRecipe
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 from joulecast.predictors.recipes.xgboost import XGBoostRecipe
@@ -59,10 +58,9 @@ def test_a_transformer_has_its_losses_by_epoch():
     pytest.importorskip("torch")
     pytest.importorskip("xgboost")
     tiny = TransformerRecipe(width=8, heads=2, kind_layers=1, kind_feed_forward=2, epochs=6, batch=32, together=0.3)
-    both = EnsembleRecipe((Member(TREES, 0.5), Member(tiny, 0.5)), folds=2)
-    curves = curves_of(fit_on_all([simulated_gpu("A30")], (), both).correction)
-    assert set(curves) == {f"member 1/transformer/loss_{how}" for how in ("alone", "together")}
-    alone = np.array(curves["member 1/transformer/loss_alone"])
+    curves = curves_of(fit_on_all([simulated_gpu("A30")], (), tiny).correction)
+    assert set(curves) == {f"transformer/loss_{how}" for how in ("alone", "together")}
+    alone = np.array(curves["transformer/loss_alone"])
     assert len(alone) == 6
     assert np.nanmean(alone[-2:]) < np.nanmean(alone[:2])
 

@@ -71,8 +71,8 @@ def test_operations_of_several_precisions_are_paid_each_by_itself():
     ("l2_bytes", "served"),
     [
         pytest.param(960_000, 1.0, id="activations fill half of it"),
-        pytest.param(640_000, 0.5, id="activations fill three quarters"),
-        pytest.param(480_000, 0.0, id="activations fill it"),
+        pytest.param(480_000, 0.5, id="activations fill it"),
+        pytest.param(240_000, 0.0, id="activations are twice as large"),
     ],
 )
 def test_bytes_that_the_cache_holds_cost_less(l2_bytes, served):

@@ -46,31 +46,3 @@ def test_wrong_recipes_are_refused(tmp_path, text, error, says):
 
 def test_shipped_transformer_is_the_default():
     assert load_recipe(RECIPES / "transformer.toml") == TransformerRecipe()
-
-
-def test_an_ensemble_reads_its_members():
-    recipe = load_recipe(RECIPES / "ensemble.toml")
-    assert [predictor_of(member.recipe) for member in recipe.members] == ["boosting", "transformer"]
-    assert sum(member.weight for member in recipe.members) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("members", "error", "says"),
-    [
-        ('[{recipe = "a.toml", weight = 1.0}]', InputError, "do not add up"),
-        ('[{recipe = "a.toml", weight = 0.5}, {recipe = "a.toml", weight = 0.6}]', InputError, "do not add up"),
-        ('[{recipe = "a.toml", weight = 0.5}, {recipe = "a.toml"}]', InputError, "wrong form"),
-        ('[{recipe = "own.toml", weight = 0.5}]', InputError, "for any GPU"),
-        ('[{recipe = "e.toml", weight = 0.5}]', InputError, "single predictors"),
-        ('[{recipe = "nothing.toml", weight = 0.5}]', InputError, "cannot be read"),
-    ],
-    ids=["one", "too much", "no weight", "one GPU", "nested", "no file"],
-)
-def test_wrong_ensembles_are_refused(tmp_path, members, error, says):
-    (tmp_path / "a.toml").write_text('predictor = "roofline"')
-    (tmp_path / "own.toml").write_text('predictor = "forest"')
-    two = '{recipe = "a.toml", weight = 0.5}'
-    (tmp_path / "e.toml").write_text(f'predictor = "ensemble"\nmembers = [{two}, {two}]')
-    (tmp_path / "r.toml").write_text(f'predictor = "ensemble"\nmembers = {members}')
-    with pytest.raises(error, match=says):
-        load_recipe(tmp_path / "r.toml")

@@ -100,7 +100,7 @@ def test_what_is_stored_comes_back_and_damage_is_refused():
             Perceptron.from_bytes(arrays_to_bytes(some, said))
 
 
-def test_its_ensemble_with_trees_for_any_gpu_is_their_mean():
+def test_with_trees_for_any_gpu_the_mean_of_both_is_predicted():
     pytest.importorskip("torch")
     pytest.importorskip("xgboost")
     recipe = BoostingRecipe(trees=30, depth=4, learning_rate=0.2, folds=2, perceptron=replace(SMALL, share=0.25))

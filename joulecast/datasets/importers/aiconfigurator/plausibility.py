@@ -98,16 +98,14 @@ def weak_power(power_w: Values, group: Values, along: Values) -> Flags:
 def least_time_s(operation: Operation, gpu: GPU) -> float:
     """Least seconds by the data sheet: arithmetic at the boost clock, and the memory traffic that exceeds the L2 cache.
 
-    Measurements are repeated, so data of the previous run may still be in the L2 cache, and causal attention may skip
-    half of the scores. For layers of experts, the source states neither which experts got tokens, nor whether they have
-    a gate. Without a gate they need two products instead of three.
+    Measurements are repeated, so data of the previous run may still be in the L2 cache. For layers of experts, the
+    source states neither which experts got tokens, nor whether they have a gate. Without a gate they need two products
+    instead of three.
     """
     if "gpus" in operation.attributes:
         return _least_link_s(operation, gpu) / _TOLERANCE
     clocks = gpu.boost_clock_mhz / (gpu.tensor_clock_mhz or gpu.boost_clock_mhz)
     flops, moved = float(operation.flops), operation.bytes_read + operation.bytes_written - gpu.l2_bytes
-    if operation.attributes.get("causal"):
-        flops /= 2
     if operation.kind == "experts":
         balanced = operation.attributes["distribution"] == "balanced"
         flops, moved = flops * 2 / 3 if balanced else 0.0, 0

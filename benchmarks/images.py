@@ -1,0 +1,100 @@
+"""How good predictions of images and videos are, as diffusers generated them on an H100 and a B200.
+
+    python benchmarks/images.py ../shared/data/mlenergy2026 [--first]
+
+The folder holds what the ML.ENERGY Benchmark published (github.com/ml-energy/leaderboard). Rows with one GPU are read.
+flux_1_dev, sd3_5_large and cogvideox_2b may be looked at (--first reads no others); the others are a test. Without
+--first, writes benchmarks/IMAGES.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import joulecast
+from joulecast.errors import InputError
+
+_NAMES = {
+    "Efficient-Large-Model/SANA1.5_1.6B_1024px_diffusers": "sana_1_6b",
+    "black-forest-labs/FLUX.1-dev": "flux_1_dev",
+    "stabilityai/stable-diffusion-3.5-large": "sd3_5_large",
+    "stabilityai/stable-diffusion-3.5-medium": "sd3_5_medium",
+    "Wan-AI/Wan2.1-T2V-1.3B-Diffusers": "wan_2_1_1_3b",
+    "zai-org/CogVideoX-2b": "cogvideox_2b",
+}
+_FIRST = ("flux_1_dev", "sd3_5_large", "cogvideox_2b")
+_NOTES = """# Images and videos by diffusers
+
+Made by `python benchmarks/images.py FOLDER`; do not edit. Published by the ML.ENERGY Benchmark, on one GPU, in bf16;
+several batches each, of 1 to 16. Batches that do not fit into memory as predicted are left out. Errors are those of
+the time of a batch and of its mean power: predicted over published, the mean over batches and the farthest.
+
+Attention is predicted as PyTorch's FlashAttention 2. With kernels of engines (FlashAttention 3, TensorRT-LLM), as it
+was predicted before, the first three came out 10 to 33 % too quick on the H100 and 20 to 55 % on the B200. What is
+left is alike on both GPUs, and grows where little time goes to attention and linear layers.
+"""
+
+
+class Error(NamedTuple):
+    """Predicted over published, less one."""
+
+    time: float
+    power: float
+
+
+def errors(folder: Path, names: tuple[str, ...]) -> dict[tuple[str, str], list[Error]]:
+    """Errors by pipeline and GPU, for pipelines of these names."""
+    found: dict[tuple[str, str], list[Error]] = defaultdict(list)
+    for kind in ("image", "video"):
+        with (folder / f"{kind}s.csv").open(encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if row["gpus"] == "1" and _NAMES[row["model"]] in names]
+        for row in rows:
+            try:
+                made = joulecast.predict_image(
+                    _NAMES[row["model"]],
+                    row["gpu"],
+                    batch=int(row["batch_size"]),
+                    steps=int(row["inference_steps"]),
+                    height=int(row[f"{kind}_height"]),
+                    width=int(row[f"{kind}_width"]),
+                    frames=int(row["num_frames"]) if kind == "video" else None,
+                )
+            except InputError:
+                continue
+            time, power = float(row["batch_latency_s"]), float(row["avg_power_watts"])
+            found[made.model, made.gpu].append(Error(made.time_per_batch_s / time - 1, made.power_w / power - 1))
+    return found
+
+
+def _table(found: dict[tuple[str, str], list[Error]]) -> list[str]:
+    lines = ["| pipeline | GPU | batches | time | power |", "| --- | --- | --- | --- | --- |"]
+    for (name, gpu), some in sorted(found.items()):
+        cells = [
+            f"{100 * np.mean(each):+.0f} % ({100 * max(each, key=abs):+.0f} %)" for each in zip(*some, strict=True)
+        ]
+        lines.append(f"| {name} | {gpu} | {len(some)} | {cells[0]} | {cells[1]} |")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="folder of mlenergy2026")
+    parser.add_argument("--first", action="store_true", help="print what may be looked at; write nothing")
+    arguments = parser.parse_args()
+    first = _table(errors(arguments.folder, _FIRST))
+    if arguments.first:
+        print(*first, sep="\n")
+        return
+    others = _table(errors(arguments.folder, tuple(set(_NAMES.values()) - set(_FIRST))))
+    lines = [_NOTES, "## Looked at", "", *first, "", "## Held back", "", *others, ""]
+    Path(__file__).with_name("IMAGES.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""How good predictions of served energy are: against ML.ENERGY's runs of vLLM 0.11.1 on H100 and B200.
+
+    python benchmarks/serving_energy.py [--data ../shared/data/mlenergy2026] [--each] [--seen]
+
+Compares seconds per token, power and joules per token of chats and of long answers, for all models that are known by
+name. Prompts are not published: 200 tokens are assumed for chats, 300 for gpqa. Lengths of outputs are those of
+output_lengths.csv. Constants of time were fitted to the models of `SEEN`, those of energy to all dense models (`--seen`
+reads no others); models of experts were left out. Writes benchmarks/serving/ENERGY.md. Takes half a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from joulecast import predict_generation
+from joulecast.errors import JoulecastError
+from joulecast.generation.known import known_decoder
+from joulecast.generation.prediction import GenerationPrediction
+
+REPORT = Path(__file__).with_name("serving") / "ENERGY.md"
+MODELS = {
+    "Qwen/Qwen3-14B": "qwen3_14b",
+    "Qwen/Qwen3-235B-A22B-Instruct-2507": "qwen3_235b_a22b",
+    "Qwen/Qwen3-235B-A22B-Thinking-2507": "qwen3_235b_a22b",
+    "Qwen/Qwen3-30B-A3B-Instruct-2507": "qwen3_30b_a3b",
+    "Qwen/Qwen3-30B-A3B-Thinking-2507": "qwen3_30b_a3b",
+    "google/gemma-3-27b-it": "gemma3_27b",
+    "meta-llama/Llama-3.1-70B-Instruct": "llama3_1_70b",
+    "meta-llama/Llama-3.3-70B-Instruct": "llama3_1_70b",
+    "meta-llama/Llama-3.1-8B-Instruct": "llama3_1_8b",
+    "openai/gpt-oss-20b": "gpt_oss_20b",
+}
+PROMPT_TOKENS = {"lm-arena-chat": 200, "gpqa": 300}
+SEEN = frozenset({"llama3_1_8b", "qwen3_14b", "gpt_oss_20b"})
+LEVEL = 0.9
+HOST_BOUND = 1.8
+"""A run that takes longer than predicted by this factor waited for its host: its power shows it, too."""
+
+_PRECISIONS = {"bfloat16": "bf16", "fp8": "fp8", "mxfp4": "mxfp4"}
+_QUANTITIES = ("time", "power", "energy")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run with its prediction.
+
+    Args:
+        row: The run, by column.
+        model: The model's name here.
+        logs: Quantity -> log ratio of predicted over measured.
+        within: Quantity -> whether the measured value lies in the interval.
+    """
+
+    row: dict[str, str]
+    model: str
+    logs: dict[str, float]
+    within: dict[str, bool]
+
+    @property
+    def gpu(self) -> str:
+        """Name of the GPU, without the maker's."""
+        return self.row["gpu"].split()[1]
+
+    @property
+    def half(self) -> str:
+        """What was fitted to the run."""
+        if self.model in SEEN:
+            return "time fitted"
+        return "left out" if known_decoder(self.model).experts else "energy fitted"  # type: ignore[union-attr]
+
+    @property
+    def waits(self) -> bool:
+        """Whether the run waited for its host."""
+        return -self.logs["time"] > math.log(HOST_BOUND)
+
+    @property
+    def batch_group(self) -> str:
+        """The range that its batch lies in."""
+        batch = float(self.row["avg_batch_size"])
+        return next((f"up to {most}" for most in (16, 64, 256) if batch <= most + 0.5), "over 256")
+
+
+def deviations(folder: Path) -> dict[tuple[str, str], float]:
+    """(Task, model) -> standard deviation of the lengths of outputs, relative to their mean."""
+    by_name: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
+    with (folder / "output_lengths.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            span = float(row["from_tokens"]), float(row["to_tokens"])
+            by_name[row["task"], row["model"]].append((*span, float(row["requests"])))
+    found = {}
+    for name, bins in by_name.items():
+        low, high, count = np.array(bins).T
+        mean = np.average((low + high) / 2, weights=count)
+        square = np.average(((low + high) / 2) ** 2 + (high - low) ** 2 / 12, weights=count)
+        found[name] = math.sqrt(square - mean**2) / mean
+    return found
+
+
+def predicted(row: dict[str, str], model: str, deviation: float) -> GenerationPrediction:
+    """What joulecast says about a run."""
+    gpus, mean = int(row["gpus"]), float(row["avg_output_len"])
+    expert = int(row["expert_parallel"])
+    return predict_generation(
+        model,
+        f"{gpus}x {row['gpu']}",
+        batch=max(1, round(float(row["avg_batch_size"]))),
+        prompt_tokens=PROMPT_TOKENS[row["task"]],
+        output_tokens=(mean, deviation * mean),
+        precision=_PRECISIONS[row["weight_precision"]],
+        engine="vllm_async",
+        tensor_parallel=gpus if expert > 1 else int(row["tensor_parallel"]),
+        expert_parallel=expert,
+    )
+
+
+def outcomes(folder: Path, *, seen_only: bool = False) -> Iterator[Outcome]:
+    """Compare the runs with their predictions; runs that joulecast says do not fit are left out."""
+    spread = deviations(folder)
+    with (folder / "served.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["model"] in MODELS and row["task"] in PROMPT_TOKENS]
+    for row in rows:
+        model = MODELS[row["model"]]
+        if seen_only and model not in SEEN:
+            continue
+        try:
+            found = predicted(row, model, spread[row["task"], row["model"]])
+        except JoulecastError:
+            continue
+        interval = found.interval(LEVEL)
+        if interval is None:
+            raise SystemExit(f"no errors of kernels are known for {found.gpu}")
+        measured = {
+            "time": 1 / float(row["output_throughput_tokens_per_sec"]),
+            "power": float(row["avg_power_watts"]),
+            "energy": float(row["energy_per_token_joules"]),
+        }
+        value = {"time": 1 / found.tokens_per_s, "power": found.power_w, "energy": found.energy_per_token_j}
+        low, high = (each / found.time_per_output_token_s for each in interval.time_per_output_token_s)
+        bounds = {
+            "time": (low * value["time"], high * value["time"]),
+            "power": interval.power_w,
+            "energy": interval.energy_per_token_j,
+        }
+        logs = {name: math.log(value[name] / measured[name]) for name in _QUANTITIES}
+        within = {name: bounds[name][0] <= measured[name] <= bounds[name][1] for name in _QUANTITIES}
+        yield Outcome(row, model, logs, within)
+
+
+def _cell(some: Sequence[Outcome], quantity: str) -> str:
+    logs = np.array([each.logs[quantity] for each in some])
+    errors = 100 * np.abs(np.expm1(logs))
+    inside = np.mean([each.within[quantity] for each in some])
+    return f"{errors.mean():.1f}, {np.median(errors):.1f}, {100 * np.expm1(logs.mean()):+.1f} %, {100 * inside:.0f} %"
+
+
+def _table(title: str, found: Sequence[Outcome], key: Callable[[Outcome], str]) -> list[str]:
+    lines = [f"| {title} | runs | {' | '.join(_QUANTITIES)} |", "| --- | --- | --- | --- | --- |"]
+    for name in sorted(set(map(key, found))):
+        some = [each for each in found if key(each) == name]
+        lines.append(f"| {name} | {len(some)} | {' | '.join(_cell(some, each) for each in _QUANTITIES)} |")
+    return [*lines, f"| all | {len(found)} | {' | '.join(_cell(found, each) for each in _QUANTITIES)} |", ""]
+
+
+def report(found: Sequence[Outcome]) -> str:
+    """The page."""
+    waiting = [each for each in found if each.waits]
+    lines = [
+        "# Joules of served models, against ML.ENERGY's runs",
+        "",
+        "Made by `python benchmarks/serving_energy.py`; do not edit. vLLM 0.11.1 with asynchronous scheduling, chats",
+        "and gpqa. Cells: mean and median absolute error in %, bias (geometric mean), share within the 90 % interval.",
+        "",
+        "Constants of time (sampling) were fitted to Llama 3.1 8B, Qwen3 14B and GPT-OSS 20B, those of energy (joules",
+        "of a byte and of a FLOP, power of a B200 without kernels) to all dense models; other models were left out.",
+        f"{len(waiting)} runs took more than {HOST_BOUND} times as long as predicted: they waited for their host.",
+        "",
+        "## Without runs that waited for their host",
+        "",
+    ]
+    rest = [each for each in found if not each.waits]
+    lines += _table("GPU", rest, lambda each: each.gpu)
+    lines += _table("GPU and what was fitted", rest, lambda each: f"{each.gpu}, {each.half}")
+    lines += _table("GPU and model", rest, lambda each: f"{each.gpu}, {each.model}")
+    lines += _table("GPU and task", rest, lambda each: f"{each.gpu}, {each.row['task']}")
+    lines += _table("GPU and batch", rest, lambda each: f"{each.gpu}, {each.batch_group}")
+    lines += ["## All runs", "", *_table("GPU", found, lambda each: each.gpu)]
+    worst = max(found, key=lambda each: abs(each.logs["energy"]))
+    lines += [
+        f"Worst joules: {worst.row['model']}, {worst.row['task']}, batch {float(worst.row['avg_batch_size']):.0f} on "
+        f"{worst.row['gpus']} {worst.gpu}, {100 * math.expm1(worst.logs['energy']):+.0f} %.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/mlenergy2026"))
+    parser.add_argument("--seen", action="store_true", help="only the models that constants were fitted to; no report")
+    parser.add_argument("--each", action="store_true", help="print each run")
+    arguments = parser.parse_args()
+    found = list(outcomes(arguments.data, seen_only=arguments.seen))
+    if arguments.each:
+        for each in found:
+            logs = ", ".join(f"{name} {100 * math.expm1(log):+.0f} %" for name, log in each.logs.items())
+            print(each.row["task"], each.gpu, each.row["gpus"], each.model, each.row["avg_batch_size"], logs)
+    if arguments.seen:
+        print("\n".join(_table("GPU and model", found, lambda each: f"{each.gpu}, {each.model}")))
+    else:
+        REPORT.write_text(report(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

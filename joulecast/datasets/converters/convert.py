@@ -1,0 +1,89 @@
+"""Makes the tables that the importer of a source reads from a clone of its public repository."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...errors import DatasetError, MissingDependencyError, named, with_extra
+from ...whole_files import whole_file
+from .miopen2024 import convolutions
+from .vidur2024 import layers
+
+Rows = Iterable[Mapping[str, Any]]
+
+CONVERTERS: Mapping[str, tuple[str, Mapping[str, Callable[[Path], Rows]]]] = {
+    "miopen2024": ("2d1fd99", {"convolutions.parquet": convolutions}),
+    "vidur2024": ("7d47513", {"layers.parquet": layers}),
+}
+"""Source -> the commit that was measured and imported, and table -> function that makes its rows from a clone."""
+
+
+def convert(source: str, clone: Path, out: Path, *, any_commit: bool = False) -> dict[Path, tuple[int, str]]:
+    """Write the tables of a source.
+
+    Args:
+        source: Name of the source, a key of `CONVERTERS`.
+        clone: Folder of a clone of its repository.
+        out: Folder for the tables, which is made where there is none.
+        any_commit: Whether a clone at another commit is allowed, whose rows may be others.
+
+    Returns:
+        Path of each table -> number of its rows, and the sha256 of what is in them, which does not depend on how
+        Parquet is written.
+
+    Raises:
+        UnknownNameError: The source has no converter.
+        DatasetError: The clone is at another commit, or a file of it is missing or has another form.
+        MissingDependencyError: pyarrow is not installed.
+    """
+    commit, tables = named("source with a converter", source, CONVERTERS)
+    if not any_commit:
+        _require_commit(clone, commit)
+    found = {}
+    for name, rows_of in tables.items():
+        rows = list(rows_of(clone))
+        if not rows:
+            raise DatasetError(
+                f"the clone has no measurements of {source}",
+                given=str(clone),
+                allowed="the repository that `joulecast datasets sources` names",
+                hint=f"git -C {clone} checkout {commit}",
+            )
+        out.mkdir(parents=True, exist_ok=True)
+        found[out / name] = len(rows), _write(out / name, rows)
+    return found
+
+
+def _require_commit(clone: Path, commit: str) -> None:
+    program = shutil.which("git")
+    asked = program and subprocess.run(  # noqa: S603
+        [program, "-C", str(clone), "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    )
+    head = asked.stdout.strip() if asked else ""
+    if not head.startswith(commit):
+        raise DatasetError(
+            "the clone is not at the commit whose measurements are imported",
+            given=f"{clone}: {head or 'no commit that git tells'}",
+            allowed=commit,
+            hint=f"git -C {clone} checkout {commit}; or --any-commit, whose rows may be others",
+        )
+
+
+def _write(path: Path, rows: list[Mapping[str, Any]]) -> str:
+    """Write a table, and return the sha256 of its rows as text."""
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingDependencyError("datasets need pyarrow", hint=with_extra("train")) from error
+    digest = hashlib.sha256("\t".join(rows[0]).encode())
+    for row in rows:
+        digest.update(("\n" + "\t".join(map(str, row.values()))).encode())
+    with whole_file(path) as unfinished:
+        parquet.write_table(pa.Table.from_pylist(rows), unfinished)
+    return digest.hexdigest()

@@ -1,0 +1,343 @@
+"""How operations are done: as a few kernels each, in columns that do not depend on the GPU.
+
+A product, whatever it is called, is a batch of matrix products [rows, reduction] x [reduction, columns]. A library cuts
+it into tiles. Attention is one as well: its rows are queries, its reduction runs over the keys that a query sees, and
+its columns are the elements of a key and a value. A convolution is the product that it implies, with the bytes of its
+images. All other kernels move bytes, some of them line by line.
+
+Training adds kernels: the gradients of both factors of a product, each with the FLOPs of the forward; and for attention
+one kernel of five products where the forward has two, because it computes the scores again (Dao et al.,
+"FlashAttention", 2022). Masks and windows are work: what no query sees is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import FloatArray
+from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
+from ...operations.precisions import HALF_BYTES
+from ..physics.attention_sizes import attention_sizes
+from ..physics.operation_numbers import FAMILIES, KIND_PLACES, numbers_of
+
+GROUPS: tuple[str, ...] = ("product", "attention", "decoding", "experts", "convolution", "stream", "softmax", "norm")
+"""Kinds of kernels that are alike enough to share the constants of physics."""
+
+PRODUCT, ATTENTION, DECODING, EXPERTS, CONVOLUTION, STREAM, SOFTMAX, NORM = range(len(GROUPS))
+
+PASSES: tuple[str, ...] = ("forward", "input gradient", "weight gradient", "backward", "forward and backward")
+_FORWARD, _INPUT, _WEIGHT, _BACKWARD, _BOTH = range(len(PASSES))
+
+IMPLEMENTATIONS: tuple[str, ...] = ("pytorch", "sglang", "tensorrt_llm", "vllm", "flashinfer")
+"""Programs whose kernels an operation calls; others are taken for PyTorch."""
+
+_LINED = tuple(KIND_PLACES[kind] for kind in ("softmax", "layer_norm", "rms_norm"))
+_NORM_FAMILY = FAMILIES.index("normalization")
+_SOFTMAX_FAMILY = FAMILIES.index("softmax")
+_WARP_ROW = 1024  # Longest row that softmax computes in the registers of a warp.
+_MOST_THREADS = 512
+_NORM_THREADS = 128.0  # ATen/native/cuda/layer_norm_kernel.cu
+_DECODING_QUERIES = 1
+_SKEW = {"power_law_1.01": 1.01, "power_law_1.2": 1.2}  # Distribution of tokens over experts -> exponent.
+
+
+class Work(NamedTuple):
+    """Kernels of operations, as arrays of shape (kernels,).
+
+    Args:
+        place: Index of the operation that a kernel belongs to.
+        group: Index into GROUPS.
+        part: Index into PASSES.
+        flops: FLOPs that run.
+        batch, rows, columns, reduction: Sizes of the product; 0 for kernels that only move bytes.
+        loads_rows: 1 if tiles load their rows from memory, 0 if they are computed on the way (attention's scores).
+        saved: How many times fewer multiplications Winograd's transforms need where they apply, otherwise 1. Libraries
+            gain about the square root of it.
+        exponentials: Exponentials for each row and step of the reduction: 1 in attention, otherwise 0.
+        in_bytes: Bytes of an element of a factor of the product, or of an element that is moved.
+        moved_bytes: Least bytes to and from memory.
+        held_bytes: Those of them that a loop of measurements, or a network, holds several of: weights.
+        passed_bytes: Bytes that point-wise kernels before and after the product read and write.
+        sharing: Heads of queries that share a head of keys, or experts that a token chooses; otherwise 1.
+        span: Keys of a sequence, masked or not, or experts that share the tokens; otherwise 1.
+        skew: Exponent by which some experts get more tokens than others; 0 where all get as many.
+        lines, line_bytes: Number of lines that kernels compute one by one, such as the rows of a softmax, and the
+            bytes of one.
+        line_threads: Threads of the block that computes a line; 0 where no line waits.
+        launches: Kernels that run one after the other.
+        precision: Index into PRECISIONS.
+        implementation: Index into IMPLEMENTATIONS.
+    """
+
+    place: NDArray[np.int64]
+    group: NDArray[np.int64]
+    part: NDArray[np.int64]
+    flops: FloatArray
+    batch: FloatArray
+    rows: FloatArray
+    columns: FloatArray
+    reduction: FloatArray
+    loads_rows: FloatArray
+    saved: FloatArray
+    exponentials: FloatArray
+    in_bytes: FloatArray
+    moved_bytes: FloatArray
+    held_bytes: FloatArray
+    passed_bytes: FloatArray
+    sharing: FloatArray
+    span: FloatArray
+    skew: FloatArray
+    lines: FloatArray
+    line_bytes: FloatArray
+    line_threads: FloatArray
+    launches: FloatArray
+    precision: NDArray[np.int64]
+    implementation: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, operations: Sequence[Operation]) -> Self:
+        """The kernels of operations."""
+        return cls(*OperationList.of(operations).derived(_work))
+
+    def some(self, places: NDArray[np.int64] | NDArray[np.bool_]) -> Self:
+        """The kernels at these indices."""
+        return type(self)(*(column[places] for column in self))  # type: ignore[arg-type]
+
+
+class _Kernels:
+    """Collects kernels of operations, pass by pass."""
+
+    def __init__(self, n: Any, implementation: NDArray[np.int64], gradients: NDArray[np.bool_]) -> None:
+        self.n, self.implementation = n, implementation
+        self.of_inputs, self.of_parameters = gradients
+        self.found: list[list[NDArray[Any]]] = [[] for _ in Work._fields]
+
+    def add(self, places: NDArray[np.int64], group: int | NDArray[np.int64], part: int, **columns: Any) -> None:
+        """Add a kernel for each of the operations at some places; columns that are left out are 0."""
+        n = self.n
+        given = {
+            "place": places,
+            "group": group,
+            "part": part,
+            "in_bytes": n.element_bytes[places],
+            "precision": n.precision[places].astype(np.int64),
+            "implementation": self.implementation[places],
+            "launches": 1.0,
+            "loads_rows": 1.0,
+            "sharing": 1.0,
+            "span": 1.0,
+            "saved": 1.0,
+            **columns,
+        }
+        for name, column in zip(Work._fields, self.found, strict=True):
+            column.append(np.broadcast_to(given.get(name, 0.0), len(places)))
+
+    def work(self) -> Work:
+        columns = [np.concatenate(column) if column else np.empty(0) for column in self.found]
+        order = np.argsort(columns[0], kind="stable")
+        whole = ("place", "group", "part", "precision", "implementation")
+        return Work(
+            *(
+                column[order].astype(np.int64 if name in whole else float)
+                for name, column in zip(Work._fields, columns, strict=True)
+            )
+        )
+
+
+def _work(operations: OperationList) -> Work:
+    n = numbers_of(operations)
+    kernels = _Kernels(n, operations.derived(_implementations), operations.derived(_gradients))
+    kind, works = n.kind.astype(np.int64), n.is_identity == 0
+    attention, experts = kind == KIND_PLACES["attention"], kind == KIND_PLACES["experts"]
+    product = (n.is_product > 0) & works & ~attention & ~experts & (n.reduction > 1)
+    convolution = product & (n.is_convolution > 0)
+    _add_products(kernels, np.flatnonzero(product & ~convolution))
+    _add_convolutions(kernels, np.flatnonzero(convolution), operations)
+    _add_attention(kernels, np.flatnonzero(attention & works), operations)
+    _add_experts(kernels, np.flatnonzero(experts & works), operations)
+    _add_others(kernels, np.flatnonzero(works & ~product & ~attention & ~experts))
+    return kernels.work()
+
+
+def _implementations(operations: OperationList) -> NDArray[np.int64]:
+    known = {name: place for place, name in enumerate(IMPLEMENTATIONS)}
+    return np.array([known.get(o.attributes.get("implementation", "pytorch"), 0) for o in operations], np.int64)
+
+
+def _gradients(operations: OperationList) -> NDArray[np.bool_]:
+    """Whether training computes the gradients of inputs, and of parameters: shape (2, operations)."""
+    asked = [o.gradients if o.has_backward else "none" for o in operations]
+    return np.array([[each in ("all", "inputs") for each in asked], [each in ("all", "parameters") for each in asked]])
+
+
+def _add_products(kernels: _Kernels, places: NDArray[np.int64]) -> None:
+    """Linear layers and products of two tensors: the forward, and in training the gradients of both factors."""
+    n = kernels.n
+    batch, m, c, k = (column[places] for column in (n.batch, n.rows, n.columns, n.reduction))
+    width = n.element_bytes[places]
+    weights = n.parameters[places] > 0  # The second factor is a layer's own, so a loop holds several of them.
+    out = np.maximum(width, HALF_BYTES)
+    passed = np.where(width < HALF_BYTES, batch * m * k * (HALF_BYTES + width), 0.0)
+    flops = 2.0 * batch * m * c * k
+    moved = batch * (width * k * (m + c) + out * m * c)
+    held = np.where(weights, width * batch * k * c, 0.0)
+    common = {"flops": flops, "batch": batch, "moved_bytes": moved, "held_bytes": held}
+    kernels.add(places, PRODUCT, _FORWARD, rows=m, columns=c, reduction=k, passed_bytes=passed, **common)
+    for which, asked, sizes in (
+        (_INPUT, kernels.of_inputs, {"rows": m, "columns": k, "reduction": c}),
+        (_WEIGHT, kernels.of_parameters, {"rows": c, "columns": k, "reduction": m}),
+    ):
+        some = np.flatnonzero(asked[places])
+        kernels.add(places[some], PRODUCT, which, **{name: v[some] for name, v in {**common, **sizes}.items()})
+
+
+def _add_convolutions(kernels: _Kernels, places: NDArray[np.int64], operations: OperationList) -> None:
+    """Convolutions as the products that they imply, with the bytes of their images.
+
+    In a gradient of the input with a stride above one, each position meets only a part of the window.
+    """
+    n = kernels.n
+    directions = [operations[place].attributes.get("direction", "forward") for place in places.tolist()]
+    part = np.array([("forward", "input_gradient", "weight_gradient").index(d) for d in directions], np.int64)
+    groups = np.maximum(n.groups[places], 1.0)
+    m, c, k = n.rows[places], n.channels_out[places] / groups, n.reduction[places]
+    inputs = n.channels_in[places] / groups
+    window = np.maximum(k / np.maximum(inputs, 1.0), 1.0)
+    positions = n.input_size[places] / np.maximum(n.channels_in[places], 1.0)
+    moved = n.element_bytes[places] * (n.input_size[places] + n.output_size[places] + n.parameters[places])
+    common = {
+        "flops": 2.0 * groups * m * c * k,
+        "batch": groups,
+        "moved_bytes": moved,
+        "held_bytes": n.element_bytes[places] * n.parameters[places],
+    }
+    met = c * np.maximum(window / n.stride[places] ** 2, 1.0)
+    sizes = {
+        _FORWARD: {"rows": m, "columns": c, "reduction": k, "saved": n.winograd[places]},
+        _INPUT: {"rows": positions, "columns": inputs, "reduction": met, "saved": n.winograd[places]},
+        _WEIGHT: {"rows": c, "columns": k, "reduction": m},
+    }
+    asked = {_FORWARD: False, _INPUT: kernels.of_inputs[places], _WEIGHT: kernels.of_parameters[places]}
+    for which, of_pass in sizes.items():
+        some = np.flatnonzero((part == which) | asked[which])
+        kernels.add(places[some], CONVOLUTION, which, **{name: v[some] for name, v in {**common, **of_pass}.items()})
+
+
+def _add_attention(kernels: _Kernels, places: NDArray[np.int64], operations: OperationList) -> None:
+    """Attention: a product over the keys that a query sees, with the heads that share keys as rows of one product."""
+    if not len(places):
+        return
+    sizes = attention_sizes(OperationList(operations[place] for place in places.tolist()))
+    decodes = (sizes.queries == _DECODING_QUERIES) & (sizes.keys > 1)
+    batch, rows = sizes.sequences * sizes.cached_heads, sizes.queries * sizes.group
+    seen = sizes.pairs / sizes.queries
+    common: dict[str, Any] = {
+        "batch": batch,
+        "rows": rows,
+        "columns": sizes.key_size + sizes.value_size,
+        "reduction": seen,
+        "exponentials": 1.0,
+        "loads_rows": 0.0,
+        "in_bytes": np.minimum(sizes.element_bytes, sizes.cache_bytes),
+        "sharing": sizes.group,
+        "span": sizes.keys,
+    }
+    group = np.where(decodes, DECODING, ATTENTION)
+    kernels.add(
+        places,
+        group,
+        _FORWARD,
+        flops=sizes.flops,
+        moved_bytes=sizes.moved_bytes,
+        held_bytes=sizes.cached_bytes,
+        **common,
+    )
+    some = np.flatnonzero(kernels.of_inputs[places])
+    back = {name: value[some] if np.ndim(value) else value for name, value in common.items()}
+    back |= {"columns": (3 * sizes.key_size + 2 * sizes.value_size)[some]}
+    kernels.add(
+        places[some],
+        group[some],
+        _BACKWARD,
+        flops=2.5 * sizes.flops[some],
+        moved_bytes=3.0 * sizes.moved_bytes[some],
+        held_bytes=sizes.cached_bytes[some],
+        launches=2.0,
+        **back,
+    )
+
+
+def _add_experts(kernels: _Kernels, places: NDArray[np.int64], operations: OperationList) -> None:
+    """A fused layer of experts: two products for each expert that gets a token."""
+    if not len(places):
+        return
+    names = ("intermediate", "top_k", "experts", "tensor_parallel", "expert_parallel")
+    rows = [[operations[place].attributes[name] for name in names] for place in places.tolist()]
+    inner, top_k, experts, parts, sharing = np.array(rows, dtype=float).T
+    skew = np.array([_SKEW.get(operations[place].attributes["distribution"], 0.0) for place in places.tolist()])
+    n, hidden = kernels.n, kernels.n.last_size[places]
+    tokens, inner = n.input_size[places] / hidden, inner / parts
+    busy = np.maximum(experts / sharing * (1 - (1 - top_k / experts) ** tokens), 1.0)
+    each = np.maximum(tokens * top_k / sharing / busy, 1.0)
+    width, sent = n.element_bytes[places], busy * each
+    everywhere = np.where(kernels.implementation[places] == IMPLEMENTATIONS.index("flashinfer"), sent, tokens * top_k)
+    zeros = (everywhere - np.minimum(sent, everywhere)) * HALF_BYTES
+    quantized = np.where(width < HALF_BYTES, tokens * hidden * (HALF_BYTES + width), 0.0)
+    for columns, reduction, passed in (
+        (2 * inner, hidden, quantized + 2 * zeros * inner),
+        (hidden, inner, everywhere * inner * (2 * HALF_BYTES + width) + (zeros + everywhere * HALF_BYTES) * hidden),
+    ):
+        held = width * busy * columns * reduction
+        kernels.add(
+            places,
+            EXPERTS,
+            _FORWARD,
+            flops=2 * sent * columns * reduction,
+            batch=busy,
+            rows=each,
+            columns=columns,
+            reduction=reduction,
+            held_bytes=held,
+            passed_bytes=passed,
+            launches=2.0,
+            sharing=top_k,
+            span=experts / sharing,
+            skew=skew,
+            moved_bytes=held + sent * (width * reduction + HALF_BYTES * columns),
+        )
+
+
+def _add_others(kernels: _Kernels, places: NDArray[np.int64]) -> None:
+    """Kernels that move bytes: norms, softmax, point-wise operations, pooling, copies, look-ups, optimizers."""
+    n = kernels.n
+    lined = np.isin(n.kind[places], _LINED)
+    last = np.maximum(n.last_size[places], 1.0)
+    moved = n.bytes_read[places] + n.bytes_written[places]
+    lines = np.where(lined, n.input_size[places] / last, 0.0)
+    part = np.where(n.is_training[places] > 0, _BOTH, _FORWARD)
+    softmax = n.family[places] == _SOFTMAX_FAMILY
+    threads = np.where(softmax, np.where(last > _WARP_ROW, _softmax_threads(last), 0.0), _NORM_THREADS) * lined
+    kernels.add(
+        places,
+        np.where(softmax, SOFTMAX, np.where(n.family[places] == _NORM_FAMILY, NORM, STREAM)),
+        0,
+        moved_bytes=moved,
+        flops=n.flops[places],
+        lines=lines,
+        line_bytes=np.where(lined, n.element_bytes[places] * last, 0.0),
+        line_threads=threads,
+        launches=np.maximum(n.kernels[places], 1.0),
+    )
+    kernels.found[Work._fields.index("part")][-1] = part
+
+
+def _softmax_threads(length: FloatArray) -> FloatArray:
+    """Threads of the block that computes a row of softmax (ATen/native/cuda/SoftMax.cu): a power of two."""
+    eighth = np.clip(np.floor(length / 8), 32, _MOST_THREADS)
+    found: FloatArray = np.exp2(np.ceil(np.log2(eighth)))
+    return found

@@ -1,0 +1,53 @@
+"""Boards with the same chip: the better data sheet is not slower, because the chip decides what physics leaves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from conftest import benchmark
+from joulecast import Operation
+from joulecast.hardware import find_gpu
+from joulecast.zoo import find_predictor
+
+with benchmark("laws_of_operations") as laws:
+    siblings = laws.siblings
+
+# The first of each pair was measured, or another board that it takes after; the second has no lower figure.
+PAIRS = [
+    ("P100 PCIe", "P100 SXM2"),
+    ("V100 PCIe 16GB", "V100 SXM2 32GB"),
+    ("V100 PCIe 32GB", "V100 SXM2 32GB"),
+    ("A100 PCIe 40GB", "A100 SXM4 40GB"),
+]
+
+
+def operations(precision, mode):
+    found = []
+    for batch in (1, 8, 64):
+        for channels in (32, 128, 512):
+            image = [(batch, channels, 28, 28)]
+            tokens = [(batch, 256, 8 * channels)]
+            rows = [
+                ("conv2d", image, {"out_channels": 128, "kernel_size": (3, 3), "padding": (1, 1)}),
+                ("conv_transpose2d", image, {"out_channels": 64, "kernel_size": (2, 2), "stride": (2, 2)}),
+                ("batch_norm", image, {}),
+                ("max_pool2d", image, {"kernel_size": (2, 2), "stride": (2, 2)}),
+                ("linear", tokens, {"out_features": 1024}),
+                ("layer_norm", tokens, {}),
+                ("softmax", tokens, {}),
+                ("gelu", tokens, {}),
+            ]
+            found += [Operation(kind, shapes, with_, precision=precision, mode=mode) for kind, shapes, with_ in rows]
+    return found
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize(("less", "more"), PAIRS)
+def test_the_better_board_is_not_slower(less, more, mode):
+    less, more = find_gpu(less), find_gpu(more)
+    assert more in siblings(less)
+    for precision in {"fp32", "tf32", "fp16"} & set(less.peak_flops):
+        listed = operations(precision, mode)
+        own, better = (find_predictor(gpu, mode).operations.predict(listed).device_time_s for gpu in (less, more))
+        assert np.max(better / own) < 1.005, precision
