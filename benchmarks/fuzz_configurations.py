@@ -153,6 +153,8 @@ def read(path: Path) -> str:
         BreachError: It ran code, or opened the path.
     """
     named, marker = path.parent / "named.pt", path.parent / "code-was-run"
+    if named.is_dir():  # left where this was read before, and too slowly
+        shutil.rmtree(named)
     first = outcome(path)
     for state in ("a pickle", "a folder"):
         if state == "a pickle":

@@ -240,7 +240,7 @@ def started(folder: Path) -> Running:
     """Start a service with its log in a folder, and return when it is ready."""
     log = folder / "log.jsonl"
     command = [sys.executable, "-m", "joulecast.cli", "serve", "--port", "0", "--body-seconds", "2"]
-    command += ["--max-seconds", "12"]  # less than what counts as too slow
+    command += ["--max-seconds", "16"]  # less than what counts as too slow
     with log.open("wb") as file:
         process = subprocess.Popen(command, stderr=file, env={**os.environ, "OMP_NUM_THREADS": "1"})
     while '"event": "ready"' not in log.read_text() or not (port := _port(log)):

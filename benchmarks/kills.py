@@ -69,7 +69,7 @@ def pushes(times: int) -> None:
 
 def recordings(times: int) -> None:
     """Kill the measuring command and its sampler together, which leaves what had been synced."""
-    from joulecast.metering.recording import read_recording
+    from joulecast.metering.reading_recordings import read_recording
 
     rng = random.Random(0)
     with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from ..errors import InputError, MissingDependencyError, with_extra
-from ..metering.recording import read_recording
+from ..metering.reading_recordings import read_recording
 from . import page
 from .attribution import attributed
 from .chrome_trace import read_chrome_trace

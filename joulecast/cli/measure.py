@@ -131,7 +131,7 @@ def merge(recordings: Recordings, as_json: AsJson = False) -> None:
 
 
 def _read(paths: list[Path]) -> Metering:
-    from ..metering.recording import read_recording
+    from ..metering.reading_recordings import read_recording
     from ..metering.result import Metering, merged
 
     if not paths:

@@ -25,7 +25,8 @@ from ..errors import InputError
 from .gathering import Communicator, gathered
 from .machine import Machine, find_machine
 from .ranks import MachineLock
-from .recording import Window, read_recording
+from .reading_recordings import read_recording
+from .recording import Window
 from .result import Metering
 from .sampler import Sampler
 

@@ -80,7 +80,7 @@ def counted_flops(model: nn.Module, shape: tuple[int, ...]) -> int:
 
 def product_flops(network: Network) -> int:
     families = ("convolution", "matmul", "attention")
-    return sum(e.count * e.operation.flops for e in network if e.operation.row.family in families)
+    return sum(e.count * e.operation.executed_flops for e in network if e.operation.row.family in families)
 
 
 @pytest.mark.parametrize(

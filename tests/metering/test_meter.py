@@ -25,7 +25,7 @@ from joulecast.metering.command import live_line
 from joulecast.metering.gathering import gathered
 from joulecast.metering.meter import Meter
 from joulecast.metering.prometheus import MetricsServer
-from joulecast.metering.recording import read_recording
+from joulecast.metering.reading_recordings import read_recording
 from joulecast.metering.result import Metering, merged
 
 ERROR = 0.01

@@ -12,7 +12,8 @@ from ..kernels.basis import BASES, Basis, generation_of
 from ..kernels.families import FAMILIES
 from ..kernels.family import Names
 from ..kernels.fit_power import Readings, fit_power
-from ..kernels.learned import Kernels, Variant
+from ..kernels.learned import Kernels
+from ..kernels.variant import Variant
 from ..recipes.kernels import KernelRecipe
 from .kernels import drawn_by_size, evenly_ranked
 

@@ -21,7 +21,9 @@ from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
 from .basis import generation_of
 from .families import FAMILIES
 from .family import Family, Names
-from .learned import ALL, Kernels, Variant, variant_parts
+from .learned import Kernels
+from .parts import variant_parts
+from .variant import ALL, Variant
 
 _CONSTANTS_ROWS = 1000  # Measurements of each GPU in the fit of constants; more change them less than GPUs differ.
 _USUAL_ERROR = 0.1  # Larger log errors count less than by their square, so that outliers do not shift the constants.

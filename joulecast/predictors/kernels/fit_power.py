@@ -18,8 +18,10 @@ from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
 from .basis import generation_of
 from .families import FAMILIES
 from .family import Family, Names
-from .learned import Kernels, Variant, variant_parts
+from .learned import Kernels
+from .parts import variant_parts
 from .power import PowerDemand, as_pytorch, demand_at_cap_w, power_inputs
+from .variant import Variant
 
 LEAST_POWERS = 300
 """Readings of a variant below which its power is not learned."""

@@ -16,7 +16,8 @@ from ...predictors.formats.numbers import sorted_errors
 from ...predictors.intervals.network_calibration import NETWORK_QUANTITIES
 from ...predictors.kernels.family import Names
 from ...predictors.kernels.in_networks import NetworkFactors
-from ...predictors.kernels.learned import NETWORK_BASES, Kernels, NetworkBasis, Variant
+from ...predictors.kernels.learned import NETWORK_BASES, Kernels, NetworkBasis
+from ...predictors.kernels.variant import Variant
 from .card_values import name_of
 from .common_files import NEEDED, common_files, read_card, read_facts
 from .files import EntryFiles, checked_files, write_files

@@ -18,8 +18,8 @@ from ...predictors.formats.numbers import errors_to_text, sorted_errors
 from ...predictors.kernels.basis import BASES
 from ...predictors.kernels.families import FAMILIES
 from ...predictors.kernels.family import Family, Names
-from ...predictors.kernels.learned import ALL, Variant
 from ...predictors.kernels.power import POWER_NAMES, PowerDemand
+from ...predictors.kernels.variant import ALL, Variant
 from ...predictors.regressors.serving import StoredTrees, stored_trees
 from ...predictors.regressors.trees import trees_file
 from .files import EntryFiles

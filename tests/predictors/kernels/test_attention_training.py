@@ -9,7 +9,7 @@ from joulecast.operations.operation import Operation
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.kernels.attention_libraries import over_flash_2
 from joulecast.predictors.kernels.attention_physics import CONTEXT_CONSTANTS, flash_2_s
-from joulecast.predictors.kernels.learned import variant_parts
+from joulecast.predictors.kernels.parts import variant_parts
 from joulecast.predictors.kernels.products import Machine
 from joulecast.predictors.physics.attention_sizes import attention_sizes
 

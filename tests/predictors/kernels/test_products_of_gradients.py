@@ -8,7 +8,7 @@ from joulecast.operations.operation import Operation
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.kernels.gradients import kernels_of
 from joulecast.predictors.kernels.in_networks import NetworkFactors, cached_share, loaded_elements, slower
-from joulecast.predictors.kernels.learned import variant_parts
+from joulecast.predictors.kernels.parts import variant_parts
 from joulecast.zoo import find_predictor
 
 A100 = find_gpu("A100-SXM4-80GB")
