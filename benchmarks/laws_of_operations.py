@@ -32,9 +32,10 @@ _LONG, _NEAR_HALF = 2048, 0.65
 # Ada has up to 96 MB of L2 beside GDDR6: what fits moves up to 6.6 times as fast (decoding on an L40S,
 # aiconfigurator2026). Of what does not fit, the cache still may hold as much as it can.
 _ADA, _CACHED_FASTER = "8.9", 6.6
-# Quantizing the rows takes a kernel of its own. Of products that take less than 10 us in bf16, 75 to 100 % take longer
-# in fp8 (scaled_mm on the GPUs of aiconfigurator2026); of those over 200 us, 5 to 12 %, and the median a third less.
-_LARGE_S, _ALIGNED = 200e-6, 1024
+# Quantizing the rows takes a kernel of its own, which decides the time of small products and of those of few columns.
+# Products that take less than 10 us in bf16 mostly take longer in fp8 (aiconfigurator2026). Of those over 200 us with
+# at least 2048 columns and a reduction of 1024, 0.06 to 7 % do by GPU and library, and the median takes a third less.
+_LARGE_S, _ALIGNED, _COLUMNS, _ROWS = 200e-6, 1024, 2048, 16384
 _ALONE = 50  # One operation of so many is predicted alone, and compared with its prediction among others.
 ANY_GPU = "any-gpu/boosting"
 """The predictor that answers from a data sheet alone, on every GPU."""
@@ -161,6 +162,7 @@ def _large_product(precision: str, gpu: GPU, one: Operation) -> Operation | None
         return None
     *rows, reduction = one.input_shapes[0]
     m, k, n = (_ALIGNED * -(-size // _ALIGNED) for size in (math.prod(rows), reduction, one.attributes["out_features"]))
+    m, k, n = max(m, _ROWS), max(k, _COLUMNS), max(n, _COLUMNS)
     is_large = 2.0 * m * k * n > _LARGE_S * gpu.peak_flops["bf16"]
     return Operation("linear", [(m, k)], {"out_features": n}, precision=precision) if is_large else None
 
@@ -253,7 +255,9 @@ OPERATION_LAWS: dict[str, OperationLaw] = {
         exact=False,
     ),
     "narrow products": OperationLaw(
-        f"A linear layer of at least {_LARGE_S * 1e6:g} us takes no longer in fp8 than in bf16.", _narrow, exact=False
+        f"A linear layer of at least {_LARGE_S * 1e6:g} us and {_COLUMNS} columns is not slower in fp8 than in bf16.",
+        _narrow,
+        exact=False,
     ),
     "siblings": OperationLaw(
         "A GPU of the same chip with no lower figure on its data sheet is not slower.", _siblings, exact=False

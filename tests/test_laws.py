@@ -15,10 +15,11 @@ OPERATIONS, AT_ONCE = 2000, 25
 BROKEN = {
     "growth of time": "work doubled",
     "growth of energy": "work doubled",
+    "leap of energy": "energy of data that outgrow the cache of Ada",
     "training": "a GPU's own predictors of the two modes are fitted apart",
     "backward": "small operations, and a GPU's own predictors",
     "mask": "items 1 and 2",
-    "narrow products": "fp8",
+    "narrow products": "fp8 on boards of which nothing was measured",
     "narrow weights": "fp8",
     "siblings": "item 3",
 }

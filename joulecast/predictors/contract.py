@@ -142,7 +142,7 @@ class SharedModel(Protocol):
         """Compute what is learned of operations on many GPUs at once, which takes less time than one after the other.
 
         Args:
-            operations: Operations in precisions that all these GPUs have. The list caches the result.
+            operations: Operations in precisions that all these GPUs have. The result is kept.
             gpus: The GPUs that will be asked for.
         """
         ...
@@ -178,7 +178,7 @@ class ResidualModel(Protocol):
         """Compute `factors` for many GPUs at once, which takes less time than one GPU after the other.
 
         Args:
-            operations: Operations in precisions that all these GPUs have. The list caches the result for `factors`.
+            operations: Operations in precisions that all these GPUs have. The result is kept for `factors`.
             gpus: The GPUs that `factors` will be asked for.
         """
         ...

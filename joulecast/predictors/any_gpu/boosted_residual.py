@@ -27,7 +27,6 @@ from ..contract import Files, Regressor, host_times
 from ..formats.features import require_features
 from ..formats.numbers import number, numbers
 from ..physics.baseline import STAND_INS
-from ..physics.cached import ON_EACH_GPU
 from ..physics.energy import EnergyConstants
 from ..physics.fp32_kernels import counted_ratio
 from ..physics.half_precision import HalfPrecision, seen_as
@@ -46,6 +45,7 @@ LogRatios = Callable[[NDArray[np.float32]], FloatArray]
 _NAME = "boosting"  # Name in recipes and files.
 _PERCEPTRON = "perceptron"
 _UNSEEN = "unseen-chips"
+_GPUS = 128  # GPUs whose log ratios are stored.
 
 # Shrinkage: weight of the predicted log ratio on a chip that was not measured; the typical log ratio of the kind has
 # the rest. Part of what is learned holds for the measured chips only. With each of NeuSight's five chips left out,
@@ -168,8 +168,7 @@ class BoostedResidual:
         """Device time over least time, one value per operation; see `ResidualModel.factors`."""
         listed = OperationList.of(operations)
         lowest, highest, typical = self._by_kind[:, numbers_of(listed).kind.astype(int)]
-        self.prefetch(listed, [gpu])
-        log_ratio = listed.derived(_prefetched)[self._key(gpu)]
+        log_ratio = self._known_log_ratios(listed, [gpu])[gpu]
         if gpu.chip not in self.chips:
             drawn = typical + _SHRINKAGE * (log_ratio - typical)
             log_ratio = np.where(on_fp32_pipes(seen_as(listed, gpu), gpu) & np.isfinite(typical), drawn, log_ratio)
@@ -181,8 +180,11 @@ class BoostedResidual:
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`. It is quick, as paths through the trees are alike on all GPUs."""
-        found = operations.derived(_prefetched)
-        known = {gpu: self._log_ratios(gpu).known(operations)[:, 0] for gpu in gpus if self._key(gpu) not in found}
+        self._known_log_ratios(operations, gpus)
+
+    def _known_log_ratios(self, operations: OperationList, gpus: Iterable[GPU]) -> dict[GPU, FloatArray]:
+        """GPU -> log ratio of each operation; those that are new are computed together and stored."""
+        known = {gpu: self._log_ratios(gpu).known(operations)[:, 0] for gpu in gpus}
         asked: dict[tuple[LogRatios, bytes], tuple[NDArray[np.bool_], list[GPU]]] = {}
         for gpu, log_ratios in known.items():
             is_new = np.isnan(log_ratios)
@@ -197,7 +199,7 @@ class BoostedResidual:
             for gpu, log_ratios in zip(some, logs.reshape(len(some), -1), strict=True):
                 known[gpu][is_new] = log_ratios
                 self._log_ratios(gpu).store(new, log_ratios[:, None])
-        found.update({self._key(gpu): log_ratios for gpu, log_ratios in known.items()})
+        return known
 
     def _measured_like(self, gpu: GPU) -> GPU:
         """The measured board with the chip of a GPU that is most similar to it; the GPU itself if there is none."""
@@ -211,13 +213,10 @@ class BoostedResidual:
     def _measured(self) -> list[GPU]:
         return [find_gpu(name) for name in sorted(self.gpus)]
 
-    def _key(self, gpu: GPU) -> tuple[LogRatios, GPU]:
-        return self._regressor(gpu), gpu
-
     @cached_property
     def _log_ratios(self) -> Callable[[GPU], OperationRows]:
         """GPU -> the log ratio of each operation that was predicted on it, as the regressor for this GPU gives it."""
-        return lru_cache(ON_EACH_GPU)(lambda gpu: OperationRows(1))
+        return lru_cache(_GPUS)(lambda gpu: OperationRows(1))
 
     def _regressor(self, gpu: GPU) -> LogRatios:
         """The regressor for a GPU: that for measured chips or that for unseen chips, always the same object."""
@@ -271,7 +270,3 @@ def _mean(trees: LogRatios, perceptron: LogRatios, share: float) -> LogRatios:
 
 def _alone(regressor: LogRatios) -> Callable[[NDArray[np.float32]], tuple[FloatArray]]:
     return lambda rows: (regressor(rows),)
-
-
-def _prefetched(operations: OperationList) -> dict[tuple[LogRatios, GPU], FloatArray]:
-    return {}

@@ -18,7 +18,7 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation_list import OperationList
 from ..physics.attention_sizes import AttentionSizes, attention_sizes
-from ..physics.cached import ON_EACH_GPU, cached
+from ..physics.cached import cached
 from .basis import generation_of
 
 LIBRARIES: tuple[str, ...] = ("flash", "tensorrt_llm", "triton", "each head by itself")
@@ -41,7 +41,7 @@ _EFFICIENT_FORWARD, _EFFICIENT_BACKWARD = 1.5, 2.4
 _LARGEST_SHARING_GROUP = 32  # Measured: groups of 48 heads take 6 to 7 times as long as groups of 32.
 
 
-@cached(ON_EACH_GPU)
+@cached
 def context_library(operations: OperationList, gpu: GPU) -> NDArray[np.int64]:
     """Index of the library for each operation with many queries, shape (operations,)."""
     sizes, (by_tensorrt_llm, by_others, causal) = attention_sizes(operations), operations.derived(_flags)
@@ -57,7 +57,7 @@ def context_library(operations: OperationList, gpu: GPU) -> NDArray[np.int64]:
     return found
 
 
-@cached(ON_EACH_GPU)
+@cached
 def decoding_library(operations: OperationList, gpu: GPU) -> NDArray[np.int64]:
     """Index of the library for each operation with one query, shape (operations,)."""
     sizes, (by_tensorrt_llm, by_others, _) = attention_sizes(operations), operations.derived(_flags)

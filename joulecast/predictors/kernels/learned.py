@@ -13,7 +13,7 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation_list import OperationList
 from ..intervals.calibration import Calibration
-from ..physics.cached import ON_EACH_GPU, cached
+from ..physics.cached import cached
 from .basis import is_like_measured
 from .families import FAMILIES, PREDICTED
 from .in_networks import NetworkFactors, loaded_elements, slower
@@ -87,9 +87,9 @@ class Kernels:
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `SharedModel.prefetch`."""
-        found = operations.derived(_prefetched)
-        asked = [gpu for gpu in gpus if (self, gpu) not in found]
-        found.update(((self, gpu), costs) for gpu, costs in _costs_on_each(operations, self, asked).items())
+        asked = [gpu for gpu in gpus if not _costs.knows(operations, self, gpu)]
+        for gpu, costs in _costs_on_each(operations, self, asked).items():
+            _costs.put(costs, operations, self, gpu)
 
     def in_network(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Time of each operation inside a network over what is predicted without networks, shape (operations,).
@@ -140,20 +140,20 @@ class Kernels:
         )
 
 
-@cached(ON_EACH_GPU)
+@cached
 def _known_parts(operations: OperationList, kernels: Kernels, gpu: GPU) -> tuple[tuple[Part, Variant], ...]:
     learned = [(part, kernels.learned(part)) for part in variant_parts(operations) if kernels.knows(part, gpu)]
     return tuple((part, variant) for part, variant in learned if variant is not None)
 
 
-@cached(ON_EACH_GPU)
+@cached
 def _remarks(operations: OperationList, kernels: Kernels, gpu: GPU) -> tuple[str, ...]:
     known = _known_parts(operations, kernels, gpu)
     sentences = (f"{part.family} in {part.variant}: {variant.remark(gpu)}" for part, variant in known)
     return tuple(dict.fromkeys(sentences))
 
 
-@cached(ON_EACH_GPU)
+@cached
 def _calibrations(
     operations: OperationList, kernels: Kernels, gpu: GPU
 ) -> tuple[tuple[Calibration, NDArray[np.bool_]], ...]:
@@ -168,14 +168,9 @@ def _calibrations(
     return tuple(found)
 
 
-@cached(ON_EACH_GPU)
+@cached
 def _costs(operations: OperationList, kernels: Kernels, gpu: GPU) -> _Costs:
-    known = operations.derived(_prefetched).get((kernels, gpu))
-    return _costs_on_each(operations, kernels, [gpu])[gpu] if known is None else known
-
-
-def _prefetched(operations: OperationList) -> dict[tuple[Kernels, GPU], _Costs]:
-    return {}
+    return _costs_on_each(operations, kernels, [gpu])[gpu]
 
 
 def _costs_on_each(operations: OperationList, kernels: Kernels, gpus: Sequence[GPU]) -> dict[GPU, _Costs]:

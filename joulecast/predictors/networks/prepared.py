@@ -31,10 +31,6 @@ from .over_clocks import OverClocks
 from .parts import as_parts
 from .prediction import Prediction, checked_composition
 
-# Two networks on every GPU of the catalogue, as a search over GPUs and precisions asks for. A network of 60 operations
-# takes 15 kB.
-_CACHED_NETWORKS = 128
-
 
 @dataclass(frozen=True)
 class PreparedNetwork:
@@ -194,7 +190,7 @@ def _summed(prepared: PreparedNetwork, clocks_mhz: FloatArray) -> OverClocks:
     return _over_clocks(prepared, clocks_mhz, np.array(values).T, loops)
 
 
-@cached(_CACHED_NETWORKS)
+@cached
 def _in_any_network(
     operations: OperationList, predictor: PredictsOperations, power_limit_w: float
 ) -> OperationPredictions:
@@ -203,7 +199,7 @@ def _in_any_network(
     return predictor.in_network(found, np.ones(len(operations)))
 
 
-@cached(_CACHED_NETWORKS)
+@cached
 def _for_network(
     operations: OperationList, predictor: PredictsOperations, power_limit_w: float
 ) -> OperationPredictions:

@@ -17,7 +17,7 @@ from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...operations.precisions import PRECISIONS
-from .cached import ON_EACH_GPU, cached
+from .cached import cached
 from .fp32_products import Products, product_times_s
 from .least_times import LeastTimes
 from .operation_numbers import KIND_PLACES, numbers_of
@@ -39,7 +39,7 @@ def counted_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = True
     return _counted_ratio(OperationList.of(operations), gpu, capped)
 
 
-@cached(ON_EACH_GPU)
+@cached
 def _counted_ratio(operations: OperationList, gpu: GPU, capped: bool) -> FloatArray:
     ratio = np.full(len(operations), np.nan)
     known = operations.derived(_known)

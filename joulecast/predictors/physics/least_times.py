@@ -21,7 +21,7 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...operations.precisions import ELEMENT_BYTES, HALF_BYTES
 from .bandwidth import reached_bandwidth
-from .cached import ON_EACH_GPU, cached
+from .cached import cached
 from .features import dense_convolutions
 from .norms import cubed, overlapped
 from .operation_numbers import FAMILIES, numbers_of
@@ -93,7 +93,7 @@ class LeastTimes:
         return type(self)(self.compute_s * ratio, self.memory_s * ratio, self.cache_s * ratio)
 
 
-@cached(ON_EACH_GPU)
+@cached
 def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> LeastTimes:
     line = roofline(operations, gpu, clock_mhz)
     n = numbers_of(operations)

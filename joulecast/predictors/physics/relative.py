@@ -17,7 +17,7 @@ from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...operations.precisions import ELEMENT_BYTES
-from .cached import ON_EACH_GPU, cached
+from .cached import cached
 from .convolutions import CONVOLUTION_NAMES
 from .features import FEATURE_NAMES, convolution_features, gpu_features, size_features
 from .least_times import LeastTimes
@@ -105,7 +105,7 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     return _relative_features(OperationList.of(operations), gpu)
 
 
-@cached(ON_EACH_GPU)
+@cached
 def _relative_features(listed: OperationList, gpu: GPU) -> FloatArray:
     clock_mhz = float(gpu.boost_clock_mhz)
     n, least = numbers_of(listed), LeastTimes.of(listed, gpu, clock_mhz)

@@ -27,6 +27,7 @@ from ..any_gpu.boosted_residual import Range
 from ..batches import over_cores
 from ..contract import Files, host_times, launch_s
 from ..formats.numbers import number
+from ..physics.cached import cached
 from ..physics.energy import EnergyConstants
 from .encoder import Encoder, OnnxEncoder
 from .network_head import NetworkHead
@@ -75,18 +76,19 @@ class Reader:
         return tokens(operations, gpu, float(gpu.boost_clock_mhz), self.vocabulary)
 
     def _factors(self, operations: OperationList, gpu: GPU) -> tuple[FloatArray, FloatArray]:
-        self.prefetch(operations, [gpu])
-        ratios = operations.derived(_prefetched)[self, gpu]
+        ratios = _ratios(operations, self, gpu)
         known = {kind: self._range(kind) for kind in {operation.kind for operation in operations}}
         lowest, highest = np.array([known[operation.kind] for operation in operations]).T
         return np.exp(np.clip(ratios[:, 0], lowest, highest)), np.exp(ratios[:, 1])
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`. Many rows at once use the processor's caches and all of its cores."""
-        found = operations.derived(_prefetched)
-        some = [gpu for gpu in gpus if (self, gpu) not in found]
-        if not some:
-            return
+        asked = [gpu for gpu in gpus if not _ratios.knows(operations, self, gpu)]
+        for gpu, ratios in zip(asked, self.log_ratios(operations, asked) if asked else (), strict=True):
+            _ratios.put(ratios, operations, self, gpu)
+
+    def log_ratios(self, operations: OperationList, some: Sequence[GPU]) -> FloatArray:
+        """Log ratios of time and energy on each of some GPUs, shape (gpus, operations, 2)."""
         each = [self._described(operations, gpu) for gpu in some]
         values, families, kinds = (
             np.concatenate([getattr(read, name) for read in each])[:, None] for name in ("values", "families", "kinds")
@@ -94,8 +96,8 @@ class Reader:
         shares = np.ones(families.shape, dtype=np.float32)
         parts = [slice(first, first + _AT_ONCE) for first in range(0, len(values), _AT_ONCE)]
         ratios = over_cores(lambda p: self.encoder(values[p], families[p], kinds[p], shares[p])[0][:, 0], parts)
-        by_gpu = np.concatenate(ratios).reshape(len(some), len(operations), 2)
-        found.update(zip([(self, gpu) for gpu in some], by_gpu, strict=True))
+        by_gpu: FloatArray = np.concatenate(ratios).reshape(len(some), len(operations), 2)
+        return by_gpu
 
     def _range(self, kind: str) -> Range:
         return self.ranges.get(kind) or self.ranges.get(KINDS[kind].family) or (-np.inf, np.inf)
@@ -138,8 +140,11 @@ class Reader:
         return np.concatenate([self.encoder(values[p], families[p], kinds[p], shares[p])[1] for p in parts])
 
 
-def _prefetched(operations: OperationList) -> dict[tuple[Reader, GPU], FloatArray]:
-    return {}
+@cached
+def _ratios(operations: OperationList, reader: Reader, gpu: GPU) -> FloatArray:
+    """See `Reader.log_ratios`; shape (operations, 2)."""
+    ratios: FloatArray = reader.log_ratios(operations, [gpu])[0]
+    return ratios
 
 
 @dataclass(frozen=True)

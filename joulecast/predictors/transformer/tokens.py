@@ -141,7 +141,7 @@ def _places_in(vocabulary: tuple[str, ...]) -> NDArray[np.int64]:
     return np.array([known.get(kind, 0) for kind in KINDS], dtype=np.int64)
 
 
-@cached(1)
+@cached
 def _same_everywhere(operations: OperationList) -> NDArray[np.float32]:
     """Tokens with the numbers that do not depend on the GPU, and zeros elsewhere. The array cannot be written to."""
     n = numbers_of(operations)

@@ -8,7 +8,7 @@ import pytest
 from joulecast import Operation
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.physics.cached import _LONGEST, cached
+from joulecast.predictors.physics.cached import _MOST_OF_ONE, _Results, cached
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.relative import relative_features
 
@@ -19,11 +19,11 @@ def relus(count):
     return OperationList(Operation("relu", [(size, 8)]) for size in range(1, count + 1))
 
 
-@pytest.mark.parametrize(("length", "made"), [(3, 2), (_LONGEST + 1, 4)], ids=["network", "long list"])
+@pytest.mark.parametrize(("length", "made"), [(3, 2), (_MOST_OF_ONE + 1, 4)], ids=["network", "long list"])
 def test_equal_networks_share_a_cached_result_and_long_lists_are_not_cached(length, made):
     calls = []
 
-    @cached(2)
+    @cached
     def counting(operations, gpu):
         calls.append(gpu)
         return len(operations)
@@ -31,6 +31,32 @@ def test_equal_networks_share_a_cached_result_and_long_lists_are_not_cached(leng
     for gpu in (A30, T4, A30, T4):
         assert counting(relus(length), gpu) == length
     assert len(calls) == made
+
+
+def test_results_that_were_computed_together_are_found():
+    @cached
+    def never(operations, gpu):
+        raise AssertionError("asked again")
+
+    network = relus(3)
+    assert not never.knows(network, A30)
+    never.put("of both", network, A30)
+    assert never.knows(relus(3), A30)
+    assert not never.knows(network, T4)
+    assert never(relus(3), A30) == "of both"
+
+
+def test_what_was_not_used_for_longest_is_dropped():
+    results = _Results(10)
+    for name in "abc":
+        results.put((name, relus(4)), name)
+        results.find(("a", relus(4)))
+    assert results.find(("a", relus(4))) == "a"
+    assert results.find(("b", relus(4))) != "b"
+    assert results.find(("c", relus(4))) == "c"
+    results.put(("d", relus(8)), "d")
+    assert [results.find((name, relus(4))) == name for name in "ac"] == [False, False]
+    assert results.find(("d", relus(8))) == "d"
 
 
 def test_results_of_one_gpu_are_not_returned_for_another():
