@@ -80,8 +80,7 @@ class Forward:
         # A parameter that two modules share stays a single tensor.
         once: dict[int, torch.Tensor] = {}
         self.tensors = {
-            name: once.setdefault(id(tensor), self._in_type(tensor if tensor.is_meta else tensor.detach().to("meta")))
-            for name, tensor in _named_tensors(module)
+            name: once.setdefault(id(tensor), self._on_meta(tensor)) for name, tensor in _named_tensors(module)
         }
         floating = (p.dtype for p in module.parameters() if p.is_floating_point())
         self._dtype = self._half or next(floating, torch.float32)
@@ -175,13 +174,21 @@ class Forward:
         attributes = [(part, dict(part.__dict__)) for part in self.module.modules()]
         try:
             with _OnOneDevice():
-                # Shared parameters are the same tensor already, so functional_call need not tie them.
-                return torch.func.functional_call(self.module, tensors, self.args, self.kwargs, tie_weights=False)
+                # Shared parameters are the same tensor already, so functional_call need not tie them. It writes what
+                # the forward converts into the dictionary, which is therefore a copy.
+                return torch.func.functional_call(self.module, dict(tensors), self.args, self.kwargs, tie_weights=False)
         finally:
             # A forward may store tensors in the module. These would be meta tensors, so they are removed.
             for part, before in attributes:
                 part.__dict__.clear()
                 part.__dict__.update(before)
+
+    def _on_meta(self, tensor: torch.Tensor) -> torch.Tensor:
+        # Autograd does not accept tensors that were made under inference_mode.
+        made = self._in_type(tensor.clone() if tensor.is_meta and tensor.is_inference() else tensor.detach().to("meta"))
+        # A forward may convert a module to another type, such as a router to fp32, which needs Parameters.
+        is_plain = isinstance(tensor, torch.nn.Parameter) and type(made) is torch.Tensor
+        return torch.nn.Parameter(made.detach(), tensor.requires_grad) if is_plain else made
 
     def _in_type(self, tensor: torch.Tensor) -> torch.Tensor:
         # Quantized tensors keep their type.
@@ -267,11 +274,12 @@ def trace(
     name = name or type(module).__name__
     refuse_module(module)
     assumptions = Assumptions.of(assume)
-    forward = Forward(module, inputs, precision)
+    with torch.inference_mode(False):
+        forward = Forward(module, inputs, precision)
     recorder = Recorder(
         module, mode, precision, whitelist, operators, forward.learned(), forward.parameters(), assumptions
     )
-    with _in_mode(module, mode), torch.random.fork_rng(devices=[]):
+    with _in_mode(module, mode), torch.inference_mode(False), torch.random.fork_rng(devices=[]):
         try:
             if prepare is not None:
                 prepare(forward)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -133,6 +134,59 @@ def test_transformers_with_experts_in_a_loop(mode):
     rows = sum(e.count * math.prod(e.operation.input_shapes[0][:-1]) for e in wide)
     # A dense and a sparse layer in encoder and decoder; each token goes to one expert.
     assert rows == 4 * 2 * 16
+
+
+class Routed(Mixture):
+    """A mixture whose router is converted to fp32 in each forward, as that of Switch Transformers is."""
+
+    def forward(self, x):
+        self.gate = self.gate.to(torch.float32)
+        return super().forward(x.float()).to(x.dtype)
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("made_in_inference", [False, True])
+def test_routers_that_the_forward_converts(mode, device, made_in_inference):
+    with torch.inference_mode(made_in_inference), torch.device(device):
+        mixture = Routed().bfloat16()
+        mixture.experts.float()
+    before = [(id(tensor), tensor.dtype) for tensor in mixture.parameters()]
+    first, again = (joulecast.extract(mixture, (TOKENS, WIDTH), mode=mode, assume=UNIFORM) for _ in range(2))
+    with torch.inference_mode():
+        within = joulecast.extract(mixture, (TOKENS, WIDTH), mode=mode, assume=UNIFORM)
+    assert first == again == within
+    routers = [entry for entry in first if entry.operation.attributes.get("out_features") == EXPERTS]
+    assert [(entry.operation.precision, entry.count) for entry in routers] == [("fp32", 1)]
+    assert [(id(tensor), tensor.dtype) for tensor in mixture.parameters()] == before
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_switch_transformers_by_every_way(mode, precision, tmp_path):
+    import_torchvision()
+    transformers = pytest.importorskip("transformers")
+    model_class = transformers.SwitchTransformersForConditionalGeneration
+    sizes = {"d_model": 32, "d_ff": 64, "num_heads": 2, "d_kv": 16, "vocab_size": 100}
+    sizes |= {"num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}
+
+    def calls(model):
+        network = joulecast.extract(model, (2, 16), mode=mode, precision=precision, assume=UNIFORM)
+        return sum(entry.count for entry in network)
+
+    launches = {}
+    for experts in (2, 4):
+        config = transformers.SwitchTransformersConfig(
+            num_layers=2, num_decoder_layers=2, num_experts=experts, architectures=[model_class.__name__], **sizes
+        )
+        with torch.device("meta"):
+            on_meta = model_class(config)
+        (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
+        ways = [model_class(config), on_meta, config, tmp_path / "config.json"]
+        (launches[experts],) = set(map(calls, ways))
+    # What each expert of the two sparse layers calls: three selections (its mask, its tokens, their weights), two
+    # products, an activation, a multiplication and the addition of rows. Training and bf16 add to these.
+    assert launches[4] - launches[2] >= 2 * 2 * 8
 
 
 # What torchvision publishes of these models: billions of multiply-adds for an image, scaled to 800 x 800.
