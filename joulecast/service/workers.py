@@ -26,6 +26,8 @@ Result = TypeVar("Result")
 _LEAST_S = 1e-3
 # Time of a processor after which a question pauses, where its library allows it and others wait.
 _SLICE_S = 0.03
+# Seconds after which a question that pauses looks whether the service has ended.
+_LOOK_S = 1.0
 # However long a part of a question took, its client is at most this far behind the client whose turn it is.
 _MOST_DEBT_S = 1.0
 # Questions that may have begun and not ended; each may take a hundred megabytes. Beyond that none begins.
@@ -77,11 +79,21 @@ class _Job:
             if self.answer.done():
                 raise StoppedError
 
-    def wait(self, tell: Callable[[], object]) -> None:
-        """Say that this pauses, and wait for the next turn."""
+    def wait(self, tell: Callable[[], object], closed: Callable[[], bool]) -> None:
+        """Say that this pauses, and wait for the next turn.
+
+        Args:
+            tell: Function that says so to the loop that gives turns.
+            closed: Function that says whether that loop has ended, after which nobody gives turns.
+
+        Raises:
+            StoppedError: The loop has ended.
+        """
         self.paused = threading.Event()
         tell()
-        self.paused.wait()
+        while not self.paused.wait(_LOOK_S):
+            if closed():
+                raise StoppedError
         self.paused = None
         self._since_s, self.cpu_s = time.thread_time(), 0.0
 
@@ -135,7 +147,7 @@ class Workers:
 
         def may_pause(job: _Job) -> None:
             if self._queues:  # read by another thread: at worst, it pauses in vain or one part later
-                job.wait(lambda: loop.call_soon_threadsafe(self._pause, job))
+                job.wait(lambda: loop.call_soon_threadsafe(self._pause, job), loop.is_closed)
 
         job = _Job(client, call, loop.create_future(), may_pause)
         self._enqueue(job)

@@ -18,11 +18,11 @@ from service_process import start
 
 pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
 from joulecast.extraction.isolation import IsolatedExtraction
-from joulecast.progress import paced
+from joulecast.progress import StoppedError, paced
 from joulecast.service import Settings
 from joulecast.service.middleware import RequestChecks
 from joulecast.service.networks import Networks, TracingNeededError
-from joulecast.service.workers import Workers
+from joulecast.service.workers import Workers, _Job
 
 TOKEN = "a-token-for-everybody"  # noqa: S105  # which is no secret
 RELU = {"kind": "relu", "input_shapes": [[32, 64]]}
@@ -161,6 +161,8 @@ def test_few_questions_are_begun_at_a_time():
 
 
 def test_closing_ends_what_pauses():
+    others = set(threading.enumerate())
+
     async def scene():
         workers = Workers(1, 100)
         tasks = [asyncio.ensure_future(workers.run(Parts([], "", 10**9), seconds=600, client=f"{n}")) for n in range(3)]
@@ -172,7 +174,23 @@ def test_closing_ends_what_pauses():
         workers.close()
 
     asyncio.run(scene())
-    until(lambda: not [each for each in threading.enumerate() if each.name.startswith("joulecast")])
+    until(lambda: not set(threading.enumerate()) - others)
+
+
+def test_what_pauses_ends_with_the_loop_that_would_wake_it():
+    others, loop = set(threading.enumerate()), asyncio.new_event_loop()
+    job = _Job(
+        "anybody", Parts([], "", 10**9), loop.create_future(), lambda job: job.wait(lambda: None, loop.is_closed)
+    )
+
+    def computes():
+        with pytest.raises(StoppedError):
+            job.compute()
+
+    threading.Thread(target=computes, daemon=True).start()
+    until(lambda: job.paused)
+    loop.close()
+    until(lambda: not set(threading.enumerate()) - others)
 
 
 def client_of(settings, **headers):
