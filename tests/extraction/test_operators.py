@@ -75,7 +75,7 @@ def shaped(function, kind, shape=IMAGE):
 def test_each_operator_becomes_its_operation(function, kind, shapes, attributes):
     found, has = shaped(function, kind)
     assert found == shapes
-    assert dict(has) == attributes
+    assert {name: value for name, value in has.items() if name != "gradients"} == attributes
 
 
 def test_in_place_nothing_is_copied_first():
