@@ -34,23 +34,23 @@ push(Path(sys.argv[1]), *sys.argv[2:])
 
 
 def pushes(times: int) -> None:
-    """Kill pushes of a shipped entry under new names, and of a name that is there already."""
+    """Kill pushes of shipped entries under new names, and in place of an entry with other bytes."""
     from joulecast.resources import shipped
     from joulecast.zoo.places.sources import fetch, index_of, open_source, push
 
-    rng, entry = random.Random(0), next(iter(sorted(shipped("zoo").glob("a30/*-inference"))))
+    rng, entries = random.Random(0), sorted(shipped("zoo").glob("a30/*-inference"))
     with tempfile.TemporaryDirectory() as folder:
         zoo = Path(folder) / "zoo"
-        push(entry, "a30/first", str(zoo))
+        push(entries[0], "a30/first", str(zoo))
         lost = unreadable = cut_off = 0
         for number in range(times):
-            name = rng.choice(["a30/first", f"a30/n{number}"])
+            name, entry = rng.choice(["a30/first", f"a30/n{number}"]), entries[number % len(entries)]
             before = set(index_of(open_source(str(zoo))))
             command = [sys.executable, "-c", PUSH, str(entry), name, str(zoo)]
             with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
                 process.stdout.readline()  # its imports are done
                 try:
-                    process.wait(rng.uniform(0.0, 0.05))
+                    process.wait(rng.uniform(0.0, 0.1))
                 except subprocess.TimeoutExpired:
                     cut_off += 1
                     process.kill()

@@ -69,6 +69,8 @@ def shown(value: Any) -> str:
     """A value as it appears in messages: at most 60 characters, whatever it is."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**30:
         return "an integer of more than 30 digits"  # printing one of 5,000 digits is an error of Python
+    if isinstance(value, float):
+        return f"{value:.10g}"
     if isinstance(value, str | bytes):
         value = value[:80]
     if isinstance(value, list | tuple | dict | set) and len(value) > 20:

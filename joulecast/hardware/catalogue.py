@@ -61,10 +61,11 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(re.split(r"[\s\-_]+", name.strip().lower()))
 
 
-def _versions(name: str) -> list[GPU]:
+@lru_cache(maxsize=1024)
+def _versions(name: str) -> tuple[GPU, ...]:
     """The GPUs whose names contain all words of `name`: "A100" gives four of them, "A100 80GB" two."""
     asked = _words(name)
-    return [gpu for gpu in gpus().values() if any(asked <= _words(alias) for alias in (gpu.name, *gpu.aliases))]
+    return tuple(gpu for gpu in gpus().values() if any(asked <= _words(alias) for alias in (gpu.name, *gpu.aliases)))
 
 
 def find_gpu(name: str | Path | GPU | None) -> GPU:

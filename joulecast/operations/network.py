@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from ..errors import InputError, located
 from ..regular_files import MOST_JSON_BYTES, read_json
@@ -25,6 +25,8 @@ from .operation import EXAMPLE, Operation, real_precision
 from .operation_list import OperationList
 from .operation_text import operation_text
 from .tables import IDENTITY, WORK, identity
+
+Derived = TypeVar("Derived")
 
 _SHOWN = 10  # Operations that a notebook shows.
 
@@ -215,6 +217,16 @@ class Network(Tabular, Plain):
     def operations(self) -> OperationList:
         """The unique operations, in the order of the entries."""
         return OperationList(entry.operation for entry in self.entries)
+
+    @cached_property
+    def _derived(self) -> dict[Callable[..., Any], Any]:
+        return {}
+
+    def derived(self, make: Callable[[Network], Derived]) -> Derived:
+        """The result of a function of this network, computed once; see `OperationList.derived`."""
+        if make not in self._derived:
+            self._derived[make] = make(self)
+        return cast(Derived, self._derived[make])
 
     @cached_property
     def uncounted(self) -> tuple[Dropped, ...]:

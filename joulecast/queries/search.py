@@ -102,7 +102,7 @@ class _Candidates:
             Coverage.of(variant.network).refuse_too_much(variant.network.name)
         complete: list[Curve] = []
         left_out: list[LeftOut] = []
-        needs = [memory_need(variant.network) for variant in question.variants]
+        needs = [variant.network.derived(memory_need) for variant in question.variants]
         mode = question.variants[0].network.mode
         jobs: list[ClockJob] = []
         for gpu in paced(question.gpus):

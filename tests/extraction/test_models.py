@@ -128,7 +128,7 @@ def test_custom_operators():
         assert dropped.name == "joulecast_test.twice"
         assert kinds(trace(Custom(), x, operators={"joulecast_test.twice": "mul"})) == ["mul"]
         own = {"joulecast_test.twice": lambda bound: ("softmax", [tuple(bound["x"].shape)], {"dim": 0})}
-        assert trace(Custom(), x, operators=own).entries[0].operation.attributes == {"dim": 0, "gradients": "all"}
+        assert trace(Custom(), x, operators=own).entries[0].operation.attributes["dim"] == 0
         with pytest.raises(UnknownNameError, match="did you mean"):
             trace(Custom(), x, operators={"joulecast_test.twice": "mult"})
         with pytest.raises(ExtractionError, match=r"Unknown\.inner .*joulecast_test\.unknown"):

@@ -74,7 +74,8 @@ def roi_align_in_python(
 
 
 def test_every_kind_has_a_runner():
-    assert RUNNERS.keys() == {kind for kind, row in KINDS.items() if not row.measured_only}
+    # What a checkpoint keeps runs no kernel, so there is nothing to measure.
+    assert RUNNERS.keys() == {kind for kind, row in KINDS.items() if not row.measured_only} - {"checkpoint"}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.any_gpu.roofline import NoResidual
+from joulecast.predictors.physics.power_cap import Jobs
 from joulecast.predictors.recipes.kernels import KernelRecipe, KernelTrees
 from joulecast.zoo.entries.kernels_entry import load_kernels
 from joulecast.zoo.kernels_training import train_kernels
@@ -65,8 +66,9 @@ def test_a_long_run_sits_at_the_cap_and_takes_longer_than_a_burst(trained):
     assert predictions.held_clock_mhz[0] < 0.95 * H200.boost_clock_mhz
     # One call after the other is a network of this one operation: what ran in 1.12 of the burst's time.
     uncapped = predictor(trained.kernels).predict_for_network([linear(4096)], H200.power_limit_w)
-    settled = uncapped.together(np.ones(1), np.zeros(1), float(H200.boost_clock_mhz), H200.power_limit_w)
-    assert settled.device_time_s[0] / predictions.device_time_s[0] == pytest.approx(1.12, abs=0.03)
+    jobs = Jobs.of([uncapped.work], [np.ones(1)], [(0.0, 1.0, H200.power_limit_w)])
+    _, device_s, _ = jobs.settled(np.array([[float(H200.boost_clock_mhz)]]))
+    assert device_s[0, 0] / predictions.device_time_s[0] == pytest.approx(1.12, abs=0.03)
 
 
 def test_many_gpus_at_once_give_what_each_gives_alone(trained):

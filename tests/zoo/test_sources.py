@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.server
+import itertools
 import json
 import os
 import stat
@@ -22,7 +23,7 @@ import joulecast
 from conftest import ENTRY_NAME as NAME
 from joulecast.errors import InputError, MissingDependencyError, UnknownNameError, ZooError
 from joulecast.zoo import find_predictor
-from joulecast.zoo.entries.files import MANIFEST
+from joulecast.zoo.entries.files import MANIFEST, write_files
 from joulecast.zoo.places.sources import fetch, index_of, open_source, pull, push, remove
 from joulecast.zoo.store import admit, forget, object_folder, pulled, pulled_folder
 
@@ -226,6 +227,65 @@ def test_push_replaces_the_same_name(folder, small_entry):
     push(small_entry, NAME, str(folder))
     push(small_entry, "a30/other", str(folder))
     assert index_of(open_source(str(folder))) == {**before, "a30/other": before[NAME]}
+
+
+@pytest.mark.parametrize("where", ["folder", "folder without index", "s3"])
+def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(
+    where, request, folder, small_entry, tmp_path
+):
+    """The entry is replaced by one with other files and sizes, and the push dies before each of its changes in turn."""
+    address = str(folder)
+    if where == "s3":
+        request.getfixturevalue("bucket")
+        address = "s3://bucket/zoo"
+        push(small_entry, NAME, address)
+    files = {path.name: path.read_bytes() for path in small_entry.iterdir() if path.name != MANIFEST}
+    facts = json.loads((small_entry / MANIFEST).read_text())
+    other = write_files(
+        tmp_path / "other",
+        {name.removesuffix(".z"): b"other " + data for name, data in files.items()},
+        facts["golden"],
+        predictor="forest",
+    )
+    entries = {name: {path.name: path.read_bytes() for path in name.iterdir()} for name in (small_entry, other)}
+    source = type(open_source(address))
+
+    class Killed(BaseException):
+        pass
+
+    def dying(method, left):
+        def call(self, paths):
+            if not paths:
+                method(self, paths)
+            for path in paths:
+                if next(left) == 0:
+                    raise Killed
+                method(self, {path: paths[path]} if isinstance(paths, dict) else [path])
+
+        return call
+
+    found = []
+    for entry in (other, small_entry):
+        for step in itertools.count(1):
+            if where == "folder without index":
+                (folder / "index.json").unlink(missing_ok=True)
+            with pytest.MonkeyPatch.context() as context:
+                left = iter(range(step, -1, -1))
+                context.setattr(source, "write", dying(source.write, left))
+                context.setattr(source, "delete", dying(source.delete, left))
+                killed = True
+                with contextlib.suppress(Killed):
+                    push(entry, NAME, address)
+                    killed = False
+            found.append(fetch(open_source(address), NAME))
+            assert found[-1] in entries.values(), f"{step} changes were made"
+            if not killed:
+                break
+        assert found[-1] == entries[entry]
+    assert len(found) > 2 * len(files)
+    remove(address, NAME)
+    left = list(Bucket.objects) if where == "s3" else [path.name for path in folder.rglob("*") if path.is_file()]
+    assert {name.rpartition("/")[2] for name in left} <= {"index.json", ".lock"}
 
 
 def test_a_cached_entry_that_was_changed_is_not_used(folder):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
+from ...operations.operation_list import OperationList
 from .clock_errors import BASIS, CLOCK_ERRORS, octaves
 from .conformal import conformal_error, conformal_rank
 from .network_calibration import NetworkCalibration, shares_of
@@ -87,7 +88,7 @@ class NetworkSpread:
     def _never_measured(self) -> NDArray[np.bool_]:
         operations = self.predictions.operations
         if self.operations is None:
-            return never_measured(operations)
+            return OperationList.of(operations).derived(never_measured)
         spread = self.operations
         return looked_up(spread.calibration, spread.trained_on, operations).never_measured
 

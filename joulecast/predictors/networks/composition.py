@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray, total
 from ...hardware.host import Host
 from ...operations.network import Network
+from ...operations.operation_list import OperationList
 from ..formats.numbers import number
 from ..operation_predictions import OperationPredictions
 from ..physics.norms import smooth_max
@@ -147,13 +148,15 @@ def _in_network_s(predictions: OperationPredictions, offset_s: Any) -> FloatArra
     # longer than in batches of 1, for 73 and 36 copies more (energaizer2026).
     copies = numbers_of(predictions.operations).kind == KIND_PLACES["copy"]
     found: FloatArray = np.where(copies, LEAST_HOST_S + 0.0 * predictions.host_time_s, calls_s)
-    return np.where(_forward_alone(predictions), np.maximum(found / 2, LEAST_HOST_S), found)
+    return np.where(
+        OperationList.of(predictions.operations).derived(_forward_alone), np.maximum(found / 2, LEAST_HOST_S), found
+    )
 
 
-def _forward_alone(predictions: OperationPredictions) -> NDArray[np.bool_]:
+def _forward_alone(operations: OperationList) -> NDArray[np.bool_]:
     """Which operations are forwards of training without a backward: the host launches half of their kernels."""
-    alone = (operation.mode == "training" and not operation.has_backward for operation in predictions.operations)
-    return np.fromiter(alone, dtype=bool, count=len(predictions.operations))
+    alone = (operation.mode == "training" and not operation.has_backward for operation in operations)
+    return np.fromiter(alone, dtype=bool, count=len(operations))
 
 
 @dataclass(frozen=True)

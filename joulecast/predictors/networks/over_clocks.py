@@ -63,7 +63,7 @@ class OverClocks:
     @cached_property
     def counts(self) -> FloatArray:
         """Calls of each operation per iteration, shape (operations,)."""
-        return counts_of(self.network)
+        return self.network.derived(counts_of)
 
     def operations_at(self, place: int) -> OperationPredictions:
         """The operations at one of the clocks, at the clock that they share there.
@@ -81,7 +81,7 @@ class OverClocks:
         held_mhz, boost_mhz = float(self.shared_mhz[place]), float(work.gpu.boost_clock_mhz)
         device_s, dynamic_j = work.at(held_mhz)
         source = found.source
-        if self.clocks_mhz[place] != boost_mhz:
+        if self.clocks_mhz[place] != boost_mhz and "measured" in source:
             source = tuple("modelled" if each == "measured" else each for each in source)
         return replace(
             found,

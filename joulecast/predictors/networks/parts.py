@@ -12,6 +12,7 @@ tensors, that is, with channels first. A list of operations does not say how ten
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
@@ -49,7 +50,7 @@ def part_factors(network: Network, gpu: GPU) -> FloatArray:
         network: The network.
         gpu: The GPU that it runs on.
     """
-    factors = gradient_fractions(network) * unconfirmed_factors(network, gpu)
+    factors = network.derived(gradient_fractions) * unconfirmed_factors(network, gpu)
     return (
         factors * _without_transposes(network.operations, gpu) if network.channels_last and gpu.is_nvidia else factors
     )
@@ -102,8 +103,7 @@ def unconfirmed_share(network: Network, gpu: GPU, counts: FloatArray, prediction
         predictions: Its operations, with these effects.
     """
     factors, work = unconfirmed_factors(network, gpu), predictions.work
-    n = numbers_of(network.operations)
-    odd = (load_slowdown(n) > 1) & (n.element_bytes == HALF_BYTES)
+    odd = network.operations.derived(_odd_in_half)
     if odd.any() and work is not None:
         parts = work.parts
         plain_s = overlapped(parts.compute_s, parts.memory_s, parts.cache_s / ODD_LOADS)
@@ -112,6 +112,13 @@ def unconfirmed_share(network: Network, gpu: GPU, counts: FloatArray, prediction
         return 0.0
     device_s = counts * predictions.device_time_s
     return float(np.nansum(device_s * (1 - 1 / factors)) / max(float(np.nansum(device_s)), _LEAST_S))
+
+
+def _odd_in_half(operations: OperationList) -> NDArray[np.bool_]:
+    """Which operations are products in half precision that load their tiles element by element."""
+    n = numbers_of(operations)
+    odd: NDArray[np.bool_] = (load_slowdown(n) > 1) & (n.element_bytes == HALF_BYTES)
+    return odd
 
 
 def _without_transposes(operations: OperationList, gpu: GPU) -> FloatArray:

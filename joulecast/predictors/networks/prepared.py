@@ -53,7 +53,7 @@ class PreparedNetwork:
     @cached_property
     def counts(self) -> FloatArray:
         """Calls of each operation per iteration, shape (operations,)."""
-        return counts_of(self.network)
+        return self.network.derived(counts_of)
 
     @cached_property
     def memory(self) -> MemoryNeed | None:
@@ -61,7 +61,7 @@ class PreparedNetwork:
 
         The tensors of a list of operations need not be in memory at the same time.
         """
-        return None if self.network.input_shape is None else memory_need(self.network)
+        return None if self.network.input_shape is None else self.network.derived(memory_need)
 
     @cached_property
     def at_default(self) -> OperationPredictions:

@@ -2,24 +2,28 @@
 
 All of them have the same layout: `index.json`, which names the entries with the sha256 of their manifests, and one
 folder per entry. A source is not trusted: names, sizes and digests are checked before a file is used.
+
+Before a push replaces an entry, it copies the old files beside themselves, as `_old-FILE`, and deletes the copies once
+the index names the new entry. A push that is killed in between leaves the entry that the index names readable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
-from ...errors import InputError, ZooError, damaged_zoo, unknown_name
+from ...errors import InputError, UnknownNameError, ZooError, damaged_zoo, unknown_name
 from ...resources import shipped
 from ..entries.files import MANIFEST, json_bytes, parsed_json, read_manifest, sha256_of, stored_files
 from ..store import NAME, admit
 
 INDEX = "index.json"
 INDEX_VERSION = 1
+_OLD = "_old-"  # No file of an entry may begin like this.
 
 _MOST_INDEX_BYTES = 8 << 20
 _MOST_ENTRIES = 10_000
@@ -133,10 +137,20 @@ def index_of(source: Source) -> dict[str, Row]:
     return rows
 
 
-def _manifest_bytes(source: Source, name: str) -> bytes:
-    data = source.read(f"{name}/{MANIFEST}", _MOST_INDEX_BYTES)
-    if data is None:
-        raise damaged_zoo("this zoo lacks the manifest of an entry", name)
+def _read(source: Source, name: str, file: str, sha256: str, most_bytes: int) -> bytes | None:
+    """Read a file of an entry: the one in its place, or the copy from before a push, if only that has this digest."""
+    data, problem = None, None
+    try:
+        data = source.read(f"{name}/{file}", most_bytes)
+    except ZooError as error:  # It may have become larger than the old one.
+        problem = error
+    if data is not None and sha256_of(data) == sha256:
+        return data
+    old = source.read(f"{name}/{_OLD}{file}", most_bytes)
+    if old is not None and sha256_of(old) == sha256:
+        return old
+    if problem is not None:
+        raise problem
     return data
 
 
@@ -157,7 +171,9 @@ def fetch(source: Source, name: str, sha256: str | None = None) -> dict[str, byt
         if name not in index:
             raise unknown_name("zoo entry there", name, index, hint="`joulecast zoo list SOURCE` lists all")
         sha256 = index[name].sha256
-    data = _manifest_bytes(source, name)
+    data = _read(source, name, MANIFEST, sha256, _MOST_INDEX_BYTES)
+    if data is None:
+        raise damaged_zoo("this zoo lacks the manifest of an entry", name)
     if sha256_of(data) != sha256:
         raise ZooError(
             "the manifest of this zoo entry is not the one in the index",
@@ -167,7 +183,7 @@ def fetch(source: Source, name: str, sha256: str | None = None) -> dict[str, byt
         )
     files = {}
     for file, fact in read_manifest(data, name)["files"].items():
-        content = source.read(f"{name}/{file}", fact["size_bytes"])
+        content = _read(source, name, file, fact["sha256"], fact["size_bytes"])
         if content is None or sha256_of(content) != fact["sha256"]:
             problem = "is missing" if content is None else "was changed"
             raise ZooError(
@@ -209,10 +225,16 @@ def push(folder: Path, name: str, where: str) -> None:
     _, files = stored_files(folder)
     data = (folder / MANIFEST).read_bytes()
     with source.changing():
+        old: dict[str, bytes] = {}
+        with suppress(ZooError, UnknownNameError):  # There is none, or none that can be read.
+            old = fetch(source, name)
+        copies = {f"{name}/{_OLD}{file}": content for file, content in old.items()}
         # The manifest follows the files that it lists, and the index follows the manifest. So a reader finds the old
-        # entry, or is told that the entry is being replaced.
+        # entry until the index names the new one.
+        source.write(copies if old.get(MANIFEST) != data else {})
         source.write({f"{name}/{file}": content for file, content in files.items()} | {f"{name}/{MANIFEST}": data})
         _write_index(source)
+        source.delete([*copies, *(f"{name}/{file}" for file in old if file not in {*files, MANIFEST})])
 
 
 def remove(where: str, name: str) -> None:
@@ -230,7 +252,7 @@ def remove(where: str, name: str) -> None:
         data = source.read(f"{name}/{MANIFEST}", _MOST_INDEX_BYTES)
         files = [] if data is None else list(read_manifest(data, name)["files"])
         _write_index(source, without=name)
-        source.delete([f"{name}/{file}" for file in (MANIFEST, *files)])
+        source.delete([f"{name}/{kept}{file}" for file in (MANIFEST, *files) for kept in ("", _OLD)])
         _write_index(source)
 
 
