@@ -161,7 +161,7 @@ def read_json(path: Path, most_bytes: int, what: str, error_class: type[Joulecas
     try:
         return json.loads(data, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise unreadable(f"{what} is not valid JSON", path, error, error_class) from error
+        raise unreadable(f"{what} cannot be read: it is not valid JSON", path, error, error_class) from error
 
 
 def refuse_constant(name: str) -> float:

@@ -228,6 +228,10 @@ class Network(Tabular, Plain):
             self._derived[make] = make(self)
         return cast(Derived, self._derived[make])
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What was computed of it is not pickled; other processes compute what they need.
+        return {name: value for name, value in vars(self).items() if name != "_derived"}
+
     @cached_property
     def uncounted(self) -> tuple[Dropped, ...]:
         """Dropped work whose cost is not negligible. No total contains it."""

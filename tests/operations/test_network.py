@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 
 import pytest
 
@@ -108,3 +109,15 @@ def test_diff():
     assert shown.count("<tr>") == 1 + len(diff.added) + len(diff.removed) + len(diff.changed)
     assert not before.diff(before)
     assert json.loads(json.dumps(diff.to_dict()))["changed"][0]["counts"] == [2, 5]
+
+
+def test_what_is_derived_does_not_travel_along():
+    network = Network.of([(Operation("relu", [(2, 3)]), 1)])
+    assert network.derived(_calls) == 1
+    travelled = copy(network)
+    assert travelled == network
+    assert "_derived" not in vars(travelled)
+
+
+def _calls(network):
+    return network.calls
