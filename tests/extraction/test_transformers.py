@@ -179,7 +179,7 @@ def test_configurations_run_no_code(tmp_path):
     with pytest.raises(InputError, match="not a configuration of a llama"):
         joulecast.extract(path, (2, 8))
     path.write_text(json.dumps(content)[:40])
-    with pytest.raises(InputError, match="JSONDecodeError"):
+    with pytest.raises(InputError, match="not valid JSON"):
         joulecast.extract(path, (2, 8))
 
 
