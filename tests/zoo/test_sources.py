@@ -1,4 +1,7 @@
-"""Zoo entries from folders, zip files, HTTP and S3 into the cache, and everything that a source could try."""
+"""Zoo entries from folders, zip files, HTTP and S3 into the cache, and everything that a source could try.
+
+The file is long, because pulling, pushing and refusing share the servers and buckets that it starts for one entry.
+"""
 
 from __future__ import annotations
 
