@@ -35,7 +35,7 @@ push(Path(sys.argv[1]), *sys.argv[2:])
 
 def pushes(times: int) -> None:
     """Kill pushes of shipped entries under new names, and in place of an entry with other bytes."""
-    from joulecast.resources import shipped
+    from joulecast.system.resources import shipped
     from joulecast.zoo.places.sources import fetch, index_of, open_source, push
 
     rng, entries = random.Random(0), sorted(shipped("zoo").glob("a30/*-inference"))

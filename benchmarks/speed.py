@@ -31,7 +31,7 @@ from joulecast.extraction.tracing import trace
 from joulecast.hardware import gpus
 from joulecast.operations.kinds import KINDS
 from joulecast.predictors.batches import cores
-from joulecast.resources import shipped
+from joulecast.system.resources import shipped
 from joulecast.zoo import find_predictor
 from joulecast.zoo.catalogue import load_any
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .cluster import call_on_workers, on_cluster
 from .extraction import WHITELIST, network_of
 from .hardware import CPU, GPU, Device, find_device, find_gpu, gpu_name_notes
 from .hardware.host import Host, find_host
@@ -21,6 +20,7 @@ from .predictors.networks.memory import shortage
 from .predictors.networks.prediction import Prediction
 from .predictors.networks.prepared import PreparedNetwork
 from .predictors.physics.precisions import refuse_precisions
+from .system.cluster import call_on_workers, on_cluster
 from .zoo import find_cpu_predictor, find_predictor
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from torch import nn
 import joulecast
 from joulecast import Operation
 from joulecast.errors import InputError, UncoveredError, UnknownNameError, ZooError
-from joulecast.resources import shipped
+from joulecast.system.resources import shipped
 from joulecast.units import si
 from joulecast.zoo import find_predictor
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import joulecast
-from joulecast.resources import shipped
+from joulecast.system.resources import shipped
 
 PACKAGE = Path(joulecast.__file__).parent
 TESTS = Path(__file__).resolve().parent

@@ -14,8 +14,8 @@ from typing import Any
 from ..checked import integer, number, shown, text
 from ..energy.node import require_levels
 from ..errors import InputError
-from ..json_items import JsonItems
-from ..regular_files import pieces, too_large
+from ..system.json_items import JsonItems
+from ..system.regular_files import pieces, too_large
 from .trace import Naming, Trace, TraceEvent, kind_and_name
 
 _MOST_BYTES = 4 << 30  # unpacked

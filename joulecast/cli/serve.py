@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from ..damage import unreadable
 from ..errors import InputError, MissingDependencyError, with_extra
+from ..system.damage import unreadable
 
 _PREFIX = "JOULECAST_SERVE_"
 

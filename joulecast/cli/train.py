@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..cluster import on_cluster
-from ..damage import unreadable
 from ..errors import InputError
+from ..system.cluster import on_cluster
+from ..system.damage import unreadable
 from .arguments import table
 
 if TYPE_CHECKING:

@@ -206,7 +206,7 @@ def promote_model(
 def _folder(name: str) -> Path:
     """The folder of an entry that was pulled, ships with joulecast, lies in a folder, or is in a registry."""
     from ..errors import unknown_name
-    from ..resources import shipped
+    from ..system.resources import shipped
     from ..zoo import entries
     from ..zoo.entries.files import MANIFEST
     from ..zoo.store import pulled, pulled_folder

@@ -74,7 +74,7 @@ class Connection:
         from http.client import HTTPException
         from urllib.request import Request
 
-        from ..fetching import fetch
+        from ..system.fetching import fetch
 
         headers = {"Accept": accept}
         if self._token is not None:

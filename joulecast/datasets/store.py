@@ -9,12 +9,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..damage import refusing_damage
 from ..errors import DatasetError, InputError, MissingDependencyError, with_extra
 from ..operations.network import Network
 from ..operations.operation import Operation
-from ..regular_files import MOST_BYTES, read_json
-from ..whole_files import whole_file
+from ..system.damage import refusing_damage
+from ..system.regular_files import MOST_BYTES, read_json
+from ..system.whole_files import whole_file
 from .measurement import SCHEMA_VERSION, Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
 from .parquet_limits import read_limited
 

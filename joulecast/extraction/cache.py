@@ -20,8 +20,8 @@ from typing import Any
 
 from ..errors import InputError
 from ..operations.network import Network
-from ..resources import cache_folder
-from ..whole_files import whole_file
+from ..system.resources import cache_folder
+from ..system.whole_files import whole_file
 from .digests import digest
 
 MOST_BYTES = 256 << 20

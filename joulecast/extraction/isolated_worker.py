@@ -19,12 +19,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..damage import first_line
 from ..errors import ExtractionError, JoulecastError
-from ..memory_limit import used_bytes
 from ..operations.inputs import Input, Inputs
 from ..operations.network import Network
 from ..operations.operation import MODES
+from ..system.damage import first_line
+from ..system.memory_limit import used_bytes
 from .operators import WHITELIST
 
 _ONNX = ("onnx.inliner", "onnx.reference", "onnx.shape_inference", "joulecast.extraction.files.onnx_graphs")

@@ -9,12 +9,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..damage import refusing_damage
 from ..errors import InputError, MissingDependencyError, with_extra
 from ..operations.inputs import Inputs
 from ..operations.network import Network
 from ..operations.operation import Operation, require_mode, require_precision
-from ..regular_files import MOST_JSON_BYTES, is_file, open_regular, read_json
+from ..system.damage import refusing_damage
+from ..system.regular_files import MOST_JSON_BYTES, is_file, open_regular, read_json
 from .assumptions import Assume
 from .cache import recall, remember
 from .listed import listed_network, network_of_pairs

@@ -12,7 +12,7 @@ from ..extraction import network_of
 from ..extraction.models.transformers_configs import ARCHITECTURES
 from ..operations.checked_values import LARGEST
 from ..operations.network import Network
-from ..regular_files import MOST_JSON_BYTES, read_json
+from ..system.regular_files import MOST_JSON_BYTES, read_json
 from .decoder import Decoder
 from .fusing import decoder_of
 from .known import known_decoder

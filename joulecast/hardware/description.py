@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 
-from ..damage import refusing_damage
 from ..errors import InputError
 from ..operations.precisions import PRECISIONS
-from ..regular_files import MOST_BYTES, read_regular
+from ..system.damage import refusing_damage
+from ..system.regular_files import MOST_BYTES, read_regular
 from .gpu import GPU, MEMORY_LEVELS, IdleCurve, VoltageCurve
 from .multiprocessors import multiprocessors
 

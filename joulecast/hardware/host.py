@@ -13,7 +13,7 @@ from typing import Any
 
 from ..checked import number, text
 from ..errors import InputError, unknown_name
-from ..regular_files import MOST_BYTES, read_json
+from ..system.regular_files import MOST_BYTES, read_json
 from .gpu import GPU
 
 FORMAT = 1

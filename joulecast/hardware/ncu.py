@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InputError
-from ..regular_files import lines
+from ..system.regular_files import lines
 from .gpu import MEMORY_LEVELS
 
 SECTOR, WAVEFRONT = 32, 128

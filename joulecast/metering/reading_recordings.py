@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..checked import integer, number, shown, text
-from ..damage import first_line
 from ..energy.node import require_levels
 from ..errors import InputError
-from ..regular_files import lines
+from ..system.damage import first_line
+from ..system.regular_files import lines
 from .recording import FORMAT, LONGEST_NAME, DeviceInfo, Recording, Window, unsealed
 from .samples import FIELDS, RANGES, Samples
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from ..checked import number, text
 from ..errors import InputError
-from ..regular_files import refuse_constant
+from ..system.regular_files import refuse_constant
 from .samples import FIELDS, RANGES, Samples
 
 FORMAT = 1

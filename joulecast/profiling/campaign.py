@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ..damage import refusing_damage
 from ..errors import InputError, unknown_name
 from ..extraction.sources import network_of
 from ..operations.checked_values import normalized_shape
 from ..operations.operation import Operation, require_mode, require_precision
 from ..operations.rules import Shape
-from ..regular_files import MOST_BYTES, read_regular
-from ..resources import named_file
+from ..system.damage import refusing_damage
+from ..system.regular_files import MOST_BYTES, read_regular
+from ..system.resources import named_file
 from .proportionality import LEAST_LENGTHS, length_of_all
 
 # Extra time of a measurement: warm-up, making instances, and checking that time is proportional to iterations.

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..cluster import connect
 from ..errors import DeviceError, InputError, JoulecastError
+from ..system.cluster import connect
 from . import bench
 from .campaign import Campaign, NetworkTask, Task, plan
 from .journal import Journal

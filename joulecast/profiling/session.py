@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..damage import first_line
 from ..errors import (
     DatasetError,
     InputError,
@@ -23,6 +22,7 @@ from ..errors import (
     SensorError,
     with_extra,
 )
+from ..system.damage import first_line
 from .campaign import Campaign, NetworkTask, Task, duration_s, plan
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ..hardware import GPU, gpus
 from ..hardware.host import USUAL, hosts
 from ..predictors.networks.execution import EXECUTIONS
 from ..queries.carbon import grids
-from ..resources import shipped
+from ..system.resources import shipped
 from ..zoo import entries
 from ..zoo.entries.entry import load_card
 from ..zoo.entries.measured import measured_gpus

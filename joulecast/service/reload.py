@@ -17,7 +17,7 @@ from .. import __version__
 from ..errors import ZooError
 from ..hardware import find_gpu
 from ..operations.operation import MODES
-from ..resources import shipped
+from ..system.resources import shipped
 from ..zoo import find_predictor
 from ..zoo.entries.files import MANIFEST
 from ..zoo.store import pulled

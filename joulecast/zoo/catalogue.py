@@ -13,8 +13,8 @@ from ..hardware import CPU, GPU, Device, find_gpu, gpus, same_boards
 from ..predictors.fallback import FallbackPredictor
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.regressors.forms import ONE_GPU_FORMS
-from ..regular_files import is_file
-from ..resources import shipped
+from ..system.regular_files import is_file
+from ..system.resources import shipped
 from .entries.entry import Background, load_background, load_entry
 from .entries.files import MANIFEST, predictor_of, read_manifest, read_plain
 from .store import NAME, pulled, pulled_folder

@@ -20,7 +20,7 @@ from ..predictors.evaluation.any_gpu import fit_hosts
 from ..predictors.fitting.any_gpu import ANY_GPU_FORMS
 from ..predictors.networks.composition import HostModel
 from ..predictors.predictor import OperationPredictor
-from ..resources import shipped
+from ..system.resources import shipped
 from . import any_gpu_training, kernels_training
 from .entries.any_gpu_entry import read_any_gpu
 from .entries.common_files import card_files, read_card

@@ -23,8 +23,8 @@ from typing import Any
 from ..errors import InputError, ZooError
 from ..hardware import find_device
 from ..operations.operation import MODES
-from ..resources import cache_folder, shipped
-from ..whole_files import locked, whole_file
+from ..system.resources import cache_folder, shipped
+from ..system.whole_files import locked, whole_file
 from .entries.common_files import read_facts
 from .entries.files import (
     MANIFEST,

@@ -97,7 +97,7 @@ READ = """
 import sys
 from joulecast.accounting.account import account_trace
 from joulecast.errors import InputError
-from joulecast.memory_limit import limited_memory
+from joulecast.system.memory_limit import limited_memory
 with limited_memory(1 << 30):
     try:
         account_trace(sys.argv[1])

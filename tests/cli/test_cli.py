@@ -15,7 +15,7 @@ from simulated_measurements import simulated_dataset, simulated_gpu
 
 from joulecast.datasets import save
 from joulecast.hardware import gpus
-from joulecast.resources import shipped
+from joulecast.system.resources import shipped
 
 PREDICT = ("predict", "resnet18", "32,3,224,224", "--gpu", "A30")
 

@@ -215,7 +215,7 @@ def test_a_gpu_that_disappears_and_a_half_written_journal_lose_nothing(cluster, 
 
 
 def test_a_missing_scheduler_is_reported(call, tmp_path, monkeypatch):
-    from joulecast import cluster
+    from joulecast.system import cluster
 
     monkeypatch.setattr(cluster, "_CONNECT_S", 0.1)
     for address in ("tcp://127.0.0.1:1", "nothing://here"):

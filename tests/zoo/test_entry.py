@@ -17,7 +17,7 @@ from joulecast import Network
 from joulecast.datasets import save
 from joulecast.errors import JoulecastError, ZooError
 from joulecast.predictors.recipes.forest import ForestRecipe
-from joulecast.resources import shipped
+from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_predictor, load_entry
 from joulecast.zoo.catalogue import CPU_FOLDERS, load_any
 from joulecast.zoo.entries.entry import load_card

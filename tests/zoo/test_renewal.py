@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from conftest import rewrite
-from joulecast.resources import shipped
+from joulecast.system.resources import shipped
 from joulecast.zoo.rendering import markdown
 from joulecast.zoo.renewal import renew_card
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DatasetError, MissingDependencyError, named, with_extra
-from ...whole_files import whole_file
+from ...system.whole_files import whole_file
 from .miopen2024 import convolutions
 from .vidur2024 import layers
 

@@ -7,8 +7,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, cast
 
-from ...damage import refusing_damage
 from ...errors import DatasetError
+from ...system.damage import refusing_damage
 from ..measurement import Dataset
 
 Options = ParamSpec("Options")

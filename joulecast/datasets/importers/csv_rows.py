@@ -7,9 +7,9 @@ import io
 from collections.abc import Iterable
 from pathlib import Path
 
-from ...damage import unreadable
 from ...errors import DatasetError
-from ...regular_files import read_regular
+from ...system.damage import unreadable
+from ...system.regular_files import read_regular
 
 _MOST_BYTES = 256 << 20
 

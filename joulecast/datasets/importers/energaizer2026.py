@@ -23,7 +23,7 @@ from typing import Any
 
 from ...errors import DatasetError
 from ...progress import tracked
-from ...regular_files import MOST_BYTES, read_json
+from ...system.regular_files import MOST_BYTES, read_json
 from ..measurement import Card, Dataset, NetworkMeasurement, refuse_lines
 from .boundary import importer
 from .csv_rows import read_rows

@@ -26,11 +26,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...damage import refusing_damage
 from ...errors import DatasetError, InputError, UnknownNameError
 from ...hardware import find_gpu
 from ...operations.operation import Operation
-from ...regular_files import MOST_BYTES, read_json
+from ...system.damage import refusing_damage
+from ...system.regular_files import MOST_BYTES, read_json
 from ..measurement import Card, Dataset, Measurement, refuse_lines
 from .boundary import importer
 from .launches import Launches, Values, after_s, beside_s, floor_s

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...damage import unreadable
 from ...errors import DatasetError, MissingDependencyError, with_extra
+from ...system.damage import unreadable
 from ..parquet_limits import read_limited
 
 _MOST_VALUES = 30_000_000

@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
-from ...damage import refusing_damage
 from ...errors import ExtractionError, InputError
 from ...operations.inputs import Input, Inputs, shape_text
-from ...regular_files import open_regular
+from ...system.damage import refusing_damage
+from ...system.regular_files import open_regular
 from .exported_values import DTYPES, bind, size_of, value_of
 
 _SCHEMA = 8  # SCHEMA_VERSION in torch/_export/serde/schema.py; another major version is another format.

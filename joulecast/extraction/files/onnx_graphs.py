@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from ...damage import refusing_damage
 from ...errors import ExtractionError, InputError, MissingDependencyError, unknown_name, with_extra
 from ...operations.dropped import DroppedTally, DroppedWork
 from ...operations.inputs import Inputs, shape_text
@@ -18,7 +17,8 @@ from ...operations.kinds import KINDS
 from ...operations.network import Entry, Network
 from ...operations.operation import Operation, real_precision
 from ...operations.rules import Shape, size
-from ...regular_files import read_regular
+from ...system.damage import refusing_damage
+from ...system.regular_files import read_regular
 from .onnx_calls import Call
 from .onnx_operators import FREE, OPERATORS
 from .onnx_shapes import Shapes

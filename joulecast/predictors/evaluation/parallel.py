@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from ...cluster import call_on_workers, is_used
 from ...progress import tracked
+from ...system.cluster import call_on_workers, is_used
 
 Result = TypeVar("Result")
 

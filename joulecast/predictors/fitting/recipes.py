@@ -8,10 +8,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ...damage import refusing_damage
 from ...errors import InputError, unknown_name
-from ...regular_files import MOST_BYTES, read_regular
-from ...resources import named_file
+from ...system.damage import refusing_damage
+from ...system.regular_files import MOST_BYTES, read_regular
+from ...system.resources import named_file
 from ..recipes.perceptron import PerceptronRecipe
 from ..recipes.settings import Recipe
 from ..regressors.forms import ONE_GPU_FORMS

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from ...damage import unreadable
 from ...errors import InputError, unknown_name
-from ...regular_files import MOST_BYTES, read_regular
-from ...resources import named_file
+from ...system.damage import unreadable
+from ...system.regular_files import MOST_BYTES, read_regular
+from ...system.resources import named_file
 from .bounds import require_float, require_integer
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...damage import first_line
 from ...errors import ZooError, damaged_entry
+from ...system.damage import first_line
 from ..contract import Files
 from ..formats.runtime import import_onnxruntime
 from ..predictor import INPUT_NAMES

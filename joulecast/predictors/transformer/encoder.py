@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...damage import first_line
 from ...errors import ZooError
+from ...system.damage import first_line
 from ..formats.runtime import import_onnxruntime
 from .onnx import INPUTS, OUTPUTS, transformer_to_onnx
 from .weights import TransformerWeights

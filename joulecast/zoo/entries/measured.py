@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ...resources import shipped
+from ...system.resources import shipped
 from .entry import load_card
 from .files import MANIFEST
 

@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...deadlines import within
 from ...errors import InputError, ZooError
 from ...operations.operation import MODES
+from ...system.deadlines import within
 from ..entries.entry import load_card
 from ..entries.files import MANIFEST, read_plain, sha256_of
 from ..entries.left_out import errors_of_networks, left_out_of

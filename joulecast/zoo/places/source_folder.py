@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 
 from ...errors import InputError, ZooError, damaged_zoo
-from ...whole_files import locked, whole_file
+from ...system.whole_files import locked, whole_file
 from ..entries.files import MANIFEST, read_plain
 
 _MOST_MEMBERS = 100_000

@@ -10,7 +10,7 @@ from http.client import HTTPException
 from urllib.parse import quote
 
 from ...errors import InputError, ZooError
-from ...fetching import fetch
+from ...system.fetching import fetch
 from .source_folder import checked_path
 
 TOKEN = "JOULECAST_ZOO_TOKEN"  # noqa: S105  # the name of a variable

@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...deadlines import within
 from ...errors import InputError, MissingDependencyError, ZooError, damaged_zoo, with_extra
+from ...system.deadlines import within
 from ..entries.files import MANIFEST
 from .source_folder import checked_path
 

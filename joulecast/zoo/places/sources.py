@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
 from ...errors import InputError, UnknownNameError, ZooError, damaged_zoo, unknown_name
-from ...resources import shipped
+from ...system.resources import shipped
 from ..entries.files import MANIFEST, json_bytes, parsed_json, read_manifest, sha256_of, stored_files
 from ..store import NAME, admit
 

@@ -15,7 +15,7 @@ from joulecast.predictors.cpu.calls import CallModel
 from joulecast.predictors.cpu.fit import fit_cpu, fit_serial, quickest_loops
 from joulecast.predictors.cpu.network import CpuNetworkPredictor
 from joulecast.predictors.recipes.forest import ForestRecipe
-from joulecast.resources import shipped
+from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_cpu_predictor
 from joulecast.zoo.catalogue import CPU_FOLDERS
 from joulecast.zoo.cpu_training import train_cpu

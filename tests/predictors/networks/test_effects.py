@@ -13,7 +13,7 @@ import joulecast
 from joulecast.hardware import find_gpu
 from joulecast.predictors.networks.effects import EFFECTS, Effect
 from joulecast.predictors.networks.parts import unconfirmed_share
-from joulecast.resources import shipped
+from joulecast.system.resources import shipped
 from joulecast.zoo import find_predictor
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-it-works.md"

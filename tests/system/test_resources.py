@@ -7,7 +7,7 @@ import pytest
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.predictors.fitting.recipes import load_recipe
 from joulecast.profiling.campaign import load_campaign
-from joulecast.resources import named_file, shipped
+from joulecast.system.resources import named_file, shipped
 
 
 @pytest.mark.parametrize("path", sorted(shipped("predictors").glob("*.toml")), ids=lambda path: path.stem)

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import joulecast
-from joulecast import Operation, cluster
-from joulecast.cluster import call_on_workers, connect, is_used, on_cluster
+from joulecast import Operation
 from joulecast.datasets import save
 from joulecast.errors import InputError
 from joulecast.extraction import network_of
@@ -19,6 +18,8 @@ from joulecast.predictors.evaluation.one_gpu import validate
 from joulecast.predictors.evaluation.tuning import search
 from joulecast.predictors.recipes.forest import ForestRecipe
 from joulecast.predictors.recipes.xgboost import XGBoostRecipe
+from joulecast.system import cluster
+from joulecast.system.cluster import call_on_workers, connect, is_used, on_cluster
 
 distributed = pytest.importorskip("distributed", reason="a cluster needs joulecast[cluster]")
 pytest.importorskip("joblib", reason="a cluster needs joulecast[cluster]")

@@ -12,9 +12,9 @@ from urllib.request import Request
 import pytest
 
 import joulecast
-from joulecast.deadlines import within
 from joulecast.errors import ServiceError, TrackingError, ZooError
-from joulecast.fetching import fetch
+from joulecast.system.deadlines import within
+from joulecast.system.fetching import fetch
 from joulecast.zoo.places.source_http import TOKEN, HttpSource
 
 SECRET = "a-token-that-is-nobody-elses"  # noqa: S105  # made up

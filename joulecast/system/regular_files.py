@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ..errors import InputError, JoulecastError
 from .damage import unreadable
-from .errors import InputError, JoulecastError
 
 MOST_BYTES = 1 << 20
 """Largest size of a file that is written by hand: a recipe, a campaign, a GPU."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .errors import InputError, MissingDependencyError, with_extra
+from ..errors import InputError, MissingDependencyError, with_extra
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -108,7 +108,7 @@ def _alone(function: Callable[..., Result], *arguments: Any) -> Result:
 
 def _check_workers(client: Client, address: str) -> None:
     """Refuse a cluster that cannot compute, or whose workers would give other results."""
-    from . import __version__
+    from .. import __version__
 
     try:
         client.wait_for_workers(1, timeout=_CONNECT_S)

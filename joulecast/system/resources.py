@@ -6,9 +6,9 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
-from .errors import ZooError, unknown_name
+from ..errors import ZooError, unknown_name
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 
 @lru_cache(maxsize=4)
