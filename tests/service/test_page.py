@@ -113,7 +113,7 @@ def test_training_is_drawn_by_phase(page):
         e.get_attribute("aria-label") for e in page.driver.find_elements("css selector", "#modules [aria-level='2']")
     ]
     for phase in tree.root.children:
-        assert any(f"{share_text(tree, phase)}, {si(phase.total.energy_j, 'J')} (" in label for label in labels)
+        assert any(f"{share_text(tree, phase)}, {si(phase.total.energy_j, 'J')}" in label for label in labels)
 
 
 def test_operations_are_pasted_and_faults_are_shown(page):

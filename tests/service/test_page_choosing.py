@@ -87,10 +87,10 @@ def test_a_row_and_a_point_add_their_gpus(page):
 
 def test_limits_and_prices_are_those_of_the_library(page):
     limits = "&deadline=30&budget=200&cap=150&batches=4,+16&objective=cost&price=A30=0.5,+L4=0.7,+T4=0.3"
-    page.open(f"{RESNET}&gpus=A30,L4{limits}")
+    page.open(f"{RESNET}&gpus=A30,B200{limits}")
     options = {"power_limit_w": 150.0, "batch_sizes": [4, 16], "max_time_s": 0.03, "max_power_w": 200.0}
     price = {"A30": 0.5, "L4": 0.7, "T4": 0.3}
-    assert page.text("#missing").startswith("Left out: L4: ")  # which cannot be given 150 W
+    assert page.text("#missing").startswith("Left out: B200: ")  # which cannot be given 150 W
     assert "(the power of this GPU cannot be capped at this value" in page.text("#left-out")
     best = joulecast.best("resnet18", SHAPE, objective="cost", price_per_hour=price, **options)
     rows = [row.split() for row in page.texts("#best tbody tr")]
