@@ -21,7 +21,7 @@ import joulecast
 from joulecast.errors import InputError
 
 _NAMES = {
-    "Efficient-Large-Model/SANA1.5_1.6B_1024px_diffusers": "sana_1_6b",
+    "Efficient-Large-Model/SANA1.5_1.6B_1024px_diffusers": "sana_1_5_1_6b",
     "black-forest-labs/FLUX.1-dev": "flux_1_dev",
     "stabilityai/stable-diffusion-3.5-large": "sd3_5_large",
     "stabilityai/stable-diffusion-3.5-medium": "sd3_5_medium",
@@ -46,6 +46,7 @@ class Error(NamedTuple):
 
     time: float
     power: float
+    energy: float
 
 
 def errors(folder: Path, names: tuple[str, ...]) -> dict[tuple[str, str], list[Error]]:
@@ -68,17 +69,19 @@ def errors(folder: Path, names: tuple[str, ...]) -> dict[tuple[str, str], list[E
             except InputError:
                 continue
             time, power = float(row["batch_latency_s"]), float(row["avg_power_watts"])
-            found[made.model, made.gpu].append(Error(made.time_per_batch_s / time - 1, made.power_w / power - 1))
+            joules = float(row[f"energy_per_{kind}_joules"])
+            pairs = ((made.time_per_batch_s, time), (made.power_w, power), (made.energy_per_image_j, joules))
+            found[made.model, made.gpu].append(Error(*(predicted / published - 1 for predicted, published in pairs)))
     return found
 
 
 def _table(found: dict[tuple[str, str], list[Error]]) -> list[str]:
-    lines = ["| pipeline | GPU | batches | time | power |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| pipeline | GPU | batches | time | power | energy |", "| --- | --- | --- | --- | --- | --- |"]
     for (name, gpu), some in sorted(found.items()):
         cells = [
             f"{100 * np.mean(each):+.0f} % ({100 * max(each, key=abs):+.0f} %)" for each in zip(*some, strict=True)
         ]
-        lines.append(f"| {name} | {gpu} | {len(some)} | {cells[0]} | {cells[1]} |")
+        lines.append(f"| {name} | {gpu} | {len(some)} | {' | '.join(cells)} |")
     return lines
 
 

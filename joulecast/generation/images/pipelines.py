@@ -80,8 +80,14 @@ class ImagePipeline:
 
 
 _STABLE_DIFFUSION_3 = (CLIP_L, CLIP_G, t5_xxl(256))
-_FLUX = JointDiT(19, 3072, 24, single=38, pooled=768, guided=True, last_context=True)
+_FLUX = JointDiT(19, 3072, 24, single=38, pooled=768, guided=True, last_context=True, convolved=False)
 _LATENTS_16, _LATENTS_4 = Autoencoder(16), Autoencoder(4)
+
+
+def _sana(source: str, layers: int, *, normed: bool = False) -> ImagePipeline:
+    """SANA, whose versions 1.5 have norms of queries and keys."""
+    denoiser = LinearDiT(layers, 70, 32, text=2304, cross_heads=20, expansion=2.5, latent_channels=32, normed=normed)
+    return ImagePipeline(source, (gemma_2_2b(300),), denoiser, DeepCompression(32), text_tokens=300, steps=20, patch=1)
 
 
 def _wan(source: str, denoiser: Denoiser) -> ImagePipeline:
@@ -140,7 +146,7 @@ PIPELINES: Mapping[str, ImagePipeline] = {
     "flux_1_schnell": ImagePipeline(
         "black-forest-labs/FLUX.1-schnell",
         (CLIP_L, t5_xxl(256)),
-        JointDiT(19, 3072, 24, single=38, pooled=768, last_context=True),
+        JointDiT(19, 3072, 24, single=38, pooled=768, last_context=True, convolved=False),
         _LATENTS_16,
         text_tokens=256,
         steps=4,
@@ -170,15 +176,9 @@ PIPELINES: Mapping[str, ImagePipeline] = {
         text_tokens=77 + 256,
         steps=50,
     ),
-    "sana_1_6b": ImagePipeline(
-        "Efficient-Large-Model/Sana_1600M_1024px_diffusers",
-        (gemma_2_2b(300),),
-        LinearDiT(20, 70, 32, text=2304, cross_heads=20, expansion=2.5, latent_channels=32),
-        DeepCompression(32),
-        text_tokens=300,
-        steps=20,
-        patch=1,
-    ),
+    "sana_1_6b": _sana("Efficient-Large-Model/Sana_1600M_1024px_diffusers", 20),
+    "sana_1_5_1_6b": _sana("Efficient-Large-Model/SANA1.5_1.6B_1024px_diffusers", 20, normed=True),
+    "sana_1_5_4_8b": _sana("Efficient-Large-Model/SANA1.5_4.8B_1024px_diffusers", 60, normed=True),
     "wan_2_1_1_3b": _wan("Wan-AI/Wan2.1-T2V-1.3B-Diffusers", VideoDiT(30, 12, 128, 8960)),
     "wan_2_1_14b": _wan("Wan-AI/Wan2.1-T2V-14B-Diffusers", VideoDiT(40, 40, 128, 13824)),
     "cogvideox_2b": _cogvideox("THUDM/CogVideoX-2b", JointVideoDiT(30, 30, 64, rotary=False)),
