@@ -45,6 +45,7 @@ class JointDiT:
         pooled: Features of the pooled text that conditions each block.
         guided: Whether guidance is an input, learned by distillation, so that there is one forward per step.
         last_context: Whether the last of the double blocks computes its text output, although nothing reads it.
+        refined: Number of blocks of a transformer over the text alone, before all others (HunyuanVideo).
         convolved: Whether a convolution computes the patches (see `Layers.transposed`), not a linear layer (FLUX).
     """
 
@@ -58,6 +59,7 @@ class JointDiT:
     pooled: int = 2048
     guided: bool = False
     last_context: bool = False
+    refined: int = 0
     convolved: bool = True
 
     def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
@@ -67,6 +69,8 @@ class JointDiT:
         found.linear("x_embed", (images, image_tokens, self.patch), hidden)
         found.linear("context_embed", (images, text_tokens, self.text), hidden)
         self._condition(found, images)
+        if self.refined:
+            self._refine(found, (images, text_tokens, hidden))
         joint = (images, self.heads, image_tokens + text_tokens, hidden // self.heads)
         own = (images, self.heads, image_tokens, hidden // self.heads)
         found.attention("double.{}.attention", joint, joint, blocks=self.double)
@@ -108,6 +112,22 @@ class JointDiT:
             found.linear(f"{name}.0", (images, inputs), self.hidden)
             found.add(f"{name}.act", "silu", (images, self.hidden))
             found.linear(f"{name}.1", (images, self.hidden), self.hidden)
+
+    def _refine(self, found: Layers, shape: tuple[int, int, int]) -> None:
+        """The transformer over the text, whose gates are computed from the time and the mean of the text."""
+        (images, tokens, hidden), n = shape, self.refined
+        heads, inner = (images, self.heads, tokens, hidden // self.heads), (images, tokens, 4 * hidden)
+        for name, features in (("time.0", 256), ("time.1", hidden), ("text.0", self.text), ("text.1", hidden)):
+            found.linear(f"refiner.{name}", (images, features), hidden)
+        found.linear("refiner.{}.gates", (images, hidden), 2 * hidden, blocks=n)
+        found.add("refiner.{}.norm", "layer_norm", shape, blocks=n, each=2)
+        found.projections("refiner.{}", shape, hidden, blocks=n)
+        found.attention("refiner.{}", heads, heads, blocks=n)
+        for name, wide, features in (("out", shape, hidden), ("mlp.0", shape, 4 * hidden), ("mlp.1", inner, hidden)):
+            found.linear(f"refiner.{{}}.{name}", wide, features, blocks=n)
+        found.add("refiner.{}", "silu", inner, blocks=n)
+        for _ in ("attention", "mlp"):
+            self._gated_residual(found, "refiner.{}", shape, n, False)
 
     def _modulated(
         self, found: Layers, path: str, shape: tuple[int, int, int], blocks: int, vector: tuple[int, int], parts: int

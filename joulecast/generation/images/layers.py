@@ -74,7 +74,7 @@ class Layers:
             self.linear(f"{path}.{name}", shape, outputs, blocks=blocks, bias=bias)
 
     def strided_linear(self, path: str, shape: Shape, outputs: int, *, blocks: int = 1) -> None:
-        """Record a linear layer that reads a part of a tensor: PyTorch copies it first, and adds the bias afterwards."""
+        """Record a linear layer of a part of a tensor, which PyTorch copies first; the bias is added afterwards."""
         self.add(path, "copy", shape, blocks=blocks)
         self.linear(path, shape, outputs, blocks=blocks)
         self.add(path, "add", (*shape[:-1], outputs), (outputs,), blocks=blocks)
