@@ -19,6 +19,7 @@ from ..system.regular_files import MOST_JSON_BYTES, is_file, open_regular, read_
 from .cache import recall, remember
 from .job import Job
 from .listed import listed_network, network_of_pairs
+from .models.spelling import known_as
 from .operators import WHITELIST
 from .optimizers import refuse_optimizer
 from .templates import Request, answer, refusal
@@ -183,7 +184,7 @@ def _from_file(path: Path, job: Job) -> Network:
 
 
 def _named(name: str, job: Job, may_trace: bool = True) -> Network:
-    inputs = Inputs.of(job.input_shape)
+    inputs, name = Inputs.of(job.input_shape), known_as(name)
     refuse_optimizer(job.optimizer, job.mode)
     # Neither the cache nor templates cover the user's own operators, assumptions and model options.
     own = {**(job.operators or {}), **(job.assume or {}), **(job.model_options or {})}
