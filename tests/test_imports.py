@@ -58,6 +58,7 @@ ROOMS = [
     "remote",
     "service",
     "cli",
+    "pytest_plugin",
 ]
 # The same inside predictors/; its own modules stand at CORE.
 CORE = "core"
