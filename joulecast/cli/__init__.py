@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "train": ("train", "train"),
     "evaluate": ("train", "evaluate"),
     "train-kernels": ("kernels", "train_kernels"),
+    "models": ("catalogue", "list_models"),
     "gpus": ("catalogue", "list_gpus"),
     "host": ("host", "host"),
     "calibrate": ("calibrate", "calibrate"),
