@@ -240,7 +240,9 @@ def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(wher
         request.getfixturevalue("bucket")
         address = "s3://bucket/zoo"
     first, other = (
-        write_files(tmp_path / name, {"card.json": name.encode(), "trees.bin": b"1" * len(name)}, {}, predictor="forest")
+        write_files(
+            tmp_path / name, {"card.json": name.encode(), "trees.bin": b"1" * len(name)}, {}, predictor="forest"
+        )
         for name in ("first", "another")
     )
     push(first, NAME, address)
