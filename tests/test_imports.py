@@ -23,7 +23,6 @@ HEAVY = {
     "pandas",
     "pyarrow",
     "matplotlib",
-    "skl2onnx",
     "onnx",
     "safetensors",
     "scipy",
@@ -68,7 +67,6 @@ ROOMS = [
 CORE = "core"
 PREDICTOR_ROOMS = [
     "formats",
-    "recipes",
     "physics",
     "intervals",
     "measured",

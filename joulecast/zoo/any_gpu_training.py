@@ -21,9 +21,9 @@ from ..predictors.evaluation.any_gpu import (
     validate_any_gpu,
 )
 from ..predictors.fitting.any_gpu import fit_on_all
-from ..predictors.fitting.recipes import predictor_of
+from ..predictors.fitting.fit import predictor_of
 from ..predictors.measured.device_rows import DeviceRow, device_rows
-from ..predictors.recipes.settings import Recipe
+from ..predictors.recipes import Recipe
 from .entries.any_gpu_entry import AnyGpuCard, save_any_gpu
 from .entries.golden import golden_sample
 from .entries.provenance import git_commit

@@ -13,8 +13,8 @@ from ..operations.operation import Operation
 from ..predictors.cpu.fit import fit_cpu, fit_serial, quickest_networks
 from ..predictors.cpu.network import COMPOSITION, CpuNetworkPredictor
 from ..predictors.evaluation.cpu import SPLITS, CpuValidation, validate_cpu
-from ..predictors.fitting.recipes import predictor_of
-from ..predictors.recipes.settings import Recipe
+from ..predictors.fitting.fit import predictor_of
+from ..predictors.recipes import Recipe
 from .catalogue import entry_name
 from .entries.cpu_entry import save_cpu_entry
 from .entries.entry import ModelCard

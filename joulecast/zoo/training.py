@@ -15,14 +15,14 @@ from ..operations.operation import Operation
 from ..predictors.evaluation.networks import NetworkError, learn_from_networks
 from ..predictors.evaluation.one_gpu import SPLITS, Validation, validate
 from ..predictors.evaluation.operations import OperationErrors, errors_on_repeats
+from ..predictors.fitting.fit import predictor_of
 from ..predictors.fitting.one_gpu import fit_own
-from ..predictors.fitting.recipes import predictor_of
 from ..predictors.intervals.closeness import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.prediction import Composition
 from ..predictors.predictor import OperationPredictor
-from ..predictors.recipes.settings import Recipe
+from ..predictors.recipes import Recipe
 from .catalogue import entry_name
 from .entries.entry import ModelCard, save_entry
 from .entries.golden import golden_sample

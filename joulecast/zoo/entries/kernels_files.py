@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...errors import ZooError, damaged_entry, unknown_name
 from ...predictors.contract import Regressor
-from ...predictors.formats.features import require_features
-from ...predictors.formats.numbers import errors_to_text, sorted_errors
+from ...predictors.formats.numbers import errors_to_text, require_features, sorted_errors
 from ...predictors.kernels.basis import BASES
 from ...predictors.kernels.families import FAMILIES
 from ...predictors.kernels.family import Family, Names
