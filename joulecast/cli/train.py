@@ -68,6 +68,8 @@ def train(
             given="--register --no-track",
             hint="leave out one of the two options",
         )
+    from ..zoo.mlflow.tracking import track
+
     settings = _load_recipes(recipe)
     loaded = _load(dataset)
     scores: dict[str, list[Score]] = {}
@@ -80,7 +82,7 @@ def train(
                 typer.echo(f"{entry}\n{_table({name: found}) if found else _FEW}")
                 scores.setdefault(name, []).extend(found)
                 if not no_track:
-                    run = handler.track(trained, chosen, entry, tracking_uri, command=_command())
+                    run = track(trained, chosen, entry, tracking_uri, command=_command())
                     typer.echo(f"MLflow run {run}")
                     if register:
                         _register(entry, tracking_uri, run)

@@ -25,7 +25,6 @@ from ..hardware import find_device
 from ..operations.operation import MODES
 from ..system.resources import cache_folder, shipped
 from ..system.whole_files import locked, whole_file
-from .entries.common_files import read_facts
 from .entries.files import (
     MANIFEST,
     json_bytes,
@@ -37,6 +36,7 @@ from .entries.files import (
     sha256_of,
     stored_files,
 )
+from .entries.stored import read_facts
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}/[a-z0-9][a-z0-9._-]{0,59}")
 """Form of the name of an entry, such as "a30/forest-inference"."""
@@ -218,7 +218,7 @@ def verify_apart(folder: Path) -> None:
         "    pass\n"
         "from pathlib import Path\n"
         "from joulecast.errors import JoulecastError\n"
-        "from joulecast.zoo.catalogue import load_any\n"
+        "from joulecast.zoo.entries.loading import load_any\n"
         "try:\n"
         "    load_any(Path(sys.argv[1]))\n"
         "except JoulecastError as error:\n"

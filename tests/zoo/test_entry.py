@@ -20,7 +20,7 @@ from joulecast.predictors.recipes.forest import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_predictor, load_entry
 from joulecast.zoo.catalogue import CPU_FOLDERS, load_any
-from joulecast.zoo.entries.entry import load_card
+from joulecast.zoo.entries.cards import load_card
 from joulecast.zoo.entries.files import parsed_json
 from joulecast.zoo.training import train
 

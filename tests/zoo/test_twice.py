@@ -11,7 +11,7 @@ from joulecast.predictors.recipes.blend import BlendRecipe
 from joulecast.predictors.recipes.boosting import BoostingRecipe
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 from joulecast.predictors.recipes.xgboost import XGBoostRecipe
-from joulecast.zoo.any_gpu_training import train_any_gpu
+from joulecast.zoo.training import train_any_gpu
 
 OWN = {
     "blend": BlendRecipe(trees=4, folds=2),

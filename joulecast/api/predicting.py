@@ -7,27 +7,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .extraction import WHITELIST, network_of
-from .hardware import CPU, GPU, Device, find_device, find_gpu, gpu_name_notes
-from .hardware.host import Host, find_host
-from .many_networks import ManyQuestion
-from .operations.columns import Columns, is_table, networks_of
-from .operations.network import Network
-from .predictors.networks import prediction_html
-from .predictors.networks.execution import EAGER, Execution
-from .predictors.networks.many import NetworkPredictions, batched
-from .predictors.networks.memory import shortage
-from .predictors.networks.prediction import Prediction
-from .predictors.networks.prepared import PreparedNetwork
-from .predictors.physics.precisions import refuse_precisions
-from .system.cluster import call_on_workers, on_cluster
-from .zoo import find_cpu_predictor, find_predictor
+from ..extraction import WHITELIST, network_of
+from ..hardware import CPU, GPU, Device, find_device, find_gpu, gpu_name_notes
+from ..hardware.host import Host, find_host
+from ..operations.columns import Columns, is_table, networks_of
+from ..operations.network import Network
+from ..predictors.networks import prediction_html
+from ..predictors.networks.execution import EAGER, Execution
+from ..predictors.networks.many import NetworkPredictions, batched
+from ..predictors.networks.memory import shortage
+from ..predictors.networks.prediction import Prediction
+from ..predictors.networks.prepared import PreparedNetwork
+from ..predictors.physics.precisions import refuse_precisions
+from ..system.cluster import call_on_workers, on_cluster
+from ..zoo import find_cpu_predictor, find_predictor
+from .many import ManyQuestion
 
 if TYPE_CHECKING:
-    from .extraction.assumptions import Assume
-    from .extraction.recorder import CustomOperators
-    from .extraction.sources import InputShape, Model
-    from .predictors.cpu.network import PreparedOnCpu
+    from ..extraction.assumptions import Assume
+    from ..extraction.recorder import CustomOperators
+    from ..extraction.sources import InputShape, Model
+    from ..predictors.cpu.network import PreparedOnCpu
 
 SHOWN_BY = prediction_html
 """Renders results in Jupyter. Importing the module registers the classes that it can render."""

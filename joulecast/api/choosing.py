@@ -6,19 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .hardware import GPU
-from .hardware.host import Host, find_host
-from .predictors.networks.execution import Execution
-from .queries import Choices, Question, Sweep
-from .queries import best as best_of
-from .queries import sweep as sweep_of
-from .queries.constraints import Constraints
-from .queries.objectives import Tariff
+from ..hardware import GPU
+from ..hardware.host import Host, find_host
+from ..predictors.networks.execution import Execution
+from ..queries import Choices, Question, Sweep
+from ..queries import best as best_of
+from ..queries import sweep as sweep_of
+from ..queries.constraints import Constraints
+from ..queries.objectives import Tariff
 
 if TYPE_CHECKING:
-    from .extraction.assumptions import Assume
-    from .extraction.recorder import CustomOperators
-    from .extraction.sources import InputShape, Model
+    from ..extraction.assumptions import Assume
+    from ..extraction.recorder import CustomOperators
+    from ..extraction.sources import InputShape, Model
 
 
 def best(

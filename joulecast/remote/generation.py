@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ..asking import gpu_name, gpu_names, run, tariff
 from ..generation.choices import GenerationChoices
 from ..generation.images.predict import ImagePrediction
 from ..generation.lengths import Tokens
@@ -14,6 +13,7 @@ from ..generation.training import ParallelTraining
 from ..hardware import GPU
 from ..hardware.host import Host
 from .connection import Connection
+from .requests import gpu_name, gpu_names, run, tariff
 
 
 def _sent(tokens: Tokens) -> int | list[float]:

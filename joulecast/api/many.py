@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .extraction import network_of
-from .hardware import GPU
-from .operations.calls import Calls
-from .operations.columns import Columns, is_table, networks_of
-from .operations.network import Network
-from .predictors.networks.execution import Execution
-from .predictors.networks.many import NetworkPredictions, in_pieces, predict_networks
-from .predictors.physics.precisions import refuse_precisions
-from .zoo import find_predictor
+from ..extraction import network_of
+from ..hardware import GPU
+from ..operations.calls import Calls
+from ..operations.columns import Columns, is_table, networks_of
+from ..operations.network import Network
+from ..predictors.networks.execution import Execution
+from ..predictors.networks.many import NetworkPredictions, in_pieces, predict_networks
+from ..predictors.physics.precisions import refuse_precisions
+from ..zoo import find_predictor
 
 if TYPE_CHECKING:
-    from .extraction.sources import InputShape, Model
+    from ..extraction.sources import InputShape, Model
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..asking import choices, gpu_name, one_of_many, run, subject, tariff
 from ..hardware import GPU
 from ..hardware.host import Host
 from ..operations.columns import Columns, is_table, networks_of, operations_of
@@ -23,6 +22,7 @@ from ..queries import Choices, Sweep
 from .connection import LOCAL, Connection
 from .generation import GenerationClient
 from .pieces import pieces
+from .requests import choices, gpu_name, one_of_many, run, subject, tariff
 
 ServiceModel = str | Network | Sequence[tuple[Operation, int]]
 """Models that a service accepts: a name, a Network, or operations with their counts."""

@@ -48,7 +48,7 @@ class Connection:
         Raises:
             JoulecastError: The error that the library would raise, or a ServiceError.
         """
-        from .. import wire
+        from . import wire
 
         answer = self.request(path, question, wire.MEDIA_TYPE)
         try:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import InputError
-from .hardware import GPU, find_gpu, gpus
-from .hardware.host import USUAL, Host, find_host, hosts
-from .operations.inputs import Inputs, shape_to_json
-from .operations.network import Network
+from ..errors import InputError
+from ..hardware import GPU, find_gpu, gpus
+from ..hardware.host import USUAL, Host, find_host, hosts
+from ..operations.inputs import Inputs, shape_to_json
+from ..operations.network import Network
 
 if TYPE_CHECKING:
-    from .extraction.assumptions import Assume
+    from ..extraction.assumptions import Assume
 
 
 def gpu_name(gpu: str | GPU | None) -> str:

@@ -13,27 +13,27 @@ from typing import Any, cast
 
 import numpy as np
 
-from .errors import InputError, JoulecastError
-from .generation.choices import GenerationChoice, GenerationChoices
-from .generation.images.predict import ImagePrediction
-from .generation.memory import GenerationMemory
-from .generation.prediction import GenerationPrediction
-from .generation.training import ParallelTraining
-from .hardware.gpu import GPU, IdleCurve, VoltageCurve
-from .operations.dropped import Dropped, DroppedWork
-from .operations.network import Entry, Network
-from .operations.operation import Operation
-from .predictors.explanation import Contribution, Explanation, Neighbour
-from .predictors.intervals.network_spread import NetworkSpread, SentNetworkSpread
-from .predictors.intervals.operation_spread import OperationIntervals, OperationSpread, SentOperationSpread
-from .predictors.networks.interval import Interval
-from .predictors.networks.many import NetworkPredictions
-from .predictors.networks.operation_cost import OperationCost
-from .predictors.networks.prediction import Prediction
-from .predictors.networks.uncovered import Coverage, Uncovered
-from .predictors.operation_predictions import OperationPredictions
-from .queries import Choice, Choices, LeftOut, Sweep
-from .queries.objectives import Tariff
+from ..errors import InputError, JoulecastError
+from ..generation.choices import GenerationChoice, GenerationChoices
+from ..generation.images.predict import ImagePrediction
+from ..generation.memory import GenerationMemory
+from ..generation.prediction import GenerationPrediction
+from ..generation.training import ParallelTraining
+from ..hardware.gpu import GPU, IdleCurve, VoltageCurve
+from ..operations.dropped import Dropped, DroppedWork
+from ..operations.network import Entry, Network
+from ..operations.operation import Operation
+from ..predictors.explanation import Contribution, Explanation, Neighbour
+from ..predictors.intervals.network_spread import NetworkSpread, SentNetworkSpread
+from ..predictors.intervals.operation_spread import OperationIntervals, OperationSpread, SentOperationSpread
+from ..predictors.networks.interval import Interval
+from ..predictors.networks.many import NetworkPredictions
+from ..predictors.networks.operation_cost import OperationCost
+from ..predictors.networks.prediction import Prediction
+from ..predictors.networks.uncovered import Coverage, Uncovered
+from ..predictors.operation_predictions import OperationPredictions
+from ..queries import Choice, Choices, LeftOut, Sweep
+from ..queries.objectives import Tariff
 
 MEDIA_TYPE = "application/vnd.joulecast.v1+json"
 
