@@ -28,7 +28,7 @@ def server() -> MCPServer:
     found = MCPServer(
         "joulecast",
         version=joulecast.__version__,
-        instructions="Predicts time, power and energy of PyTorch models on GPUs before anything runs. All values are in "
+        instructions="Predicts time, power and energy of PyTorch models on GPUs before anything runs. Values are in "
         "seconds, watts, joules, bytes, MHz. Intervals hold 90 of 100 measurements.",
     )
     for tool in (predict, best, generate, models, graphics_cards):
