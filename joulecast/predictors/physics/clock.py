@@ -45,7 +45,7 @@ COLUMNS = (
 """Work as a table: its fields, and those of its parts and bounds."""
 
 # Rows of COLUMNS that grow with device time, and with dynamic energy.
-_SECONDS, _JOULES = (1, 2, 3, 8, 9), (4, 5, 6)
+_SECONDS, _JOULES = np.array([1, 2, 3, 8, 9]), np.array([4, 5, 6])
 
 
 @dataclass(frozen=True)
