@@ -1,4 +1,4 @@
-"""Operations that limit others: training takes at least the time of its forward, attention at most that without its mask.
+"""Operations that limit others: training takes at least its forward, and attention at most what it takes without mask.
 
 Each is learned from other measurements with other errors, so a prediction for training could be below that for
 inference, and one with a mask above that without. What limits an operation is therefore predicted as well. In training
