@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from ..errors import InputError, unknown_name
 from ..generation.choices import GenerationChoices
-from ..generation.choosing import BATCHES, CLOCKS, best_generation
+from ..generation.choosing import BATCHES, CLOCKS, best_generation, named
 from ..generation.engines import ENGINES
 from ..generation.generate import predict_generation
 from ..generation.images.predict import ImagePrediction, predict_image
 from ..generation.known import KNOWN
-from ..generation.parallel import split_count
+from ..generation.models import find_decoder
+from ..generation.parallel import layouts, split_count
 from ..generation.prediction import GenerationPrediction
 from ..generation.training import ParallelTraining, training_of
-from ..hardware import gpus
 from ..operations.network import Network
 from ..predictors.networks.execution import Execution
 from .generation_questions import (
@@ -46,8 +46,10 @@ class GenerationAnswers:
         for name in question.gpus or ():
             _check_gpus(name)
         clocks = question.clocks_mhz
-        choices = len(gpus() if question.gpus is None else question.gpus) * (CLOCKS if clocks is None else len(clocks))
-        choices *= len(question.counts) * len(question.batches or BATCHES) * len(question.precisions)
+        decoder = find_decoder(question.model)
+        ways = sum(len(list(layouts(count, gpu, decoder))) for count, gpu in named(question.gpus, question.counts))
+        choices = ways * len(question.batches or BATCHES) * (CLOCKS if clocks is None else len(clocks))
+        choices *= len(question.precisions)
         if choices > self._settings.max_choices:
             raise too_large("there are too many choices to compare", choices, self._settings.max_choices)
         given = question.model_dump(exclude={"clocks_mhz", "price_per_hour"})
