@@ -80,7 +80,7 @@ def best(
 
     Shows the best clock of each GPU, precision and batch size; the best choice comes first.
     """
-    from ..choosing import best as best_of
+    from ..api.choosing import best as best_of
     from ..queries.choice import incomplete_notes
     from ..queries.objectives import OBJECTIVES
 

@@ -35,8 +35,8 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Explain an operation's prediction: what bounds it, the nearest measurements, and the effect of each input."""
+    from ..api.operations import explain as explain_operation
     from ..operations.operation import Operation
-    from ..single_operations import explain as explain_operation
 
     found = parse_shapes(shapes)
     if not isinstance(found, list | tuple) or not found:

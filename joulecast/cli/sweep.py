@@ -77,7 +77,7 @@ def sweep(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
 ) -> None:
     """Predict a job on many GPUs and clocks, and print a table, CSV or JSON, or draw plots."""
-    from ..choosing import sweep as sweep_of
+    from ..api.choosing import sweep as sweep_of
 
     refuse_both(as_json, as_csv)
     network, options = model_and_options(model, model_option)

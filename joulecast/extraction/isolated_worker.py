@@ -32,13 +32,13 @@ _ONNX = ("onnx.inliner", "onnx.reference", "onnx.shape_inference", "joulecast.ex
 
 def _import_for(question: Mapping[str, Any]) -> None:
     """Import the libraries that a request needs, so that each fork has them. A fork reports those that are missing."""
-    from .models.transformers_configs import ARCHITECTURES
+    from .models.language_models import BY_NAME
 
     if "file" in question:
         suffix = Path(question["file"]).suffix
         _import_libraries(suffix, builds_transformer=suffix == ".json")
     else:
-        _import_libraries(None, builds_transformer=question.get("name") in ARCHITECTURES)
+        _import_libraries(None, builds_transformer=question.get("name") in BY_NAME)
 
 
 @cache

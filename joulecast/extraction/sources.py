@@ -18,6 +18,7 @@ from ..system.regular_files import MOST_JSON_BYTES, is_file, open_regular, read_
 from .assumptions import Assume
 from .cache import recall, remember
 from .listed import listed_network, network_of_pairs
+from .models.spelling import known_as
 from .operators import WHITELIST
 from .optimizers import refuse_optimizer
 from .templates import Request, answer, refusal
@@ -267,6 +268,7 @@ def _named(
     model_options: Mapping[str, Any] | None = None,
 ) -> Network:
     refuse_optimizer(options["optimizer"], options["mode"])
+    name = known_as(name)
     # Neither the cache nor templates cover the user's own operators, assumptions and model options.
     own = {**(options["operators"] or {}), **(options.get("assume") or {}), **(model_options or {})}
     cached = options["whitelist"] is WHITELIST and not own

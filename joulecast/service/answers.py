@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..api import prepare
+from ..api.operations import explain, predict_operations
 from ..errors import JoulecastError
 from ..extraction.isolation import IsolatedExtraction
 from ..hardware import GPU, gpu_name_notes, gpus
@@ -27,7 +28,6 @@ from ..queries import sweep as sweep_of
 from ..queries.clocks import MOST_CLOCKS
 from ..queries.constraints import Constraints
 from ..queries.objectives import Tariff
-from ..single_operations import explain, predict_operations
 from ..zoo import find_predictor
 from .batches import BatchItem
 from .caches import BoundedCache, network_bytes

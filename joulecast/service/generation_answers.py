@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from ..errors import InputError, unknown_name
+from ..extraction.models.language_models import LANGUAGE_MODELS
+from ..extraction.models.spelling import known_as
 from ..generation.choices import GenerationChoices
 from ..generation.choosing import BATCHES, CLOCKS, best_generation, named
 from ..generation.engines import ENGINES
 from ..generation.generate import predict_generation
 from ..generation.images.predict import ImagePrediction, predict_image
-from ..generation.known import KNOWN
 from ..generation.models import find_decoder
 from ..generation.parallel import layouts, split_count
 from ..generation.prediction import GenerationPrediction
@@ -111,8 +112,8 @@ def _check_gpus(name: str, predictor: str | None = None, mode: str = "inference"
 
 
 def _refuse_unknown(model: str, engine: str) -> None:
-    if model not in KNOWN:
-        raise unknown_name("language model", model, KNOWN, hint="the library takes configurations, too")
+    if known_as(model) not in LANGUAGE_MODELS:
+        raise unknown_name("language model", model, LANGUAGE_MODELS, hint="the library takes configurations, too")
     if engine in ENGINES and not ENGINES[engine].fused:
         raise InputError(
             "a service predicts engines with fused kernels",

@@ -167,6 +167,16 @@ def test_catalogue_filtered_and_one_gpu_shown(call, tmp_path):
     assert "A100 SXM4 80GB" in err
 
 
+def test_models_are_listed_and_searched(call):
+    code, out, _ = call("models", "--search", "Qwen/Qwen3-8B")
+    assert code == 0
+    assert out.splitlines()[2].split() == ["qwen3_8b", "predict,", "generate", "Qwen/Qwen3-8B"]
+    assert {"resnet50", "bert_base", "flux_1_dev"} <= {line.split()[0] for line in call("models")[1].splitlines()}
+    code, _, err = call("models", "--search", "nothing")
+    assert code == 2
+    assert "unknown model" in err
+
+
 def test_show_needs_a_name(call):
     code, _, err = call("gpus", "show")
     assert code == 2

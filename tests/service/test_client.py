@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import joulecast
-from joulecast import wire
 from joulecast.errors import InputError, JoulecastError, ServiceError, UncoveredError, UnknownNameError
 from joulecast.hardware.host import write_profile
+from joulecast.remote import wire
 
 RELU = joulecast.Operation("relu", [(32, 64, 56, 56)])
 ODD = joulecast.Operation("softmax", [(8, 128)], {"dim": -1})
@@ -243,7 +243,7 @@ def test_many_networks_are_equal(client):
 
 
 def test_many_networks_are_sent_in_several_requests(client, monkeypatch):
-    monkeypatch.setattr("joulecast.client.pieces._MOST_NETWORKS", 2)
+    monkeypatch.setattr("joulecast.remote.pieces._MOST_NETWORKS", 2)
     networks = [[(joulecast.Operation("relu", [(2, size)]), 1)] for size in (1000, 10, 100_000, 1, 5000)]
     found = client.predict_many(networks, "A30")
     same_totals(found, joulecast.predict_many(networks, "A30"))

@@ -16,11 +16,11 @@ from conftest import SMALL_RECIPE, benchmark, rewrite, train_small
 from joulecast import Network
 from joulecast.datasets import save
 from joulecast.errors import JoulecastError, ZooError
-from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_predictor, load_entry
 from joulecast.zoo.catalogue import CPU_FOLDERS, load_any
-from joulecast.zoo.entries.entry import load_card
+from joulecast.zoo.entries.cards import load_card
 from joulecast.zoo.entries.files import parsed_json
 from joulecast.zoo.training import train
 

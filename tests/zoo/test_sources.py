@@ -255,24 +255,20 @@ def test_push_replaces_the_same_name(folder, small_entry):
 
 
 @pytest.mark.parametrize("where", ["folder", "folder without index", "s3"])
-def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(
-    where, request, folder, small_entry, tmp_path
-):
-    """The entry is replaced by one with other files and sizes, and the push dies before each of its changes in turn."""
+def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(where, request, folder, tmp_path):
+    """The entry is replaced by one with files of other sizes, and the push dies before each of its changes in turn."""
     address = str(folder)
     if where == "s3":
         request.getfixturevalue("bucket")
         address = "s3://bucket/zoo"
-        push(small_entry, NAME, address)
-    files = {path.name: path.read_bytes() for path in small_entry.iterdir() if path.name != MANIFEST}
-    facts = json.loads((small_entry / MANIFEST).read_text())
-    other = write_files(
-        tmp_path / "other",
-        {name.removesuffix(".z"): b"other " + data for name, data in files.items()},
-        facts["golden"],
-        predictor="forest",
+    first, other = (
+        write_files(
+            tmp_path / name, {"card.json": name.encode(), "trees.bin": b"1" * len(name)}, {}, predictor="forest"
+        )
+        for name in ("first", "another")
     )
-    entries = {name: {path.name: path.read_bytes() for path in name.iterdir()} for name in (small_entry, other)}
+    push(first, NAME, address)
+    entries = {name: {path.name: path.read_bytes() for path in name.iterdir()} for name in (first, other)}
     source = type(open_source(address))
 
     class Killed(BaseException):
@@ -290,7 +286,7 @@ def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(
         return call
 
     found = []
-    for entry in (other, small_entry):
+    for entry in (other, first):
         for step in itertools.count(1):
             if where == "folder without index":
                 (folder / "index.json").unlink(missing_ok=True)
@@ -307,7 +303,7 @@ def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(
             if not killed:
                 break
         assert found[-1] == entries[entry]
-    assert len(found) > 2 * len(files)
+    assert len(found) > 2 * len(entries[other])
     remove(address, NAME)
     left = list(Bucket.objects) if where == "s3" else [path.name for path in folder.rglob("*") if path.is_file()]
     assert {name.rpartition("/")[2] for name in left} <= {"index.json", ".lock"}

@@ -82,11 +82,8 @@ def library_versions() -> dict[str, str]:
         "joulecast",
         "numpy",
         "scikit-learn",
-        "skl2onnx",
         "xgboost-cpu",
         "xgboost",
-        "onnxmltools",
-        "onnx",
         "onnxruntime",
         "torch",
     ):
@@ -111,7 +108,7 @@ def write_files(
         folder: Folder to write, such as zoo/a30/forest-inference.
         files: Contents by name. Files that compress well are stored deflated.
         golden: A small prediction, to be made again when the entry is loaded.
-        predictor: Name of its predictor, by which a loader is chosen, see `loaders.LOADERS`.
+        predictor: Name of its predictor, by which a loader is chosen, see loading.py.
         libraries: Versions of the libraries that it was made with; None for the installed ones.
     """
     stored = {}
@@ -278,14 +275,5 @@ def checked_files(folder: Path, needed: Collection[str]) -> tuple[dict[str, Any]
 
 
 def predictor_of(manifest: Mapping[str, Any]) -> str:
-    """Name of an entry's predictor, by which `loaders.LOADERS` chooses what reads the entry."""
+    """Name of an entry's predictor, by which loading.py chooses what reads the entry."""
     return str(manifest.get("predictor"))[:80]
-
-
-def disagreement(folder: Path, manifest: Mapping[str, Any]) -> ZooError:
-    """The error for an entry whose golden prediction comes out differently now."""
-    return ZooError(
-        "this zoo entry no longer predicts what it predicted when it was made",
-        given=str(folder),
-        hint=f"it was made with {str(manifest.get('libraries'))[:300]}; install those versions, or train it again",
-    )
