@@ -415,7 +415,7 @@ def test_an_entry_is_replaced_in_one_step(tmp_path, monkeypatch, exchange):
         if exchange:  # There is no moment between two renames, at which a kill would leave no entry.
             context.setattr(Path, "replace", None)
         else:
-            context.setattr("joulecast.zoo.entries.files.exchanged", lambda *_: False)
+            context.setattr(sys.modules[put_in_place.__module__], "exchanged", lambda *_: False)
         put_in_place(folder, {"b": b"new"})
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"b": b"new"}
     assert list(tmp_path.iterdir()) == [folder]
