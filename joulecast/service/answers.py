@@ -12,7 +12,6 @@ from ..api.operations import explain, predict_operations
 from ..errors import JoulecastError
 from ..extraction.isolation import IsolatedExtraction
 from ..hardware import GPU, gpu_name_notes, gpus
-from ..operations.inputs import shape_from_json
 from ..operations.network import Network
 from ..predictors.explanation import Explanation
 from ..predictors.networks.execution import Execution
@@ -191,25 +190,9 @@ class Answers(GenerationAnswers):
         if count > self._settings.max_choices:
             raise too_large("there are too many choices to compare", count, self._settings.max_choices)
         tariff = Tariff.of(checked_prices(question.price_per_hour), question.price_per_kwh, question.carbon)
-        asked = Question.of(
-            question.model
-            if question.operations is None
-            else self.networks.listed(question, question.operations, "default"),
-            shape_from_json(question.input_shape),
-            gpus=chosen,
-            clocks=None if clocks is None else [plain_clock(clock) or clock for clock in clocks],
-            mode=question.mode,
-            precision=question.precision,
-            batch_sizes=question.batch_sizes,
-            cache_length=question.cache_length,
-            power_limit_w=question.power_limit_w,
-            predictor=checked_predictor_anywhere(question.predictor),
-            execution=_execution(question),
-            extract=self.networks.extract,
-            optimizer=question.optimizer,
-            assume=question.assume,
-            model_options=question.model_options,
-        )
+        job = self.networks.job(question, "default", predictor=checked_predictor_anywhere(question.predictor))
+        plain = None if clocks is None else [plain_clock(clock) or clock for clock in clocks]
+        asked = Question.of(job, chosen, plain, question.batch_sizes, question.precision, self.networks.extract)
         each = len(asked.gpus) * per_gpu
         work = sum(len(variant.network) for variant in asked.variants) * each
         if work > self._settings.max_work:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..errors import InputError, unknown_name
+from ..extraction import Job
 from ..extraction.models.language_models import LANGUAGE_MODELS
 from ..extraction.models.spelling import known_as
 from ..generation.choices import GenerationChoices
@@ -14,6 +17,7 @@ from ..generation.models import find_decoder
 from ..generation.parallel import layouts, split_count
 from ..generation.prediction import GenerationPrediction
 from ..generation.training import ParallelTraining, training_of
+from ..hardware.host import find_host
 from ..operations.network import Network
 from ..predictors.networks.execution import Execution
 from .generation_questions import (
@@ -78,17 +82,10 @@ class GenerationAnswers:
         """See `joulecast.predict_parallel_training`."""
         predictor = _check_gpus(question.gpu, question.predictor, "training")
 
+        job = Job.of(vars(question), mode="training", host=checked_host(question.host))
+
         def extract(shape: tuple[int, ...]) -> Network:
-            return self.networks.extract(
-                question.model,
-                shape,
-                mode="training",
-                precision=question.precision,
-                cache_length=None,
-                optimizer=question.optimizer,
-                assume=None,
-                model_options=None,
-            )
+            return self.networks.extract(replace(job, input_shape=shape))
 
         given = question.model_dump(
             include={"data_parallel", "tensor_parallel", "pipeline_parallel", "micro_batches", "precision"}
@@ -99,7 +96,7 @@ class GenerationAnswers:
             question.gpu,
             clock=plain_clock(question.clock_mhz),
             power_limit_w=question.power_limit_w,
-            execution=Execution.of(question.execution, checked_host(question.host)),
+            execution=Execution.of(job.execution, find_host(job.host)),
             predictor=predictor,
             **given,
         )

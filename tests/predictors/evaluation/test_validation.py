@@ -10,10 +10,10 @@ from simulated_measurements import simulated_operations
 
 from joulecast import Network, Operation
 from joulecast.predictors.evaluation import networks as network_validation
-from joulecast.predictors.evaluation.metrics import absolute_errors, errors_by, r2, scores
+from joulecast.predictors.evaluation.errors import OperationErrors, absolute_errors, errors_by, r2, scores
 from joulecast.predictors.evaluation.networks import leave_networks_out
 from joulecast.predictors.evaluation.one_gpu import Validation, validate
-from joulecast.predictors.evaluation.operations import OperationErrors, leave_kinds_out
+from joulecast.predictors.evaluation.operations import leave_kinds_out
 from joulecast.predictors.evaluation.report import write_report
 from joulecast.predictors.measured.splits import alike, fold_of, network_family, only_in, variants
 from joulecast.predictors.recipes import ForestRecipe
@@ -136,7 +136,7 @@ def test_report(dataset, tmp_path):
 
 
 def test_campaigns_in_tables_have_names_and_no_digests():
-    one = OperationErrors("", "inference", (), *[np.zeros(0)] * 5, *[np.zeros(0, dtype=bool)], np.zeros(0), np.zeros(0))
+    one = OperationErrors("", (), *[np.zeros(0)] * 4)
     names = ("night/6e44a47d81", "day/832a0a0ced", "night/152dc0e0f5")
     validation = Validation("A30", "inference", tuple(replace(one, campaign=name) for name in names), ())
     assert validation.campaign_titles == dict(zip(names, ("night (1 of 2)", "day", "night (2 of 2)"), strict=True))
