@@ -66,7 +66,7 @@ def _choices_text(choices: Choices, top: int) -> str:
     incomplete = any(choice.uncovered for choice in choices)
     objective = OBJECTIVES[shown[0].objective]
     extra = several_batches or objective.name not in ("energy", "time", "edp")
-    header = ["", "GPU", "clock MHz", "time", "power", "energy", "EDP", "predictor"]
+    header = ["", "GPU", "clock MHz", "time", "power", "energy", "EDP", "measured", "predictor"]
     rows = [
         [
             "best" if place == 0 else "tied" if choice.tied else str(place + 1),
@@ -76,6 +76,7 @@ def _choices_text(choices: Choices, top: int) -> str:
             si(choice.power_w, "W"),
             si(choice.energy_j, "J"),
             si(choice.edp_js, "Js"),
+            "yes" if choice.measured else "no",
             choice.predictor,
             *([choice.precision] if several_precisions else []),
             *([str(choice.batch_size)] if several_batches else []),

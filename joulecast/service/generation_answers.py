@@ -10,14 +10,14 @@ from ..extraction import Job
 from ..extraction.models.language_models import LANGUAGE_MODELS
 from ..extraction.models.spelling import known_as
 from ..generation.choices import GenerationChoices
-from ..generation.choosing import BATCHES, CLOCKS, best_generation
+from ..generation.choosing import BATCHES, CLOCKS, best_generation, named
 from ..generation.engines import ENGINES
 from ..generation.generate import predict_generation
 from ..generation.images.predict import ImagePrediction, predict_image
-from ..generation.parallel import split_count
+from ..generation.models import find_decoder
+from ..generation.parallel import layouts, split_count
 from ..generation.prediction import GenerationPrediction
 from ..generation.training import ParallelTraining, training_of
-from ..hardware import gpus
 from ..hardware.host import find_host
 from ..operations.network import Network
 from ..predictors.networks.execution import Execution
@@ -45,8 +45,10 @@ class GenerationAnswers:
         for name in question.gpus or ():
             _check_gpus(name)
         clocks = question.clocks_mhz
-        choices = len(gpus() if question.gpus is None else question.gpus) * (CLOCKS if clocks is None else len(clocks))
-        choices *= len(question.counts) * len(question.batches or BATCHES) * len(question.precisions)
+        decoder = find_decoder(question.model)
+        ways = sum(len(list(layouts(count, gpu, decoder))) for count, gpu in named(question.gpus, question.counts))
+        choices = ways * len(question.batches or BATCHES) * (CLOCKS if clocks is None else len(clocks))
+        choices *= len(question.precisions)
         if choices > self._settings.max_choices:
             raise too_large("there are too many choices to compare", choices, self._settings.max_choices)
         return best_generation(**arguments_of(question))
