@@ -18,7 +18,7 @@ from ..predictors.networks.execution import EXECUTIONS
 from ..queries.carbon import grids
 from ..system.resources import shipped
 from ..zoo import entries
-from ..zoo.entries.entry import load_card
+from ..zoo.entries.cards import load_card
 from ..zoo.entries.measured import measured_gpus
 from ..zoo.rendering import markdown
 
