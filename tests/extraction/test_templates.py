@@ -53,7 +53,7 @@ def answered(name: str, shape, **options):
     return answer(name, Request(Inputs.of(shape), **options))
 
 
-# Three of these six, or all for the first of its kind. benchmarks/templates.py compares all models at six other shapes in both modes.
+# Three of these six, or all for the first of its kind. benchmarks/templates.py compares all at six other shapes.
 @pytest.mark.parametrize(
     ("name", "shapes"),
     [
