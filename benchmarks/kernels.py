@@ -29,9 +29,9 @@ from joulecast.predictors.kernels.fit import Measured, by_variant, fit_kernels
 from joulecast.predictors.kernels.fit_power import Readings, fit_power, readings
 from joulecast.predictors.kernels.learned import Kernels
 from joulecast.predictors.measured.device_rows import power_rows
-from joulecast.predictors.recipes.kernels import load_kernel_recipe
+from joulecast.predictors.recipes import load_kernel_recipe
 from joulecast.zoo.catalogue import ANY_GPU
-from joulecast.zoo.entries.any_gpu_entry import load_any_gpu
+from joulecast.zoo.entries.loading import load_any
 
 _LEAST_S = 10e-6
 _TOP_CLOCK = 0.97  # Share of the default clock from which on a run counts as not slowed down by the cap.
@@ -85,7 +85,7 @@ def _without(measured: dict[tuple[str, str], list[Measured]]) -> Iterator[str]:
     """Errors of the predictor for any GPU without the models of kernels."""
     yield from (f"## The same operations by {ANY_GPU} alone", "", "| kernels | GPU | operations | median | mean |")
     yield "| --- | --- | --- | --- | --- |"
-    entry = load_any_gpu(Path("zoo") / ANY_GPU)
+    entry = load_any(Path("zoo") / ANY_GPU)
     for names, found in measured.items():
         for table in found:
             if not all(operation.precision in table.gpu.unquantized for operation in table.operations):
@@ -103,7 +103,7 @@ def _sustained(kernels: Kernels, powers: dict[tuple[str, str], list[Readings]]) 
     yield from ("## Sustained over burst, where the cap holds the clock", "")
     yield "| kernels | GPU | operations | measured | predicted | power over the cap: measured | predicted |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
-    entry = load_any_gpu(Path("zoo") / ANY_GPU)
+    entry = load_any(Path("zoo") / ANY_GPU)
     for names, found in powers.items():
         for table in found:
             predictor = AnyGpuPredictor(table.gpu, "inference", entry.learned, kernels=kernels)

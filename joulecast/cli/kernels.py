@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .arguments import table
+from .printing import table
 
 
 def train_kernels(
@@ -38,11 +38,11 @@ def train_kernels(
     from ..datasets import load
     from ..errors import InputError
     from ..predictors.kernels.families import FAMILIES
-    from ..predictors.recipes.kernels import load_kernel_recipe
+    from ..predictors.recipes import load_kernel_recipe
     from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
-    from ..zoo.entries.any_gpu_entry import load_any_gpu
-    from ..zoo.entries.kernels_entry import load_kernels
-    from ..zoo.entries.kernels_files import family_named
+    from ..zoo.entries.any_gpu_entry import AnyGpuEntry
+    from ..zoo.entries.kernels_entry import family_named, load_kernels
+    from ..zoo.entries.loading import load_entry
     from ..zoo.kernels_training import learn_networks
     from ..zoo.kernels_training import train_kernels as train
     from ..zoo.renewal import renew_hosts
@@ -55,7 +55,7 @@ def train_kernels(
     networks = all_networks(loaded)
     if networks and networks_only:
         renew_hosts(zoo / ANY_GPU, networks)
-    base = load_any_gpu(zoo / ANY_GPU) if networks else None
+    base = load_entry(zoo / ANY_GPU, AnyGpuEntry) if networks else None
     data = [(each.folder, each.dataset) for each in loaded]
     if networks_only:
         if kept is None or base is None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,14 @@ from ..predictors.kernels.fit_power import Readings, fit_power, readings
 from ..predictors.kernels.learned import Kernels
 from ..predictors.kernels.power import PowerDemand
 from ..predictors.measured.device_rows import power_rows
-from ..predictors.recipes.kernels import KernelRecipe
-from .any_gpu_training import described
+from ..predictors.recipes import KernelRecipe
 from .catalogue import KERNELS_ENTRY
 from .entries.any_gpu_entry import AnyGpuEntry
-from .entries.golden import GOLDEN_OPERATIONS, golden_sample
-from .entries.kernels_entry import Golden, KernelsCard, KernelsEntry, save_kernels
-from .entries.provenance import git_commit
+from .entries.cards import KernelsCard, made_now
+from .entries.kernels_entry import Golden, KernelsEntry, save_kernels
+from .entries.stored import GOLDEN_OPERATIONS, golden_sample
 from .kernel_networks import network_errors, network_factors
+from .training import Trained, described
 
 LIMITS = (
     "Device times and power were measured at the default clock and cap only. For other clocks and caps, they are "
@@ -42,18 +41,8 @@ LIMITS = (
 )
 
 
-@dataclass(frozen=True)
-class TrainedKernels:
-    """Trained models of kernels with their validation and card, ready to be stored."""
-
-    kernels: Kernels
-    validation: tuple[KernelErrors, ...]
-    card: KernelsCard
-    golden: Golden
-
-    def save(self, zoo: Path) -> Path:
-        """Write the entry into a zoo folder."""
-        return save_kernels(zoo / self.card.name, self.kernels, self.card, self.golden)
+TrainedKernels = Trained[Kernels, tuple[KernelErrors, ...], KernelsCard]
+"""Trained models of kernels with their validation and card, ready to be stored."""
 
 
 def train_kernels(
@@ -126,11 +115,10 @@ def train_kernels(
         network_factors=kernels.network_factors._asdict(),
         network_errors={basis: dict(errors) for basis, errors in kernels.network_errors.items()},
         limits=LIMITS,
-        created=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        provenance={"git_commit": git_commit()},
+        **made_now(),
     )
     golden = {} if kept is None else {names: kept.golden[names] for names in others if names in kept.golden}
-    return TrainedKernels(kernels, validation, card, {**golden, **_golden(learned)})
+    return Trained(kernels, validation, card, {**golden, **_golden(learned)}, save_kernels)
 
 
 def learn_networks(
@@ -155,7 +143,7 @@ def learn_networks(
             "limits": LIMITS,
         }
     )
-    return TrainedKernels(kernels, (), card, kept.golden)
+    return Trained(kernels, (), card, kept.golden, save_kernels)
 
 
 def _with_networks(kernels: Kernels, networks: Networks, base: AnyGpuEntry) -> Kernels:
