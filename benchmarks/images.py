@@ -37,8 +37,8 @@ predicted over published, the mean over batches and the farthest. No constant wa
 missing were found by tracing the models of diffusers 0.35.2: which operations run, and in which memory layout.
 
 Attention is predicted as PyTorch's FlashAttention 2: with kernels of engines (FlashAttention 3, TensorRT-LLM), the
-pipelines that were looked at first came out 10 to 55 % too quick. SD 3.5 medium drew 449 to 529 W on one H100, but 650 W
-on each of two: these runs are unlike all others.
+pipelines that were looked at first came out 10 to 55 % too quick. SD 3.5 medium drew 449 to 529 W on one H100, but
+650 W on each of two: these runs are unlike all others.
 """
 
 
