@@ -13,7 +13,6 @@ from ..operations.given_operations import checked_operations, mode_of
 from ..operations.inputs import Inputs, InputShape, shape_to_json
 from ..operations.network import Network
 from ..operations.operation import Operation
-from ..predictors import operation_html
 from ..predictors.explanation import Explanation
 from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.prediction import Prediction
@@ -27,9 +26,6 @@ from .requests import choices, gpu_name, one_of_many, run, subject, tariff
 ServiceModel = str | Network | Sequence[tuple[Operation, int]]
 """Models that a service accepts: a name, a Network, or operations with their counts."""
 
-
-SHOWN_BY = operation_html
-"""Renders results in Jupyter. Importing the module registers the classes that it can render."""
 
 Assume = Mapping[str, str | int]
 """Assumptions about unknown values of the input: {"experts": "uniform"}, {"boxes": 100, "box_side": 200}."""

@@ -14,7 +14,7 @@ from ...arrays import FloatArray
 from ...datasets import Dataset
 from ...errors import DatasetError, MissingDependencyError, with_extra
 from ..contract import Networks
-from ..measured.device_rows import LEAST_ROWS, DeviceRow, device_rows, launch_times_s, rows_by_gpu
+from ..measured.rows import LEAST_ROWS, DeviceRow, device_rows, launch_times_s, rows_by_gpu
 from ..physics.energy import PRIOR_ENERGY
 from ..physics.least_times import LeastTimes
 from ..physics.library import expected_ratio

@@ -26,7 +26,7 @@ from ..any_gpu.boosting import inputs_and_targets
 from ..any_gpu.predictor import AnyGpuPredictor
 from ..contract import Curves, Networks, ResidualModel
 from ..fitting.any_gpu import LearnNetworks, fit_operations, network_learner, quicker
-from ..measured.device_rows import DeviceRow, device_rows
+from ..measured.rows import DeviceRow, device_rows
 from ..measured.splits import fold_of
 from ..networks.composition import HostModel, counts_of, plain_sum
 from ..networks.network_predictor import NetworkPredictor

@@ -19,7 +19,7 @@ from ..any_gpu.network_fits import fit_energies, learn_from_networks
 from ..any_gpu.predictor import AnyGpuPredictor
 from ..any_gpu.roofline import NoResidual
 from ..contract import Files, Networks, ResidualModel
-from ..measured.device_rows import DeviceRow, device_rows
+from ..measured.rows import DeviceRow, device_rows
 from ..model.fit import fit_one_model
 from ..model.learned import OneModel
 from ..recipes import BoostingRecipe, OneModelRecipe, Recipe, RooflineRecipe, TransformerRecipe

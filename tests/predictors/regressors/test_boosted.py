@@ -13,7 +13,7 @@ from joulecast import Operation
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.evaluation.tuning import search
-from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.physics.features import features
 from joulecast.predictors.predictor import INPUT_NAMES
 from joulecast.predictors.recipes import XGBoostRecipe
