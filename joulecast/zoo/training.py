@@ -22,8 +22,7 @@ from ..predictors.cpu.network import COMPOSITION, CpuNetworkPredictor
 from ..predictors.evaluation import any_gpu, cpu, one_gpu
 from ..predictors.evaluation.errors import OwnNetworkError
 from ..predictors.evaluation.left_out import errors_on_repeats, learn_from_networks
-from ..predictors.fitting.any_gpu import fit_on_all
-from ..predictors.fitting.fit import fit_own, predictor_of
+from ..predictors.fitting.fit import fit_on_all, fit_own, predictor_of
 from ..predictors.intervals.closeness import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.measured.rows import DeviceRow, device_rows

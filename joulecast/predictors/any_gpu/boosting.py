@@ -127,7 +127,7 @@ def fit_any_gpu(
 def _perceptron(table: _Table, recipe: PerceptronRecipe, seed: int) -> Perceptron:
     try:
         # Imported here, because it needs torch.
-        from ..regressors.perceptron_fit import Columns, fit_perceptron
+        from ..regressors.descent import Columns, fit_perceptron
     except ImportError as error:
         raise MissingDependencyError("training a perceptron needs torch", hint=with_extra("attentive")) from error
     kinds = [place for place, name in enumerate(RELATIVE_NAMES) if name.startswith("kind_")]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ..formats import onnx
-from ..regressors.serving import not_trained
+from ..regressors.trees import not_trained
 from .tokens import IN_NETWORK, ROLES, WIDTH
 from .weights import TransformerWeights
 
