@@ -15,6 +15,7 @@ from ...operations.inputs import Inputs
 from ...operations.precisions import HALF_PRECISIONS
 from ..cache import library_version
 from ..digests import digest
+from ..job import Job
 from ..models.named_models import build
 from ..recorder import Recorder
 from ..traced_models import traced
@@ -151,18 +152,18 @@ class Maker:
 
     def _sample(self, sizes: tuple[int, ...], mode: str, precision: str, cached: bool) -> Sample | None:
         recorders: list[Recorder] = []
-        options = {
-            "mode": mode,
-            "precision": precision,
-            "optimizer": ANY_OPTIMIZER if mode == "training" else None,
-            "on_trace": recorders.append,
-        }
+        job = Job(
+            mode=mode,
+            precision=precision,
+            optimizer=ANY_OPTIMIZER if mode == "training" else None,
+            cache_length=sizes[-1] if cached else None,
+        )
         given = dict(zip(self.plan.ranges, sizes, strict=False))
         main, shape = next(iter(self.plan.inputs.items()))
         item = tuple(n if isinstance(n, int) else given[n] for n in shape)
         inputs = Inputs.of({main: item} if main else item)
         try:
-            network = traced(self._module, inputs, sizes[-1] if cached else None, options, name=self.name)
+            network = traced(self._module, inputs, job, self.name, recorders.append)
         except JoulecastError:
             return None
         (recorder,) = recorders

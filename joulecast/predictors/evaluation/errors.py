@@ -21,8 +21,12 @@ _DECADES = ("below 1 us", "1 to 10 us", "10 to 100 us", "0.1 to 1 ms", "from 1 m
 
 
 def r2(measured: FloatArray, predicted: FloatArray) -> float:
-    """Coefficient of determination."""
-    return float(1 - np.sum((measured - predicted) ** 2) / np.sum((measured - np.mean(measured)) ** 2))
+    """Coefficient of determination. If all measured values are the same, it is 1 where they are predicted and else 0.
+
+    scikit-learn's `r2_score` has the same rule (`force_finite`).
+    """
+    missed, spread = np.sum((measured - predicted) ** 2), np.sum((measured - np.mean(measured)) ** 2)
+    return float(1 - missed / spread) if spread else float(not missed)
 
 
 def absolute_errors(errors: Sequence[float] | FloatArray) -> dict[str, float]:

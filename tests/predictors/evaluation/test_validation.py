@@ -64,6 +64,7 @@ def test_scores_by_hand():
     measured, predicted = np.array([1.0, 2.0, 4.0, np.nan]), np.array([1.1, 2.0, 3.0, 7.0])
     # Squared errors 0.01 + 0 + 1, squared deviations from 7/3: 42/9.
     assert r2(measured[:3], predicted[:3]) == pytest.approx(1 - 1.01 / (42 / 9))
+    assert (r2(np.ones(3), np.ones(3)), r2(np.ones(3), measured[:3])) == (1.0, 0.0)
     found = scores("time", measured, predicted)
     assert found["time_mean"] == pytest.approx((0.1 + 0 + 0.25) / 3)
     assert found["time_median"] == pytest.approx(0.1)
