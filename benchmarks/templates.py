@@ -15,9 +15,9 @@ from joulecast.errors import JoulecastError
 from joulecast.extraction.models.named_models import build
 from joulecast.extraction.sources import WHITELIST, traced
 from joulecast.extraction.templates import Request, answer, store
+from joulecast.operations.attributes import HALF_PRECISIONS
 from joulecast.operations.inputs import Inputs
 from joulecast.operations.network import Network
-from joulecast.operations.precisions import HALF_PRECISIONS
 
 SHAPES, DRAWN = 6, 60
 OUT = Path(__file__).with_name("TEMPLATES.md")

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..extraction import network_of
 from ..hardware import GPU
-from ..operations.calls import Calls
-from ..operations.columns import Columns, is_table, networks_of
+from ..operations.columns import Calls, Columns, is_table, networks_of
 from ..operations.network import Network
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.many import NetworkPredictions, in_pieces, predict_networks

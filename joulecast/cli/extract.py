@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..operations.inputs import parse_shapes, titled
-from ..operations.operation_text import operation_text
+from ..operations.operation_list import operation_text
 from ..units import si
 from .arguments import (
     AsCsv,

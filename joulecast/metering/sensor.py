@@ -14,8 +14,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from . import nvidia_smi, nvml, powercap
-from .readers import ReaderSpec
-from .sampler import PERIOD_S, Sampler
+from .sampler import PERIOD_S, ReaderSpec, Sampler
 from .samples import Samples
 
 _DEVICE = "device"  # Name of the only device that the sampler polls for a sensor.

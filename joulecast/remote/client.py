@@ -9,10 +9,10 @@ from typing import Any
 from ..hardware import GPU
 from ..hardware.host import Host
 from ..operations.columns import Columns, is_table, networks_of, operations_of
-from ..operations.given_operations import checked_operations, mode_of
 from ..operations.inputs import Inputs, InputShape, shape_to_json
 from ..operations.network import Network
 from ..operations.operation import Operation
+from ..operations.operation_list import checked_operations, mode_of
 from ..predictors import operation_html
 from ..predictors.explanation import Explanation
 from ..predictors.networks.many import NetworkPredictions

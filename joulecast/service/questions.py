@@ -7,8 +7,8 @@ from typing import Annotated, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ..operations.attributes import PRECISIONS, RequestedPrecision
 from ..operations.operation import MODES
-from ..operations.precisions import PRECISIONS, RequestedPrecision
 from ..predictors.networks.execution import EXECUTIONS
 from .subjects import (
     Carbon,

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
+from ...operations.attributes import ELEMENT_BYTES
 from ...operations.kind import Traffic
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...operations.precisions import ELEMENT_BYTES
 
 _SMALL_BYTES = 32e6  # At 1 to 8 TB/s these take 4 to 32 us: as long as launching a few kernels.
 _TINY_BYTES = 1e5  # The launch decides the time of an operation that moves fewer bytes, in any precision.
