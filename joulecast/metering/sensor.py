@@ -1,7 +1,7 @@
 """The interface of power sensors that campaigns use, and the sensor that the sampler process polls.
 
 A sensor samples power while it is entered as a context manager; `window` returns the samples of a loop. To add a
-sensor, write a reader and add it to the table in readers.py, or implement the Protocol.
+sensor, write a reader and add it to the table in sampler.py, or implement the Protocol.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class ModelTemplates:
         limits: Limits to combinations of sizes, which hold in all regimes.
         libraries: Name -> version of each library that the model was extracted with.
         operators: Every operator that the model runs, such as "aten.linear".
-        digest: What extraction made of these operators (digests.py).
+        digest: What extraction made of these operators (cache.py).
     """
 
     inputs: Mapping[str, tuple[int | str, ...]]
