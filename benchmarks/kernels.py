@@ -29,7 +29,7 @@ from joulecast.predictors.kernels.fit import Measured, by_variant, fit_kernels
 from joulecast.predictors.kernels.fit_power import Readings, fit_power, readings
 from joulecast.predictors.kernels.learned import Kernels
 from joulecast.predictors.measured.device_rows import power_rows
-from joulecast.predictors.recipes.kernels import load_kernel_recipe
+from joulecast.predictors.recipes import load_kernel_recipe
 from joulecast.zoo.catalogue import ANY_GPU
 from joulecast.zoo.entries.loading import load_any
 

@@ -29,7 +29,7 @@ from joulecast.predictors.kernels.basis import generation_of
 from joulecast.predictors.measured.device_rows import DeviceRow, device_rows
 from joulecast.predictors.model.fit import fit_one_model, thinned
 from joulecast.predictors.model.learned import OneModel
-from joulecast.predictors.recipes.one_model import OneModelRecipe
+from joulecast.predictors.recipes import OneModelRecipe
 
 SHORTEST_S = 1e-5
 EIGHTHS = 8

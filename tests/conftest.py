@@ -27,7 +27,7 @@ from simulated_measurements import simulated_dataset
 from joulecast.cli import main
 from joulecast.datasets import Dataset, save
 from joulecast.predictors.physics import operation_numbers
-from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.predictors.recipes import ForestRecipe
 from joulecast.zoo.mlflow.mlflow_client import connected
 from joulecast.zoo.training import Trained, train
 

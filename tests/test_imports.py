@@ -23,7 +23,6 @@ HEAVY = {
     "pandas",
     "pyarrow",
     "matplotlib",
-    "skl2onnx",
     "onnx",
     "safetensors",
     "scipy",
@@ -64,7 +63,6 @@ ROOMS = [
 CORE = "core"
 PREDICTOR_ROOMS = [
     "formats",
-    "recipes",
     "physics",
     "intervals",
     "measured",

@@ -130,7 +130,7 @@ import sys
 from conftest import train_small
 from simulated_measurements import simulated_operations
 from joulecast.cli.recipes import HANDLERS
-from joulecast.predictors.fitting.recipes import load_recipe
+from joulecast.predictors.fitting.fit import load_recipe
 from joulecast.zoo.entries.loading import load_any
 
 folder = Path(sys.argv[1])

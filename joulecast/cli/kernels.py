@@ -38,7 +38,7 @@ def train_kernels(
     from ..datasets import load
     from ..errors import InputError
     from ..predictors.kernels.families import FAMILIES
-    from ..predictors.recipes.kernels import load_kernel_recipe
+    from ..predictors.recipes import load_kernel_recipe
     from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
     from ..zoo.entries.any_gpu_entry import AnyGpuEntry
     from ..zoo.entries.kernels_entry import family_named, load_kernels

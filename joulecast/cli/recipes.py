@@ -30,10 +30,9 @@ from ..predictors.evaluation.report import write_report
 from ..predictors.evaluation.scores import Score, any_gpu_scores, cpu_scores, own_scores
 from ..predictors.evaluation.tuning import Trial, search
 from ..predictors.fitting.any_gpu import ANY_GPU_FORMS
-from ..predictors.fitting.recipes import predictor_of
+from ..predictors.fitting.fit import predictor_of
 from ..predictors.intervals.network_calibration import NetworkCalibration
-from ..predictors.recipes.settings import Recipe
-from ..predictors.recipes.xgboost import XGBoostRecipe
+from ..predictors.recipes import Recipe, XGBoostRecipe
 from ..predictors.regressors.forms import ONE_GPU_FORMS
 from ..zoo.mlflow.tracking import tuning
 from ..zoo.rendering import any_gpu_errors, cpu_errors

@@ -17,7 +17,7 @@ from .arguments import table
 
 if TYPE_CHECKING:
     from ..predictors.evaluation.scores import Score
-    from ..predictors.recipes.settings import Recipe
+    from ..predictors.recipes import Recipe
     from .recipes import Entry, Loaded, RecipeHandler, Tracking
 
 _Datasets = Annotated[list[Path], typer.Option("--dataset", help="Folder of a dataset; repeat it for several.")]
@@ -177,7 +177,7 @@ def _register(entry: Path, tracking_uri: str | None, run: str) -> None:
 
 def _load_recipes(paths: Sequence[Path]) -> dict[str, Recipe]:
     """Load recipes, by the names of their files."""
-    from ..predictors.fitting.recipes import load_recipe
+    from ..predictors.fitting.fit import load_recipe
 
     found: dict[str, Recipe] = {}
     for path in paths:

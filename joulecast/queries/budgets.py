@@ -89,12 +89,18 @@ class Review:
 
     def __post_init__(self) -> None:
         for budget in self.budgets:
+            field, unit = MEASURES[budget.measure]
+            if any(prediction is not None and prediction[field] is None for prediction in (self.now, self.before)):
+                raise InputError(
+                    f"the {budget.measure} of a list of operations is not known",
+                    given=f"{budget.measure}={budget}",
+                    hint="give the model itself, or leave this budget out",
+                )
             if budget.relative and self.before is None:
                 raise InputError(
                     "an increase needs something to compare with",
                     given=f"{budget.measure}={budget}",
-                    hint="name a baseline (--ref or --against), or give the budget in "
-                    f"{MEASURES[budget.measure][1]} alone",
+                    hint=f"name a baseline (--ref or --against), or give the budget in {unit} alone",
                 )
 
     @property
@@ -130,7 +136,7 @@ class Review:
             text += "\n\n" + _markdown(["operations that changed most", before, now, "change"], changed)
         return text
 
-    def _values(self, measure: str) -> tuple[float, float | None]:
+    def _values(self, measure: str) -> tuple[Any, Any]:
         field = MEASURES[measure][0]
         return self.now[field], None if self.before is None else self.before[field]
 

@@ -20,7 +20,7 @@ from ..predictors.kernels.fit_power import Readings, fit_power, readings
 from ..predictors.kernels.learned import Kernels
 from ..predictors.kernels.power import PowerDemand
 from ..predictors.measured.device_rows import power_rows
-from ..predictors.recipes.kernels import KernelRecipe
+from ..predictors.recipes import KernelRecipe
 from .catalogue import KERNELS_ENTRY
 from .entries.any_gpu_entry import AnyGpuEntry
 from .entries.cards import KernelsCard, made_now

@@ -165,7 +165,7 @@ def _refuse_other_name(name: str, manifest: Mapping[str, Any], files: Mapping[st
     kind = rest if named_mode is None else rest.removesuffix(f"-{named_mode}")
     # A GPU's own predictors may take each other's names, so that the best one can become the default.
     # Imported here, because few names are incomplete, and recipes import everything that is fitted.
-    from ..predictors.fitting.recipes import RECIPES
+    from ..predictors.fitting.fit import RECIPES
 
     other_kind = gpu is None and kind in RECIPES and kind != predictor
     if room_named != room or other_kind or (gpu is not None and named_mode not in (None, mode)):

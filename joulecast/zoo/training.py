@@ -23,15 +23,15 @@ from ..predictors.evaluation import any_gpu, cpu, one_gpu
 from ..predictors.evaluation.networks import NetworkError, learn_from_networks
 from ..predictors.evaluation.operations import OperationErrors, errors_on_repeats
 from ..predictors.fitting.any_gpu import fit_on_all
+from ..predictors.fitting.fit import predictor_of
 from ..predictors.fitting.one_gpu import fit_own
-from ..predictors.fitting.recipes import predictor_of
 from ..predictors.intervals.closeness import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.measured.device_rows import DeviceRow, device_rows
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.prediction import Composition
 from ..predictors.predictor import OperationPredictor
-from ..predictors.recipes.settings import Recipe
+from ..predictors.recipes import Recipe
 from .catalogue import entry_name
 from .entries.any_gpu_entry import save_any_gpu
 from .entries.cards import AnyGpuCard, Card, ModelCard, made_now

@@ -17,8 +17,7 @@ from joulecast.predictors.explanation import contributions, explain_operation
 from joulecast.predictors.fitting.one_gpu import fit_own
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.roofline import tiled_roofline
-from joulecast.predictors.recipes.forest import ForestRecipe
-from joulecast.predictors.recipes.xgboost import XGBoostRecipe
+from joulecast.predictors.recipes import ForestRecipe, XGBoostRecipe
 from joulecast.zoo.entries.cards import ModelCard
 from joulecast.zoo.entries.entry import load_background, save_entry
 from joulecast.zoo.entries.loading import load_entry

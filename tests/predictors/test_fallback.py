@@ -13,7 +13,7 @@ from joulecast.predictors.fallback import FallbackPredictor
 from joulecast.predictors.fitting.one_gpu import fit_own
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
-from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.predictors.recipes import ForestRecipe
 from joulecast.zoo import find_predictor
 
 A30 = find_gpu("A30")

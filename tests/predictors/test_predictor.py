@@ -20,7 +20,7 @@ from joulecast.predictors.measured.transfer import transferred_loops
 from joulecast.predictors.networks.composition import HostModel, compose, plain_sum
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.physics.roofline import tiled_roofline
-from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.predictors.recipes import ForestRecipe
 
 RECIPE = ForestRecipe(trees=16, folds=5)
 A30 = find_gpu("A30")

@@ -16,8 +16,7 @@ from joulecast.extraction import network_of
 from joulecast.predictors.evaluation import parallel
 from joulecast.predictors.evaluation.one_gpu import validate
 from joulecast.predictors.evaluation.tuning import search
-from joulecast.predictors.recipes.forest import ForestRecipe
-from joulecast.predictors.recipes.xgboost import XGBoostRecipe
+from joulecast.predictors.recipes import ForestRecipe, XGBoostRecipe
 from joulecast.system import cluster
 from joulecast.system.cluster import call_on_workers, connect, is_used, on_cluster
 

@@ -16,8 +16,7 @@ from joulecast.hardware import find_gpu
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.least_times import LeastTimes
-from joulecast.predictors.recipes.boosting import BoostingRecipe
-from joulecast.predictors.recipes.roofline import RooflineRecipe
+from joulecast.predictors.recipes import BoostingRecipe, RooflineRecipe
 from joulecast.zoo import entries, find_predictor
 from joulecast.zoo.entries.loading import load_any
 from joulecast.zoo.renewal import renew_hosts

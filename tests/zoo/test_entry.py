@@ -16,7 +16,7 @@ from conftest import SMALL_RECIPE, rewrite, train_small
 from joulecast import Network
 from joulecast.datasets import save
 from joulecast.errors import JoulecastError, ZooError
-from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_predictor, load_entry
 from joulecast.zoo.catalogue import CPU_FOLDERS, load_any

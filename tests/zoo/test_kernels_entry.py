@@ -20,7 +20,7 @@ from joulecast.predictors.intervals.network_calibration import NetworkCalibratio
 from joulecast.predictors.kernels.basis import is_like_measured
 from joulecast.predictors.kernels.in_networks import NetworkFactors, cached_share
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.recipes.kernels import KernelRecipe, KernelTrees
+from joulecast.predictors.recipes import KernelRecipe, KernelTrees
 from joulecast.zoo import find_predictor, kernel_networks
 from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
 from joulecast.zoo.entries.files import MANIFEST, write_files

@@ -15,7 +15,7 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.any_gpu.roofline import NoResidual
 from joulecast.predictors.physics.power_cap import Jobs
-from joulecast.predictors.recipes.kernels import KernelRecipe, KernelTrees
+from joulecast.predictors.recipes import KernelRecipe, KernelTrees
 from joulecast.zoo.entries.kernels_entry import load_kernels
 from joulecast.zoo.kernels_training import train_kernels
 

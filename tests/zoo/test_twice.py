@@ -7,10 +7,7 @@ from simulated_measurements import simulated_gpu
 
 from conftest import train_small
 from joulecast.datasets import save
-from joulecast.predictors.recipes.blend import BlendRecipe
-from joulecast.predictors.recipes.boosting import BoostingRecipe
-from joulecast.predictors.recipes.transformer import TransformerRecipe
-from joulecast.predictors.recipes.xgboost import XGBoostRecipe
+from joulecast.predictors.recipes import BlendRecipe, BoostingRecipe, TransformerRecipe, XGBoostRecipe
 from joulecast.zoo.training import train_any_gpu
 
 OWN = {

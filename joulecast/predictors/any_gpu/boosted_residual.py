@@ -24,8 +24,7 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..batches import in_batches
 from ..contract import Files, Regressor, host_times
-from ..formats.features import require_features
-from ..formats.numbers import number, numbers
+from ..formats.numbers import number, numbers, require_features
 from ..physics.baseline import STAND_INS
 from ..physics.energy import EnergyConstants
 from ..physics.fp32_kernels import counted_ratio

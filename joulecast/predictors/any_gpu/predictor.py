@@ -62,8 +62,7 @@ def _energy_if_slower(predictions: OperationPredictions, slower: FloatArray) -> 
     work = predictions.work
     if work is None:
         return 1.0
-    whole_j = np.maximum(work.switching_j + work.awake_j + work.memory_j, _LEAST_J)
-    energy: FloatArray = 1.0 + (slower - 1.0) * work.awake_j / whole_j
+    energy: FloatArray = 1.0 + (slower - 1.0) * work.awake_j / np.maximum(work.dynamic_j, _LEAST_J)
     return energy
 
 
@@ -162,7 +161,10 @@ class AnyGpuPredictor:
             return work
         in_fp32 = self._work(plain, capped).scatter(places)
         quicker = places & (np.nan_to_num(in_fp32.device_s, nan=np.inf) < work.device_s)
-        return work.with_others(in_fp32, quicker | always)
+        # Launches decide the time of small operations, and chance which is quicker. Their energies are far apart.
+        least_j = np.where(always, in_fp32.dynamic_j, np.fmin(work.dynamic_j, in_fp32.dynamic_j))
+        found = work.with_others(in_fp32, quicker | always)
+        return found.scaled_by(1.0, least_j / np.maximum(found.dynamic_j, _LEAST_J))
 
     def _work(self, operations: OperationList, capped: bool) -> Work:
         whole = operations.derived(measured_operations)
@@ -184,16 +186,18 @@ class AnyGpuPredictor:
             ratio = np.where(np.isnan(device_s), ratio, device_s / least_s)
         work = Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy)
         work = work.scaled_by(1.0, energy_ratio).bounded(operations)
-        return work if self.kernels is None else self._with_power(work, self.kernels.demand_w(operations, self.gpu))
+        return work if self.kernels is None else self._with_power(work, operations, self.kernels)
 
-    def _with_power(self, work: Work, demand_w: FloatArray) -> Work:
-        """The work with dynamic energies that follow from the power of kernels, for operations where it is known."""
+    def _with_power(self, work: Work, operations: OperationList, kernels: Kernels) -> Work:
+        """The work with dynamic energies that follow from the power of kernels, as far as it is known."""
+        demand_w = kernels.demand_w(operations, self.gpu)
         if np.isnan(demand_w).all():
             return work
         clock = float(self.gpu.boost_clock_mhz)
         device_s, dynamic_j = work.at(clock)
         known_j = (demand_w - static_power_w(self.gpu, clock)) * device_s
-        return work.scaled_by(1.0, np.where(np.isnan(demand_w), 1.0, known_j / np.maximum(dynamic_j, _LEAST_J)))
+        more = kernels.power_share(operations, self.gpu) * (known_j / np.maximum(dynamic_j, _LEAST_J) - 1.0)
+        return work.scaled_by(1.0, np.where(np.isnan(demand_w), 1.0, 1.0 + more))
 
     def _spread(self, operations: OperationList) -> OperationSpread | None:
         """Errors on chips that were left out; for kernels, errors for the measurements that their times rest on."""

@@ -16,7 +16,7 @@ from ...operations.network import Network
 from ...operations.operation import Operation
 from ..measured.loops import MeasuredLoop
 from ..networks.composition import counts_of
-from ..recipes.settings import Recipe
+from ..recipes import Recipe
 from ..regressors.forms import ONE_GPU_FORMS
 from .calls import CallModel, as_run, group_of
 from .network import SerialModel

@@ -31,8 +31,8 @@ from ..networks.network_predictor import NetworkPredictor
 from ..networks.parts import as_parts
 from ..operation_predictions import OperationPredictions
 from ..physics.least_times import LeastTimes
-from ..recipes.settings import Recipe
-from ..regressors.xgboost_model import BoostedRegressor
+from ..recipes import Recipe
+from ..regressors.fitted_trees import FittedTrees
 from .calibrating import MOST_ERRORS, thinned
 from .curves import Curves, error_by_trees
 from .parallel import in_parallel
@@ -205,7 +205,7 @@ def _fold(
     mine = [row for row in rows if fold[row.operation] == held]
     learned = fit_operations((), [row for row in rows if fold[row.operation] != held], recipe)
     curves: Curves = {}
-    if not held and mine and isinstance(learned, BoostedResidual) and isinstance(learned.time, BoostedRegressor):
+    if not held and mine and isinstance(learned, BoostedResidual) and isinstance(learned.time, FittedTrees):
         curves = {"time/held_out_error": error_by_trees(learned.time, *inputs_and_targets(mine))}
     return mine, log_ratios(learned, mine).tolist(), curves
 

@@ -15,7 +15,7 @@ from ...progress import tracked
 from ..cpu.fit import LEAST_OPERATIONS, fit_cpu, fit_serial, quickest_loops, quickest_networks
 from ..cpu.network import CpuNetworkPredictor
 from ..measured.splits import fold_of, only_in
-from ..recipes.settings import Recipe
+from ..recipes import Recipe
 from .metrics import absolute_errors, errors_by, scores
 
 SPLITS = (

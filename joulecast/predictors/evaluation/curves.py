@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ..regressors.xgboost_model import BoostedRegressor
+from ..regressors.fitted_trees import FittedTrees
 
 Curves = Mapping[str, Sequence[float]]
 """Name -> one value per step: errors by number of trees, losses by epoch."""
@@ -31,7 +31,7 @@ def curves_of(fitted: object) -> dict[str, Sequence[float]]:
     return {**own, **inner}
 
 
-def error_by_trees(regressor: BoostedRegressor, inputs: NDArray[np.float32], targets: FloatArray) -> list[float]:
+def error_by_trees(regressor: FittedTrees, inputs: NDArray[np.float32], targets: FloatArray) -> list[float]:
     """Mean absolute error on held-out rows after every hundredth of the trees.
 
     Args:

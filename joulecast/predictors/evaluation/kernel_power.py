@@ -14,7 +14,7 @@ from ..kernels.family import Names
 from ..kernels.fit_power import Readings, fit_power
 from ..kernels.learned import Kernels
 from ..kernels.variant import Variant
-from ..recipes.kernels import KernelRecipe
+from ..recipes import KernelRecipe
 from .kernels import drawn_by_size, evenly_ranked
 
 

@@ -15,7 +15,7 @@ from ..kernels.basis import BASES, Basis, generation_of
 from ..kernels.families import FAMILIES
 from ..kernels.family import Family, Names
 from ..kernels.fit import Measured, fit_variant
-from ..recipes.kernels import KernelRecipe, KernelTrees
+from ..recipes import KernelRecipe, KernelTrees
 
 SPLITS = (
     "Measured: a fraction of the sizes is left out on all GPUs; for linear layers, a size is a pair of output and "

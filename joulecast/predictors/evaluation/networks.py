@@ -23,7 +23,7 @@ from ..networks.learned import fit_network_static_w, fit_tf32_factor
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..predictor import OperationPredictor
-from ..recipes.settings import Recipe
+from ..recipes import Recipe
 from .metrics import absolute_errors
 from .operations import OperationErrors, errors_on
 from .parallel import in_parallel

@@ -18,7 +18,7 @@ from ..intervals.calibration import Calibration
 from ..intervals.closeness import Closeness
 from ..intervals.network_calibration import NetworkCalibration
 from ..intervals.power_range import power_range_w
-from ..recipes.settings import Recipe
+from ..recipes import Recipe
 from .calibrating import calibrate, fit_networks
 from .coverage import Coverage, network_coverage, operation_coverage
 from .networks import NetworkError, NetworksLeftOut, leave_networks_out, network_summary

@@ -19,7 +19,7 @@ from ..intervals.closeness import Closeness
 from ..measured.splits import fold_of, variants
 from ..physics.roofline import roofline
 from ..predictor import OperationPredictor
-from ..recipes.settings import Recipe
+from ..recipes import Recipe
 from .metrics import errors_by, scores
 from .parallel import in_parallel
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..recipes.settings import Recipe
+from ..recipes import Recipe
 from .coverage import LEVEL, Coverage, chance_range
 from .networks import NetworkError, network_summary
 from .one_gpu import SPLITS, Validation

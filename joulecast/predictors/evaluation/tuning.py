@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...datasets import Dataset
-from ..recipes.xgboost import XGBoostRecipe
+from ..recipes import XGBoostRecipe
 from .curves import Curves, curves_of
 from .operations import OperationErrors, cross_validated
 from .parallel import in_parallel

@@ -22,11 +22,7 @@ from ..contract import Files, Networks, ResidualModel
 from ..measured.device_rows import DeviceRow, device_rows
 from ..model.fit import fit_one_model
 from ..model.learned import OneModel
-from ..recipes.boosting import BoostingRecipe
-from ..recipes.one_model import OneModelRecipe
-from ..recipes.roofline import RooflineRecipe
-from ..recipes.settings import Recipe
-from ..recipes.transformer import TransformerRecipe
+from ..recipes import BoostingRecipe, OneModelRecipe, Recipe, RooflineRecipe, TransformerRecipe
 from ..transformer.attentive import Attentive
 from ..transformer.networks import read_networks
 

@@ -4,17 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from ...datasets import Dataset
-from ...errors import InputError
+from ...errors import InputError, unknown_name
 from ...hardware import GPU, find_gpu
 from ...operations.operation import MODES
 from ..contract import Fit, Fitted, Networks
 from ..predictor import OperationPredictor
-from ..recipes.settings import Recipe
+from ..recipes import Recipe, read_recipe, recipe_of
 from ..regressors.forms import ONE_GPU_FORMS
 from .any_gpu import ANY_GPU_FORMS, fit_on_all
 from .one_gpu import fit_own
+
+RECIPES: Mapping[str, type[Recipe]] = {
+    name: form.settings for forms in (ONE_GPU_FORMS, ANY_GPU_FORMS) for name, form in forms.items()
+}
+"""Name of a predictor -> class of its settings."""
+
+
+def predictor_of(recipe: Recipe) -> str:
+    """The name of the predictor in files of this class of recipes."""
+    return next(name for name, settings in RECIPES.items() if settings is type(recipe))
+
+
+def load_recipe(path: str | Path) -> Recipe:
+    """Read a recipe; see `read_recipe`. Its key `predictor` is a name in RECIPES."""
+    return read_recipe(path, _recipe)
+
+
+def _recipe(values: dict[str, Any]) -> Recipe:
+    name = values.pop("predictor", None)
+    if name not in RECIPES:
+        raise unknown_name("predictor of a recipe", name, RECIPES)
+    return recipe_of(RECIPES[name], values, f"{name} recipe")
 
 
 @dataclass(frozen=True)

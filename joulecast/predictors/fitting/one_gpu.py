@@ -16,7 +16,7 @@ from ..measured.transfer import transferred_loops
 from ..physics.baseline import group_of
 from ..physics.features import features
 from ..predictor import OperationPredictor, regressor_inputs
-from ..recipes.settings import Recipe
+from ..recipes import Recipe
 from ..regressors.forms import ONE_GPU_FORMS
 
 LEAST_OPERATIONS = 20

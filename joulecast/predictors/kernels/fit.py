@@ -16,8 +16,8 @@ from ...errors import MissingDependencyError, with_extra
 from ...hardware import GPU, find_gpu
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..recipes.kernels import KernelRecipe, KernelTrees
-from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
+from ..recipes import KernelRecipe, KernelTrees
+from ..regressors.fitted_trees import FittedTrees, unfitted_trees
 from .basis import generation_of
 from .families import FAMILIES
 from .family import Family, Names
@@ -197,7 +197,7 @@ def _examples(family: Family, table: Measured, constants: FloatArray) -> tuple[N
 
 def _trees(
     examples: Sequence[tuple[NDArray[np.float32], FloatArray]], settings: KernelTrees, quantile: float
-) -> BoostedRegressor:
+) -> FittedTrees:
     inputs, targets = (np.concatenate(columns) for columns in zip(*examples, strict=True))
     trees = unfitted_trees(settings, settings.trees, objective="reg:quantileerror", quantile_alpha=quantile)
-    return BoostedRegressor(trees.fit(inputs, targets))
+    return FittedTrees(trees.fit(inputs, targets))

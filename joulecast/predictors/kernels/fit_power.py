@@ -13,8 +13,8 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation_list import OperationList
 from ..measured.device_rows import DeviceRow
-from ..recipes.kernels import KernelRecipe, KernelTrees
-from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
+from ..recipes import KernelRecipe, KernelTrees
+from ..regressors.fitted_trees import FittedTrees, unfitted_trees
 from .basis import generation_of
 from .families import FAMILIES
 from .family import Family, Names
@@ -140,9 +140,9 @@ def _thinned(table: Readings, recipe: KernelRecipe) -> Readings:
     return table.some(np.random.default_rng(recipe.seed).permutation(len(table.power_w))[: recipe.most_rows])
 
 
-def _fitted(tables: Sequence[Readings], settings: KernelTrees) -> BoostedRegressor:
+def _fitted(tables: Sequence[Readings], settings: KernelTrees) -> FittedTrees:
     inputs = np.concatenate([table.inputs for table in tables])
     targets = np.concatenate([table.log_demand for table in tables])
     # The absolute error gives the median. Some readings are too low, because the memory held zeros.
     trees = unfitted_trees(settings, settings.trees, objective="reg:absoluteerror")
-    return BoostedRegressor(trees.fit(inputs, targets))
+    return FittedTrees(trees.fit(inputs, targets))

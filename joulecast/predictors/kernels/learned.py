@@ -13,6 +13,7 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation_list import OperationList
 from ..intervals.calibration import Calibration
+from ..physics.bounds import kernel_floor_s
 from ..physics.cached import cached
 from .basis import is_like_measured
 from .families import FAMILIES, PREDICTED
@@ -33,11 +34,13 @@ class _Costs(NamedTuple):
         device_s: Device seconds at the default clock.
         demand_w: Board power in watts without a cap, at the default clock.
         uncapped_s: Device seconds at the default clock if no cap lowered it.
+        power_share: See `Kernels.power_share`.
     """
 
     device_s: FloatArray
     demand_w: FloatArray
     uncapped_s: FloatArray
+    power_share: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +87,14 @@ class Kernels:
         The array is read-only. The power is that of a working GPU; while it waits for a launch, the board draws less.
         """
         return _costs(operations, self, gpu).demand_w
+
+    def power_share(self, operations: OperationList, gpu: GPU) -> FloatArray:
+        """How far `demand_w` applies, from 0 to 1, shape (operations,), read-only; NaN for operations it does not know.
+
+        Power was read of kernels of 60 us and more. One that takes hardly longer than its launch keeps the board from
+        drawing as much: the share falls from 1 at twice the time of the shortest kernels to 0.
+        """
+        return _costs(operations, self, gpu).power_share
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `SharedModel.prefetch`."""
@@ -175,7 +186,7 @@ def _costs(operations: OperationList, kernels: Kernels, gpu: GPU) -> _Costs:
 
 def _costs_on_each(operations: OperationList, kernels: Kernels, gpus: Sequence[GPU]) -> dict[GPU, _Costs]:
     """Device times and power demands together, because both follow from the same physics and features."""
-    found = {gpu: np.full((3, len(operations)), np.nan) for gpu in gpus}
+    found = {gpu: np.full((4, len(operations)), np.nan) for gpu in gpus}
     for part in variant_parts(operations):
         some, variant = [gpu for gpu in found if kernels.knows(part, gpu)], kernels.learned(part)
         if not some or variant is None:
@@ -184,14 +195,17 @@ def _costs_on_each(operations: OperationList, kernels: Kernels, gpus: Sequence[G
         bursts = dict(zip(some, variant.bursts(family, part.operations, some), strict=True))
         demands_w = variant.demands_w(family, part.operations, bursts)
         for gpu, burst in bursts.items():
-            found[gpu][[[0], [2]], part.places] = 0.0
-            passes = variant.passes(family, part, gpu)
+            found[gpu][[[0], [2], [3]], part.places] = 0.0
+            passes, floor_s = variant.passes(family, part, gpu), kernel_floor_s(gpu)
             np.add.at(found[gpu][0], part.places, passes * burst.device_s)
+            share = np.clip(burst.device_s / floor_s - 1.0, 0.0, 1.0)
+            np.add.at(found[gpu][3], part.places, passes * burst.device_s * share)
             np.add.at(found[gpu][2], part.places, passes * variant.uncapped_s(family, part.operations, gpu, burst))
         for gpu, demand_w in demands_w.items():
             energy_j = np.zeros(len(operations))
             np.add.at(energy_j, part.places, demand_w * bursts[gpu].device_s * variant.passes(family, part, gpu))
             found[gpu][1, part.places] = (energy_j / found[gpu][0])[part.places]
     for costs in found.values():
+        costs[3] /= costs[0]
         costs.flags.writeable = False
     return {gpu: _Costs(*costs) for gpu, costs in found.items()}

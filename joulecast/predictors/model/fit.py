@@ -17,8 +17,8 @@ from ...operations.operation_list import OperationList
 from ..kernels.basis import generation_of
 from ..measured.device_rows import LEAST_ROWS, DeviceRow, launch_times_s
 from ..physics.energy import PRIOR_ENERGY
-from ..recipes.one_model import OneModelRecipe
-from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
+from ..recipes import OneModelRecipe
+from ..regressors.fitted_trees import FittedTrees, unfitted_trees
 from .features import features, first_kernels
 from .learned import OneModel
 from .physics import CONSTANTS, STARTS, Machine, costs, way
@@ -115,8 +115,8 @@ class _Fitted(NamedTuple):
     """Constants and trees, see `OneModel`."""
 
     constants: FloatArray
-    shared: BoostedRegressor
-    generations: dict[str, BoostedRegressor]
+    shared: FittedTrees
+    generations: dict[str, FittedTrees]
 
 
 def _fitted(tables: Sequence[Measured], recipe: OneModelRecipe, without: Sequence[str]) -> _Fitted:
@@ -140,8 +140,8 @@ def _fitted(tables: Sequence[Measured], recipe: OneModelRecipe, without: Sequenc
     for name in [] if without else sorted(set(of_row)):
         mine = of_row == name
         trees = _trees(recipe, recipe.generation_trees, recipe.generation_depth)
-        generations[name] = BoostedRegressor(trees.fit(inputs[mine], left[mine]))
-    return _Fitted(constants, BoostedRegressor(shared), generations)
+        generations[name] = FittedTrees(trees.fit(inputs[mine], left[mine]))
+    return _Fitted(constants, FittedTrees(shared), generations)
 
 
 def _trees(recipe: OneModelRecipe, trees: int, depth: int) -> Any:

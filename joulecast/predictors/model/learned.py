@@ -21,8 +21,7 @@ from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..contract import Files, Regressor, host_times
-from ..formats.features import require_features
-from ..formats.numbers import number
+from ..formats.numbers import number, require_features
 from ..kernels.basis import generation_of
 from ..physics.energy import EnergyConstants
 from ..physics.least_times import LeastTimes

@@ -128,7 +128,7 @@ class Work:
             device_s: Device seconds, shape (operations,).
             dynamic_energy_j: Joules above static power, shape (operations,).
         """
-        more = dynamic_energy_j / np.maximum(self.switching_j + self.awake_j + self.memory_j, 1e-30)
+        more = dynamic_energy_j / np.maximum(self.dynamic_j, 1e-30)
         return replace(
             self,
             parts=self.parts.times(device_s / np.maximum(self.parts.overlapped_s, _LEAST_S)),
@@ -177,8 +177,8 @@ class Work:
             The work without the limiting operations.
         """
         count = len(self.switching_j) - len(places)
-        device_s, dynamic_j = self.device_s, self.switching_j + self.awake_j + self.memory_j
-        longer, more = (_raised(values[:count], multiples * values[count:], places) for values in (device_s, dynamic_j))
+        costs = self.device_s, self.dynamic_j
+        longer, more = (_raised(values[:count], multiples * values[count:], places) for values in costs)
         table = self.columns[:, :count].copy()
         table[[*_SECONDS]] *= longer
         table[[*_JOULES]] *= more
@@ -252,6 +252,11 @@ class Work:
     def device_s(self) -> FloatArray:
         """Device seconds of each operation at `clock_mhz`."""
         return self.bounds.applied(self.parts.overlapped_s, self.gpu.boost_clock_mhz / self.clock_mhz)
+
+    @property
+    def dynamic_j(self) -> FloatArray:
+        """Dynamic joules of each operation at `clock_mhz`."""
+        return self.switching_j + self.awake_j + self.memory_j
 
     @cached_property
     def _law(self) -> ClockLaw:

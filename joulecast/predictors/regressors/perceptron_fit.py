@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ...arrays import FloatArray
-from ..recipes.perceptron import PerceptronRecipe
+from ..recipes import PerceptronRecipe
 from .descent import Descent, one_thread
 from .perceptron import Array, Perceptron
 

@@ -1,4 +1,4 @@
-"""Regressors of zoo entries: trees that ONNX Runtime evaluates. Loading an entry runs no code from it."""
+"""Trees of zoo entries, evaluated with numpy or with ONNX Runtime. Loading an entry runs no code from it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ZooError, damaged_entry
-from ...system.damage import first_line
 from ..contract import Files
-from ..formats.runtime import import_onnxruntime
+from ..formats import onnx
 from ..predictor import INPUT_NAMES
 from .trees import Trees, trees_file
-from .trees_onnx import INPUT, trees_to_onnx
+
+INPUT, OUTPUT = "operations", "variable"
 
 _FEW_ROWS = 256
 """Number of rows up to which walking the trees in numpy is quicker than starting ONNX Runtime for them."""
@@ -36,9 +36,7 @@ class StoredTrees:
     def __init__(self, trees: Trees, columns: int = len(INPUT_NAMES)) -> None:
         if trees.columns != columns:
             raise damaged_entry(
-                "stored trees have another number of inputs than there are features",
-                trees.columns,
-                columns,
+                "stored trees have another number of inputs than there are features", trees.columns, columns
             )
         self._trees: Trees | None = trees
         self._base = np.float32(trees.base)
@@ -65,12 +63,7 @@ class StoredTrees:
         Raises:
             ZooError: Always.
         """
-        raise ZooError(
-            "only a predictor that was just trained can be stored",
-            given=type(self).__name__,
-            allowed="a regressor as its fit returns it",
-            hint="copy the folder of the entry that it was read from",
-        )
+        raise not_trained(self, "a regressor as its fit returns it")
 
     def _trees_for(self, rows: int) -> Trees | None:
         """The trees while numpy evaluates them; None from when ONNX Runtime does."""
@@ -83,22 +76,24 @@ class StoredTrees:
             return self._trees
 
 
+def not_trained(stored: object, allowed: str) -> ZooError:
+    """The error for storing what was read from an entry.
+
+    Args:
+        stored: What was read.
+        allowed: What can be stored in its place.
+    """
+    return ZooError(
+        "only a predictor that was just trained can be stored",
+        given=type(stored).__name__,
+        allowed=allowed,
+        hint="copy the folder of the entry that it was read from",
+    )
+
+
 def _session(trees: Trees) -> Any:
-    # Imported here, because measurements are collected on machines without ONNX Runtime.
-    onnxruntime = import_onnxruntime()
-    options = onnxruntime.SessionOptions()
-    # A network has tens of operations, for which starting more threads takes longer than they save.
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
-    try:
-        return onnxruntime.InferenceSession(trees_to_onnx(trees), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # The exception classes of onnxruntime have no common base.
-        raise ZooError(
-            "ONNX Runtime cannot compute these trees",
-            given=f"onnxruntime {onnxruntime.__version__}: {first_line(error)}",
-            allowed="onnxruntime 1.20 or newer",
-            hint="install another version of onnxruntime",
-        ) from error
+    hint = "install another version of onnxruntime"
+    return onnx.session(trees_to_onnx(trees), "these trees", "onnxruntime 1.20 or newer", hint)
 
 
 def stored_trees(files: Files, name: str, columns: int = len(INPUT_NAMES)) -> StoredTrees:
@@ -113,9 +108,52 @@ def stored_trees(files: Files, name: str, columns: int = len(INPUT_NAMES)) -> St
         ZooError: The trees are missing or damaged, or have another number of inputs.
     """
     if trees_file(name) not in files:
-        raise damaged_entry(
-            "the trees of a regressor are missing in a zoo entry",
-            name,
-            trees_file(name),
-        )
+        raise damaged_entry("the trees of a regressor are missing in a zoo entry", name, trees_file(name))
     return StoredTrees(Trees.from_bytes(files[trees_file(name)]), columns)
+
+
+def trees_to_onnx(trees: Trees) -> bytes:
+    """The trees as a model for ONNX Runtime: `operations` of shape [N, columns] to `variable` of shape [N, 1].
+
+    It is a TreeEnsemble of ai.onnx.ml 5, which loads in less than half the time of older operators and gives the same
+    numbers (https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsemble.html). The base is left out, because this
+    operator has none; it is added to the result.
+    """
+    is_leaf, starts = trees.is_leaf, trees.starts
+    at = np.flatnonzero(~is_leaf)
+    number = trees.numbers
+    children = [at + 1, trees.otherwise]
+    numbers, leaves = [number[child] for child in children], [is_leaf[child].astype(np.int64) for child in children]
+    inputs, thresholds, roots = trees.inputs.astype(np.int64), trees.thresholds, number[starts]
+    # A tree of one leaf is written as a node with that leaf on both sides.
+    alone = is_leaf[starts]
+    if alone.any():
+        extra = int(alone.sum())
+        numbers = [np.concatenate([each, number[starts[alone]]]) for each in numbers]
+        leaves = [np.concatenate([each, np.ones(extra, np.int64)]) for each in leaves]
+        inputs = np.concatenate([inputs, np.zeros(extra, np.int64)])
+        thresholds = np.concatenate([thresholds, np.zeros(extra, np.float32)])
+        roots = roots.copy()
+        roots[alone] = len(at) + np.arange(extra)
+    node = onnx.node(
+        "TreeEnsemble",
+        [INPUT],
+        [OUTPUT],
+        onnx.whole("aggregate_function", 1),  # sum
+        onnx.whole("n_targets", 1),
+        onnx.whole("post_transform", 0),  # none
+        onnx.integers("leaf_targetids", np.zeros(len(trees.values), np.int64)),
+        onnx.array("leaf_weights", trees.values),
+        onnx.integers("nodes_featureids", inputs),
+        onnx.array("nodes_splits", thresholds),
+        onnx.array("nodes_modes", np.full(len(inputs), 1 if trees.below else 0, np.uint8)),
+        onnx.integers("nodes_truenodeids", numbers[0]),
+        onnx.integers("nodes_trueleafs", leaves[0]),
+        onnx.integers("nodes_falsenodeids", numbers[1]),
+        onnx.integers("nodes_falseleafs", leaves[1]),
+        onnx.integers("tree_roots", roots),
+        domain="ai.onnx.ml",
+    )
+    taken = onnx.value(onnx.INPUT, INPUT, np.float32, ["rows", trees.columns])
+    given = onnx.value(onnx.OUTPUT, OUTPUT, np.float32, ["rows", 1])
+    return onnx.model([node, taken, given], ir_version=10, ml=5, default=21)

@@ -9,11 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...errors import ZooError
-from ...system.damage import first_line
-from ..formats.runtime import import_onnxruntime
+from ..formats import onnx
+from ..regressors.serving import not_trained
 from .onnx import INPUTS, OUTPUTS, transformer_to_onnx
 from .weights import TransformerWeights
+
+_WHAT = (
+    "this transformer",
+    "onnxruntime 1.20 or newer, and memory that grows with the square of a network's length",
+    "use another predictor, or free memory",
+)
 
 
 class Encoder(Protocol):
@@ -66,12 +71,7 @@ class OnnxEncoder:
         Raises:
             ZooError: Always.
         """
-        raise ZooError(
-            "only a predictor that was just trained can be stored",
-            given=type(self).__name__,
-            allowed="a transformer in torch, as `fit_transformer` returns it",
-            hint="copy the folder of the entry that it was read from",
-        )
+        raise not_trained(self, "a transformer in torch, as `fit_transformer` returns it")
 
     @cached_property
     def _together(self) -> Any:
@@ -95,30 +95,9 @@ class OnnxEncoder:
         try:
             operations, networks = session.run(list(OUTPUTS), given)
         except Exception as error:
-            raise _refused(error) from error
+            raise onnx.refused(error, *_WHAT) from error
         return operations.astype(np.float64), networks.astype(np.float64)
 
 
 def _session(weights: TransformerWeights, *, alone: bool) -> Any:
-    # Imported here, because machines that only collect measurements do not need ONNX Runtime.
-    onnxruntime = import_onnxruntime()
-    options = onnxruntime.SessionOptions()
-    # One thread, as for a regressor: threads that wait for each other cost more than they gain.
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4  # Fatal errors only: all others are raised as exceptions, too.
-    model = transformer_to_onnx(weights, alone=alone)
-    try:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has a class for each cause, and these have no common base.
-        raise _refused(error) from error
-
-
-def _refused(error: Exception) -> ZooError:
-    onnxruntime = import_onnxruntime()
-
-    return ZooError(
-        "ONNX Runtime cannot compute this transformer",
-        given=f"onnxruntime {onnxruntime.__version__}: {first_line(error)}",
-        allowed="onnxruntime 1.20 or newer, and memory that grows with the square of a network's length",
-        hint="use another predictor, or free memory",
-    )
+    return onnx.session(transformer_to_onnx(weights, alone=alone), *_WHAT)

@@ -16,13 +16,13 @@ from ...errors import DatasetError
 from ..any_gpu.ranges import ratio_ranges
 from ..measured.device_rows import AT_CAP, LEAST_ROWS, DeviceRow, launch_times_s
 from ..physics.energy import PRIOR_ENERGY
-from ..recipes.transformer import TransformerRecipe
+from ..recipes import TransformerRecipe
 from ..regressors.descent import Descent, one_thread
 from .attentive import Attentive, Reader
 from .examples import SYNTHETIC_LENGTH, Examples, thinned, vocabulary_of
-from .files import weights_of
 from .model import OperationTransformer
 from .tokens import ROLES, WIDTH
+from .weights import TransformerWeights
 
 # Standard deviation of the noise on the token that describes the GPU. Only a few GPUs were measured; with the noise,
 # predictions change slowly between and beyond them.
@@ -65,6 +65,14 @@ class TorchEncoder:
         with torch.no_grad():
             operations, networks = self.model(*map(torch.from_numpy, (values, families, kinds, shares)))
         return operations.double().numpy(), networks.double().numpy()
+
+
+def weights_of(model: OperationTransformer, recipe: TransformerRecipe) -> TransformerWeights:
+    """The weights, as they are stored, of a transformer that was made by a recipe."""
+    arrays = {name: weights.detach().numpy() for name, weights in model.state_dict().items()}
+    # With one stack no vectors of operations are read on, to which a place could be added.
+    positions = recipe.positional_encoding and recipe.stacks == "three"
+    return TransformerWeights(arrays, recipe.heads, recipe.distance_weighting, recipe.operation_vector, positions)
 
 
 def fit_transformer(

@@ -28,7 +28,7 @@ from ..networks.parts import as_parts
 from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
-from ..recipes.transformer import TransformerRecipe
+from ..recipes import TransformerRecipe
 from .attentive import Attentive
 from .examples import SYNTHETIC_LENGTH
 from .network_head import Example, NetworkHead

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..formats import onnx_writer
-from .positions import frequencies
+from ..formats import onnx
 from .tokens import IN_NETWORK, ROLES, WIDTH
 from .weights import TransformerWeights
 
@@ -48,19 +47,29 @@ def transformer_to_onnx(weights: TransformerWeights, *, alone: bool = False) -> 
     relation = graph.node("Slice", ["values", *map(graph.integers, ([0, WIDTH - IN_NETWORK], [1, WIDTH], [2, 3]))])
     relation = graph.reshaped(relation, [0, 0, IN_NETWORK])
     vectors = graph.by_sequence(vectors, weights.width)
-    in_network = graph.node("Concat", [vectors, relation], onnx_writer.whole("axis", 2))
+    in_network = graph.node("Concat", [vectors, relation], onnx.whole("axis", 2))
     weighted = graph.node("Mul", [in_network, graph.node("Unsqueeze", ["shares", graph.integers([2])])])
     graph.sum(weighted, to=["networks"])
-    value = onnx_writer.value
+    value = onnx.value
     ends = [
-        value(onnx_writer.INPUT, "values", np.float32, [*_SIZES, len(ROLES), WIDTH]),
-        value(onnx_writer.INPUT, "families", np.int64, _SIZES),
-        value(onnx_writer.INPUT, "kinds", np.int64, _SIZES),
-        value(onnx_writer.INPUT, "shares", np.float32, _SIZES),
-        value(onnx_writer.OUTPUT, "operations", np.float32, [*_SIZES, 2]),
-        value(onnx_writer.OUTPUT, "networks", np.float32, [_SIZES[0], weights.width + IN_NETWORK]),
+        value(onnx.INPUT, "values", np.float32, [*_SIZES, len(ROLES), WIDTH]),
+        value(onnx.INPUT, "families", np.int64, _SIZES),
+        value(onnx.INPUT, "kinds", np.int64, _SIZES),
+        value(onnx.INPUT, "shares", np.float32, _SIZES),
+        value(onnx.OUTPUT, "operations", np.float32, [*_SIZES, 2]),
+        value(onnx.OUTPUT, "networks", np.float32, [_SIZES[0], weights.width + IN_NETWORK]),
     ]
-    return onnx_writer.model([*graph.parts, *ends], ir_version=_IR_VERSION, default=_OPERATORS)
+    return onnx.model([*graph.parts, *ends], ir_version=_IR_VERSION, default=_OPERATORS)
+
+
+def frequencies(width: int) -> NDArray[np.float32]:
+    """Radians per place of each pair of a sine and a cosine that encode positions, shape (width / 2,).
+
+    Their wavelengths reach from 2 pi to 10,000 times that (Vaswani et al., Attention Is All You Need, 2017, section
+    3.5).
+    """
+    pairs = width // 2
+    return (10_000.0 ** (-np.arange(pairs) / pairs)).astype(np.float32)
 
 
 class _Graph:
@@ -74,7 +83,7 @@ class _Graph:
     def node(self, operator: str, inputs: list[str], *attributes: bytes, to: list[str] | None = None) -> str:
         """Add a node, and return its first output."""
         outputs = to or [f"{operator} {len(self.parts)}"]
-        self.parts.append(onnx_writer.node(operator, inputs, outputs, *attributes))
+        self.parts.append(onnx.node(operator, inputs, outputs, *attributes))
         return outputs[0]
 
     def constant(self, values: NDArray[Any] | np.float32) -> str:
@@ -83,7 +92,7 @@ class _Graph:
         key = repr((values.dtype, values.shape)).encode() + values.tobytes()
         if key not in self._constants:
             self._constants[key] = f"constant {len(self.parts)}"
-            self.parts.append(onnx_writer.initializer(self._constants[key], values))
+            self.parts.append(onnx.initializer(self._constants[key], values))
         return self._constants[key]
 
     def integers(self, values: list[int]) -> str:
@@ -111,17 +120,17 @@ class _Graph:
 
     def by_sequence(self, rows: str, width: int, to: list[str] | None = None) -> str:
         """The rows of a matrix grouped by sequence, shape (sequences, rows of a sequence, width)."""
-        sequences = self.node("Shape", ["families"], onnx_writer.whole("end", 1))
-        shape = self.node("Concat", [sequences, self.integers([-1, width])], onnx_writer.whole("axis", 0))
+        sequences = self.node("Shape", ["families"], onnx.whole("end", 1))
+        shape = self.node("Concat", [sequences, self.integers([-1, width])], onnx.whole("axis", 0))
         return self.node("Reshape", [rows, shape], to=to)
 
     def transposed(self, vectors: str, *order: int) -> str:
         """The axes in another order."""
-        return self.node("Transpose", [vectors], onnx_writer.integers("perm", np.array(order)))
+        return self.node("Transpose", [vectors], onnx.integers("perm", np.array(order)))
 
     def sum(self, vectors: str, to: list[str] | None = None) -> str:
         """The sum over the second axis."""
-        return self.node("ReduceSum", [vectors, self.integers([1])], onnx_writer.whole("keepdims", 0), to=to)
+        return self.node("ReduceSum", [vectors, self.integers([1])], onnx.whole("keepdims", 0), to=to)
 
     def vectors(self) -> str:
         """A vector for each operation, sequence after sequence, as the rows of a matrix."""
@@ -137,7 +146,7 @@ class _Graph:
     def _operation_vectors(self, tokens: str) -> str:
         """One vector per operation, as the rows of a matrix, from those of its tokens."""
         if self._weights.operation_vector == "kind":
-            return self.node("Gather", [tokens, self.constant(np.array(0))], onnx_writer.whole("axis", 1))
+            return self.node("Gather", [tokens, self.constant(np.array(0))], onnx.whole("axis", 1))
         return self.node("Div", [self.sum(tokens), self.constant(np.float32(math.sqrt(len(ROLES))))])
 
     def _placed(self, rows: str, width: int) -> str:
@@ -146,7 +155,7 @@ class _Graph:
         places = self.node("Unsqueeze", [self._places(vectors)[0], self.integers([1])])
         angles = self.node("Mul", [places, self.constant(frequencies(width)[None])])
         waves = [self.node(wave, [angles]) for wave in ("Sin", "Cos")]
-        placed = self.node("Add", [vectors, self.node("Concat", waves, onnx_writer.whole("axis", 1))])
+        placed = self.node("Add", [vectors, self.node("Concat", waves, onnx.whole("axis", 1))])
         return self.reshaped(placed, [-1, width])
 
     def _by_operation(self, rows: str, width: int) -> str:
@@ -214,7 +223,7 @@ class _Graph:
             if nearness is not None:
                 scores = self.node("Mul", [scores, nearness])
             found.append(self.node("MatMul", [self.node("Softmax", [scores]), values]))
-        return self.reshaped(self.node("Concat", found, onnx_writer.whole("axis", 2)), [-1, width])
+        return self.reshaped(self.node("Concat", found, onnx.whole("axis", 2)), [-1, width])
 
     def _nearness(self, vectors: str) -> str:
         """The weight of every pair of vectors: 1 - distance / length, shape (length, length) of the sequence."""
@@ -227,6 +236,6 @@ class _Graph:
         """The places of the vectors of a sequence, from 0 on, and how many there are."""
         shape = self.node("Shape", [vectors])
         length = self.node("Gather", [shape, self.constant(np.array(1))])
-        length = self.node("Cast", [length], onnx_writer.whole("to", _FLOAT))
+        length = self.node("Cast", [length], onnx.whole("to", _FLOAT))
         zero, one = self.constant(np.float32(0)), self.constant(np.float32(1))
         return self.node("Range", [zero, length, one]), length

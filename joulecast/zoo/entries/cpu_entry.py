@@ -12,8 +12,7 @@ from ...operations.operation import Operation
 from ...predictors.cpu.calls import CallModel
 from ...predictors.cpu.network import CpuNetworkPredictor, SerialModel
 from ...predictors.cpu.predictor import CpuPredictor
-from ...predictors.formats.features import require_features
-from ...predictors.formats.numbers import errors_to_text, number, sorted_errors
+from ...predictors.formats.numbers import errors_to_text, number, require_features, sorted_errors
 from ...predictors.predictor import INPUT_NAMES
 from ...predictors.regressors.forms import ONE_GPU_FORMS
 from .cards import ModelCard, name_of

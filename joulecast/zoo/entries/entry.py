@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import damaged_entry
 from ...hardware import find_gpu
 from ...operations.operation import Operation
-from ...predictors.formats.features import require_features
+from ...predictors.formats.numbers import require_features
 from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
 from ...predictors.networks.network_predictor import NetworkPredictor

@@ -81,11 +81,8 @@ def library_versions() -> dict[str, str]:
         "joulecast",
         "numpy",
         "scikit-learn",
-        "skl2onnx",
         "xgboost-cpu",
         "xgboost",
-        "onnxmltools",
-        "onnx",
         "onnxruntime",
         "torch",
     ):

@@ -20,8 +20,7 @@ from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...predictors.contract import Regressor
-from ...predictors.formats.features import require_features
-from ...predictors.formats.numbers import errors_to_text, sorted_errors
+from ...predictors.formats.numbers import errors_to_text, require_features, sorted_errors
 from ...predictors.intervals.network_calibration import NETWORK_QUANTITIES
 from ...predictors.kernels.basis import BASES
 from ...predictors.kernels.families import FAMILIES

@@ -19,7 +19,7 @@ from ...predictors.evaluation.cpu import CpuValidation
 from ...predictors.evaluation.curves import Curves, curves_of
 from ...predictors.evaluation.one_gpu import Validation
 from ...predictors.evaluation.report import write_report
-from ...predictors.recipes.settings import Recipe
+from ...predictors.recipes import Recipe
 from ..entries.cards import ModelCard, git_commit
 from ..entries.files import library_versions
 from ..training import Trained

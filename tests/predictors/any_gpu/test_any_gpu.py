@@ -33,8 +33,7 @@ from joulecast.predictors.physics.half_precision import HalfPrecision
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.library import expected_ratio
 from joulecast.predictors.physics.voltage import relative_voltage
-from joulecast.predictors.recipes.boosting import BoostingRecipe
-from joulecast.predictors.recipes.transformer import TransformerRecipe
+from joulecast.predictors.recipes import BoostingRecipe, TransformerRecipe
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
 

@@ -14,7 +14,7 @@ from joulecast.operations.network import Entry, Network
 from joulecast.predictors.cpu.calls import CallModel
 from joulecast.predictors.cpu.fit import fit_cpu, fit_serial, quickest_loops
 from joulecast.predictors.cpu.network import CpuNetworkPredictor
-from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_cpu_predictor
 from joulecast.zoo.catalogue import CPU_FOLDERS

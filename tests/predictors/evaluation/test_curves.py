@@ -15,12 +15,8 @@ from joulecast.predictors.evaluation.tuning import search
 from joulecast.predictors.fitting.any_gpu import fit_on_all
 from joulecast.predictors.fitting.one_gpu import fit_own
 from joulecast.predictors.measured.device_rows import device_rows
-from joulecast.predictors.recipes.blend import BlendRecipe
-from joulecast.predictors.recipes.boosting import BoostingRecipe
-from joulecast.predictors.recipes.forest import ForestRecipe
-from joulecast.predictors.recipes.transformer import TransformerRecipe
-from joulecast.predictors.recipes.xgboost import XGBoostRecipe
-from joulecast.predictors.regressors.xgboost_model import BoostedRegressor, unfitted_trees
+from joulecast.predictors.recipes import BlendRecipe, BoostingRecipe, ForestRecipe, TransformerRecipe, XGBoostRecipe
+from joulecast.predictors.regressors.fitted_trees import FittedTrees, unfitted_trees
 
 TREES = BoostingRecipe(trees=10, depth=3, learning_rate=0.3, folds=2)
 STOPPED = XGBoostRecipe(trees=60, patience=5, learning_rate=0.3)
@@ -78,7 +74,7 @@ def test_the_last_error_of_a_curve_is_that_of_all_trees():
     pytest.importorskip("xgboost")
     rows = device_rows(simulated_gpu("A30"))
     inputs, targets = inputs_and_targets(rows)
-    regressor = BoostedRegressor(unfitted_trees(TREES, 150).fit(inputs[::2], targets[::2]))
+    regressor = FittedTrees(unfitted_trees(TREES, 150).fit(inputs[::2], targets[::2]))
     values = error_by_trees(regressor, inputs[1::2], targets[1::2])
     assert len(values) == 100
     assert values[-1] == pytest.approx(np.abs(regressor(inputs[1::2]) - targets[1::2]).mean(), rel=1e-4)

@@ -16,7 +16,7 @@ from joulecast.predictors.evaluation.one_gpu import Validation, validate
 from joulecast.predictors.evaluation.operations import OperationErrors, leave_kinds_out
 from joulecast.predictors.evaluation.report import write_report
 from joulecast.predictors.measured.splits import alike, fold_of, network_family, only_in, variants
-from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.predictors.recipes import ForestRecipe
 
 RECIPE = ForestRecipe(trees=8, folds=4)
 

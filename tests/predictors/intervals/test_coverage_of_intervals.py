@@ -25,7 +25,7 @@ from joulecast.predictors.intervals.network_calibration import Difficulty, Netwo
 from joulecast.predictors.intervals.unmeasured import MEASURED_KINDS, never_measured
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
-from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.predictors.recipes import ForestRecipe
 
 A30 = find_gpu("A30")
 CASES = 4000

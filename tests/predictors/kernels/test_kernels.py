@@ -23,7 +23,7 @@ from joulecast.predictors.kernels.fit import Measured, by_variant, fit_kernels, 
 from joulecast.predictors.kernels.linear import LINEAR
 from joulecast.predictors.kernels.pointwise import POINTWISE
 from joulecast.predictors.kernels.products import CONSTANTS, Machine, Products, capped_s, product_s
-from joulecast.predictors.recipes.kernels import KernelRecipe, KernelTrees, load_kernel_recipe
+from joulecast.predictors.recipes import KernelRecipe, KernelTrees, load_kernel_recipe
 from joulecast.system.resources import shipped
 
 pytest.importorskip("xgboost", reason="fits boosted trees")

@@ -13,7 +13,7 @@ from joulecast.predictors.fitting.one_gpu import fit_own
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.learned import MOST_NETWORK_STATIC_W, fit_network_static_w
 from joulecast.predictors.operation_predictions import OperationPredictions
-from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.predictors.recipes import ForestRecipe
 
 COUNTS = np.array([10.0])
 HOST = HostModel(0.0)

@@ -13,7 +13,7 @@ from joulecast.predictors.fitting.one_gpu import fit_own
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.learned import TF32_FACTORS, fit_tf32_factor
 from joulecast.predictors.operation_predictions import OperationPredictions
-from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.predictors.recipes import ForestRecipe
 
 HOST = HostModel(0.0)
 COUNTS = np.array([2.0, 1.0])

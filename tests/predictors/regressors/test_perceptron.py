@@ -13,10 +13,9 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.boosting import fit_any_gpu
 from joulecast.predictors.fitting.any_gpu import read_residual_model
-from joulecast.predictors.fitting.recipes import load_recipe
+from joulecast.predictors.fitting.fit import load_recipe
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.recipes.boosting import BoostingRecipe
-from joulecast.predictors.recipes.perceptron import PerceptronRecipe
+from joulecast.predictors.recipes import BoostingRecipe, PerceptronRecipe
 from joulecast.predictors.regressors.perceptron import Perceptron
 
 SMALL = PerceptronRecipe(width=16, layers=1, epochs=40, batch=64)

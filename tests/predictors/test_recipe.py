@@ -8,10 +8,10 @@ import pytest
 
 from joulecast.cli.recipes import HANDLERS
 from joulecast.errors import InputError, UnknownNameError
-from joulecast.predictors.fitting.recipes import load_recipe, predictor_of
-from joulecast.predictors.recipes.transformer import TransformerRecipe
+from joulecast.predictors.fitting.fit import load_recipe, predictor_of
+from joulecast.predictors.recipes import TransformerRecipe
 
-RECIPES = Path(__file__).resolve().parents[3] / "predictors"
+RECIPES = Path(__file__).resolve().parents[2] / "predictors"
 KERNELS = "kernels.toml"  # A recipe of another form: see test_kernels.py.
 SHIPPED = sorted(path for path in RECIPES.glob("*.toml") if path.name != KERNELS)
 
@@ -33,7 +33,7 @@ def test_shipped_recipes_load(path):
         ('predictor = "forest"\ntrees = 0', InputError, "from 1"),
         ('predictor = "forest"\nfolds = 1', InputError, "from 2"),
         ('predictor = "roofline"\nfolds = 1', InputError, "from 2"),
-        ('predictor = "forest"\nmax_features = 1.5', InputError, "at most 1"),
+        ('predictor = "forest"\nmax_features = 1.5', InputError, "to 1"),
         ('predictor = "forest"\nforest = "pine"', UnknownNameError, "extra_trees"),
         ("predictor = ", InputError, "cannot be read"),
     ],
