@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "evaluate": ("train", "evaluate"),
     "train-kernels": ("kernels", "train_kernels"),
     "check": ("check", "check"),
+    "mcp": ("mcp", "serve_agents"),
     "models": ("catalogue", "list_models"),
     "gpus": ("catalogue", "list_gpus"),
     "host": ("host", "host"),

@@ -10,7 +10,8 @@ import typer
 
 from ..errors import InputError, JoulecastError, unknown_name
 from ..units import si
-from .arguments import AsJson, table
+from .options import AsJson
+from .printing import table
 
 if TYPE_CHECKING:
     from ..metering.gpu_shares import GpuShare

@@ -9,6 +9,7 @@ from html import escape
 from typing import Any, Self
 
 from ..errors import InputError
+from ..progress import paced
 from ..rendering.answers import Drawn, Plain
 from ..rendering.notebook import COLOURS, Picture, document, notes, table
 from ..rendering.tables import table_csv
@@ -111,17 +112,12 @@ class EnergyTree(Plain, Drawn):
             InputError: A phase is unknown; or there are too many parts, or too many within each other.
         """
         root = Draft(title, "", "root", None, iter(range(MOST_NODES)))
-        listed = list(rows)
-        phases = dict.fromkeys(row.phase for row in listed)
-        for row in listed:
+        for row in paced(rows):
             if row.phase not in PHASES:
                 raise InputError("unknown phase", given=repr(row.phase), allowed=", ".join(PHASES))
-            node = root
-            if len(phases) > 1:
-                node = node.child(row.phase, "", "phase", row.phase)
             if row.path.count(".") >= _DEEPEST:
                 raise InputError("a module lies too deep", given=row.path[:100], allowed=f"up to {_DEEPEST} levels")
-            path = ""
+            node, path = root.child(row.phase, "", "phase", row.phase), ""
             for name in row.path.split(".") if row.path else ():
                 path = f"{path}.{name}" if path else name
                 node = node.child(name, path, "module", row.phase)
@@ -129,6 +125,10 @@ class EnergyTree(Plain, Drawn):
                 node = node.child(row.operation, row.path, "operation", row.phase)
             node.shares.append(row.share)
             node.calls += row.calls
+        if len(root.children) == 1:  # A single phase is not shown: its modules are the root's.
+            (phase,) = root.children.values()
+            phase.made = root.made
+            root = phase
         return cls(title, root.finished(), unattributed or Share(), tuple(notes))
 
     @cached_property

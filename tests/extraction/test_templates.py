@@ -15,14 +15,15 @@ import joulecast
 from joulecast import Operation
 from joulecast.errors import ExtractionError, InputError, MissingDependencyError
 from joulecast.extraction import cache, known_values
+from joulecast.extraction.job import Job
 from joulecast.extraction.models.named_models import build
 from joulecast.extraction.models.torchvision_models import model_names
 from joulecast.extraction.models.transformers_configs import ARCHITECTURES
-from joulecast.extraction.sources import WHITELIST, traced
 from joulecast.extraction.templates import Request, answer, plans, refusal, store
 from joulecast.extraction.templates.making import Maker, Sample, fit
 from joulecast.extraction.templates.plans import plan_of
 from joulecast.extraction.templates.store import ANY_OPTIMIZER
+from joulecast.extraction.traced_models import traced
 from joulecast.operations.inputs import Inputs
 
 CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
@@ -34,8 +35,8 @@ TEXTS = [(1, 1), (3, 1), (1, 7), (2, 33), (5, 128), (17, 511)]
 
 
 def extracted(name: str, shape, cache_length=None, *, optimizer=None, **options):
-    given = {"whitelist": WHITELIST, "operators": None, "optimizer": optimizer, "precision": "default", **options}
-    return traced(build(name), Inputs.of(shape), cache_length, given, name=name)
+    job = Job(cache_length=cache_length, optimizer=optimizer, **options)
+    return traced(build(name), Inputs.of(shape), job, name)
 
 
 def but_for_work(network):

@@ -17,6 +17,7 @@ from ...operations.dropped import Dropped
 from ...operations.inputs import Inputs
 from ...operations.operation import Operation
 from ..cache import digest, library_version
+from ..job import Job
 from ..models.named_models import build
 from ..recorder import Recorder
 from ..traced_models import traced
@@ -292,18 +293,18 @@ class Maker:
 
     def _sample(self, sizes: tuple[int, ...], mode: str, precision: str, cached: bool) -> Sample | None:
         recorders: list[Recorder] = []
-        options = {
-            "mode": mode,
-            "precision": precision,
-            "optimizer": ANY_OPTIMIZER if mode == "training" else None,
-            "on_trace": recorders.append,
-        }
+        job = Job(
+            mode=mode,
+            precision=precision,
+            optimizer=ANY_OPTIMIZER if mode == "training" else None,
+            cache_length=sizes[-1] if cached else None,
+        )
         given = dict(zip(self.plan.ranges, sizes, strict=False))
         main, shape = next(iter(self.plan.inputs.items()))
         item = tuple(n if isinstance(n, int) else given[n] for n in shape)
         inputs = Inputs.of({main: item} if main else item)
         try:
-            network = traced(self._module, inputs, sizes[-1] if cached else None, options, name=self.name)
+            network = traced(self._module, inputs, job, self.name, recorders.append)
         except JoulecastError:
             return None
         (recorder,) = recorders

@@ -32,14 +32,14 @@ from ..physics.operation_numbers import numbers_of
 from ..physics.partial import measured_operations, work_shares
 from ..physics.power_cap import loop_clocks_mhz
 from ..physics.precisions import fp64_in_fp32, tf32_in_fp32, without_tf32
-from .forward import with_forward
+from .forward import with_limits
 
 _LEAST_J = 1e-15  # Instead of a division by zero.
 
 
 def lists_asked_for(operations: OperationList, gpu: GPU) -> tuple[OperationList, ...]:
     """The lists that `AnyGpuPredictor.work` asks the residual model and the kernels for, to prefetch them."""
-    listed = operations.derived(with_forward).operations
+    listed = operations.derived(with_limits).operations
     plain = listed.derived(tf32_in_fp32).operations
     if plain and _tf32_is_no_quicker(gpu):
         return (listed.derived(without_tf32),)
@@ -146,11 +146,12 @@ class AnyGpuPredictor:
         """Work of covered operations at the default clock; see clock.py and `ResidualModel.factors`.
 
         TF32 is a permission: cuDNN chooses between TF32 and fp32, so the time is the smaller of both. If the data sheet
-        states no higher rate for TF32, fp32 is used. Training takes at least as long as its forward pass (forward.py).
+        states no higher rate for TF32, fp32 is used. Some operations limit others (forward.py).
         """
-        listed, limited, multiples = OperationList.of(operations).derived(with_forward)
+        listed, masked, trained, multiples = OperationList.of(operations).derived(with_limits)
         work = self._allowing_fp32(listed, capped)
-        return work.at_least(limited, multiples) if len(limited) else work
+        work = work.limited(trained, multiples) if len(trained) else work
+        return work.limited(masked, at_most=True) if len(masked) else work
 
     def _allowing_fp32(self, listed: OperationList, capped: bool) -> Work:
         places, always, plain = listed.derived(tf32_in_fp32)

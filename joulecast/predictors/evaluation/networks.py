@@ -13,6 +13,7 @@ from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import find_gpu
 from ...operations.network import Network
 from ...operations.operation import Operation
+from ...system.cluster import in_parallel
 from ..fitting.one_gpu import fit_own
 from ..intervals.closeness import Closeness
 from ..intervals.network_calibration import Parts
@@ -24,9 +25,8 @@ from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..predictor import OperationPredictor
 from ..recipes import Recipe
-from .metrics import absolute_errors
-from .operations import OperationErrors, errors_on
-from .parallel import in_parallel
+from .errors import OperationErrors, OwnNetworkError
+from .operations import errors_on
 
 NetworkSplit = Literal["name", "family", "none"]
 """What is left out with a network: all of its shapes and precisions, its whole family, or nothing."""
@@ -41,64 +41,8 @@ class NetworksLeftOut:
         operations: Errors on the operations that were left out with them; None if there were none.
     """
 
-    networks: tuple[NetworkError, ...] = ()
+    networks: tuple[OwnNetworkError, ...] = ()
     operations: OperationErrors | None = None
-
-
-@dataclass(frozen=True)
-class NetworkError:
-    """One measured network, and its prediction by a predictor trained without the operations that only it has.
-
-    Args:
-        measurement: The measurement of the network.
-        left_out: Number of operations of the dataset that were left out of training.
-        time_s, energy_j: Predicted seconds and joules, with host and device overlapping.
-        sum_time_s, sum_energy_j: Predicted seconds and joules as plain sums of measurement loops.
-        device_time_s, host_time_s: Predicted seconds of the GPU and of the host.
-        unmeasured_share: Share of the device time in groups (kind and precision) without any measurement.
-        parts: Its operations, from which its difficulty is computed.
-    """
-
-    measurement: NetworkMeasurement
-    left_out: int
-    time_s: float
-    energy_j: float
-    sum_time_s: float
-    sum_energy_j: float
-    device_time_s: float
-    host_time_s: float
-    unmeasured_share: float
-    parts: Parts
-
-    @property
-    def time_error(self) -> float:
-        """Relative error of time."""
-        return self.time_s / self.measurement.time_s - 1
-
-    @property
-    def energy_error(self) -> float:
-        """Relative error of energy."""
-        return self.energy_j / self.measurement.known_energy_j - 1
-
-    @property
-    def power_error(self) -> float:
-        """Relative error of power."""
-        return (1 + self.energy_error) / (1 + self.time_error) - 1
-
-    @property
-    def sum_time_error(self) -> float:
-        """Relative error of the plain sum of loop times."""
-        return self.sum_time_s / self.measurement.time_s - 1
-
-    @property
-    def sum_energy_error(self) -> float:
-        """Relative error of the plain sum of loop energies."""
-        return self.sum_energy_j / self.measurement.known_energy_j - 1
-
-    @property
-    def host_bound(self) -> bool:
-        """Whether the host was predicted to need longer than the GPU."""
-        return self.host_time_s > self.device_time_s
 
 
 def predict_network(predictor: OperationPredictor, network: Network) -> tuple[FloatArray, OperationPredictions]:
@@ -187,7 +131,7 @@ def _errors_without(
     by: NetworkSplit,
     name: str,
     everything: OperationPredictor | None,
-) -> tuple[list[NetworkError], OperationErrors | None]:
+) -> tuple[list[OwnNetworkError], OperationErrors | None]:
     """Errors on the networks of one name or family, and on the operations that only these have.
 
     Args:
@@ -220,13 +164,13 @@ def _network_error(
     host: HostModel,
     closeness: Closeness,
     left_out: int,
-) -> NetworkError:
+) -> OwnNetworkError:
     counts, predictions = predict_network(predictor, network)
     totals = compose(counts, predictions, host, find_gpu(predictor.gpu).power_limit_w)
     added = plain_sum(counts, predictions)
     measured = np.array([operation.digest in predictor.measured for operation in predictions.operations], dtype=bool)
     foreign = np.array([group_of(op, predictor.gpu) not in predictor.baseline.groups for op in predictions.operations])
-    return NetworkError(
+    return OwnNetworkError(
         measurement=measurement,
         left_out=left_out,
         time_s=totals.time_s,
@@ -238,12 +182,3 @@ def _network_error(
         unmeasured_share=float(np.nansum((counts * predictions.device_time_s)[foreign])) / totals.device_time_s,
         parts=Parts.of(counts, predictions, measured, closeness.distances(predictions.operations)),
     )
-
-
-def network_summary(errors: Sequence[NetworkError]) -> dict[str, float]:
-    """Mean, median and 90th percentile of absolute errors on networks."""
-    summary: dict[str, float] = {}
-    for name in ("time_error", "energy_error", "power_error", "sum_time_error", "sum_energy_error") if errors else ():
-        values = absolute_errors([getattr(e, name) for e in errors])
-        summary |= {f"{name}_{statistic}": value for statistic, value in values.items()}
-    return summary

@@ -21,8 +21,9 @@ from ..intervals.power_range import power_range_w
 from ..recipes import Recipe
 from .calibrating import calibrate, fit_networks
 from .coverage import Coverage, network_coverage, operation_coverage
-from .networks import NetworkError, NetworksLeftOut, leave_networks_out, network_summary
-from .operations import OperationErrors, cross_validate, leave_kinds_out
+from .errors import OperationErrors, OwnNetworkError, network_summary
+from .networks import NetworksLeftOut, leave_networks_out
+from .operations import cross_validate, leave_kinds_out
 
 SPLITS = (
     "Operations: k-fold cross-validation within one campaign, with training on this campaign only. An operation is in "
@@ -54,9 +55,9 @@ class Validation:
     gpu: str
     mode: str
     operations: tuple[OperationErrors, ...]
-    networks: tuple[NetworkError, ...]
-    families: tuple[NetworkError, ...] = ()
-    networks_seen: tuple[NetworkError, ...] = ()
+    networks: tuple[OwnNetworkError, ...]
+    families: tuple[OwnNetworkError, ...] = ()
+    networks_seen: tuple[OwnNetworkError, ...] = ()
     held_out: Mapping[str, OperationErrors] = field(default_factory=dict)
     seed: int = 0
 
@@ -102,8 +103,11 @@ class Validation:
         flat = {
             f"{errors.campaign}/{name}": value for errors in self.operations for name, value in errors.summary().items()
         }
-        for split, errors in (("networks", self.networks), ("families", self.families)):
-            flat |= {f"{split}/{name}": value for name, value in network_summary(errors).items()}
+        for errors in self.operations:
+            for kind, row in errors.by_kind().items():
+                flat |= {f"{errors.campaign}/{kind}/{name}": row[name] for name in row if name != "count"}
+        for split, networks in (("networks", self.networks), ("families", self.families)):
+            flat |= {f"{split}/{name}": value for name, value in network_summary(networks).items()}
         return flat
 
 

@@ -3,116 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from statistics import median
-from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...arrays import FloatArray
 from ...datasets import Dataset, Measurement
 from ...operations.operation import Operation
+from ...system.cluster import in_parallel
 from ..fitting.one_gpu import LEAST_OPERATIONS, fit_own
 from ..intervals.closeness import Closeness
 from ..measured.splits import fold_of, variants
 from ..physics.roofline import roofline
 from ..predictor import OperationPredictor
 from ..recipes import Recipe
-from .metrics import errors_by, scores
-from .parallel import in_parallel
-
-
-@dataclass(frozen=True)
-class OperationErrors:
-    """Measured and predicted loops of operations that were not in the training data; one value per measurement.
-
-    Args:
-        campaign: Name of the campaign that measured them.
-        mode: inference or training.
-        operations: The measured operations.
-        time_s, power_w: Measured seconds and watts; NaN without a usable power.
-        predicted_time_s, predicted_power_w: Predicted seconds and watts; NaN for kinds without training data.
-        roofline_s: Least time by the data sheet, a measure of an operation's size on this GPU.
-        host_bound: Whether launching was predicted to take longer than the work of the GPU.
-        distances: Distance to the nearest operations in the training data; see `Closeness`.
-        reference: Whether a loop was run in the way that the predictor assumes; loops of older campaigns may differ.
-    """
-
-    campaign: str
-    mode: str
-    operations: tuple[Operation, ...]
-    time_s: FloatArray
-    predicted_time_s: FloatArray
-    power_w: FloatArray
-    predicted_power_w: FloatArray
-    roofline_s: FloatArray
-    host_bound: NDArray[np.bool_]
-    distances: FloatArray
-    reference: NDArray[np.bool_]
-
-    @classmethod
-    def joined(cls, campaign: str, parts: Sequence[OperationErrors]) -> Self:
-        """Join errors of at least one part."""
-        arrays = {
-            name: np.concatenate([getattr(part, name) for part in parts])
-            for name in cls.__dataclass_fields__
-            if name not in ("campaign", "mode", "operations")
-        }
-        operations = tuple(operation for part in parts for operation in part.operations)
-        return cls(campaign, parts[0].mode, operations, **arrays)
-
-    def where(self, chosen: NDArray[np.bool_]) -> Self:
-        """Select some of the measurements."""
-        arrays = {
-            name: getattr(self, name)[chosen]
-            for name in self.__dataclass_fields__
-            if name not in ("campaign", "mode", "operations")
-        }
-        operations = tuple(self.operations[i] for i in np.flatnonzero(chosen))
-        return replace(self, operations=operations, **arrays)
-
-    def log_errors(self, quantity: str) -> FloatArray:
-        """Log of predicted over measured time, power or energy; NaN where either is not known."""
-        time = np.log(self.predicted_time_s / self.time_s)
-        power = np.log(self.predicted_power_w / self.power_w)
-        return {"time": time, "power": power, "energy": time + power}[quantity]
-
-    def summary(self) -> dict[str, float]:
-        """R2 and absolute relative errors (median, mean, 90th percentile) of time and power."""
-        return {
-            "measurements": float(len(self.operations)),
-            "unique_operations": float(len(set(self.operations))),
-            # In a small campaign, a fold can contain all operations of a kind.
-            "uncovered": float(np.isnan(self.predicted_time_s).sum()),
-            **scores("time", self.time_s, self.predicted_time_s),
-            **scores("power", self.power_w, self.predicted_power_w),
-        }
-
-    def tables(self) -> dict[str, Mapping[str, tuple[dict[str, float], dict[str, float]]]]:
-        """Errors of time and of power by kind, by size and by what bounds the loop; most measurements first."""
-        labels = {
-            "kind": [operation.kind for operation in self.operations],
-            "roofline time": [_decade(seconds) for seconds in self.roofline_s.tolist()],
-            "bound by": ["host" if host else "GPU" for host in self.host_bound.tolist()],
-        }
-        found: dict[str, Mapping[str, tuple[dict[str, float], dict[str, float]]]] = {}
-        for name, values in labels.items():
-            time = errors_by(values, self.time_s, self.predicted_time_s)
-            power = errors_by(values, self.power_w, self.predicted_power_w)
-            # Sizes are listed in ascending order, all other groups by their number of measurements.
-            by_count = sorted(time.items(), key=lambda item: -item[1]["count"])
-            order = _DECADES if name == "roofline time" else [key for key, _ in by_count]
-            found[name] = {key: (time[key], power.get(key, {})) for key in order if key in time}
-        return found
-
-
-_DECADES = ("below 1 us", "1 to 10 us", "10 to 100 us", "0.1 to 1 ms", "from 1 ms")
-
-
-def _decade(seconds: float) -> str:
-    return _DECADES[int(np.searchsorted([1e-6, 1e-5, 1e-4, 1e-3], seconds, side="right"))]
+from .errors import OperationErrors
 
 
 def cross_validate(dataset: Dataset, mode: str, recipe: Recipe, campaign: str | None = None) -> OperationErrors:
@@ -162,17 +68,12 @@ def _held_out(
 ) -> OperationErrors:
     """Errors on the operations of each fold, by predictors that were fitted without it."""
     calls = [(dataset, mode, recipe, operations, title) for operations in _parts(fold)]
-    return OperationErrors.joined(title, [*in_parallel(_errors_without, calls, worthwhile=False, what=title)])
+    found = in_parallel(_fitted_without, calls, worthwhile=False, what=title)
+    return OperationErrors.joined(title, [errors for _, errors in found])
 
 
 def _parts(fold: Mapping[Operation, int]) -> list[list[Operation]]:
     return [[operation for operation, mine in fold.items() if mine == held] for held in sorted(set(fold.values()))]
-
-
-def _errors_without(
-    dataset: Dataset, mode: str, recipe: Recipe, held: Collection[Operation], title: str
-) -> OperationErrors:
-    return _fitted_without(dataset, mode, recipe, held, title)[1]
 
 
 def _fitted_without(
@@ -206,7 +107,6 @@ def errors_on(
     clock = float(predictor.gpu.boost_clock_mhz)
     return OperationErrors(
         campaign=title,
-        mode=predictor.mode,
         operations=operations,
         time_s=np.array([m.time_s for m in rows]),
         predicted_time_s=p.time_s[places],

@@ -9,9 +9,8 @@ import numpy as np
 
 from ..recipes import Recipe
 from .coverage import LEVEL, Coverage, chance_range
-from .networks import NetworkError, network_summary
+from .errors import OperationErrors, OwnNetworkError, network_summary
 from .one_gpu import SPLITS, Validation
-from .operations import OperationErrors
 from .report_plots import plot_errors_by_kind, plot_networks, plot_operations
 
 _QUANTITIES = ("time", "power", "energy", "edp")
@@ -103,13 +102,13 @@ def _networks_section(validation: Validation, folder: Path) -> list[str]:
     return [*lines, f"![{path.stem}]({path.name})", ""]
 
 
-def _network_row(left_out: str, composition: str, errors: Sequence[NetworkError], prefix: str) -> list[str]:
+def _network_row(left_out: str, composition: str, errors: Sequence[OwnNetworkError], prefix: str) -> list[str]:
     s = network_summary(errors)
     cells = [_three(s, f"{prefix}{quantity}_error_") for quantity in ("time", "energy", "power")]
     return [left_out, composition, str(len(errors)), *cells]
 
 
-def _each_network(errors: Sequence[NetworkError]) -> list[str]:
+def _each_network(errors: Sequence[OwnNetworkError]) -> list[str]:
     header = ["network", "input", "precision", "measured ms", "predicted ms", "time error %", "measured J"]
     header += ["predicted J", "energy error %", "device / host ms", "time in kinds never measured %"]
     header += ["operations left out"]

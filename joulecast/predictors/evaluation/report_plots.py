@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...rendering.plots import ACCENT, FAINT, INK, OTHER, STYLE, pyplot
-from .networks import NetworkError
-from .operations import OperationErrors
+from .errors import OperationErrors, OwnNetworkError
 
 _MOST_PERCENT = (
     60.0  # Bars end at this error, because a plain sum that is off by 300 % would make the others invisible.
@@ -69,7 +68,9 @@ def plot_errors_by_kind(errors: OperationErrors, title: str, path: Path) -> Path
         return _save(plt, figure, f"{title}\nbar: quartiles, mark: median, line: 10 to 90 %", path)
 
 
-def plot_networks(by_name: Sequence[NetworkError], by_family: Sequence[NetworkError], title: str, path: Path) -> Path:
+def plot_networks(
+    by_name: Sequence[OwnNetworkError], by_family: Sequence[OwnNetworkError], title: str, path: Path
+) -> Path:
     """Bars: errors of time and energy of every network, left out by name and by family."""
     plt = pyplot()
     order = sorted(range(len(by_name)), key=lambda i: by_name[i].measurement.known_energy_j)
@@ -100,7 +101,7 @@ def _by_count(kinds: Any) -> list[str]:
     return sorted(set(kinds.tolist()), key=lambda kind: -int((kinds == kind).sum()))
 
 
-def _label(error: NetworkError) -> str:
+def _label(error: OwnNetworkError) -> str:
     m = error.measurement
     return f"{m.network} {m.input_shape[-1]} {m.precision} ({1e3 * m.time_s:.3g} ms, {m.energy_j:.2g} J)"
 

@@ -34,7 +34,7 @@ class _Costs(NamedTuple):
         device_s: Device seconds at the default clock.
         demand_w: Board power in watts without a cap, at the default clock.
         uncapped_s: Device seconds at the default clock if no cap lowered it.
-        power_share: See `Kernels.power_share`.
+        power_share: Share of the dynamic power that is learned, from 0 to 1, as `Kernels.power_share` gives it.
     """
 
     device_s: FloatArray

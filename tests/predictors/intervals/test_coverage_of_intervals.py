@@ -15,8 +15,8 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.kinds import KINDS
 from joulecast.predictors.evaluation.calibrating import calibrate, fit_networks, thinned
 from joulecast.predictors.evaluation.coverage import chance_range, network_coverage, operation_coverage
-from joulecast.predictors.evaluation.networks import NetworkError
-from joulecast.predictors.evaluation.operations import OperationErrors, errors_on_repeats
+from joulecast.predictors.evaluation.errors import OperationErrors, OwnNetworkError
+from joulecast.predictors.evaluation.operations import errors_on_repeats
 from joulecast.predictors.fitting.one_gpu import fit_own
 from joulecast.predictors.intervals.calibration import Calibration
 from joulecast.predictors.intervals.closeness import COORDINATES, Closeness
@@ -41,7 +41,6 @@ def _drawn(split: str, sigma_near: float = 0.02, sigma_far: float = 0.2, seed: i
     ones = np.ones(CASES)
     return OperationErrors(
         campaign=split,
-        mode="inference",
         operations=tuple(relus + linears),
         time_s=ones,
         predicted_time_s=np.exp(sigma * rng.standard_normal(CASES)),
@@ -148,7 +147,6 @@ def test_repeats_of_an_operation_are_one_case():
     ones = np.ones(len(off))
     part = OperationErrors(
         campaign="folds",
-        mode="inference",
         operations=repeated,
         time_s=ones,
         predicted_time_s=np.exp(off),
@@ -230,7 +228,7 @@ def _network_errors(dataset, count=60):
         parts = Parts((Operation("relu", [(4, 8)]),), np.ones(1), np.zeros(1, dtype=bool), np.array([distance]))
         m = replace(dataset.networks[0], network=f"net{i}", time_s=1.0, energy_j=1.0, power_w=1.0)
         time, energy = np.exp(sigma * rng.standard_normal(2))
-        found.append(NetworkError(m, 0, time, energy, 2 * time, 2 * energy, 1.0, 0.1, 0.0, parts))
+        found.append(OwnNetworkError(m, 0, time, energy, 2 * time, 2 * energy, 1.0, 0.1, 0.0, parts))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Models as arguments of commands: names of libraries' models, files, and classes in the user's own Python files."""
+"""Texts of the command line as values: models, names, numbers, clocks, lengths and prices."""
 
 from __future__ import annotations
 
@@ -7,24 +7,85 @@ import importlib.util
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from ..errors import InputError, unknown_name
 
-ModelOptions = Annotated[
-    list[str] | None,
-    typer.Option("--model-option", help="An argument of the model, such as image_size=384; repeat it for several."),
-]
-Assumed = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--assume",
-        help="An assumption on values that depend on the input: experts=uniform, boxes=100 or box_side=200 (pixels); "
-        "repeat it for several.",
-    ),
-]
+
+def names(texts: list[str] | None) -> list[str] | None:
+    """Split names that are repeated or separated by commas."""
+    return [name.strip() for text in texts for name in text.split(",")] if texts else None
+
+
+def clocks_mhz(text: str | None) -> list[float] | None:
+    """Parse "900,1200", or "600:1440:120" (first, last, step).
+
+    Raises:
+        InputError: The text has neither form.
+    """
+    if text is None:
+        return None
+    try:
+        if ":" in text:
+            first, last, step = (float(part) for part in text.split(":"))
+            if not (0 < first <= last and step > 0 and (last - first) / step < 10_000):
+                raise ValueError
+            return [first + i * step for i in range(int((last - first) / step + 1e-9) + 1)]
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InputError(
+            "clocks are a list of MHz, or first:last:step", given=repr(text), allowed="900,1200 or 600:1440:120"
+        ) from error
+
+
+def positive_integers(text: str, what: str) -> list[int]:
+    """Parse "1,8,32".
+
+    Args:
+        text: Integers, separated by commas.
+        what: What they are, for the error.
+
+    Raises:
+        InputError: The text is not a list of positive integers.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"\d+", part) for part in parts):
+        raise InputError(f"{what} are positive integers", given=repr(text), allowed="such as 1,8,32")
+    return [int(part) for part in parts]
+
+
+def lengths(text: str) -> int | list[float]:
+    """Parse "512", "650,610" (mean and standard deviation) or the lengths of many requests.
+
+    Raises:
+        InputError: A part is no number.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"-?\d+(\.\d+)?", part) for part in parts):
+        raise InputError(
+            "tokens are numbers", given=repr(text), allowed="such as 512; 650,610 for mean and standard deviation"
+        )
+    return int(parts[0]) if len(parts) == 1 and "." not in parts[0] else [float(part) for part in parts]
+
+
+def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
+    """Parse prices such as "1.2" for every GPU, or "A30=0.7,T4=0.35".
+
+    Raises:
+        InputError: A price is not a number.
+    """
+    if not texts:
+        return None
+    prices: dict[str, float] = {}
+    for part in (part for text in texts for part in text.split(",")):
+        name, _, price = part.rpartition("=")
+        try:
+            prices[name.strip()] = float(price)
+        except ValueError as error:
+            raise InputError(
+                "a price per hour is a number, or GPU=number", given=repr(part), allowed="such as 1.2 or A30=0.7"
+            ) from error
+    return prices
 
 
 def model_and_options(text: str, options: list[str] | None) -> tuple[Any, dict[str, Any] | None]:
@@ -81,15 +142,6 @@ def named_values(texts: list[str] | None, what: str) -> dict[str, Any]:
         except (SyntaxError, ValueError):
             values[name] = value
     return values
-
-
-def assumed(texts: list[str] | None) -> dict[str, Any] | None:
-    """Parse the values of --assume for `joulecast.predict`.
-
-    Raises:
-        InputError: There is no name before an equals sign.
-    """
-    return named_values(texts, "an assumption") or None
 
 
 def _run(path: Path) -> Any:

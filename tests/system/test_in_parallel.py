@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from joulecast.predictors.evaluation.parallel import in_parallel
+from joulecast.system.cluster import in_parallel
 
 CALLS = [(7, 2), (9, 4), (1, 3)]
 
