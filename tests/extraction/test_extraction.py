@@ -39,16 +39,17 @@ TRACED = {
 }
 
 
-@pytest.mark.parametrize("name", model_names())
+BY_DEFAULT = [pytest.param(name, marks=[] if name in TRACED else [pytest.mark.slow]) for name in model_names()]
+
+
+@pytest.mark.parametrize("name", BY_DEFAULT)
 def test_flops_of_every_classification_model_equal_torchs(name):
     """`extract` answers from a template, which test_templates.py and the next test compare with the trace."""
     shape = image_shape(name)
     assert counted_flops(joulecast.extract(name, shape)) == torchs_flops(build(name), shape)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in TRACED else [pytest.mark.slow]) for name in model_names()]
-)
+@pytest.mark.parametrize("name", BY_DEFAULT)
 def test_what_is_traced_is_what_the_template_says(name):
     shape = image_shape(name)
     network = trace(build(name), shape, name=name)
@@ -126,9 +127,7 @@ def test_training_mode():
     }
 
 
-@pytest.mark.parametrize(
-    "name", ["resnet18", "efficientnet_b0", "swin_t", "densenet121", "vit_b_32", "mobilenet_v3_small"]
-)
+@pytest.mark.parametrize("name", ["efficientnet_b0", "swin_t", "vit_b_32", "mobilenet_v3_small"])
 def test_training_is_inference_and_what_only_training_does(name):
     only_training = {"gradient_accumulation", "save_input", "dropout", "stochastic_depth"}
     inference, training = (trace(build(name), (2, 3, 224, 224), mode=mode) for mode in ("inference", "training"))

@@ -53,7 +53,7 @@ def answered(name: str, shape, **options):
     return answer(name, Request(Inputs.of(shape), **options))
 
 
-# Six shapes each. benchmarks/templates.py compares all models at six other shapes in both modes.
+# Three of these six, or all for the first of its kind. benchmarks/templates.py compares all at six other shapes.
 @pytest.mark.parametrize(
     ("name", "shapes"),
     [
@@ -82,7 +82,8 @@ def test_equal_to_extraction(name, shapes):
         {"mode": "training", "precision": "fp16", "optimizer": "adamw"},
         {"mode": "inference", "precision": "fp32"},
     ]
-    for shape, request in zip(shapes, requests, strict=False):
+    pairs = list(zip(shapes, requests, strict=False))
+    for shape, request in pairs if name in ("alexnet", "bert_base") else pairs[len(name) % 2 + 1 :: 2]:
         template = answered(name, shape, **request)
         assert but_for_work(template) == but_for_work(extracted(name, shape, **request)), (shape, request)
 
