@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..errors import InputError, MissingDependencyError, with_extra
 from ..hardware import GPU
 from ..operations.operation import Operation
-from ..operations.operation_text import operation_text
+from ..operations.operation_list import operation_text
 from ..rendering.answers import Drawn, Plain
 from ..rendering.notebook import Bar, Picture, bars, document, notes, table
 from ..units import si

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..operations.operation import Operation
-from ..operations.operation_text import operation_text
-from ..operations.tables import IDENTITY, identity
+from ..operations.operation_list import IDENTITY, identity, operation_text
 from ..rendering.answers import Drawn, Plain
 from ..rendering.notebook import Bar, Picture, bars, document, notes, short, table
 from ..rendering.tables import Table, Tabular

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..datasets import Dataset
 from ..errors import DatasetError
-from ..operations.precisions import HALF_PRECISIONS
+from ..operations.attributes import HALF_PRECISIONS
 from ..predictors.contract import Networks
 from ..predictors.evaluation.kernels import (
     SPLITS,
