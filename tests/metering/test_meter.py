@@ -22,9 +22,9 @@ from waiting import until
 import joulecast
 from joulecast.errors import InputError
 from joulecast.metering.command import live_line
-from joulecast.metering.gathering import gathered
+from joulecast.metering.exporting import MetricsServer
 from joulecast.metering.meter import Meter
-from joulecast.metering.prometheus import MetricsServer
+from joulecast.metering.ranks import gathered
 from joulecast.metering.reading_recordings import read_recording
 from joulecast.metering.result import Metering, merged
 
