@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from joulecast.accounting.memory_levels import measured_levels
+from joulecast.accounting.model_share import measured_levels
 from joulecast.accounting.result import Accounting
 from joulecast.energy import Figure, Row, Share
 from joulecast.errors import InputError

@@ -11,9 +11,9 @@ from typing import Any
 from ...errors import InputError, unknown_name
 from ...hardware import GPU, gpu_name_notes
 from ...hardware.host import Host, find_host
+from ...operations.attributes import ELEMENT_BYTES
 from ...operations.checked_values import require_positive_integer
 from ...operations.network import Network
-from ...operations.precisions import ELEMENT_BYTES
 from ...predictors.networks.execution import Execution
 from ...predictors.networks.memory import MemoryNeed, memory_need, shortage
 from ...predictors.networks.prediction import Prediction
