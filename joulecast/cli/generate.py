@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LEVEL = 0.9
 
 
-@asking("prompt", "output", "cache_precision", "engine", "clock", "predictor")
+@asking("prompt", "output", "cache_precision", "engine", "clock", "host", "predictor")
 def generate(
     asked: Asked,
     model: Annotated[str, typer.Argument(help="Name of a language model, or the path of its config.json.")],

@@ -51,6 +51,7 @@ class GenerationAnswer(Open):
     power_w: float = Field(description="Mean power of all boards together.")
     energy_per_token_j: float
     energy_per_request_j: float
+    host: str = Field(description="The machine that runs the engine; usual if none was named.")
     overhead_s: float = Field(description="Mean seconds of a step in which the GPU waits for the engine.")
     largest_batch: int = Field(description="Sequences of these lengths that would fit.")
     memory: GenerationMemoryAnswer
