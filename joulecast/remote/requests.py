@@ -10,14 +10,14 @@ from typing import Any
 from ..errors import InputError
 from ..hardware import GPU, find_gpu, gpus
 from ..hardware.host import USUAL, find_host, hosts
-from ..operations.given_operations import checked_operations
 from ..operations.inputs import Inputs, shape_to_json
 from ..operations.network import Network
+from ..operations.operation_list import checked_operations
 
 _MOST_BYTES = 2_000_000  # of many networks in a request: half of what a service takes by default
 _MOST_NETWORKS = 1_000
-_NAMES = {"clock": "clock_mhz", "clocks": "clocks_mhz"}
-_ONLY_HERE = ("operators", "whitelist", "cluster")
+NAMES = {"clock": "clock_mhz", "clocks": "clocks_mhz"}
+ONLY_HERE = ("operators", "whitelist", "cluster")
 _OF_LISTED = ("operations", "name", "input_shape", "dropped", "assumptions")
 _OF_EXTRACTION = ("input_shape", "cache_length", "assume", "model_options")
 
@@ -36,7 +36,7 @@ def question_of(function: Callable[..., Any], given: Sequence[Any], options: Map
     bound = inspect.signature(function).bind(*given, **options)
     bound.apply_defaults()
     arguments = bound.arguments
-    for name in _ONLY_HERE:
+    for name in ONLY_HERE:
         if name in arguments and arguments.pop(name) is not inspect.signature(function).parameters[name].default:
             raise InputError(
                 "a service cannot be sent this argument",
@@ -78,7 +78,7 @@ def pieces(networks: Iterable[Any]) -> Iterator[list[dict[str, Any]]]:
 
 
 def _as_json(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {_NAMES.get(name, name): _CONVERSIONS.get(name, _plain)(value) for name, value in arguments.items()}
+    return {NAMES.get(name, name): _CONVERSIONS.get(name, _plain)(value) for name, value in arguments.items()}
 
 
 def _plain(value: Any) -> Any:
