@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from ..generation.dividing import divided, results_of_blocks
 from ..hardware import GPU
+from ..operations.attributes import ELEMENT_BYTES
 from ..operations.network import Entry, Network, ParameterBytes
 from ..operations.operation import Operation
-from ..operations.precisions import ELEMENT_BYTES
 from ..operations.rules import size
 from ..predictors.networks.energy_rows import forward_fraction
 from ..predictors.networks.memory import MemoryNeed, memory_need, saved_bytes
@@ -27,7 +27,7 @@ from ..predictors.physics.energy import static_power_w
 from .layout import Layout
 from .traffic import Sent, Traffic
 
-_IN_A_LAYER = re.compile(r"\.(\d+)\.")
+_IN_A_LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
 _BUCKET_BYTES = 25 * 2**20  # Default size of a bucket of gradients in DistributedDataParallel.
 _ATTENTION = ("attention", "matmul", "softmax")  # What selective recomputing repeats.
 # From so many outputs on, a last layer is a head over words, whose loss is worth counting.
