@@ -121,7 +121,7 @@ def generate(
         prompt_tokens: Tokens of a prompt.
         output_tokens: Tokens of its output.
         precision: Of weights: "bf16", "fp16", "fp8" or others that the GPU has.
-        engine: "vllm", "sglang", "tensorrt_llm" or others.
+        engine: Engine that serves the model, such as "vllm"; the error for an unknown name lists all.
     """
     lengths = {"batch": batch, "prompt_tokens": prompt_tokens, "output_tokens": output_tokens}
     found = joulecast.predict_generation(model, gpu, precision=precision, engine=engine, **lengths)  # type: ignore[arg-type]

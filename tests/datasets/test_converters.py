@@ -9,7 +9,6 @@ import pytest
 from typer.testing import CliRunner
 
 from joulecast.cli import application
-from joulecast.datasets import IMPORTERS
 from joulecast.datasets.converters import convert as module
 from joulecast.datasets.converters.convert import CONVERTERS, convert
 from joulecast.datasets.published import PUBLISHED
@@ -61,7 +60,7 @@ def test_layers_of_vidur(vidur, tmp_path):
         "hidden": 2560, "intermediate": 10240, "heads": 32, "kv_heads": 32, "vocabulary": 51200, "gated": False,
         "time_us": 39.0,
     }  # fmt: skip
-    (dataset,) = IMPORTERS["vidur2024"](tmp_path / "out")
+    (dataset,) = PUBLISHED["vidur2024"].importer(tmp_path / "out")
     assert sorted(m.time_s for m in dataset.measurements) == pytest.approx([39e-6, 208e-6, 294.5e-6])
 
 
@@ -78,7 +77,7 @@ def test_convolutions_of_miopen(miopen, tmp_path):
     assert (grouped["solver"], grouped["time_us"]) == ("ConvAsm", pytest.approx(23.52))
     assert {row["gpu"] for row in others} == {"AMD Instinct MI250X GCD"}
     assert len(others) == 2
-    IMPORTERS["miopen2024"](tmp_path / "out")
+    PUBLISHED["miopen2024"].importer(tmp_path / "out")
 
 
 def test_the_same_rows_have_the_same_digest(vidur, tmp_path):
