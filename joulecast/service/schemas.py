@@ -23,7 +23,7 @@ from ..predictors.networks.interval import Interval
 from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.prediction import Prediction
 from ..queries.carbon import Grid
-from ..queries.choice import Choice
+from ..queries.choice import WRITTEN, Choice
 
 _ENTRY = re.compile(r"^ {8}(\w+(?:, \w+)*): (.*(?:\n {12}.*)*)", re.MULTILINE)
 _PLAIN = (str, int, float, bool, type(None))
@@ -210,8 +210,7 @@ ChoiceAnswer = _answer(
     "ChoiceAnswer",
     Choice,
     "One GPU at one clock in one precision.",
-    "gpu alias clock_mhz default_clock_mhz held_clock_mhz power_limit_w precision mode batch_size time_s power_w "
-    "energy_j edp_js objective tied memory_bytes predictor measured cost carbon_g notes uncovered uncovered_share",
+    f"{WRITTEN.replace(' value ', ' ')} notes uncovered",
     interval=IntervalAnswer | None,
     value=_said(float | None, "Value of the objective; the lowest is best."),
 )
