@@ -16,9 +16,9 @@ from joulecast.extraction.job import Job
 from joulecast.extraction.models.named_models import build
 from joulecast.extraction.templates import Request, answer, store
 from joulecast.extraction.traced_models import traced
+from joulecast.operations.attributes import HALF_PRECISIONS
 from joulecast.operations.inputs import Inputs
 from joulecast.operations.network import Network
-from joulecast.operations.precisions import HALF_PRECISIONS
 
 SHAPES, DRAWN = 6, 60
 OUT = Path(__file__).with_name("TEMPLATES.md")

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from ..extraction import Job, network_of_job
 from ..hardware import GPU, find_gpu
 from ..hardware.host import Host, find_host
-from ..operations.calls import Calls
-from ..operations.columns import Columns, is_table, networks_of
+from ..operations.columns import Calls, Columns, is_table, networks_of
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.many import NetworkPredictions, batched, in_pieces, predict_networks
 from ..predictors.physics.precisions import refuse_precisions

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ..hardware import GPU, find_gpu
 from ..operations.columns import Columns, is_table, operations_of
-from ..operations.given_operations import checked_operations, mode_of
 from ..operations.operation import Operation
+from ..operations.operation_list import checked_operations, mode_of
 from ..predictors import operation_html
 from ..predictors.explanation import Explanation, explain_operation
 from ..predictors.operation_predictions import OperationPredictions

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import InputError
 from ..operations.inputs import parse_shapes
-from ..operations.operation_text import operation_text
+from ..operations.operation_list import operation_text
 from ..units import si
 from .options import AsJson, Asked, asking
 from .printing import table, tell

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..operations.inputs import titled
-from ..operations.operation_text import operation_text
+from ..operations.operation_list import operation_text
 from ..units import si
 from .options import MODEL, AsCsv, AsJson, Asked, Top, asking
 from .printing import table, tell

@@ -65,9 +65,9 @@ def run(
     recording cannot be written completely.
     """
     from ..metering.command import measure_command
+    from ..metering.exporting import ZeusCheck, differences
     from ..metering.machine import chosen_devices
     from ..metering.meter import Meter
-    from ..metering.zeus_check import ZeusCheck, differences
 
     chosen = None if devices is None else tuple(chosen_devices(devices))
     meter = Meter(chosen, interval_s=interval, out=out, title=Path(command[0]).name, command=command)

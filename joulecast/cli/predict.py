@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError
-from ..operations.operation_text import operation_text
+from ..operations.operation_list import operation_text
 from ..units import NOT_MEASURED, si
 from .options import MODEL, RUN, AsCsv, AsJson, Asked, Top, asking
 from .printing import table, tell

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..operations.operation import Operation
-from ..operations.tables import IDENTITY, identity
+from ..operations.operation_list import IDENTITY, identity
 from ..rendering.answers import Drawn, Plain
 from ..rendering.notebook import Picture, as_html, as_picture
 from ..rendering.tables import Table, Tabular

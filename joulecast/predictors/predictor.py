@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ..arrays import FloatArray
 from ..hardware import GPU
 from ..operations.alike import digests_of
+from ..operations.attributes import PRECISIONS
 from ..operations.operation import Operation
 from ..operations.operation_list import OperationList
-from ..operations.precisions import PRECISIONS
 from .at_default import COLUMNS, AtDefault, rows_of, uncovered_rows
 from .batches import in_batches
 from .contract import Regressor, require_mode

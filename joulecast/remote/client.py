@@ -17,8 +17,8 @@ from ..generation.images.predict import ImagePrediction, predict_image
 from ..generation.prediction import GenerationPrediction
 from ..generation.training import ParallelTraining, predict_parallel_training
 from ..operations.columns import is_table, networks_of, operations_of
-from ..operations.given_operations import checked_operations, mode_of
 from ..operations.network import Network
+from ..operations.operation_list import checked_operations, mode_of
 from ..predictors import operation_html
 from ..predictors.explanation import Explanation
 from ..predictors.networks.many import NetworkPredictions

@@ -10,9 +10,9 @@ from typing import Any
 from ..errors import InputError
 from ..hardware import GPU, find_gpu, gpus
 from ..hardware.host import USUAL, find_host, hosts
-from ..operations.given_operations import checked_operations
 from ..operations.inputs import Inputs, shape_to_json
 from ..operations.network import Network
+from ..operations.operation_list import checked_operations
 
 _MOST_BYTES = 2_000_000  # of many networks in a request: half of what a service takes by default
 _MOST_NETWORKS = 1_000

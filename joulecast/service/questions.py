@@ -16,8 +16,8 @@ from ..generation.engines import ENGINES
 from ..generation.generate import predict_generation
 from ..generation.images.predict import predict_image
 from ..generation.training import predict_parallel_training
+from ..operations.attributes import PRECISIONS, RequestedPrecision
 from ..operations.operation import MODES
-from ..operations.precisions import PRECISIONS, RequestedPrecision
 from ..predictors.networks.execution import EXECUTIONS
 from ..remote.requests import NAMES, ONLY_HERE
 from .subjects import (

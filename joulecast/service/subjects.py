@@ -7,8 +7,8 @@ from typing import Annotated, Any, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from ..extraction.optimizers import OPTIMIZERS
+from ..operations.attributes import PRECISIONS, RequestedPrecision
 from ..operations.operation import MODES
-from ..operations.precisions import PRECISIONS, RequestedPrecision
 from ..predictors.networks.execution import EXECUTIONS
 from ..queries.objectives import OBJECTIVES
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..datasets import Dataset
 from ..errors import DatasetError
-from ..operations.precisions import HALF_PRECISIONS
+from ..operations.attributes import HALF_PRECISIONS
 from ..predictors.contract import Networks
 from ..predictors.evaluation.kernel_power import PowerErrors, power_tables, stored_power_errors, validate_power
 from ..predictors.evaluation.kernels import SPLITS, KernelErrors, coverage, stored_errors, tables, validate_kernels

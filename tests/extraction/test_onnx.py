@@ -12,8 +12,8 @@ import pytest
 import joulecast
 from joulecast import Operation
 from joulecast.errors import ExtractionError, InputError, MissingDependencyError
-from joulecast.extraction.files.onnx_calls import Call
 from joulecast.extraction.files.onnx_operators import OPERATORS
+from joulecast.extraction.files.onnx_tensors import Call
 from joulecast.extraction.job import Job
 from joulecast.extraction.sources import network_of_file
 from joulecast.operations.inputs import Inputs

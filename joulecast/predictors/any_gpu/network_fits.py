@@ -16,8 +16,8 @@ from ...arrays import FloatArray
 from ...datasets import NetworkMeasurement
 from ...errors import MissingDependencyError, with_extra
 from ...hardware import GPU
+from ...operations.attributes import HALF_PRECISIONS
 from ...operations.network import Network
-from ...operations.precisions import HALF_PRECISIONS
 from ..contract import Networks, ResidualModel, launch_s
 from ..measured.device_rows import AT_CAP, DeviceRow
 from ..networks.composition import LEAST_HOST_S, counts_of
