@@ -12,7 +12,8 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ..generation.choices import GenerationChoice
-from ..generation.images.predict import ImagePrediction
+from ..generation.images.predict import ImageInterval, ImagePrediction
+from ..generation.intervals import GenerationInterval
 from ..generation.memory import GenerationMemory
 from ..generation.prediction import GenerationPrediction
 from ..generation.training import ParallelTraining
@@ -86,7 +87,7 @@ def _plain(type_: Any) -> Any:
         return type_
     if get_origin(type_) is types.UnionType and all(each in _PLAIN for each in get_args(type_)):
         return type_
-    return list[str] if type_ == tuple[str, ...] else Any
+    return {tuple[str, ...]: list[str], tuple[float, float]: list[float]}.get(type_, Any)
 
 
 class Problem(Open):
@@ -272,16 +273,8 @@ NetworkAnswer = _open(
     dropped=list[dict[str, Any]],
 )
 
-GenerationIntervalAnswer = _open(
-    "GenerationIntervalAnswer",
-    "Low and high of each quantity.",
-    level=float,
-    time_to_first_token_s=list[float],
-    time_per_output_token_s=list[float],
-    power_w=list[float],
-    energy_per_token_j=list[float],
-    basis=str,
-)
+_ENDS = "Low and high of each quantity."
+GenerationIntervalAnswer = _answer("GenerationIntervalAnswer", GenerationInterval, _ENDS)
 
 GenerationAnswer = _answer(
     "GenerationAnswer",
@@ -318,6 +311,7 @@ ImageAnswer = _answer(
     text=(_several(SummaryAnswer), Field(description="The text encoders.")),
     denoise=_said(SummaryAnswer, "One step of the denoiser."),
     decode=SummaryAnswer,
+    interval=_answer("ImageIntervalAnswer", ImageInterval, _ENDS),
 )
 
 ParallelTrainingAnswer = _answer(
