@@ -22,7 +22,7 @@ Assumed = Annotated[
     typer.Option(
         "--assume",
         help="An assumption on values that depend on the input: experts=uniform, boxes=100 or box_side=200 (pixels); "
-        "repeat it for several.",
+        "or the library of attention: attention=cudnn. Repeat it for several.",
     ),
 ]
 

@@ -51,13 +51,13 @@ def _pair(item: Any) -> tuple[Operation, int]:
 
 
 def _refuse_extraction_options(options: Mapping[str, Any]) -> None:
-    """Refuse an optimizer and operators for operations that were listed before.
+    """Refuse an optimizer, operators and assumptions for operations that were listed before.
 
     Raises:
         InputError: One of them is given.
     """
-    for name in ("optimizer", "operators"):
-        if options[name] is not None:
+    for name in ("optimizer", "operators", "assume"):
+        if options.get(name) is not None:
             raise InputError(
                 "a list of operations is complete",
                 given=f"{name} together with operations",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from ..errors import InputError, MissingDependencyError, with_extra
 from ..operations.inputs import Inputs
@@ -15,7 +16,7 @@ from ..operations.network import Network
 from ..operations.operation import Operation, require_mode, require_precision
 from ..system.damage import refusing_damage
 from ..system.regular_files import MOST_JSON_BYTES, is_file, open_regular, read_json
-from .assumptions import Assume
+from .assumptions import ATTENTION, Assume
 from .cache import recall, remember
 from .listed import listed_network, network_of_pairs
 from .models.spelling import known_as
@@ -35,6 +36,24 @@ if TYPE_CHECKING:
     Model = str | Path | torch.nn.Module | Network | Sequence[tuple[Operation, int]] | Any
 
 
+P = ParamSpec("P")
+
+
+def _with_attention(extract: Callable[P, Network]) -> Callable[P, Network]:
+    """A function like `network_of` that heeds the library of attention among the assumptions."""
+
+    @wraps(extract)
+    def heeding(*args: P.args, **options: P.kwargs) -> Network:
+        assume: Any = options.get("assume")
+        if not isinstance(assume, Mapping) or ATTENTION not in assume:
+            return extract(*args, **options)
+        options["assume"] = {name: value for name, value in assume.items() if name != ATTENTION} or None
+        return extract(*args, **options).with_attention_by(assume[ATTENTION])
+
+    return heeding
+
+
+@_with_attention
 def network_of(
     model: Model,
     input_shape: InputShape | None,
@@ -99,6 +118,7 @@ def network_of(
     )
 
 
+@_with_attention
 def named_network(
     name: str,
     input_shape: InputShape | None,

@@ -143,7 +143,7 @@ class Networks:
         Raises:
             JoulecastError: The operations are not valid, or too many.
         """
-        for name in ("cache_length", "optimizer", "assume", "model_options"):
+        for name in ("cache_length", "optimizer", "model_options"):
             if getattr(subject, name) is not None:
                 raise InputError(
                     "a list of operations is complete",
@@ -162,7 +162,7 @@ class Networks:
             dropped=tuple(Dropped.from_dict(item.model_dump()) for item in subject.dropped or ()),
             assumptions=tuple(subject.assumptions),
         )
-        return network_of(network, None, mode=subject.mode, precision=precision)
+        return network_of(network, None, mode=subject.mode, precision=precision, assume=subject.assume)
 
     def refuse_many(self, operations: int) -> None:
         """Refuse a network with more operations than the service takes.

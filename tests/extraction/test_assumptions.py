@@ -136,6 +136,37 @@ def test_transformers_with_experts_in_a_loop(mode):
     assert rows == 4 * 2 * 16
 
 
+def by(library):
+    return {"attention": library}
+
+
+def test_the_library_of_attention_is_the_users_choice():
+    """On a name, on a network that was extracted before and on a list, for whatever is asked."""
+    named = joulecast.extract("gpt2", (2, 512), precision="bf16", assume=by("cudnn"))
+    before = joulecast.extract("gpt2", (2, 512), precision="bf16")
+    pairs = [(entry.operation, entry.count) for entry in before]
+    for network in (named, *(joulecast.extract(each, assume=by("cudnn")) for each in (before, pairs))):
+        attention = [e.operation for e in network if e.operation.kind == "attention"]
+        assert [operation.attributes["implementation"] for operation in attention] == ["cudnn"]
+        assert network.assumptions == ("attention is computed by cudnn",)
+        assert (network.flops, network.calls) == (before.flops, before.calls)
+    with_triton, chosen = (
+        joulecast.predict(before, gpu="H100 SXM", assume=by("triton")),
+        joulecast.best(before, gpus=["H100 SXM"], clocks=[1980], assume=by("triton"))[0],
+    )
+    assert chosen.time_s == pytest.approx(with_triton.time_s)
+    assert with_triton.time_s > joulecast.predict(named, gpu="H100 SXM").time_s
+    assert "assumed: attention is computed by triton" in with_triton.notes
+
+
+def test_an_unknown_library_of_attention_is_refused():
+    with pytest.raises(InputError, match=r"(?s)given:   'cudn'.*'cudnn' or 'triton'"):
+        joulecast.predict("gpt2", (2, 512), "A30", assume=by("cudn"))
+    listed = joulecast.extract("gpt2", (2, 512))
+    with pytest.raises(InputError, match="a list of operations is complete"):
+        joulecast.predict(listed, gpu="A30", assume={**by("cudnn"), **UNIFORM})
+
+
 class Routed(Mixture):
     """A mixture whose router is converted to fp32 in each forward, as that of Switch Transformers is."""
 
