@@ -3,6 +3,7 @@
 Importing this package imports neither the search for choices nor the explanation of operations.
 """
 
-from .predicting import extract, predict, predict_many, prepare
+from .many import predict_many
+from .predicting import extract, predict, prepare
 
 __all__ = ["extract", "predict", "predict_many", "prepare"]

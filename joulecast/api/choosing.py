@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..extraction import Job
 from ..hardware import GPU
-from ..hardware.host import Host, find_host
-from ..predictors.networks.execution import Execution
+from ..hardware.host import Host
 from ..queries import Choices, Question, Sweep
 from ..queries import best as best_of
 from ..queries import sweep as sweep_of
@@ -88,23 +88,7 @@ def best(
         'NVIDIA A30'
     """
     tariff = Tariff.of(price_per_hour, price_per_kwh, carbon)
-    question = Question.of(
-        model,
-        input_shape,
-        gpus=gpus,
-        clocks=clocks,
-        mode=mode,
-        precision=precision,
-        batch_sizes=batch_sizes,
-        cache_length=cache_length,
-        power_limit_w=power_limit_w,
-        predictor=predictor,
-        execution=Execution.of(execution, find_host(host)),
-        optimizer=optimizer,
-        operators=operators,
-        assume=assume,
-        model_options=model_options,
-    )
+    question = Question.of(Job.of(locals()), gpus, clocks, batch_sizes, precision)
     return best_of(question, objective, tariff, Constraints(max_time_s, max_power_w))
 
 
@@ -163,21 +147,5 @@ def sweep(
         990.0
     """
     tariff = Tariff.of(price_per_hour, price_per_kwh, carbon)
-    question = Question.of(
-        model,
-        input_shape,
-        gpus=gpus,
-        clocks=clocks,
-        mode=mode,
-        precision=precision,
-        batch_sizes=batch_sizes,
-        cache_length=cache_length,
-        power_limit_w=power_limit_w,
-        predictor=predictor,
-        execution=Execution.of(execution, find_host(host)),
-        optimizer=optimizer,
-        operators=operators,
-        assume=assume,
-        model_options=model_options,
-    )
+    question = Question.of(Job.of(locals()), gpus, clocks, batch_sizes, precision)
     return sweep_of(question, objective, tariff)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..extraction import WHITELIST, network_of
-from ..hardware import CPU, GPU, Device, find_device, find_gpu, gpu_name_notes
+from ..extraction import WHITELIST, Job, network_of_job
+from ..hardware import CPU, GPU, Device, find_device, gpu_name_notes
 from ..hardware.host import Host, find_host
-from ..operations.columns import Columns, is_table, networks_of
 from ..operations.network import Network
 from ..predictors.networks import prediction_html
 from ..predictors.networks.execution import EAGER, Execution
-from ..predictors.networks.many import NetworkPredictions, batched
 from ..predictors.networks.memory import shortage
 from ..predictors.networks.prediction import Prediction
 from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.physics.precisions import refuse_precisions
-from ..system.cluster import call_on_workers, on_cluster
 from ..zoo import find_cpu_predictor, find_predictor
-from .many import ManyQuestion
 
 if TYPE_CHECKING:
     from ..extraction.assumptions import Assume
@@ -88,18 +84,7 @@ def extract(
         >>> f"{len(network)} operations, {network.flops / 1e9:.0f} GFLOP"
         '54 operations, 264 GFLOP'
     """
-    return network_of(
-        model,
-        input_shape,
-        mode=mode,
-        precision=precision,
-        whitelist=whitelist,
-        operators=operators,
-        cache_length=cache_length,
-        optimizer=optimizer,
-        assume=assume,
-        model_options=model_options,
-    )
+    return network_of_job(Job.of(locals()))
 
 
 def predict(
@@ -163,104 +148,18 @@ def predict(
         >>> print(f"{prediction.energy_j:.1f} J, {1e3 * prediction.time_s:.0f} ms, {prediction.power_w:.0f} W")
         3.5 J, 21 ms, 165 W
     """
-    found = find_device(gpu)
-    found.checked_clock_mhz(clock)
-    found.checked_power_limit_w(power_limit_w)
+    job, device = Job.of(locals()), find_device(gpu)
+    device.checked_clock_mhz(clock)
+    device.checked_power_limit_w(power_limit_w)
     run = Execution.of(execution, find_host(host))
-    network = network_of(
-        model,
-        input_shape,
-        mode=mode,
-        precision=precision,
-        cache_length=cache_length,
-        optimizer=optimizer,
-        operators=operators,
-        assume=assume,
-        model_options=model_options,
-    )
-    prediction = _prepared(network, found, power_limit_w, predictor, run).at(
-        clock, composition=composition, strict=strict
-    )
-    return replace(prediction, notes=(*gpu_name_notes(gpu), *prediction.notes))
-
-
-def _prepared(
-    network: Network, device: Device, power_limit_w: float | None, predictor: str | Path | None, run: Execution
-) -> PreparedNetwork | PreparedOnCpu:
-    """A network on a device: a GPU beside its host, or a CPU, which runs one operation after the other."""
+    network = network_of_job(job)
+    prepared: PreparedNetwork | PreparedOnCpu
     if isinstance(device, CPU):
-        return find_cpu_predictor(device, network.mode, predictor).under(run).prepared(network)
-    return prepare(network, device, power_limit_w, predictor, run)
-
-
-def predict_many(
-    networks: Iterable[Model] | Columns,
-    gpu: str | GPU,
-    clock: float | None = None,
-    *,
-    input_shape: InputShape | None = None,
-    power_limit_w: float | None = None,
-    mode: str = "inference",
-    precision: str = "default",
-    predictor: str | Path | None = None,
-    composition: str | None = None,
-    execution: str = "eager",
-    host: str | float | Path | Host | None = None,
-    cluster: str | None = None,
-) -> NetworkPredictions:
-    """Predict the totals of many networks, such as the thousands of candidates of an architecture search.
-
-    The totals are those of `predict`, to the last bit. Operations that networks share are predicted once. For a single
-    network, `predict` also gives intervals, notes, and the cost of each operation.
-
-    Args:
-        networks: Models as `extract` takes them, such as lists of pairs of Operation and count. They are read one
-            after the other and not stored, so a generator may yield more of them than fit into memory. Or a table (of
-            pandas, polars or Arrow, or a dictionary of columns), which is quicker: the columns that
-            `Network.to_frame` writes, and `network` with a name for each row; the rows of a network follow each other.
-        gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU.
-        clock: Graphics clock in MHz; None for the GPU's default.
-        input_shape: Shape of the input of all of them, batch first; None for Networks, their files, or lists.
-        power_limit_w: Power cap in watts; None for the board's default.
-        mode: "inference" or "training"; that of all networks.
-        precision: "default", fp32, tf32, fp16 or bf16.
-        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
-        composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
-        execution: How the networks are run; see `predict`.
-        host: The machine that launches operations; see `predict`.
-        cluster: Address of Dask's scheduler, such as tcp://host:8786, whose workers extract and predict; None for this
-            process. The workers must have the same version of joulecast and the same predictors.
-
-    Returns:
-        Arrays with one value per network, in their order. A network of which too much is not covered has NaN, and
-        `problems` says why.
-
-    Raises:
-        UnknownNameError, InputError, ZooError, ExtractionError, MissingDependencyError: See `predict`.
-
-    Examples:
-        >>> found = predict_many(["resnet18", "resnet50", "alexnet"], "A30", input_shape=(32, 3, 224, 224))
-        >>> found.names[found.energy_j.argmin()]
-        'alexnet'
-    """
-    asked = ManyQuestion(
-        find_gpu(gpu),
-        clock,
-        input_shape,
-        power_limit_w,
-        mode,
-        precision,
-        predictor,
-        composition,
-        Execution.of(execution, find_host(host)),
-    )
-    if cluster is None:
-        return asked.predicted(networks)
-    with on_cluster(cluster):
-        pieces = networks_of(networks) if is_table(networks) else batched(networks)
-        parts = call_on_workers(asked.predicted, ((piece,) for piece in pieces))
-        # The prediction of no networks says what all parts have in common.
-        return NetworkPredictions.joined([asked.predicted(()), *parts])
+        prepared = find_cpu_predictor(device, network.mode, predictor).under(run).prepared(network)
+    else:
+        prepared = prepare(network, device, power_limit_w, predictor, run)
+    prediction = prepared.at(clock, composition=composition, strict=strict)
+    return replace(prediction, notes=(*gpu_name_notes(gpu), *prediction.notes))
 
 
 def prepare(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .arguments import table
+from .printing import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -13,7 +13,7 @@ import typer
 from ..errors import InputError
 from ..system.cluster import on_cluster
 from ..system.damage import unreadable
-from .arguments import table
+from .printing import table
 
 if TYPE_CHECKING:
     from ..predictors.evaluation.scores import Score

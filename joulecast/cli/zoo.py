@@ -10,7 +10,8 @@ import typer
 
 from ..errors import InputError, JoulecastError, ZooError
 from ..progress import tracked
-from .arguments import AsJson, table
+from .options import AsJson
+from .printing import table
 
 if TYPE_CHECKING:
     from ..zoo.places.sources import Row

@@ -22,9 +22,7 @@ from .difference import NetworkDiff
 from .dropped import Dropped, short_text
 from .inputs import InputShape, shape_from_json, shape_to_json, titled
 from .operation import EXAMPLE, Operation, real_precision
-from .operation_list import OperationList
-from .operation_text import operation_text
-from .tables import IDENTITY, WORK, identity
+from .operation_list import IDENTITY, WORK, OperationList, identity, operation_text
 
 Derived = TypeVar("Derived")
 
@@ -273,7 +271,8 @@ class Network(Tabular, Plain):
             return operation.with_attributes(implementation=library) if operation.kind == "attention" else operation
 
         said = f"attention is computed by {library}"
-        return replace(self, entries=self._with(changed), assumptions=(*self.assumptions, said))
+        stated = tuple(dict.fromkeys((*self.assumptions, said)))
+        return replace(self, entries=self._with(changed), assumptions=stated)
 
     def _with(self, changed: Callable[[Operation], Operation | None]) -> tuple[Entry, ...]:
         """Entries with other operations, equal ones put together; those that become None are left out."""

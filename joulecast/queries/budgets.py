@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import BudgetError, InputError, named
 from ..operations.operation import Operation
-from ..operations.operation_text import operation_text
+from ..operations.operation_list import operation_text
 from ..units import SI_PREFIXES, si
 
 MEASURES: Mapping[str, tuple[str, str]] = {

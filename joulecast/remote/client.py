@@ -2,43 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from ..hardware import GPU
-from ..hardware.host import Host
-from ..operations.columns import Columns, is_table, networks_of, operations_of
-from ..operations.given_operations import checked_operations, mode_of
-from ..operations.inputs import Inputs, InputShape, shape_to_json
+from .. import api
+from ..api.choosing import best, sweep
+from ..api.operations import explain, predict_operations
+from ..generation.choices import GenerationChoices
+from ..generation.choosing import best_generation
+from ..generation.generate import predict_generation
+from ..generation.images.predict import ImagePrediction, predict_image
+from ..generation.prediction import GenerationPrediction
+from ..generation.training import ParallelTraining, predict_parallel_training
+from ..operations.columns import is_table, networks_of, operations_of
 from ..operations.network import Network
-from ..operations.operation import Operation
-from ..predictors import operation_html
+from ..operations.operation_list import checked_operations, mode_of
 from ..predictors.explanation import Explanation
 from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.prediction import Prediction
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices, Sweep
 from .connection import LOCAL, Connection
-from .generation import GenerationClient
-from .pieces import pieces
-from .requests import choices, gpu_name, one_of_many, run, subject, tariff
+from .requests import pieces, question_of
 
-ServiceModel = str | Network | Sequence[tuple[Operation, int]]
-"""Models that a service accepts: a name, a Network, or operations with their counts."""
-
-
-SHOWN_BY = operation_html
-"""Renders results in Jupyter. Importing the module registers the classes that it can render."""
-
-Assume = Mapping[str, str | int]
-"""Assumptions about unknown values of the input: {"experts": "uniform"}, {"boxes": 100, "box_side": 200}."""
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+Asks = Callable[[Connection, dict[str, Any]], Answer]
 
 
-class Client(GenerationClient):
+def _asked(
+    function: Callable[Arguments, Answer], kind: type[Answer], asks: Asks[Answer] | None = None
+) -> Callable[Concatenate[Any, Arguments], Answer]:
+    """A method with the arguments, the documentation and the errors of a function, which a service computes.
+
+    Args:
+        function: The library's function.
+        kind: Class of its answer.
+        asks: Function that asks the service, given the connection and the body of the request; None for a request to
+            the path with the name of the function.
+    """
+
+    @wraps(function)
+    def method(self: Any, *given: Arguments.args, **options: Arguments.kwargs) -> Answer:
+        question = question_of(function, given, options)
+        connection: Connection = self._connection
+        return connection.ask(function.__name__, question, kind) if asks is None else asks(connection, question)
+
+    signature = inspect.signature(function)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    method.__signature__ = signature.replace(parameters=[own, *signature.parameters.values()])  # type: ignore[attr-defined]
+    return cast("Callable[Concatenate[Any, Arguments], Answer]", method)
+
+
+def _many(connection: Connection, question: dict[str, Any]) -> NetworkPredictions:
+    """Many networks, in as many requests as they need."""
+    networks = question.pop("networks")
+    if is_table(networks):
+        networks = (calls.network(place) for calls in networks_of(networks) for place in range(len(calls.names)))
+    parts = (
+        connection.ask("predict_many", {**question, "networks": piece}, NetworkPredictions)
+        for piece in pieces(networks)
+    )
+    return NetworkPredictions.joined([*parts])
+
+
+def _single(connection: Connection, question: dict[str, Any]) -> OperationPredictions:
+    """Single operations, or those of a table, each different one once."""
+    given = question["operations"]
+    if is_table(given):
+        different, places = operations_of(given)
+        predictions = _single(connection, {**question, "operations": different})
+        return predictions.take(places, [different[place] for place in places.tolist()])
+    operations = checked_operations(given)
+    mode_of(operations)
+    sent = [operation.to_dict() for operation in operations]
+    return connection.ask("predict_operations", {**question, "operations": sent}, OperationPredictions)
+
+
+class Client:
     """Calls a service. Its methods have the arguments, results and errors of the library's functions.
 
-    It can be used from several threads. Each request opens a connection of its own.
+    What only this process has, such as operators of your own, cannot be sent, and neither can models that need torch:
+    `joulecast.extract` makes a Network of them. It can be used from several threads. Each request opens a connection of
+    its own.
 
     Args:
         url: URL of the service, including the path prefix of a proxy if there is one.
@@ -62,228 +110,38 @@ class Client(GenerationClient):
         """URL of the service."""
         return self._connection.url
 
-    def predict(
-        self,
-        model: ServiceModel,
-        input_shape: InputShape | None = None,
-        gpu: str | GPU | None = None,
-        clock: float | None = None,
-        *,
-        power_limit_w: float | None = None,
-        mode: str = "inference",
-        precision: str = "default",
-        cache_length: int | None = None,
-        optimizer: str | None = None,
-        predictor: str | None = None,
-        composition: str | None = None,
-        strict: bool = False,
-        execution: str = "eager",
-        host: str | float | Path | Host | None = None,
-        assume: Assume | None = None,
-        model_options: Mapping[str, object] | None = None,
-    ) -> Prediction:
-        """See `joulecast.predict`.
+    predict = _asked(api.predict, Prediction)
+    """See `joulecast.predict`."""
 
-        Raises:
-            JoulecastError: The error that `joulecast.predict` would raise, or a ServiceError.
-        """
-        question = {
-            **subject(model, input_shape, mode, cache_length, optimizer, assume, model_options),
-            "precision": precision,
-            "gpu": gpu_name(gpu),
-            "clock_mhz": clock,
-            "power_limit_w": power_limit_w,
-            "predictor": predictor,
-            "composition": composition,
-            "strict": strict,
-            **run(execution, host),
-        }
-        return self._connection.ask("predict", question, Prediction)
+    extract = _asked(api.extract, Network)
+    """See `joulecast.extract`."""
 
-    def predict_many(
-        self,
-        networks: Iterable[ServiceModel] | Columns,
-        gpu: str | GPU,
-        clock: float | None = None,
-        *,
-        input_shape: InputShape | None = None,
-        power_limit_w: float | None = None,
-        mode: str = "inference",
-        precision: str = "default",
-        predictor: str | None = None,
-        composition: str | None = None,
-        execution: str = "eager",
-        host: str | float | Path | Host | None = None,
-    ) -> NetworkPredictions:
-        """See `joulecast.predict_many`. Networks are sent in as many requests as they need.
+    best = _asked(best, Choices)
+    """See `joulecast.best`."""
 
-        Raises:
-            JoulecastError: The error that `joulecast.predict_many` would raise, or a ServiceError.
-        """
-        question = {
-            "input_shape": None if input_shape is None else shape_to_json(Inputs.of(input_shape).shape),
-            "gpu": gpu_name(gpu),
-            "clock_mhz": clock,
-            "power_limit_w": power_limit_w,
-            "mode": mode,
-            "precision": precision,
-            "predictor": predictor,
-            "composition": composition,
-            **run(execution, host),
-        }
-        return NetworkPredictions.joined(
-            [
-                self._connection.ask("predict_many", {**question, "networks": piece}, NetworkPredictions)
-                for piece in pieces(map(one_of_many, _listed(networks)))
-            ]
-        )
+    sweep = _asked(sweep, Sweep)
+    """See `joulecast.sweep`."""
 
-    def predict_operations(
-        self,
-        operations: Iterable[Operation] | Columns,
-        gpu: str | GPU,
-        clock: float | None = None,
-        predictor: str | None = None,
-        *,
-        power_limit_w: float | None = None,
-    ) -> OperationPredictions:
-        """See `joulecast.predict_operations`.
+    predict_generation = _asked(predict_generation, GenerationPrediction)
+    """See `joulecast.predict_generation`, for models that are known by name."""
 
-        Raises:
-            JoulecastError: The error that `joulecast.predict_operations` would raise, or a ServiceError.
-        """
-        if is_table(operations):
-            different, places = operations_of(operations)
-            found = self.predict_operations(different, gpu, clock, predictor, power_limit_w=power_limit_w)
-            return found.take(places, [different[place] for place in places.tolist()])
-        listed = checked_operations(operations)
-        mode_of(listed)
-        question = {
-            "operations": [operation.to_dict() for operation in listed],
-            "gpu": gpu_name(gpu),
-            "clock_mhz": clock,
-            "power_limit_w": power_limit_w,
-            "predictor": predictor,
-        }
-        return self._connection.ask("predict_operations", question, OperationPredictions)
+    best_generation = _asked(best_generation, GenerationChoices)
+    """See `joulecast.best_generation`, for models that are known by name."""
 
-    def explain(
-        self, operation: Operation, gpu: str | GPU, clock: float | None = None, predictor: str | None = None
-    ) -> Explanation:
-        """See `joulecast.explain`.
+    predict_image = _asked(predict_image, ImagePrediction)
+    """See `joulecast.predict_image`, which predicts videos, too."""
 
-        Raises:
-            JoulecastError: The error that `joulecast.explain` would raise, or a ServiceError.
-        """
-        question = {
-            "operation": checked_operations([operation])[0].to_dict(),
-            "gpu": gpu_name(gpu),
-            "clock_mhz": clock,
-            "predictor": predictor,
-        }
-        return self._connection.ask("explain", question, Explanation)
+    predict_parallel_training = _asked(predict_parallel_training, ParallelTraining)
+    """See `joulecast.predict_parallel_training`, for models by name."""
 
-    def extract(
-        self,
-        model: ServiceModel,
-        input_shape: InputShape | None = None,
-        *,
-        mode: str = "inference",
-        precision: str = "default",
-        cache_length: int | None = None,
-        optimizer: str | None = None,
-        assume: Assume | None = None,
-        model_options: Mapping[str, object] | None = None,
-    ) -> Network:
-        """See `joulecast.extract`.
+    explain = _asked(explain, Explanation)
+    """See `joulecast.explain`."""
 
-        Raises:
-            JoulecastError: The error that `joulecast.extract` would raise, or a ServiceError.
-        """
-        about = subject(model, input_shape, mode, cache_length, optimizer, assume, model_options)
-        return self._connection.ask("extract", {**about, "precision": precision}, Network)
+    predict_many = _asked(api.predict_many, NetworkPredictions, _many)
+    """See `joulecast.predict_many`. Networks are sent in as many requests as they need."""
 
-    def best(
-        self,
-        model: ServiceModel,
-        input_shape: InputShape | None = None,
-        *,
-        objective: str = "energy",
-        gpus: str | GPU | Iterable[str | GPU] | None = None,
-        clocks: float | Iterable[float] | None = None,
-        power_limit_w: float | None = None,
-        mode: str = "inference",
-        precision: str | Sequence[str] = "default",
-        batch_sizes: Iterable[int] | None = None,
-        cache_length: int | None = None,
-        optimizer: str | None = None,
-        predictor: str | None = None,
-        execution: str = "eager",
-        host: str | float | Path | Host | None = None,
-        max_time_s: float | None = None,
-        max_power_w: float | None = None,
-        price_per_hour: float | Mapping[str, float] | None = None,
-        price_per_kwh: float | None = None,
-        carbon: float | str | None = None,
-        assume: Assume | None = None,
-        model_options: Mapping[str, object] | None = None,
-    ) -> Choices:
-        """See `joulecast.best`.
-
-        Raises:
-            JoulecastError: The error that `joulecast.best` would raise, or a ServiceError.
-        """
-        question = {
-            **subject(model, input_shape, mode, cache_length, optimizer, assume, model_options),
-            "objective": objective,
-            **choices(gpus, clocks, precision, batch_sizes),
-            "power_limit_w": power_limit_w,
-            "predictor": predictor,
-            **run(execution, host),
-            "max_time_s": max_time_s,
-            "max_power_w": max_power_w,
-            **tariff(price_per_hour, price_per_kwh, carbon),
-        }
-        return self._connection.ask("best", question, Choices)
-
-    def sweep(
-        self,
-        model: ServiceModel,
-        input_shape: InputShape | None = None,
-        *,
-        objective: str = "energy",
-        gpus: str | GPU | Iterable[str | GPU] | None = None,
-        clocks: float | Iterable[float] | None = None,
-        power_limit_w: float | None = None,
-        mode: str = "inference",
-        precision: str | Sequence[str] = "default",
-        batch_sizes: Iterable[int] | None = None,
-        cache_length: int | None = None,
-        optimizer: str | None = None,
-        predictor: str | None = None,
-        execution: str = "eager",
-        host: str | float | Path | Host | None = None,
-        price_per_hour: float | Mapping[str, float] | None = None,
-        price_per_kwh: float | None = None,
-        carbon: float | str | None = None,
-        assume: Assume | None = None,
-        model_options: Mapping[str, object] | None = None,
-    ) -> Sweep:
-        """See `joulecast.sweep`.
-
-        Raises:
-            JoulecastError: The error that `joulecast.sweep` would raise, or a ServiceError.
-        """
-        question = {
-            **subject(model, input_shape, mode, cache_length, optimizer, assume, model_options),
-            "objective": objective,
-            **choices(gpus, clocks, precision, batch_sizes),
-            "power_limit_w": power_limit_w,
-            "predictor": predictor,
-            **run(execution, host),
-            **tariff(price_per_hour, price_per_kwh, carbon),
-        }
-        return self._connection.ask("sweep", question, Sweep)
+    predict_operations = _asked(predict_operations, OperationPredictions, _single)
+    """See `joulecast.predict_operations`."""
 
     def gpus(self) -> list[dict[str, Any]]:
         """The catalogue of the service: one dictionary per GPU, as GET /v1/gpus lists it.
@@ -300,12 +158,5 @@ class Client(GenerationClient):
         Raises:
             ServiceError: The service does not answer, or refuses the request.
         """
-        found: dict[str, str] = self._connection.request("version", None, "application/json")
-        return found
-
-
-def _listed(networks: Iterable[ServiceModel] | Columns) -> Iterable[ServiceModel]:
-    """Networks one after the other, also those of a table."""
-    if not is_table(networks):
-        return networks
-    return (calls.network(place) for calls in networks_of(networks) for place in range(len(calls.names)))
+        versions: dict[str, str] = self._connection.request("version", None, "application/json")
+        return versions

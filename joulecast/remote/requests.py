@@ -1,19 +1,104 @@
-"""Requests to a service: how the client converts the library's arguments to JSON."""
+"""Requests to a service: arguments of the library's functions as JSON, under the names that the service gives them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import inspect
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ..errors import InputError
 from ..hardware import GPU, find_gpu, gpus
-from ..hardware.host import USUAL, Host, find_host, hosts
+from ..hardware.host import USUAL, find_host, hosts
 from ..operations.inputs import Inputs, shape_to_json
 from ..operations.network import Network
+from ..operations.operation_list import checked_operations
 
-if TYPE_CHECKING:
-    from ..extraction.assumptions import Assume
+_MOST_BYTES = 2_000_000  # of many networks in a request: half of what a service takes by default
+_MOST_NETWORKS = 1_000
+NAMES = {"clock": "clock_mhz", "clocks": "clocks_mhz"}
+ONLY_HERE = ("operators", "whitelist", "cluster")
+_OF_LISTED = ("operations", "name", "input_shape", "dropped", "assumptions")
+_OF_EXTRACTION = ("input_shape", "cache_length", "assume", "model_options")
+
+
+def question_of(function: Callable[..., Any], given: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of the request for a call of one of the library's functions.
+
+    Args:
+        function: The function, whose signature says which arguments there are.
+        given: Its positional arguments.
+        options: Its keyword arguments.
+
+    Raises:
+        InputError: A service cannot be sent one of the arguments.
+    """
+    bound = inspect.signature(function).bind(*given, **options)
+    bound.apply_defaults()
+    arguments = bound.arguments
+    for name in ONLY_HERE:
+        if name in arguments and arguments.pop(name) is not inspect.signature(function).parameters[name].default:
+            raise InputError(
+                "a service cannot be sent this argument",
+                given=name,
+                hint=f"call joulecast.{function.__name__} without a service",
+            )
+    if "model" in arguments and not isinstance(arguments["model"], str):
+        if "mode" not in arguments:
+            raise _not_sendable(arguments["model"])
+        content = _network(arguments.pop("model")).to_dict()
+        # A service refuses an optimizer with operations, as the library does.
+        dropped = {*_OF_EXTRACTION, *(["optimizer"] if arguments["optimizer"] is None else [])}
+        rest = {name: value for name, value in arguments.items() if name not in dropped}
+        return {**{name: content[name] for name in _OF_LISTED}, **_as_json(rest)}
+    return _as_json(arguments)
+
+
+def pieces(networks: Iterable[Any]) -> Iterator[list[dict[str, Any]]]:
+    """Divide many networks into lists that fit into a request each; at least one list, which may be empty.
+
+    Args:
+        networks: Names, Networks or lists of operations; read once, and not stored.
+
+    Raises:
+        InputError: One of them is something else.
+    """
+    piece: list[dict[str, Any]] = []
+    size_bytes = 0
+    for model in networks:
+        content = {"model": model} if isinstance(model, str) else _network(model).to_dict()
+        network = {name: content[name] for name in ("model", "operations", "name", "dropped") if name in content}
+        added_bytes = len(json.dumps(network))
+        if piece and (size_bytes + added_bytes > _MOST_BYTES or len(piece) == _MOST_NETWORKS):
+            yield piece
+            piece, size_bytes = [], 0
+        piece.append(network)
+        size_bytes += added_bytes
+    yield piece
+
+
+def _as_json(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {NAMES.get(name, name): _CONVERSIONS.get(name, _plain)(value) for name, value in arguments.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Mappings as dictionaries, and other collections as lists of plain numbers and texts."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return dict(value) or None
+    return [each.item() if hasattr(each, "item") else each for each in value] if isinstance(value, Iterable) else value
+
+
+def _several(value: Any) -> Any:
+    """A single clock or GPU as a list of one."""
+    return [value] if isinstance(value, str | GPU) or not isinstance(value, Iterable) else value
+
+
+def _host(value: Any) -> str | float:
+    """The name or factor of a host. A profile is read here, because the service needs only its factor."""
+    host = find_host(value)
+    return host.name if host is USUAL or host.name in hosts() else host.factor
 
 
 def gpu_name(gpu: str | GPU | None) -> str:
@@ -24,105 +109,41 @@ def gpu_name(gpu: str | GPU | None) -> str:
     """
     if isinstance(gpu, str):
         return gpu
-    found = find_gpu(gpu)
-    if gpus().get(found.name) != found:
+    board = find_gpu(gpu)
+    if gpus().get(board.name) != board:
         raise InputError(
             "a service predicts the GPUs of its own catalogue only",
-            given=f"{found.name} with figures of its own",
+            given=f"{board.name} with figures of its own",
             allowed="a name of the catalogue; `joulecast gpus` lists them",
             hint="predict without a service: joulecast.predict takes such a GPU",
         )
-    return found.name
-
-
-def gpu_names(gpus: str | GPU | Iterable[str | GPU] | None) -> list[str] | None:
-    """The names of GPUs that are given by names or as objects; None for the whole catalogue."""
-    return None if gpus is None else [gpu_name(gpu) for gpu in ([gpus] if isinstance(gpus, str | GPU) else gpus)]
-
-
-def tariff(
-    price_per_hour: float | Mapping[str, float] | None, price_per_kwh: float | None, carbon: float | str | None
-) -> dict[str, Any]:
-    """The prices of GPUs and electricity, and the carbon intensity of the grid."""
-    return {
-        "price_per_hour": dict(price_per_hour) if isinstance(price_per_hour, Mapping) else price_per_hour,
-        "price_per_kwh": price_per_kwh,
-        "carbon": carbon,
-    }
-
-
-def run(execution: str, host: str | float | Path | Host | None) -> dict[str, Any]:
-    """Execution and host of a job. A profile of a host is read here, because the service needs only its factor."""
-    found = find_host(host)
-    return {"execution": execution, "host": found.name if found is USUAL or found.name in hosts() else found.factor}
-
-
-def choices(
-    gpus: str | GPU | Iterable[str | GPU] | None,
-    clocks: float | Iterable[float] | None,
-    precision: str | Sequence[str],
-    batch_sizes: Iterable[int] | None,
-) -> dict[str, Any]:
-    """The GPUs, clocks, precisions and batch sizes to compare, as lists."""
-    return {
-        "gpus": gpu_names(gpus),
-        "clocks_mhz": None if clocks is None else list(clocks) if isinstance(clocks, Iterable) else [clocks],
-        "precision": precision if isinstance(precision, str) else list(precision),
-        "batch_sizes": None if batch_sizes is None else list(batch_sizes),
-    }
-
-
-def subject(
-    model: Any,
-    input_shape: Any,
-    mode: str,
-    cache_length: int | None,
-    optimizer: str | None,
-    assume: Assume | None,
-    model_options: Mapping[str, object] | None,
-) -> dict[str, Any]:
-    """The part of a request that describes the model. Models that need torch have to be extracted before.
-
-    Raises:
-        InputError: The model is not a name, a Network or a list of operations.
-    """
-    if isinstance(model, str):
-        shape = shape_to_json(Inputs.of(input_shape).shape) if input_shape is not None else None
-        return {
-            "model": model,
-            "input_shape": shape,
-            "mode": mode,
-            "cache_length": cache_length,
-            "optimizer": optimizer,
-            "assume": dict(assume) if assume else None,
-            "model_options": dict(model_options) if model_options else None,
-        }
-    content = _network(model).to_dict()
-    described = {name: content[name] for name in ("operations", "name", "input_shape", "dropped", "assumptions")}
-    # A service refuses an optimizer with operations, as the library does.
-    return {**described, "mode": mode, **({} if optimizer is None else {"optimizer": optimizer})}
-
-
-def one_of_many(model: Any) -> dict[str, Any]:
-    """One of many networks: a name, or operations.
-
-    Raises:
-        InputError: The model is not a name, a Network or a list of operations.
-    """
-    if isinstance(model, str):
-        return {"model": model}
-    content = _network(model).to_dict()
-    return {name: content[name] for name in ("operations", "name", "dropped")}
+    return board.name
 
 
 def _network(model: Any) -> Network:
     if isinstance(model, Network):
         return model
     if not isinstance(model, Sequence):
-        raise InputError(
-            "a service cannot be sent this model",
-            given=type(model).__name__,
-            allowed="a name, a Network, a list of (Operation, count)",
-            hint="joulecast.extract(model, input_shape) makes a Network of it",
-        )
+        raise _not_sendable(model)
     return Network.of(model)
+
+
+def _not_sendable(model: Any) -> InputError:
+    return InputError(
+        "a service cannot be sent this model",
+        given=type(model).__name__,
+        allowed="a name, a Network, a list of (Operation, count)",
+        hint="joulecast.extract(model, input_shape) makes a Network of it",
+    )
+
+
+_CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
+    "gpu": gpu_name,
+    "gpus": lambda value: None if value is None else [gpu_name(gpu) for gpu in _several(value)],
+    "clocks": lambda value: None if value is None else _plain(_several(value)),
+    "host": _host,
+    "input_shape": lambda value: None if value is None else shape_to_json(Inputs.of(value).shape),
+    "operation": lambda value: checked_operations([value])[0].to_dict(),
+    **dict.fromkeys(("networks", "operations"), lambda value: value),  # divided and checked by the client
+}
+"""Argument -> how it becomes JSON, where it is more than plain values."""

@@ -20,14 +20,12 @@ from ..predictors.contract import Networks, ResidualModel
 from ..predictors.cpu.fit import fit_cpu, fit_serial, quickest_networks
 from ..predictors.cpu.network import COMPOSITION, CpuNetworkPredictor
 from ..predictors.evaluation import any_gpu, cpu, one_gpu
-from ..predictors.evaluation.networks import NetworkError, learn_from_networks
-from ..predictors.evaluation.operations import OperationErrors, errors_on_repeats
-from ..predictors.fitting.any_gpu import fit_on_all
-from ..predictors.fitting.fit import predictor_of
-from ..predictors.fitting.one_gpu import fit_own
+from ..predictors.evaluation.errors import OwnNetworkError
+from ..predictors.evaluation.left_out import errors_on_repeats, learn_from_networks
+from ..predictors.fitting.fit import fit_on_all, fit_own, predictor_of
 from ..predictors.intervals.closeness import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration
-from ..predictors.measured.device_rows import DeviceRow, device_rows
+from ..predictors.measured.rows import DeviceRow, device_rows
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.prediction import Composition
 from ..predictors.predictor import OperationPredictor
@@ -124,7 +122,7 @@ def train(
     return Trained(predictor, validation, card, golden_sample(operations), save, network_errors)
 
 
-def better_composition(errors: tuple[NetworkError, ...]) -> Composition:
+def better_composition(errors: tuple[OwnNetworkError, ...]) -> Composition:
     """The composition whose median errors of time and energy have the smaller sum; overlap where there are no errors.
 
     Medians are used, because a network whose operations are mispredicted says nothing about how to add them up.
@@ -166,7 +164,7 @@ def _own_card(
         composition=composition,
         coverage=tuple(asdict(row) for row in validation.coverage() if row.group == "all"),
         limits=limits_of(predictor, host),
-        kind_errors={errors.campaign: _by_kind(errors) for errors in validation.operations},
+        kind_errors={errors.campaign: errors.by_kind() for errors in validation.operations},
     )
 
 
@@ -188,15 +186,6 @@ def _of_one_device(dataset: Dataset, folder: Path, recipe: Recipe, operations: i
         },
         **made_now(),
     }
-
-
-def _by_kind(errors: OperationErrors) -> dict[str, dict[str, float]]:
-    found = {}
-    for kind, (time, power) in errors.tables()["kind"].items():
-        found[kind] = {"count": time["count"], "time_median": time["median"], "time_mean": time["mean"]}
-        if power:
-            found[kind] |= {"power_median": power["median"], "power_mean": power["mean"]}
-    return found
 
 
 def _precisions(dataset: Dataset, predictor: OperationPredictor) -> Iterator[str]:

@@ -279,3 +279,9 @@ def test_networks_at_several_clocks_become_a_dataset_each(call, tmp_path):
     assert "NVIDIA A10, 600 MHz" in out
     assert "1 resnet101, default, 600 to 600 MHz held" in out
     assert "measured: unknown" in out
+
+
+def test_best_says_on_which_gpus_anything_was_measured(call):
+    _, out, _ = call("best", "resnet18", "8,3,224,224", "--gpu", "A30,GH200 144GB")
+    assert re.search(r" GH200 144GB .* no  ", out)
+    assert re.search(r" A30 .* yes  ", out)

@@ -10,10 +10,9 @@ import torch
 
 from ...errors import InputError, JoulecastError, unknown_name
 from ..exclusive import exclusive
-from . import eager_transformers, timm_models, torchvision_models, transformers_models
-from .eager_transformers import EAGER_TRANSFORMERS
+from . import plain_transformers, timm_models, torchvision_models, transformers_models
 from .language_models import BY_NAME
-from .plain_transformers import PLAIN_TRANSFORMERS
+from .plain_transformers import EAGER_TRANSFORMERS, PLAIN_TRANSFORMERS
 
 _WEIGHTS = ("weights", "pretrained", "checkpoint")  # Prefixes of the names of options that would load weights.
 
@@ -65,7 +64,7 @@ def _built(name: str, options: Mapping[str, Any]) -> torch.nn.Module:
     if name in BY_NAME:
         return transformers_models.build(name, **options)
     if name in EAGER_TRANSFORMERS:
-        return eager_transformers.build(name, **options)
+        return plain_transformers.build(name, **options)
     if name.startswith(timm_models.PREFIX):
         return timm_models.build(name, **options)
     if find_spec("torchvision") is None and timm_models.installed():

@@ -13,6 +13,10 @@ _TUNED = re.compile(r"(?<![a-z0-9])(instruct|it|chat|hf|base|thinking|meta|2[3-9
 """Words of a name that say how weights were trained, and the months of versions ("2507"). Layers are the same."""
 
 
+_NAME = re.compile(r"(?!timm/)(\w[\w.-]*/)?[^/]+")
+"""A name, or the id of a repository. Who writes "timm/..." asks for that library's model; other paths are no names."""
+
+
 def known_names() -> list[str]:
     """The names of all models that are known without torch, in alphabetical order."""
     return sorted({*templated_names(), *BY_NAME})
@@ -28,7 +32,7 @@ def known_as(name: str) -> str:
         name: The name, as users write it.
     """
     spelled = _spellings()
-    if name in spelled.values():
+    if name in spelled.values() or not _NAME.fullmatch(name):
         return name
     return spelled.get(_letters(name)) or spelled.get(_letters(name, tuned=False), name)
 

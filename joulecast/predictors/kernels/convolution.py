@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
+from ...operations.attributes import ELEMENT_BYTES
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...operations.precisions import ELEMENT_BYTES
 from .family import Family
 from .product_features import FEATURE_NAMES, product_features
 from .products import CONSTANTS, Machine, Products, product_s

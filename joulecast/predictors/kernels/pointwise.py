@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
+from ...operations.attributes import HALF_PRECISIONS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...operations.precisions import HALF_PRECISIONS
 from .family import Constant, Family, of_nvidia
 
 _CACHE_STEEPNESS = 4  # How sharply the share of hits falls where the working set outgrows the L2.

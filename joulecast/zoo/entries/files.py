@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ZooError, damaged_entry
+from ...system.whole_files import exchanged
 
 FORMAT_VERSION = 2
 """Version of the format. It increases when older entries can no longer be read."""
@@ -134,9 +135,10 @@ def put_in_place(folder: str | Path, files: Mapping[str, bytes]) -> Path:
         new.mkdir(mode=0o755)
         for name, data in files.items():
             (new / name).write_bytes(data)
-        if folder.exists():
-            folder.replace(old)
-        new.replace(folder)
+        if not (folder.exists() and exchanged(new, folder)):
+            if folder.exists():
+                folder.replace(old)
+            new.replace(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return folder

@@ -11,12 +11,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
+from ...predictors.contract import Curves, curves_of
 from ...predictors.evaluation.any_gpu import AnyGpuValidation
 from ...predictors.evaluation.cpu import CpuValidation
-from ...predictors.evaluation.curves import Curves, curves_of
 from ...predictors.evaluation.one_gpu import Validation
 from ...predictors.evaluation.report import write_report
 from ...predictors.recipes import Recipe
@@ -54,7 +53,7 @@ def track(trained: Trained[Any, Any, Any], recipe: Recipe, entry: Path, uri: str
 
     def fill(mlflow: Any, run_id: str) -> None:
         log_params(mlflow, recipe.to_dict() | ({"dataset_sha256": card.data["sha256"]} if own else {}))
-        log_metrics(mlflow, _metrics(validation))
+        log_metrics(mlflow, validation.metrics())
         if not isinstance(validation, CpuValidation):
             log_curves(mlflow, curves_of(trained.predictor) | getattr(validation, "curves", {}))
         _log_datasets(mlflow, run_id, [{"gpu": card.gpu, **card.data}] if own else card.data)
@@ -107,7 +106,7 @@ def track_evaluation(
         prefix = ""
         if len(validations) > 1 and not isinstance(validation, AnyGpuValidation):
             prefix = f"{validation.gpu}/{validation.mode}/"
-        metrics |= {f"{prefix}{key}": value for key, value in _metrics(validation).items()}
+        metrics |= {f"{prefix}{key}": value for key, value in validation.metrics().items()}
 
     def fill(mlflow: Any, run_id: str) -> None:
         log_params(mlflow, recipe.to_dict())
@@ -178,35 +177,6 @@ def _run(name: str, tags: Mapping[str, str], uri: str | None, fill: Callable[[An
 
 
 # Parts that runs of several kinds log
-
-
-def _metrics(validation: Validation | AnyGpuValidation | CpuValidation) -> dict[str, float]:
-    """Errors per split, GPU and kind of operation."""
-    if isinstance(validation, AnyGpuValidation):
-        return _any_gpu_metrics(validation)
-    found = dict(validation.metrics())
-    if isinstance(validation, CpuValidation):
-        return found
-    for errors in validation.operations:
-        for kind, (time, power) in errors.tables()["kind"].items():
-            for quantity, row in (("time", time), ("power", power)):
-                for statistic in row.keys() & {"median", "mean"}:
-                    found[f"{errors.campaign}/{kind}/{quantity}_{statistic}"] = row[statistic]
-    return found
-
-
-def _any_gpu_metrics(validation: AnyGpuValidation) -> dict[str, float]:
-    """Errors of a predictor for any GPU per split, GPU and kind."""
-    found = {}
-    for name, known in (("networks", "nothing"), ("networks_known", "networks")):
-        errors = [e for e in validation.networks if e.known == known]
-        for quantity in ("time", "energy", "power") if errors else ():
-            found[f"{name}/{quantity}_error_mean"] = fmean(abs(getattr(e, quantity)) for e in errors)
-    for split, kinds in (("folds", validation.folds), ("left_out", validation.left_out)):
-        for e in kinds:
-            found[f"{split}/{e.gpu}/{e.kind}/{e.mode}/time_median"] = e.median
-            found[f"{split}/{e.gpu}/{e.kind}/{e.mode}/time_mean"] = e.mean
-    return found
 
 
 def log_params(mlflow: Any, values: Mapping[str, Any]) -> None:

@@ -105,6 +105,14 @@ def test_sms_that_are_awake_pay_for_clock_and_time():
     assert work(memory_s=1e-3, awake_j=5.0).at(1000.0)[1] == pytest.approx([5.0 * 0.64 / 2])
 
 
+def test_sms_are_awake_while_load_units_take_their_cycles():
+    """Two million cycles at 2000 MHz are a millisecond beside another one of the caches; none change nothing."""
+    found = work(cache_s=1e-3, awake_j=5.0)
+    longer = found.loading(np.array([2e6]))
+    assert longer.at(2000.0) == (pytest.approx([1e-3 * 2 ** (1 / 3)]), pytest.approx([5.0 * 2 ** (1 / 3)]))
+    assert found.loading(np.array([0.0])).at(2000.0) == found.at(2000.0)
+
+
 def test_a_clock_that_was_measured_is_the_highest():
     held = work(compute_s=1e-3, switching_j=5.0, most_mhz=np.array([1000.0]))
     for clock in (1000.0, 2000.0):
