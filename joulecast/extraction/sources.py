@@ -45,7 +45,7 @@ def _with_attention(extract: Callable[..., Network]) -> Callable[..., Network]:
         if not isinstance(assume, Mapping) or ATTENTION not in assume:
             return extract(job, **options)
         others = {name: value for name, value in assume.items() if name != ATTENTION}
-        return extract(replace(job, assume=others or None), **options).with_attention_by(assume[ATTENTION])
+        return extract(replace(job, assume=others or None), **options).with_attention_by(str(assume[ATTENTION]))
 
     return heeding
 
