@@ -22,13 +22,12 @@ from joulecast.datasets import load
 from joulecast.hardware import GPU
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
-from joulecast.predictors.evaluation.kernel_power import power_tables, validate_power
-from joulecast.predictors.evaluation.kernels import SPLITS, tables, validate_kernels
+from joulecast.predictors.evaluation.kernels import SPLITS, tables, validate_kernels, validate_power
 from joulecast.predictors.kernels.families import FAMILIES
 from joulecast.predictors.kernels.fit import Measured, by_variant, fit_kernels
 from joulecast.predictors.kernels.fit_power import Readings, fit_power, readings
 from joulecast.predictors.kernels.learned import Kernels
-from joulecast.predictors.measured.device_rows import power_rows
+from joulecast.predictors.measured.rows import power_rows
 from joulecast.predictors.recipes import load_kernel_recipe
 from joulecast.zoo.catalogue import ANY_GPU
 from joulecast.zoo.entries.loading import load_any
@@ -58,7 +57,7 @@ def main() -> None:
     powers = readings(kernels, power_rows(data))
     print(f"# Kernels in half precision and below\n\n{SPLITS}\n")
     print("\n".join(_errors("Device time of calls over 10 us", tables(validate_kernels(measured, recipe)))))
-    print("\n".join(_errors("Power of calls over 60 us", power_tables(validate_power(kernels, powers, recipe)))))
+    print("\n".join(_errors("Power of calls over 60 us", tables(validate_power(kernels, powers, recipe)))))
     print("\n".join(_without(measured)))
     learned = {n: replace(v, power=fit_power(powers[n], recipe)) for n, v in kernels.variants.items() if n in powers}
     print("\n".join(_sustained(Kernels(learned), powers)))

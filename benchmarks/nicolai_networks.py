@@ -17,7 +17,7 @@ from joulecast.extraction import network_of
 from joulecast.operations.network import Network
 from joulecast.operations.operation import Operation
 from joulecast.predictors.evaluation.errors import OwnNetworkError
-from joulecast.predictors.evaluation.networks import leave_networks_out
+from joulecast.predictors.evaluation.left_out import leave_networks_out
 
 # (mode, precision) -> the campaign of the operations that belongs to the networks'.
 CAMPAIGNS = {

@@ -26,7 +26,7 @@ from joblib import Parallel, delayed
 from joulecast.datasets.store import load
 from joulecast.operations.operation import Operation
 from joulecast.predictors.kernels.basis import generation_of
-from joulecast.predictors.measured.device_rows import DeviceRow, device_rows
+from joulecast.predictors.measured.rows import DeviceRow, device_rows
 from joulecast.predictors.model.fit import fit_one_model, thinned
 from joulecast.predictors.model.learned import OneModel
 from joulecast.predictors.recipes import OneModelRecipe

@@ -64,17 +64,35 @@ def full_disk(most_bytes: int = 100) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-# Services that are expensive to start are started once if tests are spread over processes (`-n 3 --dist loadgroup`).
+# Services that are expensive to start are started once if tests are spread over processes (`-n 3`).
 STARTED_ONCE = {"service": "service", "narrow": "service", "mlflow_at": "mlflow"}
+# What takes longest is begun first, or one process would still run it when the others have finished.
+BEGUN_FIRST = ["service", "tests/service/test_several_processes.py", "mlflow", "tests/profiling/test_session.py"]
+BEGUN_FIRST += ["tests/profiling/test_cluster.py", "tests/service/test_running.py", "tests/service/test_starving.py"]
+BEGUN_FIRST += ["tests/test_laws.py", "tests/cli/test_tune.py", "tests/cli/test_system_limits.py"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where tests are spread over processes, keep groups together, and begin them in the order that is given here."""
+    if config.pluginmanager.hasplugin("xdist"):
+        if config.option.dist == "load":  # the default of `-n 3`, which would start a service in each process
+            config.option.dist = "loadgroup"
+        config.option.loadscopereorder = False  # Files with many tests would come first, which are quick ones.
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of a file run in the same process, and so do all tests that use the same service or server."""
     if not config.pluginmanager.hasplugin("xdist"):
         return
+    places = {group: place for place, group in enumerate(BEGUN_FIRST)}
+    order = {}
     for item in items:
         shared = [STARTED_ONCE[name] for name in getattr(item, "fixturenames", ()) if name in STARTED_ONCE]
-        item.add_marker(pytest.mark.xdist_group(shared[0] if shared else item.nodeid.partition("::")[0]))
+        group = shared[0] if shared else item.nodeid.partition("::")[0]
+        order[item] = places.get(group, len(places))
+        item.add_marker(pytest.mark.xdist_group(group))
+    if config.option.dist == "loadgroup" or hasattr(config, "workerinput"):
+        items.sort(key=order.__getitem__)
 
 
 @pytest.fixture(scope="session")

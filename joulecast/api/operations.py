@@ -9,14 +9,10 @@ from ..hardware import GPU, find_gpu
 from ..operations.columns import Columns, is_table, operations_of
 from ..operations.operation import Operation
 from ..operations.operation_list import checked_operations, mode_of
-from ..predictors import operation_html
 from ..predictors.explanation import Explanation, explain_operation
 from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_background, find_predictor
-
-SHOWN_BY = operation_html
-"""Renders results in Jupyter. Importing the module registers the classes that it can render."""
 
 
 def predict_operations(

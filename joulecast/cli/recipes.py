@@ -29,8 +29,7 @@ from ..predictors.evaluation.one_gpu import Validation, validate
 from ..predictors.evaluation.report import write_report
 from ..predictors.evaluation.scores import Score, any_gpu_scores, cpu_scores, own_scores
 from ..predictors.evaluation.tuning import Trial, search
-from ..predictors.fitting.any_gpu import ANY_GPU_FORMS
-from ..predictors.fitting.fit import predictor_of
+from ..predictors.fitting.fit import ANY_GPU_FORMS, predictor_of
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.recipes import Recipe, XGBoostRecipe
 from ..predictors.regressors.forms import ONE_GPU_FORMS

@@ -168,7 +168,7 @@ class TreeSettings(Seeded):
 
 @dataclass(frozen=True)
 class XGBoostRecipe(TreeSettings, Recipe):
-    """Settings of boosted trees for one GPU (regressors/boosted.py), and where to search for better ones.
+    """Settings of boosted trees for one GPU (regressors/fitted_trees.py), and where to search for better ones.
 
     Args:
         trees: Largest number of trees; early stopping may choose fewer.

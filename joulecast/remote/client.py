@@ -19,7 +19,6 @@ from ..generation.training import ParallelTraining, predict_parallel_training
 from ..operations.columns import is_table, networks_of, operations_of
 from ..operations.network import Network
 from ..operations.operation_list import checked_operations, mode_of
-from ..predictors import operation_html
 from ..predictors.explanation import Explanation
 from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.prediction import Prediction
@@ -27,9 +26,6 @@ from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices, Sweep
 from .connection import LOCAL, Connection
 from .requests import pieces, question_of
-
-SHOWN_BY = operation_html
-"""Renders results in Jupyter. Importing the module registers the classes that it can render."""
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")

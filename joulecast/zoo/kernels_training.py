@@ -11,15 +11,22 @@ from ..datasets import Dataset
 from ..errors import DatasetError
 from ..operations.attributes import HALF_PRECISIONS
 from ..predictors.contract import Networks
-from ..predictors.evaluation.kernel_power import PowerErrors, power_tables, stored_power_errors, validate_power
-from ..predictors.evaluation.kernels import SPLITS, KernelErrors, coverage, stored_errors, tables, validate_kernels
+from ..predictors.evaluation.kernels import (
+    SPLITS,
+    KernelErrors,
+    coverage,
+    stored_errors,
+    tables,
+    validate_kernels,
+    validate_power,
+)
 from ..predictors.kernels.families import FAMILIES
 from ..predictors.kernels.family import Names
 from ..predictors.kernels.fit import LEAST_ROWS, Measured, by_variant, fit_kernels
 from ..predictors.kernels.fit_power import Readings, fit_power, readings
 from ..predictors.kernels.learned import Kernels
 from ..predictors.kernels.power import PowerDemand
-from ..predictors.measured.device_rows import power_rows
+from ..predictors.measured.rows import power_rows
 from ..predictors.recipes import KernelRecipe
 from .catalogue import KERNELS_ENTRY
 from .entries.any_gpu_entry import AnyGpuEntry
@@ -85,7 +92,13 @@ def train_kernels(
     others = {names: stored[names] for names in stored if names[0] not in families}
     validation = validate_kernels(learned, recipe)
     timed = Kernels(
-        {**others, **{n: replace(v, errors=stored_errors(validation, n)) for n, v in fitted.variants.items()}}
+        {
+            **others,
+            **{
+                n: replace(v, errors={b: e["time"] for b, e in stored_errors(validation, n).items()})
+                for n, v in fitted.variants.items()
+            },
+        }
     )
     powered = readings(timed, power_rows(data))
     power_validation = validate_power(timed, powered, recipe)
@@ -111,7 +124,7 @@ def train_kernels(
         splits=SPLITS,
         errors=_with_old(old.get("errors", {}), stays, tables(validation)),
         coverage=_with_old(old.get("coverage", {}), stays, coverage(validation)),
-        power_errors=_with_old(old.get("power_errors", {}), stays, power_tables(power_validation)),
+        power_errors=_with_old(old.get("power_errors", {}), stays, tables(power_validation)),
         network_factors=kernels.network_factors._asdict(),
         network_errors={basis: dict(errors) for basis, errors in kernels.network_errors.items()},
         limits=LIMITS,
@@ -162,9 +175,9 @@ def _united(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) 
 
 
 def _power(
-    tables: Sequence[Readings], validation: Sequence[PowerErrors], names: Names, recipe: KernelRecipe
+    tables: Sequence[Readings], validation: Sequence[KernelErrors], names: Names, recipe: KernelRecipe
 ) -> PowerDemand:
-    return replace(fit_power(tables, recipe), errors=stored_power_errors(validation, names))
+    return replace(fit_power(tables, recipe), errors=stored_errors(validation, names))
 
 
 def _golden(measured: Mapping[Names, Sequence[Measured]]) -> Golden:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..predictors.contract import Networks
 from ..predictors.evaluation import any_gpu, cpu, kernels, one_gpu
-from ..predictors.fitting.any_gpu import ANY_GPU_FORMS
+from ..predictors.fitting.fit import ANY_GPU_FORMS
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.predictor import OperationPredictor

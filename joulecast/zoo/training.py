@@ -21,14 +21,11 @@ from ..predictors.cpu.fit import fit_cpu, fit_serial, quickest_networks
 from ..predictors.cpu.network import COMPOSITION, CpuNetworkPredictor
 from ..predictors.evaluation import any_gpu, cpu, one_gpu
 from ..predictors.evaluation.errors import OwnNetworkError
-from ..predictors.evaluation.networks import learn_from_networks
-from ..predictors.evaluation.operations import errors_on_repeats
-from ..predictors.fitting.any_gpu import fit_on_all
-from ..predictors.fitting.fit import predictor_of
-from ..predictors.fitting.one_gpu import fit_own
+from ..predictors.evaluation.left_out import errors_on_repeats, learn_from_networks
+from ..predictors.fitting.fit import fit_on_all, fit_own, predictor_of
 from ..predictors.intervals.closeness import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration
-from ..predictors.measured.device_rows import DeviceRow, device_rows
+from ..predictors.measured.rows import DeviceRow, device_rows
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.prediction import Composition
 from ..predictors.predictor import OperationPredictor

@@ -17,7 +17,7 @@ from joulecast.datasets.importers import aiconfigurator_tables
 from joulecast.datasets.importers.reading import thinned
 from joulecast.errors import DatasetError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.measured.loops import measured_loops
+from joulecast.predictors.measured.rows import measured_loops
 
 H200, H100 = "NVIDIA H200", "NVIDIA H100 80GB HBM3"
 NAN = float("nan")

@@ -90,8 +90,6 @@ def test_resnet18_by_hand():
 def test_work_that_no_leaf_module_shows():
     kinds = {entry.operation.kind for entry in trace(build("swin_t"), (1, 3, 224, 224))}
     assert {"matmul", "softmax", "copy", "add", "mul", "cat"} <= kinds
-    assert "attention" in {entry.operation.kind for entry in trace(build("vit_b_32"), (1, 3, 224, 224))}
-    assert "cat" in {entry.operation.kind for entry in trace(build("densenet121"), (1, 3, 224, 224))}
 
 
 def test_a_permuted_input_is_copied_before_a_layer_norm():

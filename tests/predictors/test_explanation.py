@@ -14,7 +14,7 @@ from joulecast import Operation
 from joulecast.errors import InputError, MissingDependencyError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.explanation import contributions, explain_operation
-from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.roofline import tiled_roofline
 from joulecast.predictors.recipes import ForestRecipe, XGBoostRecipe

@@ -34,7 +34,7 @@ from ..physics.operation_numbers import KIND_PLACES, numbers_of
 from ..physics.operation_rows import OperationRows
 from ..physics.relative import RELATIVE_NAMES, relative_features
 from ..regressors.perceptron import Perceptron
-from ..regressors.serving import stored_trees
+from ..regressors.trees import stored_trees
 
 _FIGURES = ("sms", "memory_bandwidth", "power_limit_w", "boost_clock_mhz")  # Of similar boards with the same chip.
 Range = tuple[float, float]

@@ -14,7 +14,7 @@ from ...arrays import FloatArray
 from ...datasets import Dataset
 from ...errors import DatasetError, MissingDependencyError, with_extra
 from ..contract import Networks
-from ..measured.device_rows import LEAST_ROWS, DeviceRow, device_rows, launch_times_s, rows_by_gpu
+from ..measured.rows import LEAST_ROWS, DeviceRow, device_rows, launch_times_s, rows_by_gpu
 from ..physics.energy import PRIOR_ENERGY
 from ..physics.least_times import LeastTimes
 from ..physics.library import expected_ratio
@@ -127,7 +127,7 @@ def fit_any_gpu(
 def _perceptron(table: _Table, recipe: PerceptronRecipe, seed: int) -> Perceptron:
     try:
         # Imported here, because it needs torch.
-        from ..regressors.perceptron_fit import Columns, fit_perceptron
+        from ..regressors.descent import Columns, fit_perceptron
     except ImportError as error:
         raise MissingDependencyError("training a perceptron needs torch", hint=with_extra("attentive")) from error
     kinds = [place for place, name in enumerate(RELATIVE_NAMES) if name.startswith("kind_")]

@@ -20,8 +20,8 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..contract import ResidualModel, SharedModel, launch_s, require_mode
 from ..intervals.calibration import Calibration
+from ..intervals.conformal import power_range_w
 from ..intervals.operation_spread import OperationSpread
-from ..intervals.power_range import power_range_w
 from ..kernels.learned import Kernels
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work

@@ -25,8 +25,8 @@ from ..any_gpu.boosted_residual import BoostedResidual
 from ..any_gpu.boosting import inputs_and_targets
 from ..any_gpu.predictor import AnyGpuPredictor
 from ..contract import Curves, Networks, ResidualModel
-from ..fitting.any_gpu import LearnNetworks, fit_operations, network_learner, quicker
-from ..measured.device_rows import DeviceRow, device_rows
+from ..fitting.fit import LearnNetworks, fit_operations, network_learner, quicker
+from ..measured.rows import DeviceRow, device_rows
 from ..measured.splits import fold_of
 from ..networks.composition import HostModel, counts_of, plain_sum
 from ..networks.network_predictor import NetworkPredictor
@@ -114,10 +114,7 @@ class AnyGpuValidation:
 def log_ratios(learned: ResidualModel, rows: Sequence[DeviceRow]) -> FloatArray:
     """Log of predicted over measured device time, at default clocks."""
     found = np.empty(len(rows))
-    groups: dict[tuple[GPU, str], list[int]] = defaultdict(list)
-    for i, row in enumerate(rows):
-        groups[row.gpu, row.operation.mode].append(i)
-    for (gpu, _), places in groups.items():
+    for gpu, _, places in _by_gpu(rows):
         operations = [rows[i].operation for i in places]
         least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
         predicted = least.time_s * learned.factors(operations, gpu)[0]
@@ -133,16 +130,21 @@ def power_log_ratios(learned: ResidualModel, rows: Sequence[DeviceRow]) -> dict[
         rows: Measurements, all with a power.
     """
     found = {quantity: np.empty(len(rows)) for quantity in ("power", "energy")}
-    groups: dict[tuple[GPU, str], list[int]] = defaultdict(list)
-    for i, row in enumerate(rows):
-        groups[row.gpu, row.operation.mode].append(i)
-    for (gpu, mode), places in groups.items():
+    for gpu, mode, places in _by_gpu(rows):
         p = AnyGpuPredictor(gpu, mode, learned).predict([rows[i].operation for i in places])
         measured_w = np.array([rows[i].power_w for i in places], dtype=float)
         measured_s = np.array([rows[i].device_s for i in places])
         found["power"][places] = np.log(p.power_w / measured_w)
         found["energy"][places] = np.log(p.power_w * p.device_time_s / (measured_w * measured_s))
     return found
+
+
+def _by_gpu(rows: Sequence[DeviceRow]) -> list[tuple[GPU, str, list[int]]]:
+    """Each GPU and mode with the indices of its rows."""
+    groups: dict[tuple[GPU, str], list[int]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        groups[row.gpu, row.operation.mode].append(i)
+    return [(gpu, mode, places) for (gpu, mode), places in groups.items()]
 
 
 def _by_kind(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> Iterator[KindErrors]:

@@ -13,17 +13,16 @@ from dataclasses import dataclass, field
 from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import find_gpu
 from ...operations.network import Network
-from ..fitting.one_gpu import LEAST_OPERATIONS
+from ..fitting.fit import LEAST_OPERATIONS
 from ..intervals.calibration import Calibration
 from ..intervals.closeness import Closeness
+from ..intervals.conformal import power_range_w
 from ..intervals.network_calibration import NetworkCalibration
-from ..intervals.power_range import power_range_w
 from ..recipes import Recipe
 from .calibrating import calibrate, fit_networks
 from .coverage import Coverage, network_coverage, operation_coverage
 from .errors import OperationErrors, OwnNetworkError, network_summary
-from .networks import NetworksLeftOut, leave_networks_out
-from .operations import cross_validate, leave_kinds_out
+from .left_out import NetworksLeftOut, cross_validate, leave_kinds_out, leave_networks_out
 
 SPLITS = (
     "Operations: k-fold cross-validation within one campaign, with training on this campaign only. An operation is in "

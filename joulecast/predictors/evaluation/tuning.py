@@ -13,7 +13,7 @@ from ...system.cluster import in_parallel
 from ..contract import Curves, curves_of
 from ..recipes import XGBoostRecipe
 from .errors import OperationErrors
-from .operations import cross_validated
+from .left_out import cross_validated
 
 FOLDS = 3
 

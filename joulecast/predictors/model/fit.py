@@ -15,7 +15,7 @@ from ...errors import DatasetError, MissingDependencyError, with_extra
 from ...hardware import GPU
 from ...operations.operation_list import OperationList
 from ..kernels.basis import generation_of
-from ..measured.device_rows import LEAST_ROWS, DeviceRow, launch_times_s
+from ..measured.rows import LEAST_ROWS, DeviceRow, launch_times_s
 from ..physics.energy import PRIOR_ENERGY
 from ..recipes import OneModelRecipe
 from ..regressors.fitted_trees import FittedTrees, unfitted_trees

@@ -25,7 +25,7 @@ from ..formats.numbers import number, require_features
 from ..kernels.basis import generation_of
 from ..physics.energy import EnergyConstants
 from ..physics.least_times import LeastTimes
-from ..regressors.serving import stored_trees
+from ..regressors.trees import stored_trees
 from .features import NAMES, features, first_kernels
 from .physics import CONSTANTS, WAYS, Machine, costs
 from .work import GROUPS, Work

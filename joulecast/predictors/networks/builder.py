@@ -13,8 +13,8 @@ from ...arrays import FloatArray, total
 from ...errors import InputError
 from ...hardware.host import REFERENCE, USUAL
 from ...units import si
+from ..intervals.conformal import power_range_w
 from ..intervals.network_spread import FAR_SHARE, NetworkSpread
-from ..intervals.power_range import power_range_w
 from ..operation_predictions import OperationPredictions
 from ..physics.roofline import roofline
 from .execution import COMPILED_LAUNCH_S, EAGER, GAP_S

@@ -25,7 +25,7 @@ from ..predictor import INPUT_NAMES
 from ..recipes import BlendRecipe, ForestRecipe
 from .fitted_trees import fit_forest
 from .gaussian import GaussianProcess, fit_gaussian
-from .serving import stored_trees
+from .trees import stored_trees
 
 _STEEPEST = 1000  # Largest falloff that a stored file may have.
 

@@ -9,7 +9,7 @@ from ..contract import Files, Regressor
 from ..recipes import BlendRecipe, ForestRecipe, XGBoostRecipe
 from .blend import fit_blend, stored_blend
 from .fitted_trees import fit_boosted, fit_forest
-from .serving import stored_trees
+from .trees import stored_trees
 
 
 class OneGpuForm(NamedTuple):

@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from ..physics.operation_numbers import FAMILIES
 from ..recipes import TransformerRecipe
-from .onnx import UNIT, frequencies
+from .encoder import UNIT, frequencies
 from .tokens import IN_NETWORK, ROLES, WIDTH
 
 _SPREAD = 0.2  # Standard deviation of the initial weights that are applied to tokens.

@@ -12,7 +12,7 @@ from ...hardware import GPU, find_gpu
 from ...operations.operation import MODES, Operation
 from ...predictors.any_gpu.predictor import AnyGpuPredictor
 from ...predictors.contract import ResidualModel
-from ...predictors.fitting.any_gpu import read_residual_model
+from ...predictors.fitting.fit import read_residual_model
 from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
 from ...predictors.kernels.learned import Kernels

@@ -9,9 +9,8 @@ import numpy as np
 
 from ...hardware.cpu import find_cpu
 from ...operations.operation import Operation
-from ...predictors.cpu.calls import CallModel
 from ...predictors.cpu.network import CpuNetworkPredictor, SerialModel
-from ...predictors.cpu.predictor import CpuPredictor
+from ...predictors.cpu.predictor import CallModel, CpuPredictor
 from ...predictors.formats.numbers import errors_to_text, number, require_features, sorted_errors
 from ...predictors.predictor import INPUT_NAMES
 from ...predictors.regressors.forms import ONE_GPU_FORMS

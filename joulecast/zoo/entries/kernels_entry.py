@@ -29,8 +29,7 @@ from ...predictors.kernels.in_networks import NetworkFactors
 from ...predictors.kernels.learned import NETWORK_BASES, Kernels, NetworkBasis
 from ...predictors.kernels.power import POWER_NAMES, PowerDemand
 from ...predictors.kernels.variant import ALL, Variant
-from ...predictors.regressors.serving import StoredTrees, stored_trees
-from ...predictors.regressors.trees import trees_file
+from ...predictors.regressors.trees import StoredTrees, stored_trees, trees_file
 from .cards import KernelsCard, name_of
 from .files import EntryFiles
 from .stored import Stored, golden_operations, refusing_damage, require_agreement, save_as_entry, stored_entry

@@ -82,7 +82,7 @@ def read_entry(folder: str | Path) -> tuple[Loaded, Stored, dict[str, Any]]:
 
 def _readers() -> Mapping[str, Callable[[Stored], tuple[Loaded, dict[str, Any]]]]:
     # Imported here, because half of the package would have to be imported for a GPU with a predictor of its own.
-    from ...predictors.fitting.any_gpu import ANY_GPU_FORMS
+    from ...predictors.fitting.fit import ANY_GPU_FORMS
     from .any_gpu_entry import read_any_gpu
     from .cpu_entry import CPU_PREDICTOR, read_cpu
     from .kernels_entry import KERNELS_PREDICTOR, read_kernels

@@ -19,8 +19,8 @@ from joulecast.predictors.any_gpu.boosting import fit_any_gpu
 from joulecast.predictors.any_gpu.network_fits import learn_from_networks
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.evaluation.any_gpu import ALL, validate_any_gpu
-from joulecast.predictors.fitting.any_gpu import quicker
-from joulecast.predictors.measured.device_rows import DeviceRow, device_rows
+from joulecast.predictors.fitting.fit import quicker
+from joulecast.predictors.measured.rows import DeviceRow, device_rows
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.physics.energy import (

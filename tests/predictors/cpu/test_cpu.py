@@ -11,9 +11,9 @@ from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement, f
 from joulecast.errors import DatasetError, InputError, UncoveredError, UnknownNameError, ZooError
 from joulecast.hardware import CPU, find_device
 from joulecast.operations.network import Entry, Network
-from joulecast.predictors.cpu.calls import CallModel
 from joulecast.predictors.cpu.fit import fit_cpu, fit_serial, quickest_loops
 from joulecast.predictors.cpu.network import CpuNetworkPredictor
+from joulecast.predictors.cpu.predictor import CallModel
 from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_cpu_predictor

@@ -12,9 +12,8 @@ from joulecast.predictors.any_gpu.boosting import inputs_and_targets
 from joulecast.predictors.contract import curves_of
 from joulecast.predictors.evaluation.any_gpu import cross_validate
 from joulecast.predictors.evaluation.tuning import search
-from joulecast.predictors.fitting.any_gpu import fit_on_all
-from joulecast.predictors.fitting.one_gpu import fit_own
-from joulecast.predictors.measured.device_rows import device_rows
+from joulecast.predictors.fitting.fit import fit_on_all, fit_own
+from joulecast.predictors.measured.rows import device_rows
 from joulecast.predictors.recipes import BlendRecipe, BoostingRecipe, ForestRecipe, TransformerRecipe, XGBoostRecipe
 from joulecast.predictors.regressors.fitted_trees import FittedTrees, unfitted_trees
 

@@ -9,11 +9,10 @@ import pytest
 from simulated_measurements import simulated_operations
 
 from joulecast import Network, Operation
-from joulecast.predictors.evaluation import networks as network_validation
+from joulecast.predictors.evaluation import left_out as network_validation
 from joulecast.predictors.evaluation.errors import OperationErrors, absolute_errors, errors_by, r2, scores
-from joulecast.predictors.evaluation.networks import leave_networks_out
+from joulecast.predictors.evaluation.left_out import leave_kinds_out, leave_networks_out
 from joulecast.predictors.evaluation.one_gpu import Validation, validate
-from joulecast.predictors.evaluation.operations import leave_kinds_out
 from joulecast.predictors.evaluation.report import write_report
 from joulecast.predictors.measured.splits import alike, fold_of, network_family, only_in, variants
 from joulecast.predictors.recipes import ForestRecipe

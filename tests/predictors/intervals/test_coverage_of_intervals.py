@@ -16,13 +16,13 @@ from joulecast.operations.kinds import KINDS
 from joulecast.predictors.evaluation.calibrating import calibrate, fit_networks, thinned
 from joulecast.predictors.evaluation.coverage import chance_range, network_coverage, operation_coverage
 from joulecast.predictors.evaluation.errors import OperationErrors, OwnNetworkError
-from joulecast.predictors.evaluation.operations import errors_on_repeats
-from joulecast.predictors.fitting.one_gpu import fit_own
-from joulecast.predictors.intervals.calibration import Calibration
+from joulecast.predictors.evaluation.left_out import errors_on_repeats
+from joulecast.predictors.fitting.fit import fit_own
+from joulecast.predictors.intervals.calibration import Calibration, Cases
 from joulecast.predictors.intervals.closeness import COORDINATES, Closeness
 from joulecast.predictors.intervals.conformal import conformal_error, conformal_rank
 from joulecast.predictors.intervals.network_calibration import Difficulty, NetworkCalibration, Parts, variances
-from joulecast.predictors.intervals.unmeasured import MEASURED_KINDS, never_measured
+from joulecast.predictors.intervals.widening import MEASURED_KINDS, never_measured
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.recipes import ForestRecipe
@@ -109,16 +109,17 @@ def test_intervals_cover_what_they_promise():
 def test_far_and_foreign_operations_get_wider_intervals(calibration):
     relu = Operation("relu", [(4, 8)])
     host, unmeasured = np.zeros(2, dtype=bool), np.zeros(2, dtype=bool)
-    near, far = calibration.log_errors("time", 0.9, [relu, relu], host, unmeasured, np.array([2.0, 6.0]))
+    near, far = calibration.log_errors("time", 0.9, Cases([relu, relu], host, unmeasured, np.array([2.0, 6.0])))
     assert near == pytest.approx(1.645 * 0.02, rel=0.15)
     assert far == pytest.approx(1.645 * 0.2, rel=0.15)
     levels = [
-        calibration.log_errors("time", level, [relu], host[:1], host[:1], np.array([2.0]))[0] for level in (0.5, 0.9)
+        calibration.log_errors("time", level, Cases([relu], host[:1], host[:1], np.array([2.0])))[0]
+        for level in (0.5, 0.9)
     ]
     assert levels[0] < levels[1]
     # There are no errors of poolings, so that those of all operations are used.
     pool = Operation("max_pool2d", [(4, 8, 8, 8)], {"kernel_size": 2})
-    wide = calibration.log_errors("time", 0.9, [pool], host[:1], host[:1], np.array([1.0]))[0]
+    wide = calibration.log_errors("time", 0.9, Cases([pool], host[:1], host[:1], np.array([1.0])))[0]
     assert near < wide
     assert calibration.far_outside([relu, relu], np.array([2.0, 20.0])).tolist() == [False, True]
 
@@ -134,7 +135,7 @@ def test_powers_near_the_cap_have_narrow_intervals():
     assert everything.within["power"] == pytest.approx(0.9, abs=0.02)
     calibration = calibrate(Closeness({}), [part], None)
     relu, no = [part.operations[0]] * 2, np.zeros(2, dtype=bool)
-    near, far = calibration.power_errors(0.9, relu, no, no, np.full(2, 2.0), np.array([164.0, 100.0]))
+    near, far = calibration.log_errors("power", 0.9, Cases(relu, no, no, np.full(2, 2.0)), np.array([164.0, 100.0]))
     assert near == pytest.approx(1.645 * 0.002, rel=0.25)
     assert far == pytest.approx(1.645 * 0.1, rel=0.25)
 
@@ -168,7 +169,7 @@ def test_what_stands_in_errs_as_it_does_in_its_family():
     relu, linear = Operation("relu", [(4, 8)]), Operation("linear", [(4, 8)], {"out_features": 8})
     pool = Operation("max_pool2d", [(4, 8, 8, 8)], {"kernel_size": 2})
     no, far = np.zeros(3, dtype=bool), np.full(3, np.inf)
-    of_relu, of_linear, of_pool = calibration.log_errors("time", 0.9, [relu, linear, pool], no, no, far)
+    of_relu, of_linear, of_pool = calibration.log_errors("time", 0.9, Cases([relu, linear, pool], no, no, far))
     assert of_linear > 2 * of_relu
     assert of_relu < of_pool < of_linear
 
@@ -185,10 +186,10 @@ def test_calibration_comes_back_from_storage(calibration):
     nothing = np.zeros(len(operations), dtype=bool)
     distances = np.linspace(0, 9, len(operations))
     for quantity in ("time", "power", "energy"):
-        asked = (quantity, 0.9, operations, nothing, nothing, distances)
+        asked = (quantity, 0.9, Cases(operations, nothing, nothing, distances))
         assert again.log_errors(*asked) == pytest.approx(calibration.log_errors(*asked), rel=1e-3)
-    asked = (0.9, operations, nothing, nothing, distances, np.linspace(90, 110, len(operations)))
-    assert again.power_errors(*asked) == pytest.approx(calibration.power_errors(*asked), rel=1e-3)
+    asked = ("power", 0.9, Cases(operations, nothing, nothing, distances), np.linspace(90, 110, len(operations)))
+    assert again.log_errors(*asked) == pytest.approx(calibration.log_errors(*asked), rel=1e-3)
     assert len(json.dumps(calibration.to_dict())) < 80_000
 
 
@@ -346,8 +347,8 @@ def test_errors_of_devices_hold_for_their_family():
     operations = [Operation("relu", [(4, 8)]), Operation("linear", [(4, 8)], {"out_features": 8})]
     nothing = np.zeros(2, dtype=bool)
     distances = calibration.closeness.distances(operations)
-    assert calibration.log_errors("time", 0.9, operations, nothing, nothing, distances).tolist() == [0.1, 0.5]
-    assert np.isnan(calibration.log_errors("power", 0.9, operations, nothing, nothing, distances)).all()
+    assert calibration.log_errors("time", 0.9, Cases(operations, nothing, nothing, distances)).tolist() == [0.1, 0.5]
+    assert np.isnan(calibration.log_errors("power", 0.9, Cases(operations, nothing, nothing, distances))).all()
     assert not calibration.far_outside(operations, distances).any()
 
 
@@ -362,5 +363,5 @@ def test_powers_of_devices_are_known_where_the_gpu_decides():
         ("power", [0.2, np.nan, 0.3]),
         ("energy", [0.2, np.nan, 0.3]),
     ):
-        found = calibration.log_errors(quantity, 0.9, [relu, relu, linear], host, no, far)
+        found = calibration.log_errors(quantity, 0.9, Cases([relu, relu, linear], host, no, far))
         assert found == pytest.approx(expected, nan_ok=True)

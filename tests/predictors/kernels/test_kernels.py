@@ -146,7 +146,7 @@ def test_left_out_sizes_gpus_and_generations(measured):
         assert count > 0
         assert 0 < middle <= 2 * mean
         assert middle < (0.3 if label.startswith("other") else 0.05), label
-    kept = stored_errors(errors, ("linear", "half"))
+    kept = {basis: each["time"] for basis, each in stored_errors(errors, ("linear", "half")).items()}
     assert set(kept) == {"measured", "same generation", "other generations"}
     assert all(np.all(np.diff(values) >= 0) for values in kept.values())
     assert coverage(errors)["linear, half"]["measured"] == pytest.approx(0.9, abs=0.2)

@@ -10,8 +10,8 @@ import pytest
 from joulecast import Network, Operation
 from joulecast.hardware import find_gpu
 from joulecast.hardware.host import find_host
+from joulecast.predictors.intervals.conformal import power_range_w, within_range
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
-from joulecast.predictors.intervals.power_range import power_range_w, within_range
 from joulecast.predictors.networks.composition import (
     LEAST_HOST_S,
     HostModel,

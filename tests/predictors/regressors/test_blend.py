@@ -11,8 +11,8 @@ from simulated_measurements import simulated_dataset, simulated_operations
 from joulecast import Operation
 from joulecast.datasets import save
 from joulecast.errors import InputError, ZooError
-from joulecast.predictors.evaluation.operations import cross_validate
-from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.evaluation.left_out import cross_validate
+from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.recipes import BlendRecipe
 from joulecast.predictors.regressors.blend import stored_blend
 from joulecast.zoo import load_entry

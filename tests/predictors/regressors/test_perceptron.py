@@ -12,8 +12,7 @@ from joulecast.errors import InputError, ZooError
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.boosting import fit_any_gpu
-from joulecast.predictors.fitting.any_gpu import read_residual_model
-from joulecast.predictors.fitting.fit import load_recipe
+from joulecast.predictors.fitting.fit import load_recipe, read_residual_model
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
 from joulecast.predictors.recipes import BoostingRecipe, PerceptronRecipe
 from joulecast.predictors.regressors.perceptron import Perceptron
@@ -52,7 +51,7 @@ def synthetic():
 
 
 def fitted(synthetic, recipe=SMALL, hidden=(), seed=0):
-    fit = pytest.importorskip("joulecast.predictors.regressors.perceptron_fit", reason="needs torch")
+    fit = pytest.importorskip("joulecast.predictors.regressors.descent", reason="needs torch")
     inputs, targets = synthetic
     return fit.fit_perceptron(inputs, targets, np.ones(len(targets)), recipe, fit.Columns((1,), hidden), seed)
 

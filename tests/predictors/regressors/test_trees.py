@@ -9,10 +9,9 @@ import pytest
 
 from joulecast.errors import ZooError
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.regressors import serving
+from joulecast.predictors.regressors import trees
 from joulecast.predictors.regressors.fitted_trees import FittedTrees
-from joulecast.predictors.regressors.serving import StoredTrees, trees_to_onnx
-from joulecast.predictors.regressors.trees import Trees
+from joulecast.predictors.regressors.trees import StoredTrees, Trees, trees_to_onnx
 
 COLUMNS = 5
 INPUTS = np.random.default_rng(0).normal(size=(400, COLUMNS)).astype(np.float32)
@@ -97,7 +96,7 @@ def test_trees_by_hand():
 
 def test_few_rows_get_no_session_ready(monkeypatch):
     made = []
-    monkeypatch.setattr(serving, "_session", lambda trees, make=serving._session: made.append(1) or make(trees))
+    monkeypatch.setattr(trees, "_session", lambda stored, make=trees._session: made.append(1) or make(stored))
     stored = StoredTrees(by_hand(), 2)
     few, many = np.zeros((100, 2), np.float32), np.ones((300, 2), np.float32)
     assert (stored(few).tolist(), made) == ([15.5] * 100, [])

@@ -13,7 +13,7 @@ from joulecast.datasets import NetworkMeasurement
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
-from joulecast.predictors.measured.device_rows import DeviceRow
+from joulecast.predictors.measured.rows import DeviceRow
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.physics.least_times import LeastTimes
