@@ -92,11 +92,22 @@ class BestGenerationAnswer(Open):
     left_out: dict[str, str] = Field(description="GPU and why it is not among the choices.")
 
 
+class ImageIntervalAnswer(Open):
+    """Low and high of each quantity."""
+
+    level: float
+    time_per_image_s: list[float]
+    power_w: list[float]
+    energy_per_image_j: list[float]
+    basis: str
+
+
 class ImageAnswer(Open):
     """Time, power and energy of images or videos."""
 
     model: str
     gpu: str
+    gpus: int
     batch: int
     frames: int | None = Field(description="Null for images.")
     height: int
@@ -109,8 +120,11 @@ class ImageAnswer(Open):
     energy_per_image_j: float
     weights_bytes: int
     text: list[SummaryAnswer] = Field(description="The text encoders.")
-    denoise: SummaryAnswer = Field(description="One step of the denoiser.")
+    denoise: SummaryAnswer = Field(description="One forward of the denoiser.")
     decode: SummaryAnswer
+    denoise_calls: int = Field(description="Forwards of the denoiser.")
+    decode_calls: int = Field(description="Forwards of the decoder.")
+    interval: ImageIntervalAnswer
     notes: list[str]
 
 
