@@ -99,7 +99,7 @@ OPTIONS: Mapping[str, Option] = {
             list[str] | None,
             "--assume",
             help="An assumption on values that depend on the input: experts=uniform, boxes=100 or box_side=200 "
-            "(pixels); repeat it for several.",
+            "(pixels); or the library of attention: attention=cudnn. Repeat it for several.",
         ),
         read=lambda texts: named_values(texts, "an assumption") or None,
     ),

@@ -149,7 +149,7 @@ class Networks:
         Raises:
             JoulecastError: The operations are not valid, or too many.
         """
-        for name in ("cache_length", "optimizer", "assume", "model_options"):
+        for name in ("cache_length", "optimizer", "model_options"):
             if getattr(subject, name) is not None:
                 raise InputError(
                     "a list of operations is complete",
