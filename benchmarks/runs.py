@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 from mpt import Step as Micro
-from mpt import _computed_by, _mpt
+from mpt import _mpt
 
 from joulecast.extraction import Job, network_of_job
 from joulecast.hardware import find_gpu
@@ -62,9 +62,8 @@ class Row(NamedTuple):
         with torch.device("meta"):
             module = _mpt(one.hidden, one.heads, one.layers, one.vocabulary, one.sequence, head=True)
         tokens = torch.zeros((one.batch, one.sequence), dtype=torch.long)
-        job = Job(module.to(torch.bfloat16), tokens, mode="training", precision="bf16", optimizer="adamw")
-        network = network_of_job(job)
-        network = replace(network, entries=tuple(_computed_by("triton", entry) for entry in network))
+        job = Job(module.to(torch.bfloat16), tokens, "training", "bf16", optimizer="adamw")
+        network = network_of_job(replace(job, assume={"attention": "triton"}))
         gpu = find_gpu(one.gpu)
         predictors = (find_predictor(gpu, mode) for mode in ("training", "inference"))
         return step_of(network, gpu, self.layout, Traffic(gpu, 8, _NETWORK), *predictors, None, None)
