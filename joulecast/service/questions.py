@@ -148,7 +148,7 @@ def _question(
     for argument, parameter in inspect.signature(function).parameters.items():
         if argument in ONLY_HERE or argument in base.model_fields:
             continue
-        type_, description, *example = changed.get(argument, FIELDS[argument])
+        type_, description, *example = changed[argument] if argument in changed else FIELDS[argument]
         default = (
             ... if parameter.default in (inspect.Parameter.empty, None) and argument == "gpu" else parameter.default
         )
@@ -302,6 +302,9 @@ ImageQuestion = _question(
     gpu=(Name, _GPU, "H100 SXM"),
     batch=(Side, "Images or videos at once."),
     precision=(Name, "What all parts run in: bf16, fp16 or fp32."),
+    gpus=(Size | None, "GPUs that share each image or video: 1, 2, 4 or 8."),
+    ulysses=(Size | None, "GPUs that exchange tokens for heads."),
+    ring=(Size | None, "Groups of these that pass keys and values on."),
 )
 
 ParallelTrainingQuestion = _question(
