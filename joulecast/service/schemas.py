@@ -7,7 +7,7 @@ import sys
 import types
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -76,8 +76,9 @@ def _said(type_: Any, words: str) -> tuple[Any, Any]:
 
 def _evaluated(hint: Any, kind: type[Any]) -> Any:
     """The type that an annotation means in the module of a class; Any where the module imports it for checkers only."""
+    held = types.SimpleNamespace(__annotations__={"hint": hint})
     try:
-        return eval(hint, vars(sys.modules[kind.__module__])) if isinstance(hint, str) else hint  # noqa: S307
+        return get_type_hints(held, vars(sys.modules[kind.__module__]))["hint"]
     except NameError:
         return Any
 
