@@ -186,7 +186,6 @@ OPTIONS: Mapping[str, Option] = {
         lengths,
     ),
     "cache_precision": Option(_option(str | None, help="fp8 for keys and values. Default: 16 bits.")),
-    "engine": Option(_option(str, help="vllm, vllm_async, sglang, tensorrt_llm or transformers."), default="vllm"),
 }
 """Name of an option -> the option."""
 

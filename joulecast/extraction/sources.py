@@ -73,6 +73,12 @@ def network_of_job(job: Job) -> Network:
             given=f"{', '.join(job.model_options)} for a {type(model).__name__}",
             hint="build the model with them, and give it without options",
         )
+    if job.lora is not None and not isinstance(model, str | Path):
+        raise InputError(
+            "adapters are put into models that are given by name, or by their config.json",
+            given=f"lora={job.lora} for a {type(model).__name__}",
+            hint="put adapters into your module with peft, and give it without lora",
+        )
     if isinstance(model, Network):
         return listed_network(model, job)
     if isinstance(model, str | Path) and _is_file(Path(model)):
@@ -206,6 +212,7 @@ def _named(name: str, job: Job, may_trace: bool = True) -> Network:
     refuse_optimizer(job.optimizer, job.mode)
     # Neither the cache nor templates cover the user's own operators, assumptions and model options.
     own = {**(job.operators or {}), **(job.assume or {}), **(job.model_options or {})}
+    own |= {name: value for name in ("autocast", "lora") if (value := getattr(job, name)) is not None}
     cached = job.whitelist is WHITELIST and not own
     key = [inputs.to_list(), job.mode, job.precision, job.cache_length, job.optimizer]
     if cached and (known := recall(name, key)) is not None:
