@@ -24,8 +24,8 @@ def host(
         return
     from ..profiling.devices import LAUNCH_S, find_device, measure_host
 
-    found = find_device(device)
-    factor, facts = measure_host(found)
+    machine = find_device(device)
+    factor, facts = measure_host(machine)
     launch = f" and {1e6 * LAUNCH_S:g} us for a typical launch" if facts["launch_s"] else ""
     typer.echo(f"{facts['processor']}: {1e6 * facts['call_s']:.2f} us per call on the {facts['device']}{launch}")
     typer.echo(f"factor {factor:.2f}: launching takes {factor:.2f} times as long as on the reference host")
