@@ -26,8 +26,10 @@ def serve(**given: Any) -> None:
 
     Every option can also be set by an environment variable, such as JOULECAST_SERVE_PORT for --port.
     """
-    if not all(map(find_spec, ("fastapi", "orjson", "uvicorn"))):
-        raise MissingDependencyError("the service needs fastapi, orjson and uvicorn", hint=with_extra("service"))
+    if not all(map(find_spec, ("fastapi", "orjson", "prometheus_client", "uvicorn"))):
+        raise MissingDependencyError(
+            "the service needs fastapi, orjson, prometheus-client and uvicorn", hint=with_extra("service")
+        )
     from ..service.server import serve as run
 
     tokens = _tokens(given.pop("tokens_file"))

@@ -81,7 +81,7 @@ def test_a_question_whose_time_is_over_stops(tmp_path):
     try:
         question = {"operations": MANY, "gpus": ["A30"], "clocks_mhz": CLOCKS}
         assert running.ask("/v1/sweep", question).status == 408
-        until(lambda: "joulecast_waiting_requests 0\n" in running.ask("/v1/metrics").text)
+        until(lambda: "joulecast_waiting_requests 0.0\n" in running.ask("/v1/metrics").text)
     finally:
         running.process.kill()
         running.process.wait()
