@@ -55,7 +55,7 @@ class Run(NamedTuple):
     """Errors of a run, and whether each quantity lies in its 90 % interval."""
 
     error: Error
-    held: tuple[bool, bool, bool]
+    held: tuple[bool, ...]
 
 
 def errors(folder: Path, names: tuple[str, ...]) -> dict[tuple[str, str, int], list[Run]]:
@@ -83,9 +83,12 @@ def errors(folder: Path, names: tuple[str, ...]) -> dict[tuple[str, str, int], l
             time, power = float(row["batch_latency_s"]), float(row["avg_power_watts"])
             joules = float(row[f"energy_per_{kind}_joules"])
             pairs = ((made.time_per_batch_s, time), (made.power_w, power), (made.energy_per_image_j, joules))
-            found[made.model, made.gpu, made.gpus].append(
-                Error(*(predicted / published - 1 for predicted, published in pairs))
-            )
+            interval = made.interval(0.9)
+            ends = (interval.time_per_image_s, interval.power_w, interval.energy_per_image_j)
+            read = (time / made.batch, power, joules)
+            held = tuple(low <= value <= high for value, (low, high) in zip(read, ends, strict=True))
+            error = Error(*(predicted / published - 1 for predicted, published in pairs))
+            found[made.model, made.gpu, made.gpus].append(Run(error, held))
     return found
 
 

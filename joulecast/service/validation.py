@@ -127,10 +127,10 @@ def checked_predictor(name: str | None, gpu: GPU | None, mode: str) -> str | Non
     """
     if name is None:
         return None
-    known = _known()
+    names = _known()
     full = name if "/" in name or gpu is None else f"{gpu.slug}/{name}-{mode}"
-    if not _PREDICTOR.fullmatch(name) or full not in known:
-        raise unknown_name("predictor", name[:_LONGEST], known, hint="/v1/zoo lists them")
+    if not _PREDICTOR.fullmatch(name) or full not in names:
+        raise unknown_name("predictor", name[:_LONGEST], names, hint="/v1/zoo lists them")
     return full
 
 
@@ -142,8 +142,8 @@ def checked_predictor_anywhere(name: str | None) -> str | None:
     """
     if name is None:
         return None
-    known = _known()
-    short = {entry.partition("/")[2].rpartition("-")[0] for entry in known}
-    if not _PREDICTOR.fullmatch(name) or name not in {*known, *short}:
-        raise unknown_name("predictor", name[:_LONGEST], known, hint="/v1/zoo lists them")
+    names = _known()
+    short = {entry.partition("/")[2].rpartition("-")[0] for entry in names}
+    if not _PREDICTOR.fullmatch(name) or name not in {*names, *short}:
+        raise unknown_name("predictor", name[:_LONGEST], names, hint="/v1/zoo lists them")
     return name
