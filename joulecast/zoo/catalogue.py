@@ -14,9 +14,8 @@ from ..predictors.fallback import FallbackPredictor
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..system.regular_files import is_file
 from ..system.resources import shipped
-from .entries.entry import Background, load_background
+from .entries.entry import Background, Loaded, load_any, load_background
 from .entries.files import MANIFEST
-from .entries.loading import Loaded, load_any
 from .store import NAME, pulled, pulled_folder
 
 if TYPE_CHECKING:
