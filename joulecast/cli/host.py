@@ -22,8 +22,7 @@ def host(
         rows = [[known.name, f"{known.factor:g}", known.source] for known in (USUAL, *hosts().values())]
         typer.echo(table(["host", "factor", "source"], rows, frozenset({1})))
         return
-    from ..profiling.devices import find_device
-    from ..profiling.host import LAUNCH_S, measure_host
+    from ..profiling.devices import LAUNCH_S, find_device, measure_host
 
     machine = find_device(device)
     factor, facts = measure_host(machine)

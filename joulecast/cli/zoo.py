@@ -155,7 +155,7 @@ def verify_entries(
 ) -> None:
     """Check every file and the golden prediction of predictors. The exit code is 5 if any is damaged."""
     from ..zoo import entries
-    from ..zoo.entries.loading import load_any
+    from ..zoo.entries.entry import load_any
     from ..zoo.store import pulled, pulled_folder
 
     failed = 0

@@ -57,7 +57,7 @@ class GenerationAnswers:
 
     def predict_image(self, question: Any) -> ImagePrediction:
         """See `joulecast.predict_image`."""
-        predictor = checked_predictor(question.predictor, checked_gpu(question.gpu), "inference")
+        predictor = _check_gpus(question.gpu, question.predictor)
         return predict_image(**{**arguments_of(question), "predictor": predictor})
 
     def predict_parallel_training(self, question: Any) -> ParallelTraining:

@@ -304,7 +304,7 @@ ImageQuestion = _question(
     "What images or videos cost",
     {"model": "sd3_5_medium", "gpu": "H100 SXM"},
     model=(Name, "Name of a pipeline.", "sd3_5_medium"),
-    gpu=(Name, _GPU, "H100 SXM"),
+    gpu=_GPU_OR_SEVERAL,
     batch=(Side, "Images or videos at once."),
     precision=(Name, "What all parts run in: bf16, fp16 or fp32."),
     gpus=(Size | None, "GPUs that share each image or video: 1, 2, 4 or 8."),

@@ -70,11 +70,14 @@ def test_the_front_is_answered_as_json_and_csv(service):
 
 
 @pytest.mark.parametrize(
-    ("model", "options"),
-    [("sd3_5_medium", {"steps": 4, "host": 0.5}), ("wan_2_1_1_3b", {"frames": 17, "execution": "graph"})],
+    ("model", "gpu", "options"),
+    [
+        ("sd3_5_medium", "2x H100 SXM", {"steps": 4, "host": 0.5}),
+        ("wan_2_1_1_3b", "H100 SXM", {"frames": 17, "execution": "graph"}),
+    ],
 )
-def test_images_and_videos_are_equal(client, model, options):
-    here, there = (where.predict_image(model, "H100 SXM", **options) for where in (joulecast, client))
+def test_images_and_videos_are_equal(client, model, gpu, options):
+    here, there = (where.predict_image(model, gpu, **options) for where in (joulecast, client))
     assert (there.time_per_image_s, there.energy_per_image_j) == (here.time_per_image_s, here.energy_per_image_j)
     assert (there.size, there.steps, there.weights_bytes) == (here.size, here.steps, here.weights_bytes)
     assert there.denoise.tree() == here.denoise.tree()
