@@ -30,7 +30,7 @@ from joulecast.predictors.kernels.learned import Kernels
 from joulecast.predictors.measured.rows import power_rows
 from joulecast.predictors.recipes import load_kernel_recipe
 from joulecast.zoo.catalogue import ANY_GPU
-from joulecast.zoo.entries.loading import load_any
+from joulecast.zoo.entries.entry import load_any
 
 _LEAST_S = 10e-6
 _TOP_CLOCK = 0.97  # Share of the default clock from which on a run counts as not slowed down by the cap.

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU, find_gpu
-from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..batches import asked_together
 from ..contract import Regressor
@@ -128,17 +127,11 @@ def as_pytorch(operations: OperationList) -> OperationList:
 
 
 def _as_pytorch(operations: OperationList) -> OperationList:
-    plain = OperationList(map(_by_pytorch, operations))
-    return operations if plain == operations else plain
-
-
-def _by_pytorch(operation: Operation) -> Operation:
-    if operation.attributes["implementation"] == _PYTORCH:
-        return operation
-    attributes = {**operation.attributes, "implementation": _PYTORCH}
-    return Operation(
-        operation.kind, operation.input_shapes, attributes, precision=operation.precision, mode=operation.mode
+    plain = OperationList(
+        o if o.attributes["implementation"] == _PYTORCH else o.with_attributes(implementation=_PYTORCH)
+        for o in operations
     )
+    return operations if plain == operations else plain
 
 
 def demand_of_same_die_w(gpu: GPU, other: GPU, other_w: FloatArray, other_over_own_s: FloatArray) -> FloatArray:

@@ -9,7 +9,6 @@ import pytest
 from simulated_measurements import simulated_kernels
 
 from joulecast import Operation
-from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
@@ -23,8 +22,7 @@ from joulecast.predictors.kernels.fit import Measured, by_variant, fit_kernels, 
 from joulecast.predictors.kernels.linear import LINEAR
 from joulecast.predictors.kernels.pointwise import POINTWISE
 from joulecast.predictors.kernels.products import CONSTANTS, Machine, Products, capped_s, product_s
-from joulecast.predictors.recipes import KernelRecipe, KernelTrees, load_kernel_recipe
-from joulecast.system.resources import shipped
+from joulecast.predictors.recipes import KernelRecipe, KernelTrees
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
 pytest.importorskip("scipy", reason="fits constants")
@@ -199,29 +197,6 @@ def test_half_the_clock_takes_longer_for_compute(kernels):
     predictor = AnyGpuPredictor(H100, "inference", NoResidual(), kernels=kernels)
     work = [linear(8192, 8192, 8192)]
     assert predictor.predict(work, 990).device_time_s[0] > 1.5 * predictor.predict(work).device_time_s[0]
-
-
-def test_the_shipped_recipe_says_what_the_defaults_are():
-    assert load_kernel_recipe(shipped("predictors") / "kernels.toml") == KernelRecipe()
-
-
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        ("quantile = 2.0", InputError),
-        ("folds = 1", InputError),
-        ("generation = 3", InputError),
-        ("[generation]\ntrees = 0", InputError),
-        ("[generation]\nleaves = 3", UnknownNameError),
-        ("depth = 3", UnknownNameError),
-        ("quantile =", InputError),
-    ],
-)
-def test_invalid_recipes_are_refused(tmp_path, text, error):
-    path = tmp_path / "recipe.toml"
-    path.write_text(text)
-    with pytest.raises(error):
-        load_kernel_recipe(path)
 
 
 def test_features_have_their_names():
