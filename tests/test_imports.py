@@ -75,7 +75,6 @@ PREDICTOR_ROOMS = [
     CORE,
     "networks",
     "regressors",
-    "kernels",
     "model",
     "any_gpu",
     "transformer",
@@ -87,9 +86,7 @@ PREDICTOR_ROOMS = [
 
 # Packages that predicting with a GPU's own predictor does not need. They are half of the code.
 UNUSED = ("accounting", "client", "datasets.", "energy.", "generation", "metering", "queries")
-UNUSED += tuple(
-    f"predictors.{room}" for room in ("any_gpu", "cpu", "kernels", "model", "transformer", "fitting", "evaluation")
-)
+UNUSED += tuple(f"predictors.{room}" for room in ("any_gpu", "cpu", "model", "transformer", "fitting", "evaluation"))
 
 
 def all_modules_after(code: str) -> list[str]:

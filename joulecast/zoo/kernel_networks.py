@@ -1,7 +1,7 @@
 """How much longer operations in half precision take inside networks than alone, learned from measured networks.
 
 Two numbers are learned, which hold on all chips: a factor on products, and the cycles in which load units load an
-element of another operation (predictors/kernels/in_networks.py). Learned from an A100 alone and from an A10 alone, the
+element of another operation (predictors/model/in_networks.py). Learned from an A100 alone and from an A10 alone, the
 first is 1.30 and 1.31; an A10 has too little bandwidth to show the second (energaizer2026).
 """
 
@@ -19,8 +19,8 @@ from ..arrays import FloatArray
 from ..operations.precisions import HALF_PRECISIONS
 from ..predictors.contract import Networks
 from ..predictors.intervals.network_calibration import NETWORK_QUANTITIES
-from ..predictors.kernels.in_networks import NetworkFactors, cached_products, loaded_elements
-from ..predictors.kernels.learned import Kernels, NetworkBasis
+from ..predictors.model.in_networks import NetworkFactors, cached_products, loaded_elements
+from ..predictors.model.learned import NetworkBasis, OneModel
 from ..predictors.physics.norms import overlapped
 from .entries.any_gpu_entry import AnyGpuEntry
 
@@ -49,7 +49,7 @@ class _Shown(NamedTuple):
     slower: float
 
 
-def network_factors(entry: AnyGpuEntry, kernels: Kernels, networks: Networks) -> NetworkFactors:
+def network_factors(entry: AnyGpuEntry, kernels: OneModel, networks: Networks) -> NetworkFactors:
     """The factors with which predicted times of networks come closest to the measured ones.
 
     A network counts by the square root of the number of its measurements, at several shapes and clocks. Networks that
@@ -64,7 +64,7 @@ def network_factors(entry: AnyGpuEntry, kernels: Kernels, networks: Networks) ->
 
 
 def network_errors(
-    entry: AnyGpuEntry, kernels: Kernels, networks: Networks
+    entry: AnyGpuEntry, kernels: OneModel, networks: Networks
 ) -> dict[NetworkBasis, dict[str, tuple[float, ...]]]:
     """Errors on measured networks in half precision, with factors from networks of other names, or of other chips.
 
@@ -108,7 +108,7 @@ def _in_half(networks: Networks) -> Networks:
     return [each for each in networks if each[1].precision in HALF_PRECISIONS]
 
 
-def _shown(entry: AnyGpuEntry, kernels: Kernels, networks: Networks) -> list[_Shown]:
+def _shown(entry: AnyGpuEntry, kernels: OneModel, networks: Networks) -> list[_Shown]:
     asking = replace(entry, kernels=replace(kernels, network_factors=NetworkFactors()))
     found = []
     for gpu, measurement, network in _in_half(networks):

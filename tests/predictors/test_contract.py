@@ -14,7 +14,6 @@ from joulecast.predictors.fitting.recipes import RECIPES
 from joulecast.predictors.recipes.blend import BlendRecipe
 from joulecast.predictors.recipes.boosting import BoostingRecipe
 from joulecast.predictors.recipes.forest import ForestRecipe
-from joulecast.predictors.recipes.one_model import OneModelRecipe
 from joulecast.predictors.recipes.roofline import RooflineRecipe
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 from joulecast.predictors.recipes.xgboost import XGBoostRecipe
@@ -29,7 +28,6 @@ SMALL = {
     "xgboost": XGBoostRecipe(),
     "roofline": RooflineRecipe(),
     "boosting": TREES,
-    "one-model": OneModelRecipe(trees=10, generation_trees=10, min_child_weight=2.0),
     "transformer": TransformerRecipe(width=8, heads=2, kind_layers=1, epochs=2, batch=32),
 }
 A30 = find_gpu("A30")

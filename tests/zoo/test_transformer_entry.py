@@ -1,4 +1,4 @@
-"""The transformer and the one model as zoo entries: round trip, sizes, damage, found by name."""
+"""The transformer as a zoo entry: round trip, sizes, damage, found by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.recipes.one_model import OneModelRecipe
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 from joulecast.zoo import entries, find_predictor
 from joulecast.zoo.any_gpu_training import train_any_gpu
@@ -28,7 +27,6 @@ pytest.importorskip("torch")
 pytest.importorskip("xgboost")
 
 TINY = TransformerRecipe(width=8, heads=2, kind_layers=1, kind_feed_forward=2, epochs=2, batch=32, folds=2)
-ONE = OneModelRecipe(trees=10, generation_trees=10, min_child_weight=2.0, folds=2)
 
 
 def measured_networks(gpus):
@@ -58,14 +56,8 @@ def in_training(network):
     return Network.of(calls, name=network.name)
 
 
-@pytest.fixture(scope="module", params=["transformer", "one-model"])
-def trained(request, data, transformer):
-    if request.param == "transformer":
-        return transformer
-    return train_any_gpu(data, [*measured_networks(("A30", "T4"))], ONE, quick=True)
-
-
-def test_a_stored_predictor_predicts_as_the_trained_one(trained, tmp_path):
+def test_a_stored_predictor_predicts_as_the_trained_one(transformer, tmp_path):
+    trained = transformer
     entry = trained.save(tmp_path)
     gpu, operations = find_gpu("H100 SXM"), simulated_operations()
     before = AnyGpuPredictor(gpu, "inference", trained.learned).predict(operations)
@@ -76,8 +68,8 @@ def test_a_stored_predictor_predicts_as_the_trained_one(trained, tmp_path):
         replace(trained, learned=load_any_gpu(entry).learned).save(tmp_path / "again")
 
 
-def test_training_twice_gives_the_same_files(trained, tmp_path):
-    one, other = trained.save(tmp_path / "one"), trained.save(tmp_path / "other")
+def test_training_twice_gives_the_same_files(transformer, tmp_path):
+    one, other = transformer.save(tmp_path / "one"), transformer.save(tmp_path / "other")
     for path in one.iterdir():
         assert (other / path.name).read_bytes() == path.read_bytes(), path.name
 

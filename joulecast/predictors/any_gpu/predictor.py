@@ -22,7 +22,7 @@ from ..contract import ResidualModel, SharedModel, launch_s, require_mode
 from ..intervals.calibration import Calibration
 from ..intervals.operation_spread import OperationSpread
 from ..intervals.power_range import power_range_w
-from ..kernels.learned import Kernels
+from ..model.learned import OneModel
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
 from ..physics.energy import static_power_w
@@ -84,7 +84,7 @@ class AnyGpuPredictor:
     mode: str
     learned: ResidualModel
     calibration: Calibration | None = None
-    kernels: Kernels | None = None
+    kernels: OneModel | None = None
 
     @property
     def coverage(self) -> tuple[str, ...]:

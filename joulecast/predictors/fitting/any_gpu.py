@@ -15,15 +15,12 @@ from ...errors import unknown_name
 from ...hardware import GPU
 from ..any_gpu.boosted_residual import BoostedResidual
 from ..any_gpu.boosting import fit_any_gpu
-from ..any_gpu.network_fits import fit_energies, learn_from_networks
+from ..any_gpu.network_fits import learn_from_networks
 from ..any_gpu.predictor import AnyGpuPredictor
 from ..any_gpu.roofline import NoResidual
 from ..contract import Files, Networks, ResidualModel
 from ..measured.device_rows import DeviceRow, device_rows
-from ..model.fit import fit_one_model
-from ..model.learned import OneModel
 from ..recipes.boosting import BoostingRecipe
-from ..recipes.one_model import OneModelRecipe
 from ..recipes.roofline import RooflineRecipe
 from ..recipes.settings import Recipe
 from ..recipes.transformer import TransformerRecipe
@@ -119,14 +116,6 @@ def _energies(learned: BoostedResidual, rows: Rows, recipe: BoostingRecipe) -> L
     return lambda networks: learn_from_networks(learned, rows, networks)
 
 
-def _one_model(datasets: Sequence[Dataset], rows: Rows, recipe: OneModelRecipe) -> OneModel:
-    return fit_one_model(datasets, rows, recipe)
-
-
-def _energies_of_one(learned: OneModel, rows: Rows, recipe: OneModelRecipe) -> LearnNetworks:
-    return lambda networks: replace(learned, energy=fit_energies(rows, networks, learned))
-
-
 def _nothing(datasets: Sequence[Dataset], rows: Rows, recipe: RooflineRecipe) -> NoResidual:
     return NoResidual()
 
@@ -149,7 +138,6 @@ def _fewer_passes(recipe: TransformerRecipe) -> TransformerRecipe:
 ANY_GPU_FORMS: Mapping[str, AnyGpuForm] = {
     "roofline": AnyGpuForm(RooflineRecipe, NoResidual.from_files, _nothing, _nothing_more),
     "boosting": AnyGpuForm(BoostingRecipe, BoostedResidual.from_files, _trees, _energies),
-    "one-model": AnyGpuForm(OneModelRecipe, OneModel.from_files, _one_model, _energies_of_one),
     "transformer": AnyGpuForm(TransformerRecipe, Attentive.from_files, _transformer, read_networks, _fewer_passes),
 }
 """Name of a predictor in a recipe and in the zoo -> its form."""

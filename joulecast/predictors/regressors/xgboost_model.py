@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...errors import MissingDependencyError, with_extra
 from ..recipes.boosting import BoostingRecipe
-from ..recipes.kernels import KernelTrees
-from ..recipes.one_model import OneModelRecipe
+from ..recipes.one_model import ModelTrees
 from ..recipes.xgboost import XGBoostRecipe
 from .trees import Trees, trees_file
 from .trees_fitted import trees_of_boosting
@@ -54,7 +53,7 @@ class BoostedRegressor:
 
 
 def unfitted_trees(
-    recipe: XGBoostRecipe | BoostingRecipe | KernelTrees | OneModelRecipe,
+    recipe: XGBoostRecipe | BoostingRecipe | ModelTrees,
     trees: int,
     depth: int | None = None,
     **more: Any,

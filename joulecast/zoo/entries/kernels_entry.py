@@ -1,36 +1,46 @@
-"""The zoo entry of device times of kernels, which predictors for any GPU use in half precision and below."""
+"""The zoo entry of the one model of kernels, which predictors for any GPU use in half precision and below."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...errors import ZooError, damaged_entry
 from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...predictors.formats.numbers import sorted_errors
+from ...predictors.contract import Regressor
+from ...predictors.formats.features import require_features
+from ...predictors.formats.numbers import errors_to_text, number, sorted_errors
 from ...predictors.intervals.network_calibration import NETWORK_QUANTITIES
-from ...predictors.kernels.family import Names
-from ...predictors.kernels.in_networks import NetworkFactors
-from ...predictors.kernels.learned import NETWORK_BASES, Kernels, NetworkBasis
-from ...predictors.kernels.variant import Variant
+from ...predictors.model.basis import BASES
+from ...predictors.model.features import NAMES
+from ...predictors.model.in_networks import NetworkFactors
+from ...predictors.model.learned import NETWORK_BASES, Key, NetworkBasis, OneModel
+from ...predictors.model.physics import STARTS
+from ...predictors.model.power import POWER_NAMES, PowerDemand
+from ...predictors.regressors.serving import StoredTrees, stored_trees
+from ...predictors.regressors.trees import trees_file
 from .card_values import name_of
 from .common_files import NEEDED, common_files, read_card, read_facts
 from .files import EntryFiles, checked_files, write_files
 from .golden import golden_operations, refusing_damage, require_agreement
-from .kernels_files import family_named, read_variant, write_variant
 
 PREDICTOR = "kernels"
-_MOST_VARIANTS = 64
+_MOST_TREES = 128
 _MOST_FACTOR = 3.0
 _MOST_CYCLES = 3.0
+_POWER = "power-"
 
-Golden = Mapping[Names, tuple[str, Sequence[Operation]]]
-"""Family and variant -> a GPU, and operations that are predicted on it."""
+Golden = Mapping[Key, tuple[str, Sequence[Operation]]]
+"""Generation and group -> a GPU of this generation, and kernels of this group that are predicted on it."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +49,13 @@ class KernelsCard:
 
     Args:
         name: Name of the entry.
-        kernels: Family and variant -> the GPUs that it was measured on.
+        kernels: Part of the model -> the GPUs that it was measured on.
         recipe: Settings of the recipe.
         data: What it was trained on: one description per dataset.
         splits: How the errors below were found.
-        errors: Family and variant -> basis and GPU -> number of operations, median and mean absolute error.
-        coverage: Family and variant -> basis -> share of left-out operations within their 90 % interval.
-        power_errors: Family and variant -> basis and GPU -> number of operations, median and mean absolute error.
+        errors: Part -> basis and GPU -> number of operations, median and mean absolute error.
+        coverage: Part -> basis -> share of left-out operations within their 90 % interval.
+        power_errors: Part -> basis and GPU -> number of operations, median and mean absolute error.
         network_factors: How much longer operations take inside measured networks than alone: field -> value.
         network_errors: Basis -> quantity -> sorted absolute log errors on measured networks that were left out.
         limits: What it cannot do.
@@ -76,57 +86,86 @@ class KernelsEntry:
 
     Args:
         name: Name of the entry.
-        kernels: What it has learned. Each variant is read and checked when it is first needed.
+        kernels: What it has learned. Trees are read and checked when they are first needed.
         golden: Operations of its golden prediction.
         card: Card of the entry, as a dictionary.
     """
 
     name: str
-    kernels: Kernels
+    kernels: OneModel
     golden: Golden
     card: Mapping[str, Any]
 
     def check(self) -> None:
-        """Read and check every variant.
+        """Read and check all trees.
 
         Raises:
-            ZooError: A variant is damaged, or its golden prediction comes out differently.
+            ZooError: Trees are damaged, or a golden prediction comes out differently.
         """
-        for names in self.kernels.variants:
-            self.kernels.variants[names]
+        for trees in (self.kernels.trees, self.kernels.power.trees):
+            for key in trees:
+                trees[key](np.zeros((1, _columns(trees is self.kernels.power.trees)), np.float32))
 
 
-def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden: Golden) -> Path:
+def _columns(of_power: bool) -> int:
+    return len(NAMES) + (len(POWER_NAMES) if of_power else 0)
+
+
+def save_kernels(folder: str | Path, model: OneModel, card: KernelsCard, golden: Golden) -> Path:
     """Write the entry. An entry that is already in the folder is replaced once the new one is complete.
 
     Args:
         folder: Folder to write, such as zoo/any-gpu/kernels.
-        kernels: The fitted families and variants.
+        model: The fitted model.
         card: Card of the entry.
         golden: Operations of the golden prediction.
+
+    Raises:
+        MissingDependencyError: The converter of fitted trees is not installed.
     """
-    files: dict[str, bytes] = {}
-    facts = []
-    for (family, variant), learned in sorted(kernels.variants.items()):
-        of_variant, stored = write_variant((family, variant), learned)
-        facts.append(of_variant)
-        files |= stored
-    predictor = {
-        "variants": facts,
-        "in_networks": kernels.network_factors._asdict(),
-        "network_errors": {basis: dict(errors) for basis, errors in kernels.network_errors.items()},
+    power = model.power
+    files = _trees_files(model.trees, "") | _trees_files(power.trees, _POWER)
+    facts = {
+        "inputs": [*NAMES, *POWER_NAMES],
+        "constants": model.constants.tolist(),
+        "trees": sorted(model.trees),
+        "measured": {part: sorted(gpus) for part, gpus in model.measured.items()},
+        "trust": dict(model.trust),
+        "errors": {part: errors_to_text(errors) for part, errors in model.errors.items()},
+        "power": {
+            "trees": sorted(power.trees),
+            "measured": {part: sorted(gpus) for part, gpus in power.measured.items()},
+            "errors": {
+                part: {basis: errors_to_text(errors) for basis, errors in of_part.items()}
+                for part, of_part in power.errors.items()
+            },
+        },
+        "in_networks": model.network_factors._asdict(),
+        "network_errors": {basis: dict(errors) for basis, errors in model.network_errors.items()},
     }
     shown = [
         {
-            "family": family,
-            "variant": variant,
+            "trees": list(key),
             "gpu": gpu,
             "operations": [operation.to_dict() for operation in operations],
-            "device_s": _device_s(family, kernels.variants[family, variant], gpu, operations).tolist(),
+            "device_s": _device_s(model, gpu, operations).tolist(),
         }
-        for (family, variant), (gpu, operations) in sorted(golden.items())
+        for key, (gpu, operations) in sorted(golden.items())
     ]
-    return write_files(folder, common_files(asdict(card), predictor) | files, {"variants": shown}, predictor=PREDICTOR)
+    return write_files(folder, common_files(asdict(card), facts) | files, {"kernels": shown}, predictor=PREDICTOR)
+
+
+def _trees_files(trees: Mapping[Key, Regressor], prefix: str) -> dict[str, bytes]:
+    files = {}
+    for key, regressor in trees.items():
+        # XGBoost's native form is left out: there are many regressors, and neither training nor explanations need it.
+        name = trees_file(_file(key, prefix))
+        files[name] = regressor.to_files(_file(key, prefix))[name]
+    return files
+
+
+def _file(key: Key, prefix: str) -> str:
+    return f"{prefix}{key[1]}-{key[0]}"
 
 
 def not_by_itself(name: str) -> ZooError:
@@ -139,7 +178,7 @@ def not_by_itself(name: str) -> ZooError:
 
 
 def load_kernels(folder: str | Path) -> KernelsEntry:
-    """Load the entry. Its variants are checked when they are first needed.
+    """Load the entry. Its trees are checked when they are first needed.
 
     Raises:
         ZooError: The entry is missing, damaged, changed, or of another format.
@@ -148,21 +187,107 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
     manifest, files = checked_files(folder, NEEDED)
     with refusing_damage(folder):
         card = read_card(files)
-        predictor = read_facts(files)
-        facts = predictor["variants"]
-        factors = _network_factors(predictor.get("in_networks", {}))
-        if not 0 < len(facts) <= _MOST_VARIANTS:
-            raise damaged_entry(
-                "a zoo entry has an impossible number of variants", len(facts), f"1 to {_MOST_VARIANTS}"
-            )
-        by_name = {(str(fact["family"]), str(fact["variant"])): fact for fact in facts}
-        golden = {
-            (row["family"], row["variant"]): (str(row["gpu"]), golden_operations(row["operations"]))
-            for row in manifest["golden"]["variants"]
-        }
-        variants = _StoredVariants(folder, manifest, files, by_name)
-        kernels = Kernels(variants, factors, _network_errors(predictor.get("network_errors", {})))
-        return KernelsEntry(name_of(card["name"]), kernels, golden, card)
+        facts = read_facts(files)
+        require_features(facts["inputs"], [*NAMES, *POWER_NAMES], PREDICTOR)
+        constants = np.array(facts["constants"], dtype=float)
+        if constants.shape != STARTS.shape or not np.isfinite(constants).all() or (constants <= 0).any():
+            raise damaged_entry("the constants of physics are not positive numbers", constants.shape, STARTS.shape)
+        golden = {(str(row["trees"][0]), str(row["trees"][1])): row for row in manifest["golden"]["kernels"]}
+        measured = _names(facts["measured"])
+        power = facts["power"]
+        plain = OneModel(
+            constants=constants,
+            trees=_read_trees(facts["trees"], files, ""),
+            measured=measured,
+            trust={part: number(facts["trust"].get(part, 0.0)) for part in measured},
+            errors={part: _sorted_errors(errors) for part, errors in facts["errors"].items()},
+            power=PowerDemand(
+                _read_trees(power["trees"], files, _POWER),
+                _names(power["measured"]),
+                {
+                    part: {
+                        _known(basis): {quantity: sorted_errors(errors[quantity]) for quantity in ("power", "energy")}
+                        for basis, errors in of_part.items()
+                    }
+                    for part, of_part in power["errors"].items()
+                },
+            ),
+            network_factors=_network_factors(facts.get("in_networks", {})),
+            network_errors=_network_errors(facts.get("network_errors", {})),
+        )
+        for (generation, group), trees in plain.trees.items():
+            row = golden.get((generation, group))
+            if row is not None:
+                trees.check = lambda row=row: _agree(folder, manifest, plain, row)  # type: ignore[attr-defined]
+        shown = {key: (str(row["gpu"]), golden_operations(row["operations"])) for key, row in golden.items()}
+    return KernelsEntry(name_of(card["name"]), plain, shown, card)
+
+
+def _agree(folder: Path, manifest: Mapping[str, Any], model: OneModel, row: Mapping[str, Any]) -> None:
+    with refusing_damage(folder):
+        again = _device_s(model, str(row["gpu"]), golden_operations(row["operations"]))
+    require_agreement(folder, manifest, [(again, row["device_s"])])
+
+
+def _names(facts: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    return {str(part): frozenset(find_gpu(str(name)).name for name in names) for part, names in facts.items()}
+
+
+def _sorted_errors(facts: Mapping[str, Any]) -> dict[str, FloatArray]:
+    return {_known(basis): sorted_errors(errors) for basis, errors in facts.items()}
+
+
+def _known(basis: str) -> str:
+    if basis not in BASES:
+        raise damaged_entry("a zoo entry has errors of an unknown basis", basis, ", ".join(BASES))
+    return basis
+
+
+def _read_trees(keys: Sequence[Any], files: EntryFiles, prefix: str) -> dict[Key, Regressor]:
+    if len(keys) > _MOST_TREES:
+        raise damaged_entry("a zoo entry has an impossible number of trees", len(keys), f"up to {_MOST_TREES}")
+    pairs = [(str(generation), str(group)) for generation, group in keys]
+    return {key: LazyTrees(files, _file(key, prefix), _columns(bool(prefix))) for key in pairs}
+
+
+@dataclass(eq=False)
+class LazyTrees:
+    """Trees of an entry, read when they are first used. A GPU needs those of its own generation only.
+
+    Args:
+        files: Files of the entry.
+        name: Name of the trees.
+        columns: Number of inputs that they take.
+        check: Compares their golden prediction; called once, after they are read.
+    """
+
+    files: EntryFiles
+    name: str
+    columns: int
+    check: Callable[[], None] | None = None
+
+    @cached_property
+    def _trees(self) -> StoredTrees:
+        return stored_trees(self.files, self.name, self.columns)
+
+    def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
+        """Predict one value per row of inputs.
+
+        Raises:
+            ZooError: The trees are missing or damaged, or their golden prediction comes out differently.
+        """
+        check, self.check = self.check, None
+        if check is not None:
+            try:
+                check()
+            except BaseException:
+                self.check = check
+                raise
+        return self._trees(inputs)
+
+    def to_files(self, name: str) -> dict[str, bytes]:
+        """The file that they were read from, to be written unchanged into a new entry."""
+        return {trees_file(name): self.files[trees_file(self.name)]}
 
 
 def _network_factors(facts: Mapping[str, Any]) -> NetworkFactors:
@@ -198,44 +323,5 @@ def checked_kernels(folder: Path) -> KernelsEntry:
     return entry
 
 
-class _StoredVariants(Mapping[Names, Variant]):
-    """Variants of an entry, each read when it is first needed. A prediction needs one or two of them."""
-
-    def __init__(
-        self, folder: Path, manifest: Mapping[str, Any], files: EntryFiles, facts: Mapping[Names, Any]
-    ) -> None:
-        self._folder, self._manifest, self._files, self._facts = folder, manifest, files, facts
-        self._read: dict[Names, Variant] = {}
-
-    def __getitem__(self, names: Names) -> Variant:
-        """The variant.
-
-        Raises:
-            ZooError: The variant is damaged, or its golden prediction comes out differently.
-        """
-        if names not in self._read:
-            with refusing_damage(self._folder):
-                variant = read_variant(names, self._facts[names], self._files)
-                shown = [
-                    row for row in self._manifest["golden"]["variants"] if (row["family"], row["variant"]) == names
-                ]
-                pairs = [
-                    (_device_s(names[0], variant, row["gpu"], golden_operations(row["operations"])), row["device_s"])
-                    for row in shown
-                ]
-            require_agreement(self._folder, self._manifest, pairs)
-            self._read[names] = variant
-        return self._read[names]
-
-    def __contains__(self, names: object) -> bool:
-        return names in self._facts
-
-    def __iter__(self) -> Iterator[Names]:
-        return iter(self._facts)
-
-    def __len__(self) -> int:
-        return len(self._facts)
-
-
-def _device_s(family: str, variant: Variant, gpu: str, operations: Sequence[Operation]) -> FloatArray:
-    return variant.device_s(family_named(family), OperationList(operations), find_gpu(gpu))
+def _device_s(model: OneModel, gpu: str, operations: Sequence[Operation]) -> FloatArray:
+    return model.device_s(OperationList(operations), find_gpu(gpu))

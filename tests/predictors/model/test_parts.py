@@ -6,9 +6,8 @@ import pytest
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation import Operation
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.kernels.gradients import kernels_of
-from joulecast.predictors.kernels.in_networks import NetworkFactors, cached_share, loaded_elements, slower
-from joulecast.predictors.kernels.parts import variant_parts
+from joulecast.predictors.model.in_networks import NetworkFactors, cached_share, loaded_elements, slower
+from joulecast.predictors.model.parts import kernels_of, part_of, parts_of
 from joulecast.zoo import find_predictor
 
 A100 = find_gpu("A100-SXM4-80GB")
@@ -47,8 +46,50 @@ def test_other_operations_are_their_own_kernel(operation):
 
 def test_the_kernels_of_an_operation_share_its_place():
     operations = OperationList([LAYER.replace(precision="fp32"), LAYER])
-    (part,) = variant_parts(operations)
-    assert (part.family, part.places.tolist(), len(part.operations)) == ("linear", [1, 1, 1], 3)
+    parts = parts_of(operations)
+    assert (parts.names.tolist(), parts.places.tolist()) == (["linear, half"] * 3, [1, 1, 1])
+    assert [*parts.kernels] == [*kernels_of(LAYER)]
+
+
+def attention(queries, precision="bf16", **attributes):
+    return Operation("attention", [(1, 1, queries, 64), *[(1, 1, 64, 64)] * 2], attributes, precision=precision)
+
+
+@pytest.mark.parametrize(
+    ("operation", "name"),
+    [
+        (attention(64), "attention, half"),
+        (attention(64, "fp16"), "attention, half"),
+        (attention(64, cache_precision="fp8"), "attention, half with fp8 cache"),
+        (attention(64, "fp8"), "attention, fp8"),
+        (attention(1), "decoding, half"),
+        (attention(64, "fp32"), None),
+        (attention(64).replace(mode="training"), None),
+        (LAYER.replace(mode="inference", precision="fp8"), "linear, fp8"),
+        (Operation("relu", [(1, 64)], precision="bf16"), "point-wise, half"),
+        (Operation("relu", [(1, 64)]), None),
+        (Operation("softmax", [(8, 8)], precision="bf16"), None),
+        (Operation("dropout", [(8, 8)], precision="bf16"), None),
+    ],
+    ids=str,
+)
+def test_each_kernel_belongs_to_one_part(operation, name):
+    assert part_of(operation) == name
+
+
+def test_an_attention_in_training_is_its_forward_with_a_backward():
+    training = attention(64).replace(mode="training")
+    parts = parts_of(OperationList([training, attention(64), attention(64, implementation="vllm")]))
+    assert [*parts.kernels] == [attention(64), attention(64), attention(64, implementation="vllm")]
+    assert parts.backward.tolist() == [True, False, False]
+    assert parts.flash.tolist() == [True, True, False]  # PyTorch runs FlashAttention 2.
+
+
+def test_libraries_of_nvidia_say_nothing_about_amd_and_vice_versa():
+    convolution = Operation("conv2d", [(8, 64, 8, 8)], {"out_channels": 128, "kernel_size": 3}, precision="fp16")
+    parts = parts_of(OperationList([LAYER.replace(mode="inference"), convolution, attention(64)]))
+    assert parts.runs_on(find_gpu("H100 SXM")).tolist() == [True, False, True]
+    assert parts.runs_on(find_gpu("MI210")).tolist() == [False, True, True]
 
 
 def test_a_layer_in_training_takes_as_long_as_its_products():

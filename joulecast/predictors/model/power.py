@@ -11,134 +11,123 @@ the clock, so the same product takes longer than in a short burst, which ends be
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU, find_gpu
-from ...operations.operation import Operation
-from ...operations.operation_list import OperationList
 from ..batches import asked_together
 from ..contract import Regressor
 from ..physics.energy import static_power_w
 from ..physics.voltage import relative_voltage
-from .basis import Basis, basis_of, generation_of, is_measured
+from .basis import Basis, basis_of, generation_of, is_measured, known_basis
+from .work import GROUPS
 
-_PYTORCH = "pytorch"
+if TYPE_CHECKING:
+    from .learned import Burst
+    from .parts import Parts
+
+_ALL = "all"
 _LEAST_W, _MOST_OVER_CAP = 1.0, 2.0
 _NEAR = ("9.", "10.", "12.")
 """Prefixes of the compute capabilities from Hopper on, whose power is like that of the measured GPUs. For older GPUs
 the energy constants, which were fitted to networks, are better."""
 
 POWER_NAMES = ("log_time_over_physics", "log_cap_per_rate")
-"""Names of the features of power in addition to those of a family."""
+"""Names of the features of power in addition to those of device times."""
 
 
 @dataclass(frozen=True, eq=False)
 class PowerDemand:
-    """A learned model of the power demand of a variant.
+    """A learned model of the power demand of kernels.
 
     Args:
-        gpus: Names of the GPUs whose power was measured.
-        generations: Generation -> regressor of the log ratio of demand to the board's cap.
-        other_generations: Regressor of the same ratio for all other generations.
-        errors: Basis -> "power" and "energy" -> sorted absolute log errors on measurements that were left out.
+        trees: Generation, or "all", and group -> trees that predict the log ratio of demand to the board's cap.
+        measured: Part -> names of the GPUs whose power was measured.
+        errors: Part -> basis -> "power" and "energy" -> sorted absolute log errors on measurements left out.
     """
 
-    gpus: frozenset[str]
-    generations: Mapping[str, Regressor]
-    other_generations: Regressor
-    errors: Mapping[str, Mapping[str, FloatArray]] = field(default_factory=dict)
+    trees: Mapping[tuple[str, str], Regressor] = field(default_factory=dict)
+    measured: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    errors: Mapping[str, Mapping[str, Mapping[str, FloatArray]]] = field(default_factory=dict)
 
-    def basis(self, gpu: GPU) -> Basis:
-        """The basis of predictions for a GPU."""
-        return basis_of(gpu, self.gpus, self.generations)
+    @property
+    def gpus(self) -> frozenset[str]:
+        """Names of the GPUs whose power was measured."""
+        return frozenset().union(*self.measured.values())
 
     def covers(self, gpu: GPU) -> bool:
         """Whether this can predict the power of a GPU."""
-        return generation_of(gpu) in self.generations or gpu.compute_capability.startswith(_NEAR)
+        return bool(self.trees) and gpu.compute_capability.startswith(_NEAR)
 
     def measured_like(self, gpu: GPU) -> GPU:
         """A measured GPU with the die of a GPU, whose power is predicted instead; the GPU itself if there is none."""
         same_die = [] if is_measured(gpu, self.gpus) else [find_gpu(name) for name in sorted(self.gpus)]
         return next((each for each in same_die if each.chip == gpu.chip), gpu)
 
-    def demand_w(self, inputs: NDArray[np.float32], gpu: GPU) -> FloatArray:
-        """Board power in watts without a cap at the default clock, shape (operations,).
+    def basis(self, part: str, gpu: GPU) -> Basis:
+        """The basis of predictions of a measured part for a GPU."""
+        names = self.measured[part]
+        return basis_of(gpu, names, {generation_of(find_gpu(name)) for name in names})
+
+    def basis_of_errors(self, part: str, gpu: GPU) -> Basis | None:
+        """The basis whose errors hold for a part on a GPU; None where none are known."""
+        if part not in self.measured or part not in self.errors:
+            return None
+        return known_basis(self.basis(part, gpu), self.errors[part])
+
+    def demands_w(
+        self, asked: Mapping[GPU, Parts], bursts: Mapping[GPU, Burst], alike: Mapping[GPU, GPU]
+    ) -> dict[GPU, FloatArray]:
+        """Board power in watts without a cap at the default clock.
 
         Args:
-            inputs: Features of operations, see `power_inputs`.
-            gpu: A GPU that this covers.
+            asked: GPU -> kernels.
+            bursts: GPU -> these kernels in a burst, also on the GPUs in `alike`.
+            alike: GPU -> the GPU whose power is predicted, for those that this covers.
+
+        Returns:
+            GPU -> watts, shape (kernels,); NaN for kernels whose power was not measured.
         """
-        (found,) = self.demands_w([inputs], [gpu])
+        regressors, tables, places = [], [], []
+        kernels = {other: asked[gpu] for gpu, other in alike.items()}
+        logs = {gpu: np.full(len(parts.kernels), np.nan) for gpu, parts in kernels.items()}
+        for gpu, parts in kernels.items():
+            inputs = power_inputs(bursts[gpu], gpu)
+            for part in dict.fromkeys(parts.names.tolist()):
+                mine = parts.names == part
+                group = GROUPS[bursts[gpu].group[mine.argmax()]]
+                if part in self.measured:
+                    near = self.basis(part, gpu) != "other generations"
+                    regressors.append(self.trees[generation_of(gpu) if near else _ALL, group])
+                    tables.append(inputs[mine])
+                    places.append((gpu, mine))
+        for (gpu, mine), values in zip(places, asked_together(regressors, tables), strict=True):
+            logs[gpu][mine] = values
+        found = {}
+        for gpu, other in alike.items():
+            other_w = within_range_w(np.exp(logs[other]), other)
+            over = bursts[other].device_s / bursts[gpu].device_s
+            found[gpu] = other_w if other == gpu else demand_of_same_die_w(gpu, other, other_w, over)
         return found
 
-    def demands_w(self, inputs: Sequence[NDArray[np.float32]], gpus: Sequence[GPU]) -> list[FloatArray]:
-        """See `demand_w`; for several GPUs, with the inputs and an answer for each."""
-        regressors = [self.generations.get(generation_of(gpu), self.other_generations) for gpu in gpus]
-        logs = asked_together(regressors, inputs)
-        return [_bounded_w(np.exp(log_ratio), gpu) for log_ratio, gpu in zip(logs, gpus, strict=True)]
 
-
-def _bounded_w(over_cap: FloatArray, gpu: GPU) -> FloatArray:
+def within_range_w(over_cap: FloatArray, gpu: GPU) -> FloatArray:
+    """Watts from a demand over the board's cap: above static power, and at most twice the cap."""
     least_w = static_power_w(gpu, float(gpu.boost_clock_mhz)) + _LEAST_W
     found: FloatArray = np.clip(over_cap, least_w / gpu.power_limit_w, _MOST_OVER_CAP) * gpu.power_limit_w
     return found
 
 
-class Burst(NamedTuple):
-    """Operations of one variant on a GPU, in a loop too short to meet the power cap.
-
-    Args:
-        physics_s: Device seconds by physics, shape (operations,).
-        features: Features of the trees of device times, shape (operations, features of the family).
-        device_s: Predicted device seconds, shape (operations,).
-    """
-
-    physics_s: FloatArray
-    features: NDArray[np.float32]
-    device_s: FloatArray
-
-
 def power_inputs(burst: Burst, gpu: GPU) -> NDArray[np.float32]:
-    """Features of the trees of power.
-
-    Args:
-        burst: Operations as PyTorch computes them.
-        gpu: The GPU that they run on.
-
-    Returns:
-        Shape (operations, features of the family and two more).
-    """
+    """What trees of power see of kernels on a GPU, shape (kernels, features and two more)."""
     rate = gpu.sms * gpu.boost_clock_mhz / 1e3
     cap = np.full(len(burst.device_s), np.log2(gpu.power_limit_w / rate))
     return np.column_stack([burst.features, np.log2(burst.device_s / burst.physics_s), cap]).astype(np.float32)
-
-
-def as_pytorch(operations: OperationList) -> OperationList:
-    """Operations with their implementation set to PyTorch, because engines' kernels are assumed to draw the same power.
-
-    The same list if PyTorch computes all of them.
-    """
-    return operations.derived(_as_pytorch)
-
-
-def _as_pytorch(operations: OperationList) -> OperationList:
-    plain = OperationList(map(_by_pytorch, operations))
-    return operations if plain == operations else plain
-
-
-def _by_pytorch(operation: Operation) -> Operation:
-    if operation.attributes["implementation"] == _PYTORCH:
-        return operation
-    attributes = {**operation.attributes, "implementation": _PYTORCH}
-    return Operation(
-        operation.kind, operation.input_shapes, attributes, precision=operation.precision, mode=operation.mode
-    )
 
 
 def demand_of_same_die_w(gpu: GPU, other: GPU, other_w: FloatArray, other_over_own_s: FloatArray) -> FloatArray:
@@ -159,7 +148,7 @@ def demand_of_same_die_w(gpu: GPU, other: GPU, other_w: FloatArray, other_over_o
     # Static power belongs to the die rather than to the board, so the larger of the two figures counts for the other.
     other_dynamic_w = np.maximum(other_w - max(static_w, other_static_w), 0.0)
     dynamic_w = other_dynamic_w * other_over_own_s * relative_voltage(other, clock_mhz) ** 2
-    return _bounded_w((static_w + dynamic_w) / gpu.power_limit_w, gpu)
+    return within_range_w((static_w + dynamic_w) / gpu.power_limit_w, gpu)
 
 
 def demand_at_cap_w(gpu: GPU, slower: FloatArray) -> FloatArray:

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from joulecast.hardware import IdleCurve, VoltageCurve, find_gpu
-from joulecast.operations.operation import Operation
-from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.kernels.fit_power import demand_w
-from joulecast.predictors.kernels.power import PowerDemand, as_pytorch, demand_at_cap_w, demand_of_same_die_w
+from joulecast.predictors.model.fit_power import demand_w
+from joulecast.predictors.model.power import PowerDemand, demand_at_cap_w, demand_of_same_die_w, within_range_w
 
 # 100 W static; the voltage is 0.8 of that at 2000 MHz up to 1000 MHz, and rises in a straight line from there.
 GPU = replace(
@@ -52,29 +50,17 @@ def test_an_engine_that_is_slower_below_the_cap_too_is_not_taken_for_throttled()
 
 
 def test_demand_stays_above_static_power_and_below_twice_the_cap():
-    def learned(rows):
-        return rows[:, 0].astype(float)
-
-    demand = PowerDemand(frozenset(), {}, learned)
-    low, middle, high = demand.demand_w(np.array([[-9.0], [np.log(0.5)], [9.0]], dtype=np.float32), GPU)
+    low, middle, high = within_range_w(np.exp([-9.0, np.log(0.5), 9.0]), GPU)
     assert 100 < low < 110
     assert middle == pytest.approx(350)
     assert high == 1400
 
 
 def test_generations_before_hopper_are_left_to_the_energies_of_networks():
-    demand = PowerDemand(frozenset(), {}, lambda rows: rows[:, 0])
+    demand = PowerDemand({("all", "product"): lambda rows: rows[:, 0]})
+    assert not PowerDemand().covers(find_gpu("B200"))
     assert demand.covers(find_gpu("B200"))
     assert not demand.covers(find_gpu("A100 SXM4 80GB"))
-
-
-def test_an_engines_kernel_stands_for_that_of_pytorch():
-    shapes = [(1, 8, 16, 64)] * 3
-    of_engine = Operation("attention", shapes, {"implementation": "vllm", "causal": True}, precision="bf16")
-    of_pytorch = Operation("attention", shapes, {"causal": True}, precision="bf16")
-    assert as_pytorch(OperationList([of_engine, of_pytorch])) == OperationList([of_pytorch] * 2)
-    plain = OperationList([of_pytorch])
-    assert as_pytorch(plain) is plain
 
 
 def test_boards_with_the_same_die_have_the_joules_in_common_and_not_the_watts():
@@ -92,7 +78,9 @@ def test_boards_with_the_same_die_need_less_energy_at_a_lower_default_clock():
 
 
 def test_an_unmeasured_board_is_predicted_from_a_measured_one_with_its_die():
-    demand = PowerDemand(frozenset({"NVIDIA H200", "NVIDIA B200"}), {}, lambda rows: rows[:, 0])
+    demand = PowerDemand(
+        measured={"linear, half": frozenset({"NVIDIA H200"}), "linear, fp8": frozenset({"NVIDIA B200"})}
+    )
     h200, b200 = find_gpu("H200"), find_gpu("B200")
     assert demand.measured_like(find_gpu("H100 SXM")) == h200
     assert demand.measured_like(find_gpu("GB200")) == b200
