@@ -24,9 +24,8 @@ from joulecast.operations.operation import MODES
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.contract import Networks
 from joulecast.predictors.evaluation.any_gpu import fit_hosts
-from joulecast.predictors.fitting.any_gpu import fit_operations, network_learner
-from joulecast.predictors.fitting.recipes import load_recipe
-from joulecast.predictors.measured.device_rows import device_rows
+from joulecast.predictors.fitting.fit import fit_operations, load_recipe, network_learner
+from joulecast.predictors.measured.rows import device_rows
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.zoo import find_predictor
 

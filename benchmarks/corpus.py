@@ -20,9 +20,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from joulecast.errors import JoulecastError
+from joulecast.extraction.job import Job
 from joulecast.extraction.models import timm_models, torchvision_models, transformers_models
-from joulecast.extraction.operators import WHITELIST
-from joulecast.extraction.sources import traced
+from joulecast.extraction.traced_models import traced
 from joulecast.operations.inputs import Inputs
 from joulecast.operations.kinds import KINDS
 from joulecast.operations.network import Network
@@ -151,10 +151,10 @@ def cases(library: str) -> Iterator[Case]:
 def result_of(case: Case) -> Result:
     """Extract one model."""
     precision = "bf16" if case.name in EXPERTS else "default"
-    options = {"mode": case.mode, "precision": precision, "whitelist": WHITELIST, "assume": ASSUMED.get(case.name)}
+    job = Job(mode=case.mode, precision=precision, assume=ASSUMED.get(case.name))
     try:
         model, shape = case.built()
-        network = traced(model, Inputs.of(shape), None, options, name=case.name)
+        network = traced(model, Inputs.of(shape), job, case.name)
     except JoulecastError as error:
         return Result(case, None, str(error).splitlines()[0])
     return Result(case, network, counted_flops=_counted_flops(model, shape) if case.mode == "inference" else None)

@@ -26,12 +26,11 @@ from transformer import Data
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.contract import Networks
 from joulecast.predictors.evaluation.any_gpu import fit_hosts, log_ratios, power_log_ratios
-from joulecast.predictors.measured.device_rows import DeviceRow
+from joulecast.predictors.measured.rows import DeviceRow
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
-from joulecast.predictors.recipes.transformer import TransformerRecipe
+from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
-from joulecast.predictors.transformer.examples import Examples
-from joulecast.predictors.transformer.fit import fit_transformer
+from joulecast.predictors.transformer.fit import Examples, fit_transformer
 from joulecast.predictors.transformer.model import OperationTransformer
 from joulecast.predictors.transformer.tokens import ROLES
 

@@ -200,7 +200,7 @@ def read_model(path: Path) -> None:
 
 
 def read_recipe(path: Path) -> None:
-    from joulecast.predictors.fitting.recipes import load_recipe
+    from joulecast.predictors.fitting.fit import load_recipe
 
     load_recipe(path)
 

@@ -3,10 +3,12 @@
     python benchmarks/kills.py               # a campaign, 200 times
     python benchmarks/kills.py push 100      # `zoo push` into a folder
     python benchmarks/kills.py measure 100   # `joulecast measure --out`, with its sampler
+    python benchmarks/kills.py train 100     # `joulecast train` in place of an entry that is there
 
 Of a campaign: measurements that were reported as finished but are not in the journal, and those that are in it twice.
 Of pushes: entries that had been pushed before and cannot be fetched, and indexes that cannot be read; the killed push
-is repeated, and must then succeed. Of recordings: samples that had been on disk, and recordings that cannot be read.
+is repeated, and must then succeed. Of trainings: entries that are gone or cannot be read.
+Of recordings: samples that had been on disk, and recordings that cannot be read.
 """
 
 from __future__ import annotations
@@ -65,6 +67,57 @@ def pushes(times: int) -> None:
             push(entry, name, str(zoo))
             lost += len((before | {name}) - set(index_of(open_source(str(zoo)))))
         print(f"{times} pushes, {cut_off} killed: {lost} entries lost, {unreadable} times an entry or index unreadable")
+
+
+TRAIN = """
+from joulecast.cli import main
+from joulecast.zoo.entries import files
+write = files.put_in_place
+def put_in_place(*given):
+    print(flush=True)
+    return write(*given)
+files.put_in_place = put_in_place
+main()
+"""
+
+
+def trainings(times: int) -> int:
+    """Kill `joulecast train` while it writes an entry over the one of the training before; how many were lost."""
+    from joulecast.datasets import Card, Dataset, Measurement, save
+    from joulecast.zoo.entries.files import stored_files
+
+    rng = random.Random(0)
+    operations = [Operation("relu", [(n, 64)]) for n in range(1, 4000, 40)]
+    times_s = [2e-5 + 1e-11 * each.bytes_read for each in operations]
+    measured = [
+        Measurement(each, time_s, 100.0, 100.0 * time_s, method="forward")
+        for each, time_s in zip(operations, times_s, strict=True)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        dataset, zoo = Path(folder) / "a30", Path(folder) / "zoo"
+        save(Dataset(Card("NVIDIA A30", None, "made up", "none", {"forward": "made up"}), tuple(measured)), dataset)
+        recipe = Path(folder) / "small.toml"
+        recipe.write_text('predictor = "forest"\ntrees = 2\nfolds = 2\n')
+        command = [sys.executable, "-c", TRAIN, "train", "--dataset", str(dataset), "--recipe", str(recipe)]
+        command += ["--mode", "inference", "--no-track", "--zoo", str(zoo)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        (entry,) = (path.parent for path in zoo.glob("*/*/manifest.json"))
+        lost = cut_off = 0
+        for _ in range(times):
+            with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+                process.stdout.readline()  # it writes
+                try:
+                    process.wait(rng.uniform(0.0, 0.01))
+                except subprocess.TimeoutExpired:
+                    cut_off += 1
+                    process.kill()
+            try:
+                stored_files(entry)
+            except JoulecastError as error:
+                lost += 1
+                print(error)
+        print(f"{times} trainings, {cut_off} killed while they wrote: {lost} entries lost or unreadable")
+    return lost
 
 
 def recordings(times: int) -> None:
@@ -138,7 +191,7 @@ def campaigns(times: int) -> None:
 
 
 if __name__ == "__main__":
-    KINDS = {"campaign": campaigns, "push": pushes, "measure": recordings}
+    KINDS = {"campaign": campaigns, "push": pushes, "measure": recordings, "train": trainings}
     words = sys.argv[1:]
     kill = KINDS[words.pop(0)] if words and words[0] in KINDS else campaigns
     kill(int(words[0]) if words else 200)

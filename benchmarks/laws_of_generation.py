@@ -10,8 +10,8 @@ from law import Case, CaseLaw, Subject
 
 from joulecast import predict_generation
 from joulecast.errors import JoulecastError
+from joulecast.extraction.models.language_models import LANGUAGE_MODELS
 from joulecast.generation.engines import ENGINES
-from joulecast.generation.known import KNOWN
 from joulecast.generation.prediction import GenerationPrediction
 from joulecast.hardware import gpus
 
@@ -39,7 +39,7 @@ def _drawn(rng: random.Random) -> Question:
     gpu = rng.choice(list(gpus().values()))
     precisions = [each for each in ("bf16", "fp16", "fp8", "nvfp4") if each in gpu.peak_flops]
     return {
-        "model": rng.choice(list(KNOWN)),
+        "model": rng.choice(list(LANGUAGE_MODELS)),
         "gpu": gpu.name,
         "batch": _power_of_two(rng, 1, 1024),
         "prompt_tokens": _power_of_two(rng, 16, 16384),

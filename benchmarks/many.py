@@ -18,7 +18,7 @@ from pathlib import Path
 
 import joulecast
 from joulecast import Operation
-from joulecast.operations.tables import IDENTITY, identity
+from joulecast.operations.operation_list import IDENTITY, identity
 from joulecast.rendering.notebook import Line, Picture, lines_over
 
 SIZES = (1_000, 5_000, 20_000, 50_000, 100_000)

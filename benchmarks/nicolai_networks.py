@@ -16,7 +16,8 @@ from joulecast.datasets import Dataset, Measurement, NetworkMeasurement
 from joulecast.extraction import network_of
 from joulecast.operations.network import Network
 from joulecast.operations.operation import Operation
-from joulecast.predictors.evaluation.networks import NetworkError, leave_networks_out
+from joulecast.predictors.evaluation.errors import OwnNetworkError
+from joulecast.predictors.evaluation.left_out import leave_networks_out
 
 # (mode, precision) -> the campaign of the operations that belongs to the networks'.
 CAMPAIGNS = {
@@ -80,7 +81,7 @@ def summed(network: Network, known: Known) -> Sum:
     )
 
 
-def line_of(error: NetworkError, network: Network, known: Known, deviations: tuple[float, float]) -> str:
+def line_of(error: OwnNetworkError, network: Network, known: Known, deviations: tuple[float, float]) -> str:
     """A line of the table: measured, summed, ours, in milliseconds and joules."""
     m, his = error.measurement, summed(network, known)
     time_std_s, energy_std_j = deviations
@@ -111,7 +112,7 @@ def tables(dataset: Dataset, recipe: Any, source: list[dict[str, str]]) -> Itera
             for m in dataset.usable_networks(mode)
         }
         errors = leave_networks_out(dataset, mode, recipe, networks).networks
-        by_precision: dict[str, list[NetworkError]] = defaultdict(list)
+        by_precision: dict[str, list[OwnNetworkError]] = defaultdict(list)
         for error in errors:
             by_precision[error.measurement.precision].append(error)
         for precision, mine in sorted(by_precision.items()):

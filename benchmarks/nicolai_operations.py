@@ -19,8 +19,8 @@ from nicolai_features import cells_of, matrix_of
 
 from joulecast.datasets import Dataset, Measurement
 from joulecast.hardware import find_gpu
-from joulecast.predictors.evaluation.metrics import r2
-from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.evaluation.errors import r2
+from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.measured.splits import fold_of
 
 TEST_SHARE = 0.2

@@ -12,12 +12,13 @@ import sys
 from pathlib import Path
 
 from joulecast.errors import JoulecastError
+from joulecast.extraction.job import Job
 from joulecast.extraction.models.named_models import build
-from joulecast.extraction.sources import WHITELIST, traced
 from joulecast.extraction.templates import Request, answer, store
+from joulecast.extraction.traced_models import traced
+from joulecast.operations.attributes import HALF_PRECISIONS
 from joulecast.operations.inputs import Inputs
 from joulecast.operations.network import Network
-from joulecast.operations.precisions import HALF_PRECISIONS
 
 SHAPES, DRAWN = 6, 60
 OUT = Path(__file__).with_name("TEMPLATES.md")
@@ -44,9 +45,8 @@ def usual_sizes(model: store.ModelTemplates, setting: store.Setting, dice: rando
 
 def extracted(module: object, name: str, inputs: Inputs, cache_length: int | None, **options: object) -> Network | None:
     """The network by tracing with torch; None if tracing fails."""
-    given = {"whitelist": WHITELIST, "operators": None, **options}
     try:
-        return traced(module, inputs, cache_length, given, name=name)
+        return traced(module, inputs, Job(cache_length=cache_length, **options), name)
     except JoulecastError:
         return None
 

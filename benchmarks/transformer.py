@@ -25,14 +25,11 @@ from joulecast.hardware import find_gpu
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.contract import Networks, ResidualModel
 from joulecast.predictors.evaluation.any_gpu import Known, fit_hosts, log_ratios
-from joulecast.predictors.fitting.any_gpu import fit_operations, network_learner
-from joulecast.predictors.fitting.recipes import load_recipe
-from joulecast.predictors.measured.device_rows import DeviceRow, device_rows
+from joulecast.predictors.fitting.fit import fit_operations, load_recipe, network_learner
+from joulecast.predictors.measured.rows import DeviceRow, device_rows
 from joulecast.predictors.measured.splits import fold_of
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
-from joulecast.predictors.recipes.roofline import RooflineRecipe
-from joulecast.predictors.recipes.settings import Recipe
-from joulecast.predictors.recipes.transformer import TransformerRecipe
+from joulecast.predictors.recipes import Recipe, RooflineRecipe, TransformerRecipe
 
 OUT = Path(__file__).with_name("transformer") / "REPORT.md"
 SHIPPED = Path(__file__).parent.parent / "predictors" / "any-gpu.toml"

@@ -11,8 +11,8 @@ from .predictors.networks.prediction import Prediction
 
 if _typing.TYPE_CHECKING:
     from .accounting.account import account
-    from .choosing import best, sweep
-    from .client import Client
+    from .api.choosing import best, sweep
+    from .api.operations import explain, predict_operations
     from .generation.choices import GenerationChoices
     from .generation.choosing import best_generation
     from .generation.generate import predict_generation
@@ -22,7 +22,7 @@ if _typing.TYPE_CHECKING:
     from .metering.meter import measure
     from .predictors.explanation import Explanation
     from .queries import Choice, Sweep
-    from .single_operations import explain, predict_operations
+    from .remote import Client
 
 __version__ = "0.1.0"
 
@@ -55,22 +55,22 @@ __all__ = [
 
 _LOADED_ON_USE = {
     "Choice": "queries",
-    "Client": "client",
+    "Client": "remote",
     "Explanation": "predictors.explanation",
     "GenerationChoices": "generation.choices",
     "GenerationPrediction": "generation.prediction",
     "ImagePrediction": "generation.images.predict",
     "Sweep": "queries",
     "account": "accounting.account",
-    "best": "choosing",
+    "best": "api.choosing",
     "best_generation": "generation.choosing",
-    "explain": "single_operations",
+    "explain": "api.operations",
     "measure": "metering.meter",
     "predict_generation": "generation.generate",
     "predict_image": "generation.images.predict",
-    "predict_operations": "single_operations",
+    "predict_operations": "api.operations",
     "predict_parallel_training": "generation.training",
-    "sweep": "choosing",
+    "sweep": "api.choosing",
 }
 """Name -> module that defines it, for what `joulecast predict` starts quicker without."""
 

@@ -14,7 +14,8 @@
     ├── DeviceError                        11
     ├── ClockError                         12
     ├── TrackingError                      13
-    └── RefusalError                       14   one of its own for each refusal
+    ├── RefusalError                       14   one of its own for each refusal
+    └── BudgetError                        15
 
 The command line ends with the exit code of the class. The service names the class in the type of a problem (RFC 9457),
 and the client raises the same class again. A new class is needed only where a caller would act differently.
@@ -179,6 +180,12 @@ class RefusalError(JoulecastError):
         self.status = status
         self.problem = problem
         self.headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
+
+
+class BudgetError(JoulecastError):
+    """A prediction is over the budget that a review set."""
+
+    exit_code = 15
 
 
 ERRORS_BY_PROBLEM: Mapping[str, type[JoulecastError]] = {

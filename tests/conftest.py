@@ -27,7 +27,7 @@ from simulated_measurements import simulated_dataset
 from joulecast.cli import main
 from joulecast.datasets import Dataset, save
 from joulecast.predictors.physics import operation_numbers
-from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.predictors.recipes import ForestRecipe
 from joulecast.zoo.mlflow.mlflow_client import connected
 from joulecast.zoo.training import Trained, train
 
@@ -66,15 +66,31 @@ def full_disk(most_bytes: int = 100) -> Iterator[None]:
 
 # Services that are expensive to start are started once if tests are spread over processes (`-n 3 --dist loadgroup`).
 STARTED_ONCE = {"service": "service", "narrow": "service", "mlflow_at": "mlflow"}
+# What takes longest is begun first, or one process would still run it when the others have finished.
+BEGUN_FIRST = ["service", "tests/service/test_several_processes.py", "mlflow", "tests/profiling/test_session.py"]
+BEGUN_FIRST += ["tests/profiling/test_cluster.py", "tests/service/test_running.py", "tests/service/test_starving.py"]
+BEGUN_FIRST += ["tests/test_laws.py", "tests/cli/test_tune.py", "tests/cli/test_system_limits.py"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Without this, xdist would begin files with many tests first, which are quick ones."""
+    if config.pluginmanager.hasplugin("xdist"):
+        config.option.loadscopereorder = False
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of a file run in the same process, and so do all tests that use the same service or server."""
     if not config.pluginmanager.hasplugin("xdist"):
         return
+    places = {group: place for place, group in enumerate(BEGUN_FIRST)}
+    order = {}
     for item in items:
         shared = [STARTED_ONCE[name] for name in getattr(item, "fixturenames", ()) if name in STARTED_ONCE]
-        item.add_marker(pytest.mark.xdist_group(shared[0] if shared else item.nodeid.partition("::")[0]))
+        group = shared[0] if shared else item.nodeid.partition("::")[0]
+        order[item] = places.get(group, len(places))
+        item.add_marker(pytest.mark.xdist_group(group))
+    if config.option.dist == "loadgroup" or hasattr(config, "workerinput"):
+        items.sort(key=order.__getitem__)
 
 
 @pytest.fixture(scope="session")

@@ -44,6 +44,12 @@ def parsed(command: str, *, completely: bool) -> None:
         if completely:
             _parser("joulecast collect").parse_args(words[1:])
         return
+    if words[0] == "check":  # takes the options of predict as well
+        own = {"--ref", "--against", "--budget"}
+        assert own >= options_in(words) - {
+            each for param in application_of("predict").commands["predict"].params for each in param.opts
+        }
+        return
     found = application_of(words[0])
     place = 0
     while (commands := getattr(found, "commands", None)) is not None:

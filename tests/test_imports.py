@@ -23,7 +23,6 @@ HEAVY = {
     "pandas",
     "pyarrow",
     "matplotlib",
-    "skl2onnx",
     "onnx",
     "safetensors",
     "scipy",
@@ -53,22 +52,17 @@ ROOMS = [
     "accounting",
     "zoo",
     "queries",
-    "choosing",
-    "single_operations",
     "generation",
-    "many_networks",
     "api",
-    "wire",
-    "asking",
-    "client",
+    "remote",
     "service",
     "cli",
+    "pytest_plugin",
 ]
 # The same inside predictors/; its own modules stand at CORE.
 CORE = "core"
 PREDICTOR_ROOMS = [
     "formats",
-    "recipes",
     "physics",
     "intervals",
     "measured",
@@ -85,8 +79,10 @@ PREDICTOR_ROOMS = [
 
 
 # Packages that predicting with a GPU's own predictor does not need. They are half of the code.
-UNUSED = ("accounting", "client", "datasets.", "energy.", "generation", "metering", "queries")
-UNUSED += tuple(f"predictors.{room}" for room in ("any_gpu", "cpu", "model", "transformer", "fitting", "evaluation"))
+UNUSED = ("accounting", "remote", "datasets.", "energy.", "generation", "metering", "queries")
+UNUSED += tuple(
+    f"predictors.{room}" for room in ("any_gpu", "cpu", "kernels", "model", "transformer", "fitting", "evaluation")
+)
 
 
 def all_modules_after(code: str) -> list[str]:

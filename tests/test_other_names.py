@@ -9,11 +9,11 @@ import pytest
 
 import joulecast
 from joulecast import Operation
-from joulecast.asking import gpu_name
 from joulecast.errors import InputError, JoulecastError
 from joulecast.generation.collectives import collective_s
 from joulecast.hardware import find_gpu, gpus
 from joulecast.hardware.gpu_toml import gpu_toml
+from joulecast.remote.requests import gpu_name
 
 EACH = pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.slug)
 TRAINABLE = ("fp32", "tf32", "fp16", "bf16")

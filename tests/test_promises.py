@@ -130,8 +130,8 @@ import sys
 from conftest import train_small
 from simulated_measurements import simulated_operations
 from joulecast.cli.recipes import HANDLERS
-from joulecast.predictors.fitting.recipes import load_recipe
-from joulecast.zoo.catalogue import load_any
+from joulecast.predictors.fitting.fit import load_recipe
+from joulecast.zoo.entries.loading import load_any
 
 folder = Path(sys.argv[1])
 (folder / "ridge.toml").write_text('predictor = "ridge"\\npenalty = 0.5\\nfolds = 3')
@@ -150,6 +150,6 @@ def test_a_recipe_is_one_file_and_one_row(copied):
     package, run = copied
     regressors = package / "predictors" / "regressors"
     shutil.copy(TESTS / "predictors" / "ridge.py", regressors / "ridge.py")
-    replace(regressors / "forms.py", "from .serving import", f"{RECIPE_IMPORT}\nfrom .serving import")
+    replace(regressors / "forms.py", "from .trees import", f"{RECIPE_IMPORT}\nfrom .trees import")
     replace(regressors / "forms.py", "Mapping[str, OneGpuForm] = {\n", f"Mapping[str, OneGpuForm] = {{\n{RECIPE_ROW}")
     run(RECIPE_USE)

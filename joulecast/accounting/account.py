@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from ..errors import InputError, MissingDependencyError, with_extra
 from ..metering.reading_recordings import read_recording
-from . import page
+from . import figures
 from .attribution import attributed
 from .chrome_trace import read_chrome_trace
 from .passes import meter_of, one_pass, recording_of, two_passes
@@ -23,7 +23,7 @@ from .result import Accounting
 if TYPE_CHECKING:
     import torch
 
-SHOWN_BY = (page,)
+SHOWN_BY = (figures,)
 """Modules that save an Accounting. Importing a module registers it."""
 
 LOOP_S = 3.0
@@ -168,7 +168,7 @@ def account_trace(trace: str | Path, recording: str | Path | None = None, *, clo
 
     Args:
         trace: JSON that `profile.export_chrome_trace` wrote. Modules are known if it was taken inside
-            `joulecast.accounting.module_ranges.named_modules(model)`, or with `with_stack=True`.
+            `joulecast.accounting.profiling.named_modules(model)`, or with `with_stack=True`.
         recording: Recording that `joulecast measure --out` wrote at the same time; None for only seconds.
         clock_offset_s: Seconds by which the clock of the trace is ahead of that of the recording.
 

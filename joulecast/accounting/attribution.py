@@ -17,8 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from ..energy.node import Phase
-from .events import CPU, Events, Place
-from .nesting import innermost
+from .events import CPU, Events, Place, innermost
 from .trace import ACCUMULATION, Trace, TraceEvent, is_fused
 
 _LEAST_MODULE_SHARE = 0.99
@@ -171,7 +170,7 @@ def _module_notes(trace: Trace, events: Events) -> list[str]:
     if trace.names_modules == "no":
         return [
             "the trace does not say which module runs: joules are accounted to operators only. Record it inside "
-            "joulecast.accounting.module_ranges.named_modules(model), or with torch.profiler.profile(with_stack=True)"
+            "joulecast.accounting.profiling.named_modules(model), or with torch.profiler.profile(with_stack=True)"
         ]
     notes = []
     if trace.names_modules == "frames":

@@ -10,16 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from . import evaluation_figures
 from .evaluation import Evaluation, Experiment, Overhead, evaluate
 from .passes import meter_of, profiled_events, recording_of, runs_on_gpu, wait_for_gpu
 from .profiling import profiled
 from .shares import counters_of
 from .simulated_power import known_power
 from .steps import Steps
-
-SHOWN_BY = (evaluation_figures,)
-"""Modules that register how an Evaluation is drawn when they are imported."""
 
 _INTERVAL_S = 0.005
 _WARM_UP = 2

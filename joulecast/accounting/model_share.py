@@ -1,4 +1,4 @@
-"""The model share: divides dynamic energy between modules by a prediction, and static energy by time.
+"""What an accounting says besides its tree: the share of the model, and the levels of memory that joules go to.
 
 A sensor is too slow to measure single operators, so their joules are usually divided by time, as if all of them drew
 the same power. A prediction is more precise: a matrix product draws more power than a copy. Static power is drawn all
@@ -7,14 +7,23 @@ the time, so its energy is still divided by time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..arrays import FloatArray
-from ..energy import EnergyTree, Figure, Row, Share
+from ..energy import EnergyTree, Figure, Node, Row, Share
+from ..energy.node import Phase
 from ..errors import InputError
+from ..hardware import GPU
+from ..hardware.gpu import MEMORY_LEVELS
+from ..hardware.ncu import Counters
 from ..predictors.networks.energy_rows import DYNAMIC, STATIC
+from ..predictors.networks.memory_levels import closed
+from ..predictors.physics.access_energy import ACCESS_BYTES, AccessEnergies
+from ..units import si
 from .shares import NO_MODULE
 
 Key = tuple[str, str]
@@ -123,3 +132,103 @@ def _weights(rows: Sequence[Row], seconds: FloatArray, predicted_j: Mapping[Key,
     )
     weights: FloatArray = raw / raw.sum()
     return weights
+
+
+# The energy of the levels is a lower bound of the dynamic energy. If it is more than this many times the measured
+# dynamic energy, the counters must be of another program.
+_MOST_EXPLAINED = 2.0
+
+
+@dataclass(frozen=True)
+class MeasuredLevels:
+    """Measured joules by component.
+
+    Args:
+        energy_j: Component -> joules: static, memory levels that were counted, and all other dynamic energy ("rest").
+        traffic_bytes: Memory level -> counted bytes; None for a level that was not counted, whose joules are in the
+            rest.
+        energies: Energy of an access at each level.
+    """
+
+    energy_j: Mapping[str, float]
+    traffic_bytes: Mapping[str, float | None]
+    energies: AccessEnergies
+
+    def __str__(self) -> str:
+        whole = math.fsum(self.energy_j.values())
+        lines = [f"{si(whole, 'J')} measured"]
+        lines += [
+            f"{name:>8}  {si(joules, 'J'):>9}  {100 * joules / whole:5.1f} %" for name, joules in self.energy_j.items()
+        ]
+        unknown = [level for level, value in self.traffic_bytes.items() if value is None]
+        if unknown:
+            lines.append(f"note: not counted, and in the rest: {', '.join(unknown)}")
+        return "\n".join([*lines, f"note: energy per access: {self.energies.source}"])
+
+
+def measured_levels(
+    energy_j: float, static_j: float, counters: Counters, gpu: GPU, clock_mhz: float, iterations: float = 1
+) -> MeasuredLevels:
+    """Divide the measured joules of an iteration by memory level.
+
+    Args:
+        energy_j: Joules of an iteration.
+        static_j: The part of `energy_j` that the board draws whether anything runs or not.
+        counters: Traffic that was counted while the same program ran.
+        gpu: The GPU that the program ran on.
+        clock_mhz: The graphics clock that the GPU held.
+        iterations: Number of iterations that ran while the traffic was counted.
+
+    Raises:
+        InputError: There are no joules to divide. Or the counted traffic costs far more than was measured, so it is of
+            another program or another number of iterations.
+    """
+    if not energy_j > 0 or not iterations > 0:
+        raise InputError(
+            "there is no energy to divide by memory level",
+            given=f"{energy_j} J in {iterations} iterations",
+            allowed="joules and iterations above zero",
+            hint="measure a longer run",
+        )
+    static_j = min(static_j, energy_j)
+    energies = AccessEnergies.of(gpu, clock_mhz)
+    traffic = {level: None if v is None else v / iterations for level, v in counters.traffic_bytes.items()}
+    parts = {STATIC: static_j}
+    parts |= {level: (traffic[level] or 0.0) / ACCESS_BYTES * energies.joules[level] for level in MEMORY_LEVELS}
+    moved_j, dynamic_j = math.fsum(parts[level] for level in MEMORY_LEVELS), energy_j - static_j
+    if moved_j > _MOST_EXPLAINED * dynamic_j:
+        raise InputError(
+            "the counted traffic needs more energy than was measured",
+            given=f"{si(moved_j, 'J')} for the traffic, {si(dynamic_j, 'J')} of dynamic energy measured",
+            allowed=f"at most {_MOST_EXPLAINED:g} times the measured dynamic energy",
+            hint="count the same program, and give the number of iterations that were counted: iterations=...",
+        )
+    if moved_j > dynamic_j:
+        parts |= {level: parts[level] * dynamic_j / moved_j for level in MEMORY_LEVELS}
+    return MeasuredLevels(closed(parts, energy_j), traffic, energies)
+
+
+@dataclass(frozen=True)
+class Power:
+    """Mean power of a part while it ran.
+
+    Args:
+        phase: Phase of the part; None for the root of the tree.
+        path: Qualified name of the module.
+        name: Name of the operation, or of the module if the part is a module.
+        time_s: Seconds in which the part ran.
+        power_w: Joules over seconds; None if the joules are not known.
+    """
+
+    phase: Phase | None
+    path: str
+    name: str
+    time_s: float
+    power_w: float | None
+
+
+def power_of(node: Node) -> Power:
+    """The mean power of a part, including everything below it in the tree."""
+    total = node.total
+    known = total.source != "missing" and total.time_s > 0
+    return Power(node.phase, node.path, node.name, total.time_s, total.energy_j / total.time_s if known else None)

@@ -104,8 +104,7 @@ def profiled_events(steps: Steps, iterations: int) -> Events:
     Raises:
         ExtractionError: The model raises an error.
     """
-    from .module_ranges import iteration
-    from .profiling import profiled
+    from .profiling import iteration, profiled
 
     on_gpu = runs_on_gpu(steps)
     with profiled(steps.module, on_gpu=on_gpu) as profile:

@@ -20,9 +20,7 @@ from ..rendering.answers import Plain
 from ..rendering.notebook import document, drawn_into, notes, table
 from ..units import si
 from .events import Events
-from .memory_levels import MeasuredLevels, measured_levels
-from .model_share import by_module, model_shares, tree_by_module
-from .power import Power, power_of
+from .model_share import MeasuredLevels, Power, by_module, measured_levels, model_shares, power_of, tree_by_module
 from .resolution import Resolution
 from .text import energy_text, table_text
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arrays import FloatArray
 from ..energy import Figure, Row, Share
-from ..energy.share import Source
+from ..energy.node import Source
 from ..errors import InputError
 from ..metering.energy_curve import EnergyCurve
 from ..metering.recording import DeviceInfo, Recording

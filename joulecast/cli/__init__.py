@@ -29,6 +29,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "train": ("train", "train"),
     "evaluate": ("train", "evaluate"),
     "train-kernels": ("kernels", "train_kernels"),
+    "check": ("check", "check"),
+    "mcp": ("mcp", "serve_agents"),
+    "models": ("catalogue", "list_models"),
     "gpus": ("catalogue", "list_gpus"),
     "host": ("host", "host"),
     "calibrate": ("calibrate", "calibrate"),
@@ -42,7 +45,13 @@ GROUPS = ("datasets", "zoo", "measure", "account")
 TIMED = ("extract", "sweep", "train", "evaluate", "train-kernels", "datasets", "zoo")
 """Commands and groups that say on a terminal how long they took, if they took long."""
 
-_OF_COLLECT = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+_EXTRA = {"allow_extra_args": True, "ignore_unknown_options": True}
+_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "collect": {"context_settings": {**_EXTRA, "help_option_names": []}},
+    "check": {"context_settings": _EXTRA, "options_metavar": "MODEL [SHAPE]... [OPTIONS OF PREDICT] [OPTIONS]"},
+}
+"""Commands whose further arguments are read elsewhere: in profiling/command.py, so that collecting works where typer is
+not installed; and by `joulecast predict`."""
 
 
 def application(only: str | None = None) -> typer.Typer:
@@ -61,9 +70,7 @@ def application(only: str | None = None) -> typer.Typer:
     app.callback()(_root)
     for name, (module, function) in COMMANDS.items():
         if only in (None, name):
-            # The arguments of collect are read in profiling/command.py, so that it works where typer is not installed.
-            settings = _OF_COLLECT if name == "collect" else None
-            app.command(name, context_settings=settings)(getattr(_module(module), function))
+            app.command(name, **_SETTINGS.get(name, {}))(getattr(_module(module), function))
     for name in GROUPS:
         if only in (None, name):
             app.add_typer(_module(name).app, name=name)

@@ -13,8 +13,9 @@ from ..operations.inputs import parse_shapes
 from ..units import si
 from .account_arguments import Device, RunModel, Sensors, Training, chosen_sensors, module_and_shapes
 from .account_evaluation import evaluate
-from .arguments import AsJson, ModeOption, Predictor, Shapes, mode_of, table
-from .models import ModelOptions, model_and_options
+from .options import AsJson, ModelOptions, ModeOption, Predictor, Shapes, mode_of
+from .printing import table
+from .reading import model_and_options
 
 if TYPE_CHECKING:
     from ..accounting.result import Accounting

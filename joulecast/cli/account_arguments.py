@@ -8,7 +8,7 @@ import typer
 
 from ..errors import InputError
 from ..operations.inputs import parse_shapes
-from .models import model_and_options
+from .reading import model_and_options
 
 _NO_SENSORS = "none"
 

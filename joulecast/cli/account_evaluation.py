@@ -10,8 +10,8 @@ import typer
 
 from ..units import si
 from .account_arguments import Device, RunModel, Sensors, Training, chosen_sensors, module_and_shapes
-from .arguments import AsJson, ModeOption, Shapes, mode_of, table
-from .models import ModelOptions
+from .options import AsJson, ModelOptions, ModeOption, Shapes, mode_of
+from .printing import table
 
 if TYPE_CHECKING:
     from ..accounting.evaluation import Evaluation

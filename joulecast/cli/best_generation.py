@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,37 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..units import si
-from .arguments import AsJson, refuse_both, table
-from .queries import (
-    Carbon,
-    Clocks,
-    Gpus,
-    OutputTokens,
-    PowerLimit,
-    PricePerHour,
-    PricePerKwh,
-    PromptTokens,
-    clocks_mhz,
-    lengths,
-    names,
-    positive_integers,
-    price_per_hour,
-    reason_lines,
-)
+from .options import PRICES, AsJson, Asked, asking
+from .printing import reason_lines, table, tell
+from .reading import names, positive_integers
 
 if TYPE_CHECKING:
     from ..generation.choices import GenerationChoice
 
 
+@asking("prompt", "output", "gpus", "clocks", "cache_precision", "engine", "power_limit", *PRICES)
 def best_generation(
+    asked: Asked,
     model: Annotated[str, typer.Argument(help="Name of a language model, or the path of its config.json.")],
-    prompt: PromptTokens = "512",
-    output: OutputTokens = "512",
     objective: Annotated[
         str,
         typer.Option(help="What to minimize: energy (per token), time (per output token), cost or carbon (per token)."),
     ] = "energy",
-    gpu: Gpus = None,
     counts: Annotated[str, typer.Option(help="Numbers of GPUs, such as 1,2,4; all their layouts are compared.")] = "1",
     batches: Annotated[
         str | None,
@@ -52,10 +36,6 @@ def best_generation(
             help="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4; repeat it, or separate by commas. Default: bf16."
         ),
     ] = None,
-    clocks: Clocks = None,
-    cache_precision: Annotated[str | None, typer.Option(help="fp8 for keys and values. Default: 16 bits.")] = None,
-    engine: Annotated[str, typer.Option(help="vllm, vllm_async, sglang, tensorrt_llm or transformers.")] = "vllm",
-    power_limit: PowerLimit = None,
     max_first_token: Annotated[
         float | None, typer.Option(help="Most seconds that a request may wait for its first token.")
     ] = None,
@@ -65,9 +45,6 @@ def best_generation(
     min_tokens_per_s: Annotated[
         float | None, typer.Option(help="Least tokens per second, of all requests together.")
     ] = None,
-    price: PricePerHour = None,
-    kwh_price: PricePerKwh = None,
-    carbon: Carbon = None,
     pareto: Annotated[
         bool, typer.Option("--pareto", help="Show the Pareto front of energy and time per token, fastest first.")
     ] = False,
@@ -85,42 +62,28 @@ def best_generation(
     from ..generation.choices import rows_csv
     from ..generation.choosing import best_generation as best_of
 
-    refuse_both(as_json, as_csv)
-    known = Path(model)
-    found = best_of(
-        known if known.suffix == ".json" else model,
-        prompt_tokens=lengths(prompt),
-        output_tokens=lengths(output),
+    choices = best_of(
+        Path(model) if model.endswith(".json") else model,
         objective=objective,
-        gpus=names(gpu),
         counts=positive_integers(counts, "numbers of GPUs"),
         batches=None if batches is None else positive_integers(batches, "batches"),
         precisions=names(precision) or ("bf16",),
-        clocks=clocks_mhz(clocks),
-        engine=engine,
-        cache_precision=cache_precision,
-        power_limit_w=power_limit,
         max_time_to_first_token_s=max_first_token,
         max_time_per_output_token_s=max_time_per_token,
         min_tokens_per_s=min_tokens_per_s,
-        price_per_hour=price_per_hour(price),
-        price_per_kwh=kwh_price,
-        carbon=carbon,
+        **asked,
     )
-    if as_json:
-        typer.echo(json.dumps(found.to_dict(), indent=1))
-        return
     if as_csv:
-        typer.echo(rows_csv(found.pareto() if pareto else found.rows), nl=False)
+        typer.echo(rows_csv(choices.pareto() if pareto else choices.rows), nl=False)
         return
-    what = "Pareto front of energy and time per token" if pareto else f"least {_WORDS[objective]}"
-    typer.echo(f"{model}, {prompt} + {output} tokens, by {engine}: {what}\n")
-    typer.echo(_text(found.pareto() if pareto else found, top))
+    title = "Pareto front of energy and time per token" if pareto else f"least {_WORDS[objective]}"
+    given = asked.given
+    head = f"{model}, {given['prompt']} + {given['output']} tokens, by {given['engine']}: {title}\n"
     by_reason: dict[str, list[str]] = {}
-    for name, reason in found.left_out.items():
+    for name, reason in choices.left_out.items():
         by_reason.setdefault(reason, []).append(name)
-    for line in reason_lines(by_reason):
-        typer.echo(line)
+    shown = choices.pareto() if pareto else choices
+    tell(choices, as_json, False, lambda: "\n".join([head, _text(shown, top), *reason_lines(by_reason)]))
 
 
 _WORDS = {

@@ -10,7 +10,7 @@ import typer
 
 from ..errors import InputError
 from ..units import si
-from .arguments import table
+from .printing import table
 
 
 def calibrate(

@@ -1,4 +1,4 @@
-"""`joulecast gpus`: the GPUs that can be predicted."""
+"""`joulecast gpus` and `joulecast models`: what can be predicted by name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .arguments import table
+from .printing import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -134,3 +134,29 @@ def _figure(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(_figure, value))
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def list_models(
+    search: Annotated[
+        str, typer.Option("--search", help="Only models whose name or repository contains this text.")
+    ] = "",
+) -> None:
+    """List the models that are known by name, with the repository whose sizes they have, and the commands for them.
+
+    Any other model of torchvision and timm can be given by name, too, where that library is installed.
+    """
+    from ..errors import unknown_name
+    from ..extraction.models.language_models import BY_NAME, LANGUAGE_MODELS, SAME_ARCHITECTURE
+    from ..extraction.models.spelling import known_as, known_names
+    from ..generation.images.pipelines import PIPELINES
+
+    same = {known_as(repository): repository for repository in SAME_ARCHITECTURE}
+    rows = []
+    for name in sorted({*known_names(), *PIPELINES}):
+        source = BY_NAME[name].source if name in BY_NAME else same.get(name, "")
+        commands = "image" if name in PIPELINES else "predict, generate" if name in LANGUAGE_MODELS else "predict"
+        if search.lower() in f"{name} {source}".lower() or known_as(search) == name:
+            rows.append([name, commands, source])
+    if not rows:
+        raise unknown_name("model", search, {*known_names(), *PIPELINES}, hint="search for a part of its name")
+    typer.echo(table(["name", "commands", "repository"], rows))

@@ -10,9 +10,10 @@ import typer
 
 from ..errors import InputError
 from ..operations.inputs import parse_shapes
-from ..operations.operation_text import operation_text
+from ..operations.operation_list import operation_text
 from ..units import si
-from .arguments import AsJson, Clock, ModeOption, Predictor, Training, mode_of, table
+from .options import AsJson, Asked, asking
+from .printing import table, tell
 
 if TYPE_CHECKING:
     from ..predictors.explanation import Explanation
@@ -20,23 +21,21 @@ if TYPE_CHECKING:
 _SHOWN = 8
 
 
+@asking("clock", "training", "mode", "predictor")
 def explain(
+    asked: Asked,
     kind: Annotated[str, typer.Argument(help="Kind of the operation, such as conv2d.")],
     shapes: Annotated[list[str], typer.Argument(help="Shape of each input, batch first, such as 32,64,56,56.")],
     gpu: Annotated[str, typer.Option(help="GPU from the catalogue, such as A30, or a TOML file that describes one.")],
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="An attribute, such as out_channels=64; repeat it for several.")
     ] = None,
-    clock: Clock = None,
-    training: Training = False,
-    mode: ModeOption = None,
     precision: Annotated[str, typer.Option(help="fp32, tf32, fp16 or bf16.")] = "fp32",
-    predictor: Predictor = None,
     as_json: AsJson = False,
 ) -> None:
     """Explain an operation's prediction: what bounds it, the nearest measurements, and the effect of each input."""
+    from ..api.operations import explain as explain_operation
     from ..operations.operation import Operation
-    from ..single_operations import explain as explain_operation
 
     found = parse_shapes(shapes)
     if not isinstance(found, list | tuple) or not found:
@@ -49,10 +48,10 @@ def explain(
         listed,
         dict(map(_attribute, setting or ())),
         precision=precision,
-        mode=mode_of(training, mode),
+        mode=asked.pop("mode"),
     )
-    explanation = explain_operation(operation, gpu, clock, predictor)
-    typer.echo(json.dumps(explanation.to_dict(), indent=1) if as_json else _text(explanation))
+    explanation = explain_operation(operation, gpu, **asked)
+    tell(explanation, as_json, False, lambda: _text(explanation))
 
 
 def _attribute(text: str) -> tuple[str, Any]:

@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..operations.inputs import parse_shapes, titled
-from ..operations.operation_text import operation_text
+from ..operations.inputs import titled
+from ..operations.operation_list import operation_text
 from ..units import si
-from .arguments import (
-    AsCsv,
-    AsJson,
-    CacheLength,
-    Model,
-    ModeOption,
-    Optimizer,
-    Precision,
-    Shapes,
-    Top,
-    Training,
-    mode_of,
-    refuse_both,
-    table,
-)
-from .models import Assumed, ModelOptions, assumed, model_and_options
+from .options import MODEL, AsCsv, AsJson, Asked, Top, asking
+from .printing import table, tell
+from .reading import model_and_options
 from .tree import tree_text
 
 if TYPE_CHECKING:
     from ..operations.network import Network
 
 
+@asking(*MODEL, "precision")
 def extract(
-    model: Model,
-    input_shape: Shapes = None,
-    training: Training = False,
-    mode: ModeOption = None,
-    precision: Precision = "default",
-    cache_length: CacheLength = None,
-    model_option: ModelOptions = None,
-    assume: Assumed = None,
-    optimizer: Optimizer = None,
+    asked: Asked,
     depth: Annotated[int, typer.Option(min=0, help="Levels of the module tree to show; 0 for all.")] = 3,
     operations: Annotated[
         bool, typer.Option("--operations", help="Show one row per operation instead of the module tree.")
@@ -57,33 +36,13 @@ def extract(
     """List the operations of a model by module, with counts, FLOPs and bytes. Needs neither a GPU nor weights."""
     from ..api import extract as extract_network
 
-    refuse_both(as_json, as_csv)
-    networks = [
-        extract_network(
-            found,
-            parse_shapes(input_shape),
-            mode=mode_of(training, mode),
-            precision=precision,
-            cache_length=cache_length,
-            assume=assumed(assume),
-            model_options=options,
-            optimizer=optimizer,
-        )
-        for name in (model, diff)
-        if name is not None
-        for found, options in [model_and_options(name, model_option)]
-    ]
-    network = networks[0]
+    network = extract_network(**asked)
     if diff is not None:
-        difference = network.diff(networks[1])
-        typer.echo(json.dumps(difference.to_dict(), indent=1) if as_json else str(difference))
-    elif as_json:
-        typer.echo(json.dumps(network.to_dict(), indent=1))
-    elif as_csv:
-        typer.echo(network.to_csv(), nl=False)
+        asked["model"], asked["model_options"] = model_and_options(diff, asked.given["model_option"])
+        difference = network.diff(extract_network(**asked))
+        tell(difference, as_json, False, lambda: str(difference))
     else:
-        body = _operation_table(network, top) if operations or top else tree_text(network, depth)
-        typer.echo(_network_text(network, body))
+        tell(network, as_json, as_csv, lambda: _network_text(network, depth, top if operations or top else None))
 
 
 def _network_rows(network: Network, top: int) -> list[list[str]]:
@@ -111,12 +70,12 @@ def _operation_table(network: Network, top: int) -> str:
     return table(header, _network_rows(network, top), frozenset({1, 2, 3, 4})) + "\n\n(FLOPs and bytes per call)"
 
 
-def _network_text(network: Network, body: str) -> str:
+def _network_text(network: Network, depth: int, top: int | None) -> str:
     moved = sum(e.count * (e.operation.bytes_read + e.operation.bytes_written) for e in network)
     parts = [
         f"{titled(network.name, network.input_shape)}, {network.mode}",
         "",
-        body,
+        tree_text(network, depth) if top is None else _operation_table(network, top),
         "",
         f"{len(network)} operations, {network.calls} calls, {si(network.flops, 'FLOP')}, {si(moved, 'B')} moved",
     ]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..units import si
-from .arguments import AsJson, Clock, Predictor, table
-from .queries import OutputTokens, PromptTokens, lengths
+from .options import AsJson, Asked, asking
+from .printing import table, tell
 
 if TYPE_CHECKING:
     from ..generation.prediction import GenerationPrediction
@@ -18,15 +17,13 @@ if TYPE_CHECKING:
 _LEVEL = 0.9
 
 
+@asking("prompt", "output", "cache_precision", "engine", "clock", "predictor")
 def generate(
+    asked: Asked,
     model: Annotated[str, typer.Argument(help="Name of a language model, or the path of its config.json.")],
     gpu: Annotated[str, typer.Option(help='GPU, such as "H100 SXM"; "2x H100 SXM" are two that share the model.')],
     batch: Annotated[int, typer.Option(help="Sequences at a time, on all GPUs together.")] = 1,
-    prompt: PromptTokens = "512",
-    output: OutputTokens = "512",
     precision: Annotated[str, typer.Option(help="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4.")] = "bf16",
-    cache_precision: Annotated[str | None, typer.Option(help="fp8 for keys and values. Default: 16 bits.")] = None,
-    engine: Annotated[str, typer.Option(help="vllm, vllm_async, sglang, tensorrt_llm or transformers.")] = "vllm",
     sampling: Annotated[
         str | None,
         typer.Option(help="greedy, temperature, or top_p (also for top-k). Default: the engine's way."),
@@ -37,9 +34,7 @@ def generate(
         typer.Option(help="GPUs that share each layer; others are replicas. Default: all that the model divides over."),
     ] = None,
     expert_parallel: Annotated[int, typer.Option(help="GPUs that whole experts are shared out to.")] = 1,
-    clock: Clock = None,
     power_limit: Annotated[float | None, typer.Option(help="Power cap of a board in watts.")] = None,
-    predictor: Predictor = None,
     tree: Annotated[bool, typer.Option("--tree", help="Show the energy of modules in a step of decoding.")] = False,
     depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 5,
     as_json: AsJson = False,
@@ -47,30 +42,21 @@ def generate(
     """Predict seconds, watts and joules per token of an engine that writes text with a language model."""
     from ..generation.generate import predict_generation
 
-    known = Path(model)
-    found = predict_generation(
-        known if known.suffix == ".json" else model,
+    prediction = predict_generation(
+        Path(model) if model.endswith(".json") else model,
         gpu,
         batch=batch,
-        prompt_tokens=lengths(prompt),
-        output_tokens=lengths(output),
         precision=precision,
-        cache_precision=cache_precision,
-        engine=engine,
         sampling=sampling,
         batching=batching,
         tensor_parallel=tensor_parallel,
         expert_parallel=expert_parallel,
-        clock=clock,
         power_limit_w=power_limit,
-        predictor=predictor,
+        **asked,
     )
-    if as_json:
-        typer.echo(json.dumps(found.to_dict(), indent=1))
-    elif tree:
-        typer.echo(found.decode.tree().summarized().to_text(depth))
-    else:
-        typer.echo(_text(found))
+    steps = prediction.decode
+    text = (lambda: steps.tree().summarized().to_text(depth)) if tree else (lambda: _text(prediction))
+    tell(prediction, as_json, False, text)
 
 
 def _text(found: GenerationPrediction) -> str:

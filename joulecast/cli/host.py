@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .arguments import table
+from .printing import table
 
 
 def host(

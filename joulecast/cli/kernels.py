@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .arguments import table
+from .printing import table
 
 
 def train_kernels(
@@ -31,16 +31,17 @@ def train_kernels(
     """
     from ..datasets import load
     from ..errors import InputError
-    from ..predictors.recipes.one_model import load_model_recipe
+    from ..predictors.recipes import load_kernel_recipe
     from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
-    from ..zoo.entries.any_gpu_entry import load_any_gpu
+    from ..zoo.entries.any_gpu_entry import AnyGpuEntry
     from ..zoo.entries.kernels_entry import load_kernels
+    from ..zoo.entries.loading import load_entry
     from ..zoo.kernels_training import learn_networks
     from ..zoo.kernels_training import train_kernels as train
     from ..zoo.renewal import renew_hosts
     from .recipes import Loaded, all_networks
 
-    settings = load_model_recipe(recipe)
+    settings = load_kernel_recipe(recipe)
     loaded = [Loaded.of(folder, load(folder)) for folder in dataset]
     networks = all_networks(loaded)
     if networks_only and not networks:
@@ -51,7 +52,7 @@ def train_kernels(
         )
     if networks_only:
         renew_hosts(zoo / ANY_GPU, networks)
-    base = load_any_gpu(zoo / ANY_GPU) if networks else None
+    base = load_entry(zoo / ANY_GPU, AnyGpuEntry) if networks else None
     data = [(each.folder, each.dataset) for each in loaded]
     if networks_only and base is not None:
         trained = learn_networks(data, load_kernels(zoo / KERNELS_ENTRY), networks, base)

@@ -10,7 +10,8 @@ import typer
 
 from ..errors import InputError, JoulecastError, unknown_name
 from ..units import si
-from .arguments import AsJson, table
+from .options import AsJson
+from .printing import table
 
 if TYPE_CHECKING:
     from ..metering.gpu_shares import GpuShare
@@ -64,9 +65,9 @@ def run(
     recording cannot be written completely.
     """
     from ..metering.command import measure_command
+    from ..metering.exporting import ZeusCheck, differences
     from ..metering.machine import chosen_devices
     from ..metering.meter import Meter
-    from ..metering.zeus_check import ZeusCheck, differences
 
     chosen = None if devices is None else tuple(chosen_devices(devices))
     meter = Meter(chosen, interval_s=interval, out=out, title=Path(command[0]).name, command=command)

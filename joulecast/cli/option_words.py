@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import re
 
+from .options import ARGUMENTS
+
 _OPTIONS = {
-    "batch_sizes": "--batch-sizes",
-    "cache_length": "--cache-length",
-    "cache_precision": "--cache-precision",
+    # Single words stand in many sentences, so only the forms that name the argument are listed.
+    **{argument: f"--{name.replace('_', '-')}" for argument, name in ARGUMENTS.items() if "_" in argument},
+    "carbon: grams": "--carbon: grams",
     "expert_parallel": "--expert-parallel",
     "input_shape": "SHAPE",
     "max_power_w": "--max-power",
     "max_time_s": "--max-time",
-    "output_tokens": "--output",
-    "power_limit_w": "--power-limit",
-    "price_per_hour": "--price-per-hour",
-    "price_per_kwh": "--price-per-kwh",
-    "prompt_tokens": "--prompt",
     "tensor_parallel": "--tensor-parallel",
-    # Single words stand in many sentences, so only the forms that name the argument are listed.
-    "carbon: grams": "--carbon: grams",
     "a shape such as (32, 3, 224, 224), a list of shapes, a dictionary of name and shape; or example tensors": (
         "a SHAPE such as 32,3,224,224; for several inputs one for each, or name=shape"
     ),

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import InputError
-from ..operations.inputs import parse_shapes
-from ..operations.operation_text import operation_text
+from ..operations.operation_list import operation_text
 from ..units import NOT_MEASURED, si
-from .arguments import (
-    AsCsv,
-    AsJson,
-    CacheLength,
-    Clock,
-    Execution,
-    HostOption,
-    Model,
-    ModeOption,
-    Optimizer,
-    Precision,
-    Predictor,
-    Shapes,
-    Top,
-    Training,
-    mode_of,
-    refuse_both,
-    table,
-)
-from .models import Assumed, ModelOptions, assumed, model_and_options
+from .options import MODEL, RUN, AsCsv, AsJson, Asked, Top, asking
+from .printing import table, tell
 
 if TYPE_CHECKING:
     from ..predictors.networks.interval import Interval
@@ -42,29 +22,15 @@ if TYPE_CHECKING:
 _LEVEL = 0.9
 
 
+@asking(*MODEL, "precision", "clock", *RUN)
 def predict(
-    model: Model,
-    input_shape: Shapes = None,
+    asked: Asked,
     gpu: Annotated[
         str,
         typer.Option(
             help="GPU from the catalogue, such as A30, or a TOML file that describes one; or a CPU that was measured."
         ),
     ] = "",
-    clock: Clock = None,
-    power_limit: Annotated[
-        float | None, typer.Option(help="Power cap in watts. Default: the board's own default.")
-    ] = None,
-    training: Training = False,
-    mode: ModeOption = None,
-    precision: Precision = "default",
-    cache_length: CacheLength = None,
-    optimizer: Optimizer = None,
-    model_option: ModelOptions = None,
-    assume: Assumed = None,
-    predictor: Predictor = None,
-    execution: Execution = "eager",
-    host: HostOption = None,
     composition: Annotated[
         str | None,
         typer.Option(help="How operations add up to a network: overlap or sum. Default: the predictor's choice."),
@@ -85,7 +51,6 @@ def predict(
     """Predict time, power and energy of one iteration of a model on a GPU."""
     from ..api import predict as predict_network
 
-    refuse_both(as_json, as_csv)
     if not gpu:
         raise InputError(
             "a prediction needs a GPU",
@@ -93,42 +58,13 @@ def predict(
             allowed="such as --gpu A30",
             hint="`joulecast gpus` lists them",
         )
-    network, options = model_and_options(model, model_option)
-    prediction = predict_network(
-        network,
-        parse_shapes(input_shape),
-        gpu,
-        clock,
-        power_limit_w=power_limit,
-        mode=mode_of(training, mode),
-        precision=precision,
-        cache_length=cache_length,
-        optimizer=optimizer,
-        assume=assumed(assume),
-        model_options=options,
-        predictor=predictor,
-        execution=execution,
-        host=host,
-        composition=composition,
-        strict=strict,
-    )
+    prediction = predict_network(gpu=gpu, composition=composition, strict=strict, **asked)
     if by_memory_level or ncu is not None:
         levels = prediction.by_memory_level(gpu)
-        typer.echo(
-            json.dumps(levels.to_dict(), indent=1)
-            if as_json
-            else levels.to_csv()
-            if as_csv
-            else _levels_text(levels, ncu)
-        )
-    elif as_json:
-        typer.echo(json.dumps(prediction.to_dict(), indent=1))
-    elif as_csv:
-        typer.echo(prediction.to_csv(), nl=False)
-    elif tree:
-        typer.echo(prediction.tree().to_text(depth))
+        tell(levels, as_json, as_csv, lambda: _levels_text(levels, ncu))
     else:
-        typer.echo(_prediction_text(prediction, top))
+        text = (lambda: prediction.tree().to_text(depth)) if tree else (lambda: _prediction_text(prediction, top))
+        tell(prediction, as_json, as_csv, text)
 
 
 def _levels_text(levels: MemoryLevels, ncu: Path | None) -> str:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ..datasets import Dataset, NetworkMeasurement, fingerprint
 from ..errors import DatasetError, InputError
@@ -29,17 +29,13 @@ from ..predictors.evaluation.one_gpu import Validation, validate
 from ..predictors.evaluation.report import write_report
 from ..predictors.evaluation.scores import Score, any_gpu_scores, cpu_scores, own_scores
 from ..predictors.evaluation.tuning import Trial, search
-from ..predictors.fitting.any_gpu import ANY_GPU_FORMS
-from ..predictors.fitting.recipes import predictor_of
+from ..predictors.fitting.fit import ANY_GPU_FORMS, predictor_of
 from ..predictors.intervals.network_calibration import NetworkCalibration
-from ..predictors.recipes.settings import Recipe
-from ..predictors.recipes.xgboost import XGBoostRecipe
+from ..predictors.recipes import Recipe, XGBoostRecipe
 from ..predictors.regressors.forms import ONE_GPU_FORMS
-from ..zoo.any_gpu_training import train_any_gpu
-from ..zoo.cpu_training import train_cpu
-from ..zoo.mlflow.tracking import track, track_any_gpu, track_cpu, tuning
+from ..zoo.mlflow.tracking import tuning
 from ..zoo.rendering import any_gpu_errors, cpu_errors
-from ..zoo.training import train
+from ..zoo.training import Trained, train, train_any_gpu, train_cpu
 
 Tracking = tuple[str | None, str]
 """MLflow server or store (None for the default), and the command line that was run."""
@@ -77,17 +73,8 @@ class Loaded:
         }
 
 
-class Entry(Protocol):
-    """The result of a training."""
-
-    @property
-    def validation(self) -> Any:
-        """The validation, from which `RecipeHandler.scores` makes numbers."""
-        ...
-
-    def save(self, zoo: Path) -> Path:
-        """Write the entry into a zoo folder."""
-        ...
+Entry = Trained[Any, Any, Any]
+"""The result of a training."""
 
 
 class RecipeHandler(NamedTuple):
@@ -97,15 +84,12 @@ class RecipeHandler(NamedTuple):
 
     Args:
         train: Function that validates a recipe and fits it on all data.
-        track: Function that logs an entry to MLflow (arguments: entry, recipe, its folder, server) and returns the id
-            of the run.
         validate: Function that measures the errors of a recipe on data left out of its training.
         scores: Function that summarizes a validation in a few numbers.
         report: Function that writes validations into a folder, with the command that made them, and remarks.
     """
 
     train: Callable[[Sequence[Loaded], Sequence[str], Any, bool], Iterator[Entry]]
-    track: Callable[..., str]
     validate: Callable[[Sequence[Loaded], Sequence[str], Any, bool], list[Any]]
     scores: Callable[[Any], Iterable[Score]]
     report: Callable[[list[Any], Any, Path, str, str], Path]
@@ -253,9 +237,9 @@ def _report_cpu(validations: list[CpuValidation], recipe: Recipe, folder: Path, 
     return report
 
 
-_OWN = RecipeHandler(_train_own, track, _validate_own, own_scores, _report_own)
-_ANY_GPU = RecipeHandler(_train_any_gpu, track_any_gpu, _validate_any_gpu, any_gpu_scores, _report_any_gpu)
-_CPU = RecipeHandler(_train_cpu, track_cpu, _validate_cpu, cpu_scores, _report_cpu)
+_OWN = RecipeHandler(_train_own, _validate_own, own_scores, _report_own)
+_ANY_GPU = RecipeHandler(_train_any_gpu, _validate_any_gpu, any_gpu_scores, _report_any_gpu)
+_CPU = RecipeHandler(_train_cpu, _validate_cpu, cpu_scores, _report_cpu)
 
 HANDLERS: Mapping[type[Recipe], RecipeHandler] = {
     **{form.settings: _OWN for form in ONE_GPU_FORMS.values()},

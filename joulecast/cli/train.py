@@ -13,11 +13,11 @@ import typer
 from ..errors import InputError
 from ..system.cluster import on_cluster
 from ..system.damage import unreadable
-from .arguments import table
+from .printing import table
 
 if TYPE_CHECKING:
     from ..predictors.evaluation.scores import Score
-    from ..predictors.recipes.settings import Recipe
+    from ..predictors.recipes import Recipe
     from .recipes import Entry, Loaded, RecipeHandler, Tracking
 
 _Datasets = Annotated[list[Path], typer.Option("--dataset", help="Folder of a dataset; repeat it for several.")]
@@ -68,6 +68,8 @@ def train(
             given="--register --no-track",
             hint="leave out one of the two options",
         )
+    from ..zoo.mlflow.tracking import track
+
     settings = _load_recipes(recipe)
     loaded = _load(dataset)
     scores: dict[str, list[Score]] = {}
@@ -80,7 +82,7 @@ def train(
                 typer.echo(f"{entry}\n{_table({name: found}) if found else _FEW}")
                 scores.setdefault(name, []).extend(found)
                 if not no_track:
-                    run = handler.track(trained, chosen, entry, tracking_uri, command=_command())
+                    run = track(trained, chosen, entry, tracking_uri, command=_command())
                     typer.echo(f"MLflow run {run}")
                     if register:
                         _register(entry, tracking_uri, run)
@@ -175,7 +177,7 @@ def _register(entry: Path, tracking_uri: str | None, run: str) -> None:
 
 def _load_recipes(paths: Sequence[Path]) -> dict[str, Recipe]:
     """Load recipes, by the names of their files."""
-    from ..predictors.fitting.recipes import load_recipe
+    from ..predictors.fitting.fit import load_recipe
 
     found: dict[str, Recipe] = {}
     for path in paths:

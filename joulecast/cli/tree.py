@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..units import si
-from .arguments import table
+from .printing import table
 
 if TYPE_CHECKING:
     from ..operations.network import Network

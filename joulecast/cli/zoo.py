@@ -10,7 +10,8 @@ import typer
 
 from ..errors import InputError, JoulecastError, ZooError
 from ..progress import tracked
-from .arguments import AsJson, table
+from .options import AsJson
+from .printing import table
 
 if TYPE_CHECKING:
     from ..zoo.places.sources import Row
@@ -75,7 +76,7 @@ def _pulled_row(sha256: str) -> Row | None:
 @app.command("show")
 def show_entry(name: _Entry, as_json: AsJson = False) -> None:
     """Print the model card of a predictor; with --json, also its digests and versions."""
-    from ..zoo.entries.entry import load_card
+    from ..zoo.entries.cards import load_card
     from ..zoo.entries.files import MANIFEST, read_plain, sha256_of, stored_files
     from ..zoo.rendering import markdown
 
@@ -127,7 +128,7 @@ def push_entry(
     tracking_uri: _Tracking = None,
 ) -> None:
     """Copy a predictor to a folder or S3, or register it in MLflow as challenger (the first version as champion)."""
-    from ..zoo.entries.entry import load_card
+    from ..zoo.entries.cards import load_card
     from ..zoo.places.sources import push
 
     folder = _folder(name)
@@ -154,7 +155,7 @@ def verify_entries(
 ) -> None:
     """Check every file and the golden prediction of predictors. The exit code is 5 if any is damaged."""
     from ..zoo import entries
-    from ..zoo.catalogue import load_any
+    from ..zoo.entries.loading import load_any
     from ..zoo.store import pulled, pulled_folder
 
     failed = 0

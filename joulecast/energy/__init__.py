@@ -5,8 +5,7 @@ and operation. Prediction, metering and accounting all use these two, so that th
 """
 
 from .comparison import Gap, TreeComparison
-from .node import Node, Row
-from .share import Figure, Share
+from .node import Figure, Node, Row, Share
 from .tree import EnergyTree
 
 __all__ = ["EnergyTree", "Figure", "Gap", "Node", "Row", "Share", "TreeComparison"]

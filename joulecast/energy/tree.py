@@ -5,17 +5,73 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from typing import Any, Self
 
 from ..errors import InputError
+from ..progress import paced
 from ..rendering.answers import Drawn, Plain
-from ..rendering.notebook import Picture, document, notes, table
+from ..rendering.notebook import COLOURS, Picture, document, notes, table
 from ..rendering.tables import table_csv
 from ..units import si
 from .comparison import TreeComparison, comparison
-from .icicle import Box, icicle
-from .node import MOST_NODES, PHASES, Draft, Node, Phase, Row
-from .share import Share
+from .node import MOST_NODES, PHASES, Draft, Node, Phase, Row, Share
+
+_WIDTH, _ROW, _DEEPEST = 960, 26, 8
+_NARROWEST = 1.0  # Pixels; narrower boxes are not drawn.
+_LETTER = 7.0  # Approximate width of a letter in pixels.
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box with those below it.
+
+    Args:
+        label: Text inside the box, shown if there is room.
+        tooltip: Text that is shown while the pointer is over the box.
+        value: Value that its width represents, in any unit; at least the sum of its children's values.
+        children: Boxes of the next row, from left to right.
+    """
+
+    label: str
+    tooltip: str
+    value: float
+    children: tuple[Box, ...] = ()
+
+
+def icicle(root: Box, title: str) -> str:
+    """Draw a box with all below it, at most eight rows deep."""
+    placed = list(_placed(root, 0.0, float(_WIDTH), 0))
+    height = (1 + max(row for _, _, _, row in placed)) * _ROW
+    drawn = "".join(_drawn(*each) for each in placed)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
+        f'role="img" style="max-width:100%;font-family:system-ui,sans-serif;font-size:12px">'
+        f"<title>{escape(title)}</title>{drawn}</svg>"
+    )
+
+
+def _placed(box: Box, left: float, width: float, row: int) -> Iterator[tuple[Box, float, float, int]]:
+    yield box, left, width, row
+    if row + 1 == _DEEPEST or not box.value:
+        return
+    for child in box.children:
+        wide = width * child.value / box.value
+        if wide >= _NARROWEST:
+            yield from _placed(child, left, wide, row + 1)
+        left += wide
+
+
+def _drawn(box: Box, left: float, width: float, row: int) -> str:
+    room = int((width - 8) / _LETTER)
+    label = box.label if len(box.label) <= room else f"{box.label[: room - 1]}…" if room > 3 else ""
+    text = f'<text x="{left + 4:.1f}" y="{row * _ROW + 17}" fill="#fff">{escape(label)}</text>' if label else ""
+    # White edges separate neighbours. Colours distinguish rows and do not represent values.
+    return (
+        f'<g><title>{escape(box.tooltip)}</title><rect x="{left:.1f}" y="{row * _ROW}" width="{width:.1f}" '
+        f'height="{_ROW}" fill="{COLOURS[row % len(COLOURS)]}" stroke="#fff" stroke-width="0.5"/>{text}</g>'
+    )
+
 
 FORMAT = 1
 """Version of the JSON form."""
@@ -56,17 +112,12 @@ class EnergyTree(Plain, Drawn):
             InputError: A phase is unknown; or there are too many parts, or too many within each other.
         """
         root = Draft(title, "", "root", None, iter(range(MOST_NODES)))
-        listed = list(rows)
-        phases = dict.fromkeys(row.phase for row in listed)
-        for row in listed:
+        for row in paced(rows):
             if row.phase not in PHASES:
                 raise InputError("unknown phase", given=repr(row.phase), allowed=", ".join(PHASES))
-            node = root
-            if len(phases) > 1:
-                node = node.child(row.phase, "", "phase", row.phase)
             if row.path.count(".") >= _DEEPEST:
                 raise InputError("a module lies too deep", given=row.path[:100], allowed=f"up to {_DEEPEST} levels")
-            path = ""
+            node, path = root.child(row.phase, "", "phase", row.phase), ""
             for name in row.path.split(".") if row.path else ():
                 path = f"{path}.{name}" if path else name
                 node = node.child(name, path, "module", row.phase)
@@ -74,6 +125,10 @@ class EnergyTree(Plain, Drawn):
                 node = node.child(row.operation, row.path, "operation", row.phase)
             node.shares.append(row.share)
             node.calls += row.calls
+        if len(root.children) == 1:  # A single phase is not shown: its modules are the root's.
+            (phase,) = root.children.values()
+            phase.made = root.made
+            root = phase
         return cls(title, root.finished(), unattributed or Share(), tuple(notes))
 
     @cached_property

@@ -6,7 +6,8 @@ reads files without running their code, and `templates` holds the operations of 
 torch.
 """
 
+from .job import Job
 from .operators import WHITELIST
-from .sources import named_network, network_of
+from .sources import named_network, network_of, network_of_job
 
-__all__ = ["WHITELIST", "named_network", "network_of"]
+__all__ = ["WHITELIST", "Job", "named_network", "network_of", "network_of_job"]

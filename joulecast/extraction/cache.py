@@ -1,7 +1,7 @@
 """Cache of extracted networks, so that a named model needs torch only once.
 
 An entry is a JSON file. Its name depends on the request and on the versions of the libraries. It holds the network, the
-operators that the model runs, and their digest (digests.py). Entries that are outdated or cannot be read are extracted
+operators that the model runs, and their digest. Entries that are outdated or cannot be read are extracted
 again. If all entries together exceed a size limit, those that were least recently used are deleted.
 """
 
@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,30 @@ from ..errors import InputError
 from ..operations.network import Network
 from ..system.resources import cache_folder
 from ..system.whole_files import whole_file
-from .digests import digest
+from .operators import FREE, OPERATORS, REVISIONS
+
+TRACING_VERSION = 3
+"""Increase it when a change in tracing gives other operations than before, independent of the table of operators."""
+
+
+def digest(operators: Iterable[str]) -> str:
+    """Sixteen hexadecimal digits that identify how extraction treats these operators.
+
+    Args:
+        operators: Namespace and name of each, such as "aten.linear", in any order.
+    """
+    text = json.dumps([TRACING_VERSION, {operator: _treatment(operator) for operator in sorted(set(operators))}])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _treatment(operator: str) -> str:
+    """How an operator is treated: by which revision of its row, as free of cost, or as unknown."""
+    namespace, _, name = operator.partition(".")
+    row = name if namespace == "aten" else operator
+    if row in OPERATORS:
+        return f"revision {REVISIONS.get(row, 1)}"
+    return "free" if row in FREE else "unknown"
+
 
 MOST_BYTES = 256 << 20
 """Largest size of the cache, which is enough for thousands of networks."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from .calls import Bound
+from .conversions import Bound
 
 _WEIGHTS = frozenset({"weight", "bias", "mat2", "params"})
 """Names of the arguments that are parameters of an operation, in the schemas of its operators."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..operations.rules import Shape, size
-from .calls import Bound, Converted, first_of, is_tensor, result_of, shape_of
+from .conversions import Bound, Converted, first_of, is_tensor, result_of, shape_of
 
 
 def _numel(tensor: Any) -> int:

@@ -20,25 +20,24 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ExtractionError, JoulecastError
-from ..operations.inputs import Input, Inputs
 from ..operations.network import Network
 from ..operations.operation import MODES
 from ..system.damage import first_line
 from ..system.memory_limit import used_bytes
-from .operators import WHITELIST
+from .job import Job
 
 _ONNX = ("onnx.inliner", "onnx.reference", "onnx.shape_inference", "joulecast.extraction.files.onnx_graphs")
 
 
 def _import_for(question: Mapping[str, Any]) -> None:
     """Import the libraries that a request needs, so that each fork has them. A fork reports those that are missing."""
-    from .models.transformers_configs import ARCHITECTURES
+    from .models.language_models import BY_NAME
 
     if "file" in question:
         suffix = Path(question["file"]).suffix
         _import_libraries(suffix, builds_transformer=suffix == ".json")
     else:
-        _import_libraries(None, builds_transformer=question.get("name") in ARCHITECTURES)
+        _import_libraries(None, builds_transformer=question.get("name") in BY_NAME)
 
 
 @cache
@@ -72,37 +71,16 @@ def extracted(question: Mapping[str, Any]) -> Network:
     """Extract the network of a request.
 
     Args:
-        question: "file" or "name"; "inputs" as `Inputs.to_list` gives them, or None; "whitelist", None for all
-            kinds; "mode", "precision", "cache_length", "optimizer", "assume" and, with a name, "model_options" as
-            `joulecast.extract` takes them.
+        question: "file" or "name" of the model, and what `Job.to_json` wrote.
 
     Raises:
         JoulecastError: See `joulecast.extract`.
     """
     from .sources import named_network, network_of_file
 
-    whitelist = question["whitelist"]
-    options = {
-        "mode": question["mode"],
-        "precision": question["precision"],
-        "cache_length": question["cache_length"],
-        "optimizer": question["optimizer"],
-        "assume": question.get("assume"),
-    }
-    inputs = question["inputs"]
-    given = None if inputs is None else _inputs(inputs)
     if "name" in question:
-        return named_network(question["name"], given, model_options=question.get("model_options"), **options)
-    chosen = WHITELIST if whitelist is None else tuple(whitelist)
-    return network_of_file(Path(question["file"]), given, whitelist=chosen, **options)
-
-
-def _inputs(value: Any) -> Inputs:
-    positional, named = value
-    return Inputs(
-        tuple(Input(tuple(shape), dtype) for shape, dtype in positional),
-        tuple((name, Input(tuple(shape), dtype)) for name, (shape, dtype) in named.items()),
-    )
+        return named_network(Job.of_json(question["name"], question))
+    return network_of_file(Job.of_json(Path(question["file"]), question))
 
 
 def reply(question: Mapping[str, Any]) -> dict[str, Any]:

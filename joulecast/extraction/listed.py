@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..errors import InputError
 from ..operations.inputs import Inputs, shape_text
 from ..operations.network import Network
 from ..operations.operation import Operation
+from .job import Job
 
 
-def listed_network(network: Network, input_shape: Any, options: Mapping[str, Any]) -> Network:
+def listed_network(network: Network, job: Job) -> Network:
     """A network that was extracted before, in the mode and precision that are asked for.
 
     Args:
         network: The network.
-        input_shape: Shape of the input that is asked for; None for that of the network.
-        options: Mode and precision, and arguments of extraction that have to be None.
+        job: Shape, mode and precision that are asked for. What only extraction can heed has to be None.
 
     Raises:
         InputError: Another shape is asked for, or an argument that only extraction can heed.
     """
-    _refuse_extraction_options(options)
-    return _as_asked(_unchanged(network, input_shape), options["mode"], options["precision"])
+    _refuse_extraction_options(job)
+    return _as_asked(_unchanged(network, job.input_shape), job.mode, job.precision)
 
 
-def network_of_pairs(pairs: Sequence[Any], options: Mapping[str, Any]) -> Network:
+def network_of_pairs(pairs: Sequence[Any], job: Job) -> Network:
     """The network of a list of operations with counts, in the mode and precision that are asked for.
 
     Args:
         pairs: Operations, each with its count.
-        options: As for `listed_network`.
+        job: Mode and precision that are asked for, as for `listed_network`.
 
     Raises:
         InputError: An item is not such a pair, or an argument is given that only extraction can heed.
     """
-    _refuse_extraction_options(options)
-    return _as_asked(Network.of(map(_pair, pairs)), options["mode"], options["precision"])
+    _refuse_extraction_options(job)
+    return _as_asked(Network.of(map(_pair, pairs)), job.mode, job.precision)
 
 
 def _pair(item: Any) -> tuple[Operation, int]:
@@ -50,14 +50,14 @@ def _pair(item: Any) -> tuple[Operation, int]:
     )
 
 
-def _refuse_extraction_options(options: Mapping[str, Any]) -> None:
+def _refuse_extraction_options(job: Job) -> None:
     """Refuse an optimizer and operators for operations that were listed before.
 
     Raises:
         InputError: One of them is given.
     """
     for name in ("optimizer", "operators"):
-        if options[name] is not None:
+        if getattr(job, name) is not None:
             raise InputError(
                 "a list of operations is complete",
                 given=f"{name} together with operations",

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 
 from ..operations.kinds import KINDS
 from ..operations.rules import size
-from . import indexing, products, recurrent, transforms
-from .calls import Bound, Converted, first_of, is_tensor, plain, shape_of
+from . import conversions, indexing
+from .conversions import Bound, Converted, first_of, is_tensor, plain, shape_of
 
 WHITELIST: frozenset[str] = frozenset(KINDS)
 """The kinds that extraction includes by default: all of them."""
@@ -150,18 +150,18 @@ ALIKE: Mapping[str, tuple[str, ...]] = {
 """Kind -> operators of one tensor without a kind of their own that cost about as much as this kind."""
 
 OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
-    **{f"conv{n}d": products.convolution(False) for n in (1, 2, 3)},
-    "conv_transpose1d": products.convolution(True),
-    "conv_transpose2d": products.convolution(True),
-    "conv_transpose3d": products.convolution(True),
-    "linear": products.linear,
-    "addmm": products.addmm,
-    "_scaled_mm": products.scaled_product,
+    **{f"conv{n}d": conversions.convolution(False) for n in (1, 2, 3)},
+    "conv_transpose1d": conversions.convolution(True),
+    "conv_transpose2d": conversions.convolution(True),
+    "conv_transpose3d": conversions.convolution(True),
+    "linear": conversions.linear,
+    "addmm": conversions.addmm,
+    "_scaled_mm": conversions.scaled_product,
     # "matmul" is not listed: its decomposition includes the copies that prepare its operands for a batched product.
-    "mm": products.matmul("self", "mat2"),
-    "bmm": products.matmul("self", "mat2"),
-    "baddbmm": products.matmul("batch1", "batch2"),
-    "scaled_dot_product_attention": products.attention,
+    "mm": conversions.matmul("self", "mat2"),
+    "bmm": conversions.matmul("self", "mat2"),
+    "baddbmm": conversions.matmul("batch1", "batch2"),
+    "scaled_dot_product_attention": conversions.attention,
     "batch_norm": _affine("batch_norm"),
     "group_norm": _affine("group_norm", num_groups="num_groups"),
     "layer_norm": _affine("layer_norm", normalized_shape="normalized_shape"),
@@ -194,7 +194,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     **dict.fromkeys(("amax", "amin", "aminmax"), _reduction("max")),
     **dict.fromkeys(("max", "min"), indexing.extreme("mul")),
     **dict.fromkeys(("argmax", "argmin", "all", "any"), _reduction("argmax")),
-    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"), transforms.cumulative),
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"), conversions.cumulative),
     "cat": _cat,
     "stack": _stack,
     "embedding": _embedding,
@@ -223,30 +223,30 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
         (*("index", "_unsafe_index", "im2col", "col2im", "pixel_shuffle", "pixel_unshuffle"),),
         _copy,
     ),
-    "lstm": recurrent.lstm,
-    "gru": recurrent.gru,
-    **dict.fromkeys(("rnn_tanh", "rnn_relu"), recurrent.rnn),
-    "_grouped_mm": transforms.grouped_product,
-    **dict.fromkeys(("mv", "dot", "vdot"), transforms.vectors),
-    **dict.fromkeys(("_cdist_forward", "_euclidean_dist"), transforms.distances),
-    "_fft_c2c": transforms.fourier("c2c"),
-    "_fft_r2c": transforms.fourier("r2c"),
-    "_fft_c2r": transforms.fourier("c2r"),
+    "lstm": conversions.lstm,
+    "gru": conversions.gru,
+    **dict.fromkeys(("rnn_tanh", "rnn_relu"), conversions.rnn),
+    "_grouped_mm": conversions.grouped_product,
+    **dict.fromkeys(("mv", "dot", "vdot"), conversions.vectors),
+    **dict.fromkeys(("_cdist_forward", "_euclidean_dist"), conversions.distances),
+    "_fft_c2c": conversions.fourier("c2c"),
+    "_fft_r2c": conversions.fourier("r2c"),
+    "_fft_c2r": conversions.fourier("c2r"),
     **{
-        f"{name}{n}d": transforms.interpolation("nearest")
+        f"{name}{n}d": conversions.interpolation("nearest")
         for name in ("upsample_nearest", "_upsample_nearest_exact")
         for n in (1, 2, 3)
     },
     **dict.fromkeys(
         ("upsample_linear1d", "upsample_bilinear2d", "_upsample_bilinear2d_aa", "upsample_trilinear3d"),
-        transforms.interpolation("linear"),
+        conversions.interpolation("linear"),
     ),
-    **dict.fromkeys(("upsample_bicubic2d", "_upsample_bicubic2d_aa"), transforms.interpolation("cubic")),
-    **dict.fromkeys(("grid_sampler_2d", "grid_sampler_3d"), transforms.grid_sample),
-    "torchvision.roi_align": transforms.roi_align,
-    **dict.fromkeys(("rand", "randn", "rand_like", "randn_like", "randint", "randperm"), transforms.random),
+    **dict.fromkeys(("upsample_bicubic2d", "_upsample_bicubic2d_aa"), conversions.interpolation("cubic")),
+    **dict.fromkeys(("grid_sampler_2d", "grid_sampler_3d"), conversions.grid_sample),
+    "torchvision.roi_align": conversions.roi_align,
+    **dict.fromkeys(("rand", "randn", "rand_like", "randn_like", "randint", "randperm"), conversions.random),
     **dict.fromkeys(
-        ("normal", "uniform", "bernoulli", "exponential", "cauchy", "geometric", "log_normal"), transforms.random
+        ("normal", "uniform", "bernoulli", "exponential", "cauchy", "geometric", "log_normal"), conversions.random
     ),
     "where": indexing.where,
     "masked_fill": indexing.masked_fill,
@@ -274,7 +274,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "_weight_norm_interface": _weight_norm,
     **{name: _unary(kind) for kind, names in ALIKE.items() for name in names},
     # Names that only exported programs use.
-    "convolution": products.any_convolution,
+    "convolution": conversions.any_convolution,
     "native_layer_norm": _affine("layer_norm", normalized_shape="normalized_shape"),
     "native_group_norm": _affine("group_norm", num_groups="group"),
     "native_batch_norm": _affine("batch_norm"),

@@ -19,14 +19,13 @@ from ..operations.kind import GRADIENTS
 from ..operations.kinds import KINDS
 from ..operations.operation import Operation, real_precision
 from ..operations.rules import Shape
-from .assumed_values import UNKNOWN, with_places
 from .assumptions import NOTHING_ASSUMED, Assumptions
 from .autocast import Autocast
-from .calls import Bound, Converted, shape_of
 from .checkpoints import recomputed
+from .conversions import Bound, Converted, shape_of
 from .dropped_work import CallSizes
 from .gradients import Gradients
-from .known_values import KnownValues, decides, without_memory
+from .known_values import UNKNOWN, KnownValues, decides, with_places, without_memory
 from .operators import (
     CONTIGUOUS_INPUT,
     COPIES_INPUT,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,10 @@ from ..operations.network import Network
 from ..operations.operation import Operation, require_mode, require_precision
 from ..system.damage import refusing_damage
 from ..system.regular_files import MOST_JSON_BYTES, is_file, open_regular, read_json
-from .assumptions import Assume
 from .cache import recall, remember
+from .job import Job
 from .listed import listed_network, network_of_pairs
+from .models.spelling import known_as
 from .operators import WHITELIST
 from .optimizers import refuse_optimizer
 from .templates import Request, answer, refusal
@@ -26,28 +28,19 @@ from .traced_models import configured, traced
 if TYPE_CHECKING:
     import torch
 
-    from .recorder import CustomOperators
-
     Shape = Sequence[int] | torch.Tensor
     InputShape = Shape | Sequence[Shape] | Mapping[str, Shape] | Inputs
     # The type of a transformers configuration is Any, because that library may not be installed.
     Model = str | Path | torch.nn.Module | Network | Sequence[tuple[Operation, int]] | Any
 
 
-def network_of(
-    model: Model,
-    input_shape: InputShape | None,
-    *,
-    mode: str = "inference",
-    precision: str = "default",
-    whitelist: Collection[str] = WHITELIST,
-    operators: CustomOperators | None = None,
-    cache_length: int | None = None,
-    optimizer: str | None = None,
-    assume: Assume | None = None,
-    model_options: Mapping[str, Any] | None = None,
-) -> Network:
-    """List the operations of a model; see `joulecast.extract` for the arguments.
+def network_of(model: Model, input_shape: InputShape | None, **options: Any) -> Network:
+    """List the operations of a model; see `joulecast.extract` for the arguments, and `network_of_job` for errors."""
+    return network_of_job(Job(model, input_shape, **options))
+
+
+def network_of_job(job: Job) -> Network:
+    """List the operations of the model of a job; see `joulecast.extract`.
 
     Raises:
         UnknownNameError: There is no such model, mode or precision.
@@ -55,37 +48,30 @@ def network_of(
         ExtractionError: The forward raises, or depends on values of the input.
         MissingDependencyError: The model needs a library that is not installed.
     """
-    _check(mode, precision, cache_length)
-    options = {
-        "mode": mode,
-        "precision": precision,
-        "whitelist": whitelist,
-        "operators": operators,
-        "optimizer": optimizer,
-        "assume": assume,
-    }
-    if model_options and not (isinstance(model, str) and not _is_file(Path(model))):
+    model = job.model
+    _check(job)
+    if job.model_options and not (isinstance(model, str) and not _is_file(Path(model))):
         raise InputError(
             "options make a model that is given by name",
-            given=f"{', '.join(model_options)} for a {type(model).__name__}",
+            given=f"{', '.join(job.model_options)} for a {type(model).__name__}",
             hint="build the model with them, and give it without options",
         )
     if isinstance(model, Network):
-        return listed_network(model, input_shape, options)
+        return listed_network(model, job)
     if isinstance(model, str | Path) and _is_file(Path(model)):
-        return _from_file(Path(model), input_shape, cache_length, options)
+        return _from_file(Path(model), job)
     if isinstance(model, str | Path):
-        return _named(str(model), Inputs.of(input_shape), cache_length, options, model_options=model_options)
+        return _named(str(model), job)
     # Neither a module nor a configuration can exist without its library, so this does not import any.
     torch_module, transformers = sys.modules.get("torch"), sys.modules.get("transformers")
     if torch_module is not None and isinstance(model, torch_module.nn.Module):
-        return traced(model, Inputs.of(input_shape), cache_length, options)
+        return traced(model, Inputs.of(job.input_shape), job)
     if transformers is not None and isinstance(model, transformers.PretrainedConfig):
-        return configured(model, Inputs.of(input_shape), cache_length, options)
+        return configured(model, Inputs.of(job.input_shape), job)
     if torch_module is not None and isinstance(model, torch_module.export.ExportedProgram):
-        return traced(model.module(), Inputs.of(input_shape), cache_length, options)
+        return traced(model.module(), Inputs.of(job.input_shape), job)
     if isinstance(model, Sequence):
-        return network_of_pairs(model, options)
+        return network_of_pairs(model, job)
     if isinstance(model, type):
         raise InputError(
             "this is a class, not a model", given=model.__name__, hint=f"give an instance: {model.__name__}(...)"
@@ -98,56 +84,29 @@ def network_of(
     )
 
 
-def named_network(
-    name: str,
-    input_shape: InputShape | None,
-    *,
-    mode: str = "inference",
-    precision: str = "default",
-    cache_length: int | None = None,
-    optimizer: str | None = None,
-    assume: Assume | None = None,
-    model_options: Mapping[str, Any] | None = None,
-    may_trace: bool = True,
-) -> Network:
+def named_network(job: Job, *, may_trace: bool = True) -> Network:
     """List the operations of a named model. The name is never read as the path of a file.
 
     Args:
-        name: Name of a model, as users write it.
-        input_shape: Shape of the input, batch first, as `joulecast.extract` takes it.
-        mode: "inference" or "training".
-        precision: "default", fp32, tf32, fp16 or bf16.
-        cache_length: Tokens that a transformer has cached.
-        optimizer: Name of the optimizer whose step is part of a training iteration; None for no step.
-        assume: Assumptions about values of the input, as `joulecast.extract` takes them.
-        model_options: Arguments of the model's constructor.
+        job: The name of the model, and how it is extracted. Operators of the user do not have a name here.
         may_trace: Whether the model may be traced with torch if neither the cache nor a template has it.
 
     Raises:
-        UnknownNameError, InputError, ExtractionError: See `network_of`.
+        UnknownNameError, InputError, ExtractionError: See `network_of_job`.
         MissingDependencyError: The model needs a library that is not installed, or torch, and `may_trace` is False.
     """
-    _check(mode, precision, cache_length)
-    options = {
-        "mode": mode,
-        "precision": precision,
-        "whitelist": WHITELIST,
-        "operators": None,
-        "optimizer": optimizer,
-        "assume": assume,
-    }
-    return _named(name, Inputs.of(input_shape), cache_length, options, may_trace, model_options)
+    _check(job)
+    return _named(str(job.model), job, may_trace)
 
 
-def _check(mode: str, precision: str, cache_length: int | None) -> None:
-    require_mode(mode)
-    require_precision(precision)
-    if cache_length is not None and (
-        isinstance(cache_length, bool) or not isinstance(cache_length, int) or cache_length < 1
-    ):
+def _check(job: Job) -> None:
+    require_mode(job.mode)
+    require_precision(job.precision)
+    length = job.cache_length
+    if length is not None and (isinstance(length, bool) or not isinstance(length, int) or length < 1):
         raise InputError(
             "the length of a cache is a positive number of tokens",
-            given=repr(cache_length),
+            given=repr(length),
             allowed="1 or more, or None for no cache",
         )
 
@@ -156,141 +115,97 @@ def _is_file(path: Path) -> bool:
     return path.suffix in (*_READERS, ".json") or is_file(path)
 
 
-def network_of_file(
-    path: Path,
-    inputs: Inputs | None,
-    *,
-    mode: str,
-    precision: str,
-    whitelist: Collection[str] = WHITELIST,
-    operators: CustomOperators | None = None,
-    cache_length: int | None = None,
-    optimizer: str | None = None,
-    assume: Assume | None = None,
-) -> Network:
-    """List the operations of the model in a file, in this process; see `joulecast.extract` for the arguments.
+def network_of_file(job: Job) -> Network:
+    """List the operations of the model in a file, in this process. The model of the job is the path of the file.
 
     Raises:
-        JoulecastError: See `network_of`.
+        JoulecastError: See `network_of_job`.
     """
-    options = {
-        "mode": mode,
-        "precision": precision,
-        "whitelist": whitelist,
-        "operators": operators,
-        "optimizer": optimizer,
-        "assume": assume,
-    }
+    path = Path(job.model)
     with refusing_damage("this file describes no model that can be", path):
-        return _READERS.get(path.suffix, _from_configuration)(path, inputs, cache_length, options)
+        return _READERS.get(path.suffix, _from_configuration)(path, job)
 
 
-def _from_configuration(
-    path: Path, inputs: Inputs | None, cache_length: int | None, options: dict[str, Any]
-) -> Network:
+def _from_configuration(path: Path, job: Job) -> Network:
     """A configuration of transformers (config.json)."""
-    return configured(read_json(path, MOST_JSON_BYTES, "this file"), Inputs.of(inputs), cache_length, options)
+    return configured(read_json(path, MOST_JSON_BYTES, "this file"), Inputs.of(job.input_shape), job)
 
 
-def _from_program(path: Path, inputs: Inputs | None, cache_length: int | None, options: dict[str, Any]) -> Network:
+def _from_program(path: Path, job: Job) -> Network:
     """A program of torch.export."""
     from .files.exported_programs import load
 
     program = load(path)
-    return traced(program, program.inputs(inputs), cache_length, options, name=program.name)
+    return traced(program, program.inputs(job.input_shape), job, program.name)
 
 
-def _from_onnx(path: Path, inputs: Inputs | None, cache_length: int | None, options: dict[str, Any]) -> Network:
+def _from_onnx(path: Path, job: Job) -> Network:
     """An ONNX file."""
     from .files.onnx_graphs import load
 
-    if cache_length is not None:
+    if job.cache_length is not None:
         raise InputError(
             "an ONNX file has its cache among its inputs",
-            given=f"cache_length={cache_length}",
+            given=f"cache_length={job.cache_length}",
             hint="leave out cache_length, and give the inputs of the cache by name with their shapes",
         )
-    if options["optimizer"] is not None:
+    if job.optimizer is not None:
         raise InputError(
             "the step of an optimizer is not listed for ONNX files",
-            given=f"optimizer={options['optimizer']}",
+            given=f"optimizer={job.optimizer}",
             hint="give the PyTorch model instead, or leave the optimizer out",
         )
-    chosen = {name: options[name] for name in ("mode", "precision", "whitelist")}
-    return load(path, inputs, **chosen)
+    return load(path, job.input_shape, mode=job.mode, precision=job.precision, whitelist=job.whitelist)
 
 
-_READERS: Mapping[str, Callable[[Path, Inputs | None, int | None, dict[str, Any]], Network]] = {
-    ".pt2": _from_program,
-    ".onnx": _from_onnx,
-}
+_READERS: Mapping[str, Callable[[Path, Job], Network]] = {".pt2": _from_program, ".onnx": _from_onnx}
 """Suffix of a file -> function that extracts its model. A file with another suffix is read as JSON."""
 
 
-def _from_file(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
+def _from_file(path: Path, job: Job) -> Network:
     """Read a file in a separate process, unless it is a list of operations."""
     if path.suffix not in _READERS:
         content = read_json(path, MOST_JSON_BYTES, "this file")
         if not (isinstance(content, dict) and "model_type" in content and "operations" not in content):
-            return listed_network(Network.from_dict(content, name=path.stem), input_shape, options)
-    if path.suffix != ".onnx":
-        _needs_torch(str(path))
+            return listed_network(Network.from_dict(content, name=path.stem), job)
+    if path.suffix != ".onnx" and find_spec("torch") is None:
+        raise _lacks_torch(str(path))
     with open_regular(path) as file:
         size_bytes = os.fstat(file.fileno()).st_size
-    inputs = None if input_shape is None else Inputs.of(input_shape)
-    if options["operators"] is not None and path.suffix == ".pt2":
+    inputs = None if job.input_shape is None else Inputs.of(job.input_shape)
+    if job.operators is not None and path.suffix == ".pt2":
         # The user's own operators, and their conversions, exist in this process only.
-        return network_of_file(path, inputs, cache_length=cache_length, **options)
+        return network_of_file(replace(job, input_shape=inputs))
     from .isolation import SHARED, Limits
 
-    whitelist = options["whitelist"]
-    question = {
-        "file": str(path.absolute()),
-        "inputs": None if inputs is None else inputs.to_list(),
-        "mode": options["mode"],
-        "precision": options["precision"],
-        "optimizer": options["optimizer"],
-        "whitelist": None if whitelist is WHITELIST else sorted(whitelist),
-        "cache_length": cache_length,
-        "assume": None if options["assume"] is None else dict(options["assume"]),
-    }
     # An ONNX file contains its weights, and more than one copy of it is in memory.
-    return SHARED.network(question, Limits(Limits.memory_bytes + 3 * size_bytes))
+    limits = Limits(Limits.memory_bytes + 3 * size_bytes)
+    return SHARED.network({"file": str(path.absolute()), **job.to_json(inputs)}, limits)
 
 
-def _named(
-    name: str,
-    inputs: Inputs,
-    cache_length: int | None,
-    options: dict[str, Any],
-    may_trace: bool = True,
-    model_options: Mapping[str, Any] | None = None,
-) -> Network:
-    refuse_optimizer(options["optimizer"], options["mode"])
+def _named(name: str, job: Job, may_trace: bool = True) -> Network:
+    inputs, name = Inputs.of(job.input_shape), known_as(name)
+    refuse_optimizer(job.optimizer, job.mode)
     # Neither the cache nor templates cover the user's own operators, assumptions and model options.
-    own = {**(options["operators"] or {}), **(options.get("assume") or {}), **(model_options or {})}
-    cached = options["whitelist"] is WHITELIST and not own
-    key = [inputs.to_list(), options["mode"], options["precision"], cache_length, options["optimizer"]]
+    own = {**(job.operators or {}), **(job.assume or {}), **(job.model_options or {})}
+    cached = job.whitelist is WHITELIST and not own
+    key = [inputs.to_list(), job.mode, job.precision, job.cache_length, job.optimizer]
     if cached and (known := recall(name, key)) is not None:
         return known
-    request = Request(inputs, options["mode"], options["precision"], cache_length, options["optimizer"])
+    request = Request(inputs, job.mode, job.precision, job.cache_length, job.optimizer)
     if cached and (templated := answer(name, request)) is not None:
         return templated
     if not may_trace or find_spec("torch") is None:
         raise _lacks_torch(f"{name} with {', '.join(own)}") if own else refusal(name, request)
     from .models.named_models import build
 
-    run: set[str] = set()
-    on_trace = {"on_trace": lambda recorder: run.update(recorder.operators_run)}
-    network = traced(build(name, model_options), inputs, cache_length, {**options, **on_trace}, name=name)
+    operators_run: set[str] = set()
+    network = traced(
+        build(name, job.model_options), inputs, job, name, lambda recorder: operators_run.update(recorder.operators_run)
+    )
     if cached:
-        remember(network, name, key, run)
+        remember(network, name, key, operators_run)
     return network
-
-
-def _needs_torch(path: str) -> None:
-    if find_spec("torch") is None:
-        raise _lacks_torch(path)
 
 
 def _lacks_torch(model: str) -> MissingDependencyError:

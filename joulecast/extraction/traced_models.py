@@ -2,52 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..operations.inputs import Inputs
 from ..operations.network import Network
 from .assumptions import Assumptions
+from .job import Job
 
 if TYPE_CHECKING:
     import torch
 
+    from .recorder import Recorder
+
 
 def traced(
-    module: torch.nn.Module, inputs: Inputs, cache_length: int | None, options: dict[str, Any], name: str | None = None
+    module: torch.nn.Module,
+    inputs: Inputs,
+    job: Job,
+    name: str | None = None,
+    on_trace: Callable[[Recorder], None] | None = None,
 ) -> Network:
     """Trace a module. Transformers, and detectors in training, get the further inputs that they need.
 
-    `options` are the keyword arguments of `trace`.
+    Args:
+        module: The module.
+        inputs: Its inputs, instead of those of the job.
+        job: How it is traced.
+        name: Name of the network; None for the name of the module's class.
+        on_trace: Function that is called with the recorder at the end, as in `trace`.
     """
     from .models.detectors import is_detector, prepare_training
     from .models.transformers_models import is_transformer, named_inputs, prepare
     from .tracing import trace
 
     name = name or type(module).__name__
+    traces = partial(trace, module, **job.for_trace, on_trace=on_trace)
     if is_transformer(module):
-        title = name if cache_length is None else f"{name} after {cache_length} tokens"
-        return trace(
-            module,
-            named_inputs(module, inputs),
-            name=title,
-            prepare=lambda forward: prepare(forward, options["mode"], cache_length),
-            **options,
-        )
-    if cache_length is not None:
+        title = name if job.cache_length is None else f"{name} after {job.cache_length} tokens"
+        further = partial(prepare, mode=job.mode, cache_length=job.cache_length)
+        return traces(input_shape=named_inputs(module, inputs), name=title, prepare=further)
+    if job.cache_length is not None:
         raise InputError(
             "only transformers have a cache of keys and values",
-            given=f"cache_length={cache_length} for {name}",
+            given=f"cache_length={job.cache_length} for {name}",
             hint="leave out cache_length",
         )
-    if options["mode"] == "training" and is_detector(module):
-        boxes = Assumptions.of(options.get("assume")).boxes
-        return trace(module, inputs, name=name, prepare=lambda forward: prepare_training(forward, boxes), **options)
-    return trace(module, inputs, name=name, **options)
+    if job.mode == "training" and is_detector(module):
+        return traces(
+            input_shape=inputs, name=name, prepare=partial(prepare_training, boxes=Assumptions.of(job.assume).boxes)
+        )
+    return traces(input_shape=inputs, name=name)
 
 
-def configured(config: Any, inputs: Inputs, cache_length: int | None, options: dict[str, Any]) -> Network:
+def configured(config: Any, inputs: Inputs, job: Job) -> Network:
     """Build the transformer of a configuration without weights, and trace it; for the arguments see `traced`."""
     from .models.transformers_models import from_config
 
-    return traced(from_config(config), inputs, cache_length, options)
+    return traced(from_config(config), inputs, job)

@@ -147,15 +147,15 @@ def best_generation(
     limits = Limits(max_time_to_first_token_s, max_time_per_output_token_s, min_tokens_per_s)
     rows: list[GenerationChoice] = []
     left_out: dict[str, str] = {}
-    named = list(_named(gpus, tuple(counts)))
+    asked_gpus = list(named(gpus, tuple(counts)))
     for precision in dict.fromkeys(precisions):
-        for count in sorted({count for count, _ in named}):
-            boards = [gpu for number, gpu in named if number == count]
+        for count in sorted({count for count, _ in asked_gpus}):
+            boards = [gpu for number, gpu in asked_gpus if number == count]
             for served, clocks_mhz, figures in query.figures(boards, count, precision, left_out):
                 rows += _rows(served, clocks_mhz, figures, limits, objective, tariff)
     if not rows:
-        raise _nothing_serves(query.decoder.name, _left_out(named, rows, left_out))
-    return GenerationChoices(rows, _left_out(named, rows, left_out))
+        raise _nothing_serves(query.decoder.name, _left_out(asked_gpus, rows, left_out))
+    return GenerationChoices(rows, _left_out(asked_gpus, rows, left_out))
 
 
 def _left_out(
@@ -281,8 +281,12 @@ class _Query:
         return [gpu.checked_clock_mhz(clock) for clock in self.clocks]
 
 
-def _named(names: str | GPU | Iterable[str | GPU] | None, counts: Sequence[int]) -> Iterator[tuple[int, GPU]]:
-    """Each GPU with the numbers of GPUs to try."""
+def named(names: str | GPU | Iterable[str | GPU] | None, counts: Sequence[int]) -> Iterator[tuple[int, GPU]]:
+    """Each GPU with the numbers of GPUs to try.
+
+    Raises:
+        UnknownNameError: No such GPU.
+    """
     listed = [names] if isinstance(names, str | GPU) else list(catalogue().values() if names is None else names)
     for name in listed:
         number, gpu = find_gpus(name)

@@ -26,8 +26,8 @@ import numpy as np
 from ..arrays import FloatArray
 from ..errors import InputError
 from ..hardware import GPU, find_gpu
+from ..operations.attributes import ELEMENT_BYTES
 from ..operations.operation import Operation
-from ..operations.precisions import ELEMENT_BYTES
 from ..operations.rules import size
 from ..predictors.physics.energy import PRIOR_ENERGY
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..arrays import FloatArray
-from ..operations.precisions import ELEMENT_BYTES
+from ..operations.attributes import ELEMENT_BYTES
 from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.norms import overlapped
 

@@ -22,8 +22,8 @@ import numpy as np
 
 from ..arrays import FloatArray
 from ..hardware import GPU
+from ..operations.attributes import ELEMENT_BYTES
 from ..operations.operation import Operation
-from ..operations.precisions import ELEMENT_BYTES
 from ..operations.rules import size
 from ..predictors.operation_predictions import OperationPredictions
 from ..zoo.catalogue import find_kernels

@@ -7,10 +7,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from ..extraction.models.language_models import LANGUAGE_MODELS
 from ..extraction.models.transformers_configs import Architecture
 from ..extraction.models.transformers_models import import_transformers
 from .decoder import Decoder
-from .known import FILE, KNOWN, TOP_P, context_of, decoder_to_json
+from .known import FILE, TOP_P, context_of, decoder_to_json
 from .models import extracted_decoder
 
 
@@ -23,7 +24,7 @@ def made(name: str, row: Architecture) -> Decoder:
 
 def main() -> None:
     """Extract every model of the table and write the file."""
-    content = {name: decoder_to_json(made(name, row)) for name, row in sorted(KNOWN.items())}
+    content = {name: decoder_to_json(made(name, row)) for name, row in sorted(LANGUAGE_MODELS.items())}
     text = json.dumps(content, separators=(",", ":"))
     # Without a time stamp, the same models always give the same bytes.
     Path(__file__).with_name(FILE).write_bytes(gzip.compress(text.encode(), mtime=0))

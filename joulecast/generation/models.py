@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..extraction import network_of
-from ..extraction.models.transformers_configs import ARCHITECTURES
+from ..extraction.models.language_models import BY_NAME
 from ..operations.checked_values import LARGEST
 from ..operations.network import Network
 from ..system.regular_files import MOST_JSON_BYTES, read_json
@@ -58,6 +58,10 @@ def extracted_decoder(model: Model, name: str | None = None) -> Decoder:
         try:
             network = network_of(model, (1, 1), precision="bf16", cache_length=past, assume={"experts": "uniform"})
         except InputError as error:
+            if "only transformers" in error.what:
+                raise InputError(
+                    "this model does not write text", given=str(model), hint="`joulecast models` lists those that do"
+                ) from error
             if "positions" not in error.what or past == _PASTS[-1]:
                 raise
             continue
@@ -91,7 +95,7 @@ def _settings(model: Any) -> Mapping[str, Any]:
         content = read_json(path, MOST_JSON_BYTES, "this configuration")
         return content if isinstance(content, Mapping) else {}
     if isinstance(model, str):
-        return ARCHITECTURES[model].sizes if model in ARCHITECTURES else {}
+        return BY_NAME[model].sizes if model in BY_NAME else {}
     config = getattr(model, "config", model)
     found: Mapping[str, Any] = config.to_dict() if hasattr(config, "to_dict") else {}
     return found

@@ -12,9 +12,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..operations.attributes import ELEMENT_BYTES
 from ..operations.network import Entry, Network
 from ..operations.operation import Operation
-from ..operations.precisions import ELEMENT_BYTES
 from .collectives import NCCL
 from .decoder import (
     Activation,

@@ -25,10 +25,10 @@ from ..errors import InputError
 from ..extraction import network_of
 from ..hardware import GPU
 from ..hardware.host import Host, find_host
+from ..operations.attributes import ELEMENT_BYTES
 from ..operations.checked_values import require_positive_integer
 from ..operations.network import Entry, Network
 from ..operations.operation import Operation
-from ..operations.precisions import ELEMENT_BYTES
 from ..operations.rules import size
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.memory import MemoryNeed, memory_need, shortage

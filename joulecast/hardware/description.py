@@ -10,7 +10,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 
 from ..errors import InputError
-from ..operations.precisions import PRECISIONS
+from ..operations.attributes import PRECISIONS
 from ..system.damage import refusing_damage
 from ..system.regular_files import MOST_BYTES, read_regular
 from .gpu import GPU, MEMORY_LEVELS, IdleCurve, VoltageCurve

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..checked import shown
 from ..errors import InputError
-from ..operations.precisions import QUANTIZED
+from ..operations.attributes import QUANTIZED
 
 # AMD's LLVM targets -> compute capability of NVIDIA's GPUs of that time (MI100, MI200: A100; MI300: H100; MI350: B200).
 _AMD_GENERATIONS = {"gfx908": 8.0, "gfx90a": 8.0, "gfx942": 9.0, "gfx950": 10.0}

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from ..errors import MissingDependencyError, SensorError
-from .reader import Reader
+from .samples import Reader
 
 _UNSUPPORTED = 0xFFFF  # Value of a reading that a board does not have; newer releases of amdsmi return "N/A".
 

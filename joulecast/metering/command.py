@@ -13,8 +13,8 @@ from types import FrameType
 
 from ..errors import InputError
 from ..units import si
+from .exporting import MetricsServer
 from .meter import Meter
-from .prometheus import MetricsServer
 from .result import Metering
 
 _LIVE_AFTER_S, _LIVE_EVERY_S = 2.0, 1.0

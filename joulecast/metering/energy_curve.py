@@ -1,6 +1,6 @@
 """Energy of a device between any two moments, computed from the samples of its sensor.
 
-If the device has a total-energy counter, its values are used; update_times.py estimates when it had each of them. If
+If the device has a total-energy counter, its values are used; `update_times` estimates when it had each of them. If
 the power changes between two updates, it is assumed to change once, from the power before to the power afterwards, at
 the moment that gives the counted joules. That is exact for loads that are steady for longer than two updates. Without a
 counter, the power readings are integrated, each held until the next one. Intervals without data are reported as unknown
@@ -9,15 +9,52 @@ and never count as zero. They arise when a device is lost, a counter restarts or
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import FloatArray
+from ..energy import Figure, Row, Share
+from ..energy.node import Source
+from .recording import DeviceInfo, Recording
 from .samples import Samples
-from .update_times import update_times
+
+_FAST_S = 0.004  # A counter with a shorter period has a new value at every reading.
+_ENCLOSED = 0.25  # Two readings enclose an update closely if they are at most this share of a period apart.
+_MOST_PERIODS = 5  # The error of the period adds up, so updates are placed no further than this from a known one.
+
+
+def update_times(read_s: FloatArray, updates: NDArray[np.intp]) -> FloatArray:
+    """The moments in seconds at which a counter was updated, ascending, shape (updates,).
+
+    Args:
+        read_s: Moments of the readings in seconds, shape (readings,).
+        updates: Indices of the readings that gave a new value, at least two, shape (updates,).
+    """
+    first_s, before_s = read_s[updates], read_s[updates - 1]
+    # Two updates are at least as far apart as the first and last reading of the value between them, and at most as far
+    # as the readings just outside.
+    stood_s, apart_s = before_s[1:] - first_s[:-1], first_s[1:] - before_s[:-1]
+    period_s = float(stood_s.max() + apart_s.min()) / 2
+    if stood_s.max() <= _FAST_S or period_s <= _FAST_S:
+        return first_s
+    gap_s = first_s - before_s
+    found_s = first_s - np.minimum(gap_s, period_s) / 2
+    enclosed_s = found_s[gap_s <= _ENCLOSED * period_s]
+    if len(enclosed_s):
+        places = np.clip(np.searchsorted(enclosed_s, first_s), 1, max(1, len(enclosed_s) - 1))
+        near = np.stack([enclosed_s[places - 1], enclosed_s[np.minimum(places, len(enclosed_s) - 1)]])
+        nearest_s = np.take_along_axis(near, np.abs(near - first_s).argmin(axis=0)[None], axis=0)[0]
+        periods = np.floor((first_s - nearest_s) / period_s)
+        placed_s = nearest_s + periods * period_s
+        usable = (gap_s > _ENCLOSED * period_s) & (np.abs(periods) <= _MOST_PERIODS) & (placed_s > before_s)
+        found_s = np.where(usable, placed_s, found_s)
+    return np.maximum.accumulate(found_s)
+
 
 _LONGEST_GAP_S = 2.0  # Readings further apart say nothing about the time between them; sensors update within 1 s.
 _GAPS = 3  # The same limit in units of the median distance of readings, for long intervals.
@@ -149,3 +186,86 @@ def _by_power(samples: Samples, longest_gap_s: float) -> Points:
     energy = np.concatenate([[0.0], np.cumsum(np.where(seen, power_w[:-1] * steps_s, 0.0))])
     unknown = np.concatenate([[0.0], np.cumsum(np.where(seen, 0.0, steps_s))])
     return time_s, energy, unknown
+
+
+IDLE, ABOVE_IDLE = "idle", "above idle"
+
+
+def window_rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
+    """Time and energy of windows by device, without those of the windows inside them.
+
+    Args:
+        recording: The recording of one machine.
+        several: Whether the tree has several machines, so that names of devices need the name of the machine.
+
+    Returns:
+        A row for each path of windows, and the share of the time outside all windows.
+    """
+    paths = [path for path, _, _ in recording.windows]
+    starts = np.array([start for _, start, _ in recording.windows], dtype=float)
+    ends = np.array([end for _, _, end in recording.windows], dtype=float)
+    calls = Counter(paths)
+    names = list(calls)
+    place = {path: i for i, path in enumerate(names)}
+    places = np.array([place[path] for path in paths], dtype=int)
+    around = np.array([place.get(path.rpartition(".")[0], -1) for path in names], dtype=int)
+    tops = around < 0
+
+    def own(values: FloatArray) -> FloatArray:
+        """Each window's value without those of the windows inside it."""
+        inside = np.bincount(around[~tops], values[~tops], len(names))
+        return np.maximum(values - inside, 0.0)
+
+    duration_s = recording.end_s - recording.start_s
+    by_window_s = np.bincount(places, ends - starts, len(names)).astype(float)
+    shares: list[dict[str, Any]] = [{"time": {}, "energy": {}} for _ in names]
+    rest = Share()
+    for device in recording.devices:
+        if not device.counted:
+            continue
+        name = f"{recording.host}/{device.name}" if several else device.name
+        curve = EnergyCurve.of(recording.samples[device.name])
+        whole_j, whole_known = curve.between(recording.start_s, recording.end_s)
+        joules, known = curve.between(starts, ends)
+        window_j = np.bincount(places, joules, len(names)).astype(float)
+        unknown = np.bincount(places, ~known, len(names)) if names else np.zeros(0)
+        own_j, own_s = own(window_j), own(by_window_s)
+        for i in range(len(names)):
+            share = _share(name, device, float(own_j[i]), float(own_s[i]), int(unknown[i]))
+            shares[i]["time"] |= share.time
+            shares[i]["energy"] |= share.energy
+        outside_j = max(0.0, float(whole_j) - float(own_j.sum()))
+        outside_s = max(0.0, duration_s - float(by_window_s[tops].sum()))
+        missing = 0 if whole_known or unknown.any() else 1
+        rest = Share.total([rest, _share(name, device, outside_j, outside_s, missing)])
+    if not any(device.counted for device in recording.devices):
+        # The time of windows is known all the same, and their energy is unknown rather than zero.
+        own_s = own(by_window_s)
+        shares = [_unmeasured(seconds) for seconds in own_s.tolist()]
+        rest = Share(**_unmeasured(max(0.0, duration_s - float(by_window_s[tops].sum()))))
+    rows = [Row(path, Share(**shares[i]), phase="other", calls=calls[path]) for i, path in enumerate(names)]
+    return rows, rest
+
+
+def _unmeasured(seconds: float) -> dict[str, Any]:
+    """Time and energy of a part of the program on a machine without any counter."""
+    return {
+        "time": {"program": Figure(seconds, "measured")},
+        "energy": {("program", "total"): Figure(0.0, "missing", 1)},
+    }
+
+
+def _share(name: str, device: DeviceInfo, joules: float, seconds: float, unknown: int) -> Share:
+    source = cast(Source, device.method)
+    times = {name: Figure(seconds, source)}
+    if unknown and not joules:
+        return Share(times, {(name, device.component): Figure(0.0, "missing", unknown)})
+    if device.idle_w is None:
+        return Share(times, {(name, device.component): Figure(joules, source, unknown)})
+    idle_j = min(joules, device.idle_w * seconds)
+    # The idle power comes from the catalogue, so the idle part is modelled.
+    parts: Mapping[tuple[str, str], Figure] = {
+        (name, IDLE): Figure(idle_j, "modelled"),
+        (name, ABOVE_IDLE): Figure(joules - idle_j, source, unknown),
+    }
+    return Share(times, parts)

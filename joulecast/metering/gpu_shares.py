@@ -1,9 +1,12 @@
-"""Shares of a GPU that a program and other processes use: time in which kernels run, and memory."""
+"""Shares of a GPU that a program and other processes use: time in which kernels run, memory, and who is who."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 
@@ -82,3 +85,84 @@ def _sum(values: Iterable[Any]) -> Any:
     """The sum; None if a summand is not known."""
     listed = list(values)
     return None if None in listed else sum(listed)
+
+
+_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+class ProcessTree:
+    """The CPU time of a process and all of its descendants.
+
+    Args:
+        root: Id of the process.
+        folder: Folder in which the kernel shows processes.
+    """
+
+    def __init__(self, root: int, folder: Path = Path("/proc")) -> None:
+        self._root, self._folder = root, folder
+        self._seen_s: dict[int, float] = {}
+        self._last: tuple[float, float] | None = None
+
+    def shares(self) -> dict[str, Any]:
+        """The share of the machine's used CPU time since the last call ("cpu"), and the number of processes.
+
+        The share is None at the first call.
+        """
+        self._look()
+        tree_s, machine_s = sum(self._seen_s.values()), self._machine_s()
+        before, self._last = self._last, (tree_s, machine_s)
+        if before is None or machine_s <= before[1]:
+            return {"cpu": None, "processes": len(self._seen_s)}
+        share = (tree_s - before[0]) / (machine_s - before[1])
+        return {"cpu": min(1.0, max(0.0, share)), "processes": len(self._seen_s)}
+
+    @property
+    def members(self) -> Collection[int]:
+        """Ids of all processes that have been seen in the tree, including those that have ended."""
+        return self._seen_s.keys()
+
+    def visible(self, process: int) -> bool:
+        """Whether the kernel shows a process of this id. Inside a container it hides the processes outside."""
+        return (self._folder / str(process)).exists()
+
+    def _look(self) -> None:
+        """Update the CPU time of every process of the tree. Processes that have ended keep their last value."""
+        pending, members = [self._root], set()
+        while pending:
+            process = pending.pop()
+            if process in members:
+                continue
+            members.add(process)
+            with suppress(OSError, ValueError, IndexError):  # The process may end at any moment.
+                values = self._state(process)
+                self._seen_s[process] = (int(values[11]) + int(values[12])) / _TICKS
+                pending += self._children(process)
+
+    def _state(self, process: int) -> list[str]:
+        """The fields of a process's stat file after its name, which may itself contain brackets and spaces."""
+        return (self._folder / str(process) / "stat").read_text().rpartition(")")[2].split()
+
+    def _children(self, process: int) -> list[int]:
+        """The children of a process.
+
+        Kernels list the children of each thread if they were built to do so. Otherwise all processes are searched for
+        those with this parent.
+        """
+        found = []
+        for path in (self._folder / str(process)).glob("task/*/children"):
+            found += [int(child) for child in path.read_text().split()]
+        if found or (self._folder / str(process) / "task" / str(process) / "children").exists():
+            return found
+        for entry in self._folder.glob("[0-9]*"):
+            with suppress(OSError, ValueError, IndexError):
+                if int(self._state(int(entry.name))[1]) == process:
+                    found.append(int(entry.name))
+        return found
+
+    def _machine_s(self) -> float:
+        try:
+            values = (self._folder / "stat").read_text().split("\n", 1)[0].split()[1:9]
+        except OSError:
+            return 0.0
+        user, nice, system, _idle, _waiting, irq, soft_irq, _stolen = (int(value) for value in values)
+        return (user + nice + system + irq + soft_irq) / _TICKS

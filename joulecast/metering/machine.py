@@ -14,8 +14,8 @@ from typing import Any
 from ..errors import InputError, JoulecastError, unknown_name
 from ..hardware import find_gpu
 from . import amdsmi, memory_model, nvidia_smi, nvml, perf, powercap
-from .readers import ReaderSpec
 from .recording import DeviceInfo
+from .sampler import ReaderSpec
 
 GROUPS = ("cpu", "ram", "gpu")
 """Groups of devices that can be requested; a name such as gpu1 requests a single device."""

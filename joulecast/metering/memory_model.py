@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..errors import SensorError
-from .reader import Reader
+from .samples import Reader
 
 _WATTS_BY_GB = ((16, 3.0), (32, 3.5), (64, 6.0), (128, 8.0))
 _LARGEST_W = 10.0

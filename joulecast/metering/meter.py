@@ -22,9 +22,8 @@ from typing import ParamSpec, Self, TypeVar
 
 from ..energy.node import require_levels
 from ..errors import InputError
-from .gathering import Communicator, gathered
 from .machine import Machine, find_machine
-from .ranks import MachineLock
+from .ranks import Communicator, MachineLock, gathered
 from .reading_recordings import read_recording
 from .recording import Window
 from .result import Metering
@@ -90,7 +89,7 @@ class Meter:
     def __enter__(self) -> Self:
         interval_s, out, _, mlflow, command = self._settings
         if mlflow:
-            from .mlflow_metrics import active_run
+            from .exporting import active_run
 
             active_run()
         if not self._lock.take():
@@ -126,7 +125,7 @@ class Meter:
             if self._folder is not None:
                 self._folder.cleanup()
         if self._settings[3]:
-            from .mlflow_metrics import log_metering
+            from .exporting import log_metering
 
             log_metering(self._result)
 

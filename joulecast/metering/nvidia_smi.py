@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from ..errors import SensorError
-from .reader import Reader
+from .samples import Reader
 
 PERIOD_S = 0.02  # Time between two lines of its log.
 _FORMAT = "--format=csv,noheader,nounits"

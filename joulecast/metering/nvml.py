@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import MissingDependencyError, SensorError
 from .gpu_shares import ProcessReader, ProcessUse
-from .reader import Reader
+from .samples import Reader
 
 _SLOW_EVERY = 10  # Clocks, temperature and the like change slowly and take longer to read than power.
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 from ..errors import SensorError
-from .reader import Reader
+from .samples import Reader
 
 _EVENT = "power/energy-pkg/"
 _PERIOD_S = 0.1  # The shortest interval that perf prints without a warning about its own overhead.

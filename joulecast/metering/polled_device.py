@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import SensorError
-from .reader import Reader
 from .recording import block_of
-from .samples import FIELDS, RANGES, Samples, is_possible_next
+from .samples import FIELDS, RANGES, Reader, Samples, is_possible_next
 
 _MOST_SAMPLES = 200_000  # Held in memory until they are requested: half an hour of a campaign.
 _ENERGY = FIELDS.index("energy_j")

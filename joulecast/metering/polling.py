@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import InputError, JoulecastError
-from .gpu_shares import GpuShare, ProcessReader
+from .gpu_shares import GpuShare, ProcessReader, ProcessTree
 from .polled_device import PolledDevice
-from .processes import ProcessTree
-from .readers import PROCESS_READERS, ReaderSpec
 from .recording import Window, Writer
+from .sampler import PROCESS_READERS, ReaderSpec
 
 BLOCK_S = 1.0
 """Seconds between two syncs of a recording to disk, which is the most that a kill can lose."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import SensorError
-from .reader import Reader
+from .samples import Reader
 
 ZONES = Path("/sys/class/powercap")
 _PACKAGE = re.compile(r"package-(\d+)(-die-\d+)?")

@@ -1,7 +1,8 @@
-"""Decides which process of a parallel job measures a machine: the first that takes the job's lock on it.
+"""Processes of a parallel job: which of them measures a machine, and how their results are put together.
 
-If every process measured, the same devices would be counted several times. The other processes of the machine measure
-nothing. Launchers tell each process its job and its rank in environment variables.
+If every process measured, the same devices would be counted several times. So the first that takes the job's lock on a
+machine measures it, and the others measure nothing. Launchers tell each process its job and its rank in environment
+variables.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Protocol
+
+from ..errors import InputError, MissingDependencyError
+from .result import Metering, merged
 
 _JOBS = (
     # Launcher, variable of the job, variable of the rank.
@@ -84,3 +88,53 @@ class MachineLock:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+class Communicator(Protocol):
+    """The part of `mpi4py.MPI.Comm` that is used here."""
+
+    def gather(self, sendobj: Any, root: int = 0) -> list[Any] | None:
+        """The objects of all ranks at the root; None at all other ranks."""
+        ...
+
+
+def world() -> Communicator:
+    """All processes of the job.
+
+    Raises:
+        MissingDependencyError: mpi4py is not installed.
+    """
+    try:
+        from mpi4py import MPI
+    except ImportError as error:
+        raise MissingDependencyError("gathering over machines needs mpi4py", hint="pip install mpi4py") from error
+    found: Communicator = MPI.COMM_WORLD
+    return found
+
+
+def gathered(metering: Metering | None, title: str, communicator: Communicator | None = None) -> Metering | None:
+    """Gather the results of all machines at rank 0. All ranks must call this function.
+
+    Args:
+        metering: Result of this process; None if another process measures this machine.
+        title: Title of the measurement.
+        communicator: The processes to gather from; None for all processes of the job.
+
+    Returns:
+        The merged result at rank 0: the sum of the energies, and the longest time. None at other ranks.
+
+    Raises:
+        MissingDependencyError: mpi4py is not installed, and no communicator is given.
+        InputError: No rank measured anything, or two measured one machine at the same time. Raised at rank 0.
+    """
+    found = (world() if communicator is None else communicator).gather(metering, root=0)
+    if found is None:
+        return None
+    measured = [each for each in found if each is not None]
+    if not measured:
+        raise InputError(
+            "no process of this job measured anything",
+            given=f"{len(found)} processes",
+            hint="enter joulecast.measure() in all of them; one of each machine will measure",
+        )
+    return merged(title, measured)

@@ -15,11 +15,10 @@ from ..errors import InputError
 from ..rendering.answers import Drawn, Plain
 from ..rendering.notebook import Line, Picture, lines_over
 from ..units import si
-from .energy_curve import EnergyCurve
+from .energy_curve import EnergyCurve, window_rows
 from .gpu_shares import GpuShare
 from .recording import DeviceInfo, Recording
 from .samples import Samples
-from .window_rows import window_rows
 
 _POINTS = 400  # Most points of a power trace.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Self
 
@@ -160,3 +160,11 @@ THROTTLE_REASONS = {
 
 def _rounded(values: FloatArray, digits: int) -> list[float | None]:
     return [None if np.isnan(value) else round(float(value), digits) for value in values]
+
+
+Reader = Callable[[], Mapping[str, float]]
+"""Reads a device once.
+
+Returns name -> value, with the names of `Samples`, for the readings that the device has. If the sensor knows the moment
+of the reading, "time_s" is its monotonic time. Raises SensorError when the device is lost.
+"""

@@ -1,7 +1,7 @@
 """The interface of power sensors that campaigns use, and the sensor that the sampler process polls.
 
 A sensor samples power while it is entered as a context manager; `window` returns the samples of a loop. To add a
-sensor, write a reader and add it to the table in readers.py, or implement the Protocol.
+sensor, write a reader and add it to the table in sampler.py, or implement the Protocol.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from . import nvidia_smi, nvml, powercap
-from .readers import ReaderSpec
-from .sampler import PERIOD_S, Sampler
+from .sampler import PERIOD_S, ReaderSpec, Sampler
 from .samples import Samples
 
 _DEVICE = "device"  # Name of the only device that the sampler polls for a sensor.

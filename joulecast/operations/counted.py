@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from .attributes import Precision
 from .kind import GRADIENTS, Kind, Traffic
 from .kinds import KINDS
-from .precisions import Precision
 from .rules import Product, Shape, Shapes, size
 from .storage import Storage
 

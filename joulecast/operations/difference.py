@@ -9,7 +9,7 @@ from ..rendering.answers import Plain
 from ..rendering.notebook import document, table
 from ..units import si
 from .operation import Operation
-from .operation_text import operation_text
+from .operation_list import operation_text
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 from ..errors import InputError
+from .attributes import ELEMENT_BYTES
 from .operation import Operation
-from .precisions import ELEMENT_BYTES
 from .rules import size
 
 BOOKKEEPING = "bookkeeping on one integer"

@@ -99,6 +99,15 @@ class Inputs:
             {name: [list(item.shape), item.dtype] for name, item in self.named},
         ]
 
+    @classmethod
+    def of_list(cls, value: Any) -> Self:
+        """Read what `to_list` wrote."""
+        positional, named = value
+        return cls(
+            tuple(Input(tuple(shape), dtype) for shape, dtype in positional),
+            tuple((name, Input(tuple(shape), dtype)) for name, (shape, dtype) in named.items()),
+        )
+
 
 def parse_shapes(texts: list[str] | None) -> Any:
     """Read shapes from the command line: one, several, or several with names ("input_ids=8,128").

@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from . import storage
-from .attributes import Attribute, one_of
-from .precisions import PRECISIONS, QUANTIZED
+from .attributes import PRECISIONS, QUANTIZED, Attribute, one_of
 from .rules import Attributes, Product, Shape, Shapes
 from .storage import Storage
 

@@ -23,6 +23,7 @@ from .attributes import (
     FLAG,
     IMPLEMENTATIONS,
     NORM,
+    PRECISIONS,
     SHAPE,
     SOME_DIMENSIONS,
     Attribute,
@@ -32,7 +33,6 @@ from .attributes import (
 )
 from .index_kinds import INDEX_KINDS
 from .kind import Kind, Traffic
-from .precisions import PRECISIONS
 from .rows import (
     GEMM_PARTIAL,
     GEMM_TRAINING,

@@ -22,9 +22,7 @@ from .difference import NetworkDiff
 from .dropped import Dropped, short_text
 from .inputs import InputShape, shape_from_json, shape_to_json, titled
 from .operation import EXAMPLE, Operation, real_precision
-from .operation_list import OperationList
-from .operation_text import operation_text
-from .tables import IDENTITY, WORK, identity
+from .operation_list import IDENTITY, WORK, OperationList, identity, operation_text
 
 Derived = TypeVar("Derived")
 

@@ -10,11 +10,11 @@ from functools import cached_property
 from typing import Any, Literal, cast, get_args
 
 from ..errors import InputError, unknown_name
+from .attributes import PRECISIONS, Precision, RequestedPrecision
 from .checked_values import full_attributes, normalized_shape
 from .counted import Counted
 from .kind import GRADIENTS
 from .kinds import KINDS
-from .precisions import PRECISIONS, Precision, RequestedPrecision
 from .rules import Shape, Shapes
 
 Mode = Literal["inference", "training"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from . import recurrent as recurrence
-from . import rules, storage, windows
+from . import rules, storage, transforms
 from .attributes import (
     COUNT,
     DIMENSION,
@@ -63,13 +63,13 @@ def convolution(dimensions: int) -> Kind:
     return Kind(
         family="convolution",
         attributes=CONV_ATTRIBUTES,
-        output=windows.conv_output(dimensions),
-        flops=windows.conv_flops,
-        parameters=windows.conv_parameters,
+        output=transforms.conv_output(dimensions),
+        flops=transforms.conv_flops,
+        parameters=transforms.conv_parameters,
         storage=storage.convolution,
         tensor_cores=True,
         tf32_by_default=True,
-        product=windows.conv_product(windows.conv_flops),
+        product=transforms.conv_product(transforms.conv_flops),
         partial=GEMM_PARTIAL,
         spatial=dimensions,
         transforms=dimensions == 2,
@@ -82,13 +82,13 @@ def transposed_convolution(dimensions: int) -> Kind:
     return Kind(
         family="convolution",
         attributes={**CONV_ATTRIBUTES, "padding": Attribute(sizes(0), 0), "output_padding": Attribute(sizes(0), 0)},
-        output=windows.conv_transpose_output(dimensions),
-        flops=windows.conv_transpose_flops,
-        parameters=windows.conv_parameters,
+        output=transforms.conv_transpose_output(dimensions),
+        flops=transforms.conv_transpose_flops,
+        parameters=transforms.conv_parameters,
         storage=storage.convolution,
         tensor_cores=True,
         tf32_by_default=True,
-        product=windows.conv_product(windows.conv_transpose_flops),
+        product=transforms.conv_product(transforms.conv_transpose_flops),
         partial=GEMM_PARTIAL,
         spatial=dimensions,
         **GEMM_TRAINING,  # type: ignore[arg-type]
@@ -237,8 +237,8 @@ def pooling(dimensions: int, *further: str, saves_indices: bool = False) -> Kind
     return Kind(
         family="pooling",
         attributes={name: a for name, a in POOL_ATTRIBUTES.items() if name != "dilation" or name in further},
-        output=windows.pool_output(dimensions),
-        flops=windows.pool_flops,
+        output=transforms.pool_output(dimensions),
+        flops=transforms.pool_flops,
         training_reads=Traffic(inputs=1, output=2),
         spatial=dimensions,
         saves_indices=saves_indices,
@@ -250,7 +250,7 @@ def adaptive_pooling(dimensions: int, *, saves_indices: bool = False) -> Kind:
     return Kind(
         family="pooling",
         attributes={"output_size": Attribute(OUTPUT_SIZE, 1)},
-        output=windows.adaptive_pool_output(dimensions),
+        output=transforms.adaptive_pool_output(dimensions),
         flops=rules.per_input_element(1),
         training_reads=Traffic(inputs=1, output=1),
         spatial=dimensions,

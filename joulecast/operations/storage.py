@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .attributes import ELEMENT_BYTES, QUANTIZED
 from .indexing import row_length
-from .precisions import ELEMENT_BYTES, QUANTIZED
 from .recurrent import gate_elements
 from .rules import Attributes, Shape, Shapes, size
 from .transforms import fft_passes

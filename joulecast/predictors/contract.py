@@ -35,6 +35,24 @@ Files = Mapping[str, bytes]
 """Contents of files by their names."""
 
 
+Curves = Mapping[str, Sequence[float]]
+"""Learning curves: name -> one value per step, such as errors by number of trees, or losses by epoch."""
+
+
+def curves_of(fitted: object) -> dict[str, Sequence[float]]:
+    """The learning curves of a model that was just fitted, and of its parts, for tracking.
+
+    Forests have no curves, because their trees are grown independently of each other.
+
+    Args:
+        fitted: A predictor, a residual model or a regressor.
+    """
+    parts: Mapping[str, object] = getattr(fitted, "parts", {})
+    own: Curves = getattr(fitted, "curves", {})
+    inner = {f"{part}/{name}": c for part, each in parts.items() for name, c in curves_of(each).items()}
+    return {**own, **inner}
+
+
 class Regressor(Protocol):
     """Predicts one number for each operation."""
 

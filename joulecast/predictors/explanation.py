@@ -13,16 +13,19 @@ from numpy.typing import NDArray
 from ..errors import InputError, MissingDependencyError, with_extra
 from ..hardware import GPU
 from ..operations.operation import Operation
+from ..operations.operation_list import operation_text
 from ..rendering.answers import Drawn, Plain
-from ..rendering.notebook import Picture, as_html, as_picture
+from ..rendering.notebook import Bar, Picture, bars, document, notes, table
+from ..units import si
 from .contract import PredictsOperations
 from .intervals.closeness import coordinates
 from .intervals.operation_spread import OperationIntervals
-from .operation_predictions import OperationPredictions
+from .operation_predictions import OperationPredictions, known_si
 from .physics.roofline import roofline
 from .predictor import INPUT_NAMES
 
 NEIGHBOURS = 5
+_CAUSES = 8  # Inputs in a notebook, by their effect.
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,7 @@ class Neighbour:
 
     def to_dict(self) -> dict[str, Any]:
         """The neighbour as a dictionary."""
-        return {
-            "operation": self.operation.to_dict(),
-            "distance": self.distance,
-            "time_s": self.time_s,
-            "power_w": self.power_w,
-            "energy_j": self.energy_j,
-        }
+        return {**vars(self), "operation": self.operation.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ class Contribution:
 
     def to_dict(self) -> dict[str, Any]:
         """The contribution as a dictionary."""
-        return {"name": self.name, "value": None if math.isnan(self.value) else self.value, "effect": self.effect}
+        return {**vars(self), "value": None if math.isnan(self.value) else self.value}
 
 
 @dataclass(frozen=True)
@@ -121,39 +118,68 @@ class Explanation(Plain, Drawn):
         return max(self.compute_s, self.memory_s) / max(self.device_time_s, 1e-15)
 
     def _repr_html_(self) -> str:
-        return as_html(self)
+        """What bounds the operation, what it costs, similar measured operations, and the effect of each input."""
+        e, interval = self, self.interval
+        rows = []
+        for title, value, unit, low_high in (
+            ("time", e.time_s, "s", interval and interval.time_s),
+            ("power", e.power_w, "W", interval and interval.power_w),
+            ("energy", e.energy_j, "J", interval and interval.energy_j),
+        ):
+            between = f"{si(float(low_high[0][0]), unit)} to {si(float(low_high[1][0]), unit)}" if low_high else ""
+            rows.append([title, known_si(value, unit), "" if "nan" in between else between])
+        parts = [
+            table(
+                ["in a loop", "predicted", f"{100 * interval.level:.0f} % interval" if interval else ""],
+                rows,
+                frozenset({1}),
+            )
+        ]
+        if e.nearest:
+            near = [
+                [operation_text(n.operation), f"{n.distance:.2f}", si(n.time_s, "s"), si(n.energy_j, "J")]
+                for n in e.nearest
+            ]
+            parts.append(
+                table(["nearest that were measured", "distance", "time", "energy"], near, frozenset({1, 2, 3}))
+            )
+        for quantity, found in (e.contributions or {}).items():
+            moved = [
+                [c.name, "" if math.isnan(c.value) else f"{c.value:.3g}", _effect(quantity, c.effect)] for c in found
+            ]
+            parts.append(table([f"what moved {quantity}", "value", "effect"], moved[:_CAUSES], frozenset({1, 2})))
+        busy, least = si(e.device_time_s, "s"), si(max(e.compute_s, e.memory_s), "s")
+        said = [f"bound by {e.bound_by}; the GPU is busy for {busy}, by the data sheet for {least}"]
+        said += ["far from all that were measured"] if e.far_outside else []
+        headline = f"{operation_text(e.operation)}, {e.operation.mode}, on {e.gpu} at {e.clock_mhz:g} MHz"
+        return document(headline, *parts, notes([*said, f"predicted by {e.predictor}, {e.source}"]))
 
     def _picture(self) -> Picture:
-        """The times that decide what bounds the operation."""
-        return as_picture(self)
+        """Bars: the least times by the data sheet beside the predicted times."""
+        times = {
+            "arithmetic, by the data sheet": self.compute_s,
+            "memory, by the data sheet": self.memory_s,
+            "GPU, predicted": self.device_time_s,
+            "launch, predicted": self.host_time_s,
+        }
+        shown = (
+            Bar(name, value, si(value, "s"), colour=place)
+            for place, (name, value) in enumerate(times.items())
+            if not math.isnan(value)
+        )
+        return Picture(bars([*shown], f"Times of {operation_text(self.operation)}"))
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation as plain lists and dictionaries; quantities in SI units."""
+        by_input = self.contributions
         return {
+            **vars(self),
             "operation": self.operation.to_dict(),
-            "gpu": self.gpu,
-            "clock_mhz": self.clock_mhz,
-            "predictor": self.predictor,
-            "source": self.source,
-            "bound_by": self.bound_by,
-            "compute_s": self.compute_s,
-            "memory_s": self.memory_s,
-            "device_time_s": self.device_time_s,
-            "host_time_s": self.host_time_s,
             "efficiency": self.efficiency,
-            "time_s": self.time_s,
-            "power_w": self.power_w,
-            "energy_j": self.energy_j,
             "interval": None if self.interval is None else _interval_json(self.interval),
-            "far_outside": self.far_outside,
             "nearest": [neighbour.to_dict() for neighbour in self.nearest],
             "remarks": list(self.remarks),
-            "contributions": None
-            if self.contributions is None
-            else {
-                quantity: [contribution.to_dict() for contribution in found]
-                for quantity, found in self.contributions.items()
-            },
+            "contributions": by_input and {name: [each.to_dict() for each in some] for name, some in by_input.items()},
         }
 
 
@@ -276,3 +302,7 @@ def _tree_shap(native: bytes, inputs: Any) -> Any:
     booster = xgboost.Booster()
     booster.load_model(bytearray(native))
     return booster.predict(xgboost.DMatrix(inputs), pred_contribs=True)[0]
+
+
+def _effect(quantity: str, effect: float) -> str:
+    return f"x {effect:.2f}" if quantity == "time" else f"{effect:+.1f} W"

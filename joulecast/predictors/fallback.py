@@ -23,6 +23,7 @@ from .contract import PredictsOperations
 from .intervals.operation_spread import OperationSpread
 from .operation_predictions import OperationPredictions
 from .physics.baseline import group_of
+from .physics.cached import cached
 from .physics.norms import smooth_max
 
 _Ask = Callable[[PredictsOperations, Sequence[Operation]], OperationPredictions]
@@ -147,9 +148,15 @@ class FallbackPredictor:
 
     def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """Which of these operations the fallback predicts, as kinds with their precision."""
-        # Kind and precision decide, and thousands of operations have a few dozen pairs of these.
-        some = {(operation.kind, operation.precision): operation for operation in operations}.values()
-        return tuple(dict.fromkeys(group_of(each, self.gpu) for each in some if not self.own.covers(each)))
+        return _uncovered(OperationList.of(operations), self.own)
+
+
+@cached
+def _uncovered(operations: OperationList, own: PredictsOperations) -> tuple[str, ...]:
+    """Kinds and precisions among these operations that a predictor does not cover."""
+    # Kind and precision decide, and thousands of operations have a few dozen pairs of these.
+    some = {(operation.kind, operation.precision): operation for operation in operations}.values()
+    return tuple(dict.fromkeys(group_of(each, own.gpu) for each in some if not own.covers(each)))
 
 
 def _spread(

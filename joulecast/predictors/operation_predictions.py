@@ -13,19 +13,26 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..operations.operation import Operation
-from ..operations.tables import IDENTITY, identity
+from ..operations.operation_list import IDENTITY, identity, operation_text
 from ..rendering.answers import Drawn, Plain
-from ..rendering.notebook import Picture, as_html, as_picture
+from ..rendering.notebook import Bar, Picture, bars, document, notes, short, table
 from ..rendering.tables import Table, Tabular
+from ..units import si
+from .intervals.conformal import within_range
 from .intervals.operation_spread import OperationIntervals, OperationSpread
-from .intervals.power_range import within_range
 from .physics.clock import Work
 
 Source = Literal["measured", "modelled", "missing"]
 _COSTS = ("time_s", "power_w", "energy_j", "device_time_s")
 _COLUMNS = (*_COSTS, "dynamic_energy_j", "host_time_s")
 _ARRAYS = (*_COLUMNS, "held_clock_mhz")
+_SHOWN = 20  # Operations in a notebook.
 _LEAST = 1e-30  # Seconds and joules, instead of a division by zero.
+
+
+def known_si(value: float, unit: str) -> str:
+    """A value with its unit, as people read it; "-" where it is missing."""
+    return "-" if math.isnan(value) else si(value, unit)
 
 
 @dataclass(frozen=True)
@@ -126,7 +133,18 @@ class OperationPredictions(Tabular, Plain, Drawn):
         return Table((*IDENTITY, *_COLUMNS, "source"), ((*who, *values, source) for who, values, source in rows))
 
     def _repr_html_(self) -> str:
-        return as_html(self)
+        """A table with a row for each operation."""
+        columns = (self.time_s, self.power_w, self.energy_j)
+        rows = []
+        for operation, source, *values in zip(self.operations, self.source, *columns, strict=True):
+            costs = (known_si(value, unit) for value, unit in zip(values, ("s", "W", "J"), strict=True))
+            rows.append([operation_text(operation), *costs, source])
+        more = [f"and {len(rows) - _SHOWN} more operations"] if len(rows) > _SHOWN else []
+        return document(
+            f"{len(rows)} operations, each alone in a loop",
+            table(["operation", "time", "power", "energy", "source"], rows[:_SHOWN], frozenset({1, 2, 3})),
+            notes(more),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """One object for each operation, and the watts that the board draws without work; NaN where unknown."""
@@ -140,8 +158,13 @@ class OperationPredictions(Tabular, Plain, Drawn):
         }
 
     def _picture(self) -> Picture:
-        """The energy of each operation."""
-        return as_picture(self)
+        """Bars: the energy of each operation that is known."""
+        items = [
+            Bar(short(operation_text(operation)), energy, si(energy, "J"))
+            for operation, energy in zip(self.operations, self.energy_j.tolist(), strict=True)
+            if not math.isnan(energy)
+        ]
+        return Picture(bars(items[:_SHOWN], "Energy of operations"))
 
     def times(self, device: float | FloatArray, energy: float | FloatArray) -> OperationPredictions:
         """Scale device times and dynamic energies; times and energies of loops stay as they are.

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from ..arrays import FloatArray
 from ..hardware import GPU
 from ..operations.alike import digests_of
+from ..operations.attributes import PRECISIONS
 from ..operations.operation import Operation
 from ..operations.operation_list import OperationList
-from ..operations.precisions import PRECISIONS
 from .at_default import COLUMNS, AtDefault, rows_of, uncovered_rows
 from .batches import in_batches
 from .contract import Regressor, require_mode
 from .intervals.calibration import Calibration
+from .intervals.conformal import power_range_w
 from .intervals.operation_spread import OperationSpread
-from .intervals.power_range import power_range_w
 from .operation_predictions import OperationPredictions
 from .physics.baseline import Baseline, DeviceCosts, Loops, group_of
 from .physics.energy import PRIOR_ENERGY, static_power_w

@@ -15,7 +15,7 @@ from torch.nn import functional as F  # noqa: N812 (everybody calls it so)
 from ..errors import InputError
 from ..operations.operation import Operation
 from . import functions
-from .drawing import draw_inputs
+from .functions import draw_inputs
 
 Run = Callable[..., torch.Tensor]
 Runner = Callable[[Operation], Run]

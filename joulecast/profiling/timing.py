@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch.utils.benchmark import Timer
 
+from ..operations.attributes import ELEMENT_BYTES
 from ..operations.operation import Operation
-from ..operations.precisions import ELEMENT_BYTES
 from ..operations.rules import size
 from .proportionality import lengths, proportionality
 from .runners import Instance

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import InputError
-from ..extraction import network_of
+from ..extraction import Job, network_of_job
 from ..hardware import GPU, find_gpu, gpus
+from ..hardware.host import find_host
 from ..operations.inputs import Inputs, InputShape, batch_size_of
 from ..operations.network import Network
 from ..operations.operation import require_precision
 from ..predictors.networks.execution import EAGER, Execution
 from ..progress import paced
-
-if TYPE_CHECKING:
-    from ..extraction.sources import InputShape as ModelInput
-    from ..extraction.sources import Model
 
 
 @dataclass(frozen=True)
@@ -68,46 +65,30 @@ class Question:
     @classmethod
     def of(
         cls,
-        model: Model,
-        input_shape: ModelInput | None,
-        *,
-        gpus: str | GPU | Iterable[str | GPU] | None = None,
-        clocks: float | Iterable[float] | None = None,
-        mode: str = "inference",
-        precision: str | Sequence[str] = "default",
-        batch_sizes: Iterable[int] | None = None,
-        cache_length: int | None = None,
-        power_limit_w: float | None = None,
-        predictor: str | Path | None = None,
-        execution: Execution = EAGER,
-        extract: Callable[..., Network] = network_of,
-        **extraction: Any,
+        job: Job,
+        gpus: str | GPU | Iterable[str | GPU] | None,
+        clocks: float | Iterable[float] | None,
+        batch_sizes: Iterable[int] | None,
+        precision: str | Sequence[str],
+        extract: Callable[[Job], Network] = network_of_job,
     ) -> Question:
-        """Check the arguments of `joulecast.best` and `joulecast.sweep`, and extract the model in each variant.
+        """Check what `joulecast.best` and `joulecast.sweep` are asked, and extract the model in each variant.
 
-        `extract` lists the operations of a model, and `extraction` holds further arguments for it.
+        Args:
+            job: The model, and how it is run.
+            gpus: GPUs to compare; None for the whole catalogue.
+            clocks: Clocks to compare; None for a grid of each GPU's own clocks.
+            batch_sizes: Batch sizes to compare; None for that of the job.
+            precision: One precision or several, in place of the job's.
+            extract: Function that lists the operations of a job's model.
 
         Raises:
             InputError, UnknownNameError, ExtractionError, MissingDependencyError: As for `joulecast.best`.
         """
+        execution = Execution.of(job.execution, find_host(job.host))
         chosen, named = _gpus(gpus)
-        return cls(
-            variants=tuple(
-                _variants(
-                    partial(extract, mode=mode, cache_length=cache_length, **extraction),
-                    model,
-                    input_shape,
-                    precision,
-                    batch_sizes,
-                )
-            ),
-            gpus=chosen,
-            named=named,
-            clocks=_clocks(clocks),
-            power_limit_w=power_limit_w,
-            predictor=predictor,
-            execution=execution,
-        )
+        variants = tuple(_variants(job, precision, batch_sizes, extract))
+        return cls(variants, chosen, named, _clocks(clocks), job.power_limit_w, job.predictor, execution)
 
     @property
     def has_several_batches(self) -> bool:
@@ -146,21 +127,20 @@ def _clocks(asked: float | Iterable[float] | None) -> tuple[float, ...] | None:
 
 
 def _variants(
-    extract: Callable[..., Network],
-    model: Model,
-    input_shape: Any,
+    job: Job,
     precision: str | Sequence[str],
     batch_sizes: Iterable[int] | None,
+    extract: Callable[[Job], Network],
 ) -> Iterable[Variant]:
     precisions = [precision] if isinstance(precision, str) else list(dict.fromkeys(precision))
     if not precisions:
         raise InputError("there is nothing to choose from", given="precision = []", allowed="such as ['fp32', 'fp16']")
     for each in precisions:
         require_precision(each)
-    shapes = [input_shape] if batch_sizes is None else [_with_batch(input_shape, n) for n in _batches(batch_sizes)]
-    for shape in paced(shapes):
+    shape = job.input_shape
+    for one in paced([shape] if batch_sizes is None else [_with_batch(shape, n) for n in _batches(batch_sizes)]):
         for each in precisions:
-            network = extract(model, shape, precision=each)
+            network = extract(replace(job, input_shape=one, precision=each))
             yield Variant(network, each, batch_size_of(network.input_shape))
 
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Query, Request
 from starlette.responses import Response
 
-from .. import wire
 from ..errors import RefusalError, UnknownNameError
+from ..remote import wire
 from .answers import Answers
 from .networks import TracingNeededError
 from .problems import MEDIA_TYPE

@@ -6,12 +6,13 @@ import copy
 import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from ..api import prepare
+from ..api.operations import explain, predict_operations
 from ..errors import JoulecastError
 from ..extraction.isolation import IsolatedExtraction
 from ..hardware import GPU, gpu_name_notes, gpus
-from ..operations.inputs import shape_from_json
 from ..operations.network import Network
 from ..predictors.explanation import Explanation
 from ..predictors.networks.execution import Execution
@@ -27,32 +28,20 @@ from ..queries import sweep as sweep_of
 from ..queries.clocks import MOST_CLOCKS
 from ..queries.constraints import Constraints
 from ..queries.objectives import Tariff
-from ..single_operations import explain, predict_operations
 from ..zoo import find_predictor
 from .batches import BatchItem
 from .caches import BoundedCache, network_bytes
 from .generation_answers import GenerationAnswers
 from .networks import Networks, entry_of
 from .problems import too_large
-from .questions import (
-    BatchQuestion,
-    BestQuestion,
-    ExplainQuestion,
-    ExtractQuestion,
-    ManyQuestion,
-    OperationsQuestion,
-    PredictQuestion,
-    SweepQuestion,
-)
 from .settings import Settings
-from .subjects import OnHost
 from .uploads import FileQuery
 from .validation import (
+    arguments_of,
     checked_gpu,
     checked_host,
     checked_predictor,
     checked_predictor_anywhere,
-    checked_prices,
     plain_clock,
 )
 
@@ -83,7 +72,7 @@ class Answers(GenerationAnswers):
         other.networks = self.networks.tracing(tracer)
         return other
 
-    def extract(self, question: ExtractQuestion) -> Network:
+    def extract(self, question: Any) -> Network:
         """See `joulecast.extract`."""
         return self.networks.of(question, question.precision)
 
@@ -91,32 +80,32 @@ class Answers(GenerationAnswers):
         """See `joulecast.extract`, for the path of a file."""
         return self.networks.of_file(query, content)
 
-    def predict(self, question: PredictQuestion) -> Prediction:
+    def predict(self, question: Any) -> Prediction:
         """See `joulecast.predict`."""
         gpu = checked_gpu(question.gpu)
         gpu.checked_clock_mhz(plain_clock(question.clock_mhz))
         return self._at_clock(self._prepared(question, gpu), question)
 
-    def predict_at_once(self, question: PredictQuestion) -> Prediction | None:
+    def predict_at_once(self, question: Any) -> Prediction | None:
         """Answer as `predict` does if that takes about a millisecond, as for a small cached network; None otherwise."""
         prepared = self.prepared.get(self._key(question))
         if prepared is None or len(prepared.network) > _QUICK_OPERATIONS:
             return None
         return self._at_clock(prepared, question)
 
-    def _at_clock(self, network: PreparedNetwork, question: PredictQuestion) -> Prediction:
+    def _at_clock(self, network: PreparedNetwork, question: Any) -> Prediction:
         """Predict a prepared network at the clock of a question."""
         clock = plain_clock(question.clock_mhz)
         prediction = network.at(clock, composition=question.composition, strict=question.strict)
         warnings = gpu_name_notes(question.gpu)
         return replace(prediction, notes=(*warnings, *prediction.notes)) if warnings else prediction
 
-    def _key(self, question: PredictQuestion) -> bytes:
+    def _key(self, question: Any) -> bytes:
         # Stored only if the predictors are still those of the start: others must not be mixed in.
         text = self.generation + question.model_dump_json(exclude=_OF_A_CLOCK)
         return hashlib.sha256(text.encode()).digest()
 
-    def _prepared(self, question: PredictQuestion, gpu: GPU) -> PreparedNetwork:
+    def _prepared(self, question: Any, gpu: GPU) -> PreparedNetwork:
         """The network of a question, prepared for its GPU; from the cache where the same was asked for before."""
         key = self._key(question)
         prepared = self.prepared.get(key)
@@ -128,7 +117,7 @@ class Answers(GenerationAnswers):
             self.prepared.put(key, prepared)
         return prepared
 
-    def predict_operations(self, question: OperationsQuestion) -> OperationPredictions:
+    def predict_operations(self, question: Any) -> OperationPredictions:
         """See `joulecast.predict_operations`."""
         gpu = checked_gpu(question.gpu)
         predictor = checked_predictor(question.predictor, gpu, question.operations[0].mode)
@@ -137,14 +126,14 @@ class Answers(GenerationAnswers):
             operations, gpu, plain_clock(question.clock_mhz), predictor, power_limit_w=question.power_limit_w
         )
 
-    def explain(self, question: ExplainQuestion) -> Explanation:
+    def explain(self, question: Any) -> Explanation:
         """See `joulecast.explain`."""
         gpu = checked_gpu(question.gpu)
         operation = entry_of(question.operation).operation
         predictor = checked_predictor(question.predictor, gpu, operation.mode)
         return explain(operation, gpu, plain_clock(question.clock_mhz), predictor)
 
-    def predict_batch(self, question: BatchQuestion) -> list[BatchItem]:
+    def predict_batch(self, question: Any) -> list[BatchItem]:
         """Predict each item of a batch independently: an item that is refused does not affect the others."""
         items: list[BatchItem] = []
         for request in paced(question.requests):
@@ -154,7 +143,7 @@ class Answers(GenerationAnswers):
                 items.append(BatchItem(None, error))
         return items
 
-    def predict_many(self, question: ManyQuestion) -> NetworkPredictions:
+    def predict_many(self, question: Any) -> NetworkPredictions:
         """See `joulecast.predict_many`."""
         gpu = checked_gpu(question.gpu)
         predictor = checked_predictor(question.predictor, gpu, question.mode)
@@ -171,45 +160,28 @@ class Answers(GenerationAnswers):
             run, in_pieces(found()), clock, question.power_limit_w, composition=question.composition
         )
 
-    def sweep(self, question: SweepQuestion) -> Sweep:
+    def sweep(self, question: Any) -> Sweep:
         """See `joulecast.sweep`."""
         return sweep_of(*self._comparison(question))
 
-    def best(self, question: BestQuestion) -> Choices:
+    def best(self, question: Any) -> Choices:
         """See `joulecast.best`."""
         constraints = Constraints(question.max_time_s, question.max_power_w)
         return best_of(*self._comparison(question), constraints)
 
-    def _comparison(self, question: SweepQuestion) -> tuple[Question, str, Tariff]:
+    def _comparison(self, question: Any) -> tuple[Question, str, Tariff]:
         """The choices to compare, the objective, and the prices."""
+        given = arguments_of(question)
         chosen = None if question.gpus is None else list(map(checked_gpu, question.gpus))
-        precisions = [question.precision] if isinstance(question.precision, str) else question.precision
-        clocks = question.clocks_mhz
+        clocks, precision = given["clocks"], given["precision"]
         per_gpu = MOST_CLOCKS if clocks is None else len(clocks)
-        batches = len(question.batch_sizes) if question.batch_sizes else 1
-        count = len(chosen or gpus()) * per_gpu * len(precisions) * batches
+        count = len(chosen or gpus()) * per_gpu * (1 if isinstance(precision, str) else len(precision))
+        count *= len(question.batch_sizes or [1])
         if count > self._settings.max_choices:
             raise too_large("there are too many choices to compare", count, self._settings.max_choices)
-        tariff = Tariff.of(checked_prices(question.price_per_hour), question.price_per_kwh, question.carbon)
-        asked = Question.of(
-            question.model
-            if question.operations is None
-            else self.networks.listed(question, question.operations, "default"),
-            shape_from_json(question.input_shape),
-            gpus=chosen,
-            clocks=None if clocks is None else [plain_clock(clock) or clock for clock in clocks],
-            mode=question.mode,
-            precision=question.precision,
-            batch_sizes=question.batch_sizes,
-            cache_length=question.cache_length,
-            power_limit_w=question.power_limit_w,
-            predictor=checked_predictor_anywhere(question.predictor),
-            execution=_execution(question),
-            extract=self.networks.extract,
-            optimizer=question.optimizer,
-            assume=question.assume,
-            model_options=question.model_options,
-        )
+        tariff = Tariff.of(given["price_per_hour"], question.price_per_kwh, question.carbon)
+        job = self.networks.job(question, "default", predictor=checked_predictor_anywhere(question.predictor))
+        asked = Question.of(job, chosen, clocks, question.batch_sizes, precision, self.networks.extract)
         each = len(asked.gpus) * per_gpu
         work = sum(len(variant.network) for variant in asked.variants) * each
         if work > self._settings.max_work:
@@ -219,5 +191,5 @@ class Answers(GenerationAnswers):
         return asked, question.objective, tariff
 
 
-def _execution(question: OnHost) -> Execution:
+def _execution(question: Any) -> Execution:
     return Execution.of(question.execution, checked_host(question.host))

@@ -29,7 +29,7 @@ from ..extraction.isolation import IsolatedExtraction
 from ..hardware import find_gpu
 from ..operations.operation import MODES
 from ..zoo import find_predictor
-from . import generation_routes, listing_routes, page, routes
+from . import listing_routes, page, routes
 from .answers import Answers
 from .caching import AnswerCache
 from .logs import log
@@ -43,8 +43,7 @@ from .workers import Workers
 
 _ROUTERS = (
     routes.predictions,
-    routes.questions,
-    generation_routes.generation,
+    routes.asked,
     listing_routes.listed,
     listing_routes.system,
     page.router,

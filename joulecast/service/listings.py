@@ -8,17 +8,17 @@ from functools import cache
 from typing import Any
 
 from ..errors import unknown_name
+from ..extraction.models.language_models import LANGUAGE_MODELS
 from ..extraction.templates import store
 from ..generation.engines import ENGINES
 from ..generation.images.pipelines import PIPELINES
-from ..generation.known import KNOWN
 from ..hardware import GPU, gpus
 from ..hardware.host import USUAL, hosts
 from ..predictors.networks.execution import EXECUTIONS
 from ..queries.carbon import grids
 from ..system.resources import shipped
 from ..zoo import entries
-from ..zoo.entries.entry import load_card
+from ..zoo.entries.cards import load_card
 from ..zoo.entries.measured import measured_gpus
 from ..zoo.rendering import markdown
 
@@ -106,7 +106,7 @@ def all_models(search: str = "", *, others: bool = False) -> dict[str, Any]:
     # Names that begin with it come first.
     return {
         "models": sorted(found, key=lambda row: not row["name"].startswith(wanted)),
-        "language_models": [name for name in KNOWN if wanted in name],
+        "language_models": [name for name in LANGUAGE_MODELS if wanted in name],
         "pipelines": [name for name in PIPELINES if wanted in name],
         "others": others,
     }

@@ -5,14 +5,15 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from ..errors import InputError, MissingDependencyError, UnknownNameError, unknown_name
-from ..extraction import named_network, network_of
+from ..extraction import Job, named_network, network_of_job
 from ..extraction.isolation import IsolatedExtraction, Limits
 from ..operations.dropped import Dropped
-from ..operations.inputs import Inputs, InputShape, shape_from_json, shape_to_json
+from ..operations.inputs import Inputs, shape_from_json
 from ..operations.network import Entry, Network
 from ..progress import paced
 from .caches import BoundedCache, network_bytes
@@ -20,7 +21,7 @@ from .problems import too_large
 from .settings import Settings
 from .subjects import OperationItem, Subject
 from .uploads import FileQuery, network_of_upload
-from .validation import checked_model, with_next_step
+from .validation import checked_host, checked_model, with_next_step
 
 Found = TypeVar("Found", Network, Entry)
 
@@ -64,39 +65,45 @@ class Networks:
             JoulecastError: There is no such model, or its operations are not valid.
             TracingNeededError: The model must be traced, and this is not the process for that.
         """
-        if subject.operations is not None:
-            return self.listed(subject, subject.operations, precision)
-        return self.extract(
-            str(subject.model),  # A question has either operations or a model, never both
-            shape_from_json(subject.input_shape),
-            mode=subject.mode,
-            precision=precision,
-            cache_length=subject.cache_length,
-            optimizer=subject.optimizer,
-            assume=subject.assume,
-            model_options=subject.model_options,
-        )
+        return self.extract(self.job(subject, precision))
 
-    def extract(self, model: str | Network, input_shape: InputShape | None, **options: Any) -> Network:
-        """The operations of a model by name, from the cache where they were requested before."""
-        if isinstance(model, Network):
-            return network_of(model, None, mode=options["mode"], precision=options["precision"])
-        key = json.dumps([model, shape_to_json(input_shape), options], sort_keys=True)
+    def job(self, subject: Subject, precision: str, **changed: Any) -> Job:
+        """What a question asks, as the library takes it: names are checked, and a list of operations is a Network.
+
+        Args:
+            subject: The question.
+            precision: What the network runs in.
+            changed: Fields of the job that were checked already.
+
+        Raises:
+            JoulecastError: There is no such host, or the operations are not valid.
+        """
+        given = vars(subject)
+        if subject.operations is not None:
+            changed["model"] = self.listed(subject, subject.operations)
+        changed["input_shape"] = None if subject.operations else shape_from_json(subject.input_shape)
+        return Job.of(given, precision=precision, host=checked_host(given.get("host")), **changed)
+
+    def extract(self, job: Job) -> Network:
+        """The operations of a model, from the cache where they were requested before."""
+        if isinstance(job.model, Network):
+            return network_of_job(job)
+        key = json.dumps([job.model, job.to_json(Inputs.of(job.input_shape))], sort_keys=True)
         network = self.cached.get(key)
         if network is None:
-            network = self._named(checked_model(model), input_shape, options)
+            network = self._named(replace(job, model=checked_model(job.model)))
             self.refuse_many(len(network))
             self.cached.put(key, network)
         return network
 
-    def _named(self, model: str, input_shape: InputShape | None, options: dict[str, Any]) -> Network:
+    def _named(self, job: Job) -> Network:
         try:
             try:
-                return _refusing_overflow(lambda: named_network(model, input_shape, **options, may_trace=False))
+                return _refusing_overflow(lambda: named_network(job, may_trace=False))
             except MissingDependencyError:
                 if not self._settings.extraction or find_spec("torch") is None:
                     raise
-            tracer = self._tracer
+            tracer, model = self._tracer, job.model
             if tracer is not None and not self._names:
                 self._names |= tracer.names()
             # Names that nobody has are refused without the process that traces, in which others would wait for them.
@@ -104,7 +111,7 @@ class Networks:
                 raise unknown_name("model", model, self._names, hint=_MODELS)
             if tracer is None:
                 raise TracingNeededError
-            question = {"name": model, "inputs": Inputs.of(input_shape).to_list(), "whitelist": None, **options}
+            question = {"name": model, **job.to_json(Inputs.of(job.input_shape))}
             limits = Limits(_TRACING_BYTES, self._settings.max_seconds)
             return _refusing_overflow(lambda: tracer.network(question, limits))
         except UnknownNameError as error:
@@ -132,13 +139,12 @@ class Networks:
         self.refuse_many(len(network))
         return network
 
-    def listed(self, subject: Subject, items: list[OperationItem], precision: str) -> Network:
-        """The network of a list of operations.
+    def listed(self, subject: Subject, items: list[OperationItem]) -> Network:
+        """The network of a list of operations, in their own mode and precision.
 
         Args:
             subject: The question that the list came with.
             items: The operations.
-            precision: What the network runs in.
 
         Raises:
             JoulecastError: The operations are not valid, or too many.
@@ -154,7 +160,7 @@ class Networks:
         for item in paced(items):
             entry = entry_of(item)
             merged[entry.operation] = merged[entry.operation].plus(entry) if entry.operation in merged else entry
-        network = Network(
+        return Network(
             tuple(merged.values()),
             name=subject.name or "network",
             input_shape=shape_from_json(subject.input_shape),
@@ -162,7 +168,6 @@ class Networks:
             dropped=tuple(Dropped.from_dict(item.model_dump()) for item in subject.dropped or ()),
             assumptions=tuple(subject.assumptions),
         )
-        return network_of(network, None, mode=subject.mode, precision=precision)
 
     def refuse_many(self, operations: int) -> None:
         """Refuse a network with more operations than the service takes.

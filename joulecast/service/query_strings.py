@@ -3,35 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from ..operations.inputs import parse_shapes
 from .problems import invalid
-from .subjects import (
-    LARGEST,
-    Clock,
-    Composition,
-    HostFactor,
-    HowRun,
-    Mode,
-    Name,
-    Objective,
-    Optimizer,
-    Positive,
-    Precision,
-    Price,
-    Subject,
-)
+from .questions import BestQuestion, ExtractQuestion, PredictQuestion, SweepQuestion
+from .subjects import Name, Precision, Price, up_to
 
-TextSize = Annotated[int, Field(ge=1, le=LARGEST)]
 Format = Literal["json", "csv"]
 
-_Question = TypeVar("_Question", bound=Subject)
 
-
-class _Query(BaseModel):
+class Query(BaseModel):
     """A subject in a query string. A shape is written as 32,3,224,224; for several inputs the parameter is repeated."""
 
     model_config = ConfigDict(extra="forbid")
@@ -41,12 +25,9 @@ class _Query(BaseModel):
         description="Such as 32,3,224,224. For several inputs repeat it, or write input_ids=8,128.",
         examples=[["32,3,224,224"]],
     )
-    mode: Mode = "inference"
-    cache_length: TextSize | None = None
-    optimizer: Optimizer | None = None
     format: Format | None = Field(None, description="json or csv; the header Accept works as well.")
 
-    def question(self, kind: type[_Question]) -> _Question:
+    def question(self, kind: type[Any]) -> Any:
         """Turn the query into the question that a body would hold.
 
         Raises:
@@ -61,48 +42,27 @@ class _Query(BaseModel):
             raise invalid(error, "query") from error
 
 
-class PredictQuery(_Query):
-    """See PredictQuestion."""
-
-    precision: Precision = "default"
-    gpu: Name = Field(examples=["A30"])
-    clock_mhz: Clock | None = None
-    power_limit_w: Positive | None = None
-    predictor: Name | None = None
-    execution: HowRun = "eager"
-    host: HostFactor | Name | None = None
-    composition: Composition | None = None
-    strict: bool = False
+_ONLY_IN_BODIES = {"operations", "name", "dropped", "assumptions", "assume", "model_options", "tree"}
+_AS_TEXTS = {  # prices by GPU need a body
+    "precision": (Annotated[list[Precision], up_to(5)] | None, None),
+    "price_per_hour": (Price | None, None),
+}
 
 
-class SweepQuery(_Query):
-    """A SweepQuestion in a query string. Prices by GPU need a body."""
-
-    objective: Objective = "energy"
-    gpus: Annotated[list[Name], Field(max_length=100)] | None = None
-    clocks_mhz: Annotated[list[Clock], Field(max_length=1000)] | None = None
-    power_limit_w: Positive | None = None
-    precision: Annotated[list[Precision], Field(max_length=5)] | None = None
-    batch_sizes: Annotated[list[TextSize], Field(min_length=1, max_length=100)] | None = None
-    predictor: Name | None = None
-    execution: HowRun = "eager"
-    host: HostFactor | Name | None = None
-    price_per_hour: Price | None = None
-    price_per_kwh: Price | None = None
-    carbon: Price | Name | None = None
+def _query(name: str, question: type[BaseModel]) -> Any:
+    """The class of query strings that hold a question, but for what is no plain text."""
+    fields: dict[str, Any] = {}
+    for field, info in question.model_fields.items():
+        if field not in _ONLY_IN_BODIES and field not in Query.model_fields:
+            several = field in _AS_TEXTS and "gpus" in question.model_fields
+            fields[field] = _AS_TEXTS[field] if several else (info.annotation, info)
+    return create_model(name, __base__=Query, __doc__=f"A {question.__name__} in a query string.", **fields)
 
 
-class BestQuery(SweepQuery):
-    """See BestQuestion."""
-
-    max_time_s: Positive | None = None
-    max_power_w: Positive | None = None
-
-
-class ExtractQuery(_Query):
-    """See ExtractQuestion."""
-
-    precision: Precision = "default"
+PredictQuery = _query("PredictQuery", PredictQuestion)
+SweepQuery = _query("SweepQuery", SweepQuestion)
+BestQuery = _query("BestQuery", BestQuestion)
+ExtractQuery = _query("ExtractQuery", ExtractQuestion)
 
 
 def _plain(shape: Any) -> Any:

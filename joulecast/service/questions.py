@@ -1,77 +1,235 @@
-"""The questions that clients may send as bodies. Fields have the library's names."""
+"""The questions that clients may send, made from the library's functions: each argument becomes a field."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Self, get_args
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
+from .. import api
+from ..api.choosing import best, sweep
+from ..api.operations import explain, predict_operations
+from ..generation import choosing
+from ..generation.engines import ENGINES
+from ..generation.generate import predict_generation
+from ..generation.images.predict import predict_image
+from ..generation.training import predict_parallel_training
+from ..operations.attributes import PRECISIONS, RequestedPrecision
 from ..operations.operation import MODES
-from ..operations.precisions import PRECISIONS, RequestedPrecision
 from ..predictors.networks.execution import EXECUTIONS
+from ..remote.requests import NAMES, ONLY_HERE
 from .subjects import (
-    Carbon,
     Clock,
     Composition,
     DroppedItems,
-    GpuClock,
+    HostFactor,
+    HowRun,
     InputShape,
     Mode,
     Name,
     Objective,
-    OnePrecision,
-    OnHost,
     OperationItem,
     Operations,
+    Optimizer,
     Positive,
-    PowerCap,
     Precision,
-    PredictorName,
     Price,
-    PricePerHour,
-    Run,
+    Side,
     Size,
     Strict,
     Subject,
     up_to,
 )
 
+_SERVED = ", ".join(engine.name for engine in ENGINES.values() if engine.fused) + "; /v1/execution lists them"
+_LENGTHS = "A number, [mean, standard deviation], or the lengths of many requests."
+_Lengths = (
+    Annotated[int, Field(ge=1, le=10**7)]
+    | Annotated[list[Annotated[float, Field(ge=0, le=10**7)]], Field(min_length=2, max_length=100_000)]
+)
+_GPU = "Name or alias from the catalogue."
+_GPUS = Annotated[list[Name], up_to(100)] | None
+_CLOCKS = Annotated[list[Clock], up_to(1000)] | None
+_COUNTS = Annotated[list[Size], up_to(8, least=1)]
 
-class PredictQuestion(OnePrecision, Run):
-    """The cost of one iteration on a GPU; see `joulecast.predict`."""
+Declared = tuple[Any, str] | tuple[Any, str, Any]
+"""Type of a field, its description, and an example."""
 
-    gpu: Name = Field(description="Name or alias from the catalogue.", examples=["A30"])
-    clock_mhz: GpuClock = None
-    power_limit_w: PowerCap = None
-    predictor: PredictorName = None
-    composition: Composition | None = None
-    strict: bool = Field(False, description="Refuse the request if an operation is not covered.")
+FIELDS: Mapping[str, Declared] = {
+    "batch": (Size, "Sequences at a time, on all GPUs together.", 64),
+    "batch_sizes": (Annotated[list[Size], up_to(100)] | None, "Batch sizes to compare, instead of the model's own."),
+    "batches": (
+        Annotated[list[Size], up_to(100, least=1)] | None,
+        "Sequences at a time, to choose from. Default: from 1 to the largest that fits.",
+    ),
+    "batching": (Name | None, "continuous or static. Default: what the engine does."),
+    "cache_precision": (Name | None, "fp8 for keys and values. Default: 16 bits."),
+    "carbon": (Price | Name | None, "Grams of CO2 per kWh, or a country such as DE."),
+    "clock": (Clock | None, "Graphics clock. Default: the GPU's own default."),
+    "clocks": (_CLOCKS, "Default: up to 40 clocks of each GPU."),
+    "composition": (Composition | None, "How operations add up to a network. Default: the predictor's choice."),
+    "counts": (_COUNTS, "Numbers of GPUs, for names without a number; all their layouts are compared."),
+    "data_parallel": (Size, "Replicas, which share the batch."),
+    "engine": (Name, _SERVED),
+    "execution": (HowRun, "eager, graph (replayed as a CUDA graph), or compiled (by torch.compile)."),
+    "expert_parallel": (Size, "GPUs that whole experts are distributed over."),
+    "frames": (Side | None, "Frames of a video. Default: the pipeline's."),
+    "gpu": (Name, _GPU, "A30"),
+    "gpus": (_GPUS, "Names or aliases. Default: the whole catalogue.", ["A30", "H100 SXM"]),
+    "height": (Side | None, "Pixels from top to bottom. Default: the pipeline's."),
+    "host": (
+        HostFactor | Name | None,
+        "The machine that launches operations: a factor on the reference host's time, or a host's name; none for the "
+        "host that is typical for the GPU.",
+        0.5,
+    ),
+    "input_shape": (InputShape | None, "Shape of the input of all models that are named."),
+    "max_power_w": (Positive | None, "Power budget: highest mean board power over an iteration."),
+    "max_time_per_output_token_s": (Positive | None, "Longest time from one token of a request to the next."),
+    "max_time_s": (Positive | None, "Deadline: longest time of an iteration."),
+    "max_time_to_first_token_s": (Positive | None, "Longest time that a request waits for its first token."),
+    "micro_batches": (Size | None, "Parts of a replica's batch. Default: one for each stage."),
+    "min_tokens_per_s": (Positive | None, "Of all requests together."),
+    "mode": (Mode, "inference, or training for forward and backward."),
+    "model": (Name, "Name of a language model.", "llama3_8b"),
+    "objective": (Objective, "Quantity to minimize."),
+    "operation": (OperationItem, "The operation."),
+    "operations": (Operations, "Operations of one mode."),
+    "optimizer": (Optimizer | None, "Optimizer whose step is part of an iteration."),
+    "output_tokens": (_Lengths, _LENGTHS, 512),
+    "pipeline_parallel": (Size, "Stages that the layers are divided into."),
+    "power_limit_w": (Positive | None, "Power cap of each board. Default: its own default."),
+    "precision": (Precision, "What operations run in."),
+    "precisions": (
+        Annotated[list[Name], up_to(5, least=1)],
+        "Of the weights, to choose from: bf16, fp16, fp8, nvfp4 or mxfp4.",
+    ),
+    "predictor": (Name | None, "A zoo name. Default: the best for the GPU."),
+    "price_per_hour": (
+        Price | Annotated[dict[Name, Price], up_to(100)] | None,
+        "One price for every GPU, or prices by GPU.",
+    ),
+    "price_per_kwh": (Price | None, "Price of a kilowatt-hour, in the same currency."),
+    "prompt_tokens": (_Lengths, _LENGTHS, 512),
+    "sampling": (Name | None, "greedy, temperature, or top_p (also for top-k). Default: as the engine does it."),
+    "steps": (Side | None, "Steps of the denoiser. Default: the pipeline's."),
+    "strict": (bool, "Refuse the request if an operation is not covered."),
+    "tensor_parallel": (
+        Size | None,
+        "GPUs that share each layer; others are replicas. Default: all that the model divides over.",
+    ),
+    "width": (Side | None, "Pixels from left to right. Default: the pipeline's."),
+}
+"""Argument of the library's functions -> the field of questions that it becomes."""
+
+
+def _question(
+    name: str,
+    function: Callable[..., Any],
+    about: str,
+    *examples: Mapping[str, Any],
+    base: type[BaseModel] = Strict,
+    **changed: Declared,
+) -> Any:
+    """The class of the questions that a function of the library answers.
+
+    Args:
+        name: Name of the class, which the OpenAPI document shows.
+        function: The function, whose arguments become fields.
+        about: What is asked, as a sentence.
+        examples: Questions that the document shows.
+        base: Class with the fields that are declared there.
+        changed: Fields that differ from those in `FIELDS`.
+    """
+    config = ConfigDict(json_schema_extra={"examples": [*map(dict, examples)]})
+    fields: dict[str, Any] = {}
+    for argument, parameter in inspect.signature(function).parameters.items():
+        if argument in ONLY_HERE or argument in base.model_fields:
+            continue
+        type_, description, *example = changed.get(argument, FIELDS[argument])
+        default = (
+            ... if parameter.default in (inspect.Parameter.empty, None) and argument == "gpu" else parameter.default
+        )
+        default = ... if default is inspect.Parameter.empty else [*default] if isinstance(default, tuple) else default
+        fields[NAMES.get(argument, argument)] = (
+            type_,
+            Field(default, description=description, examples=example or None),
+        )
+    extra = type(f"_{name}", (base,), {"model_config": config, "__module__": __name__})
+    return create_model(name, __base__=extra, __doc__=f"{about}; see `joulecast.{function.__name__}`.", **fields)
+
+
+class _WithTree(Subject):
     tree: bool = Field(
         False, description="Whether to add the energy by phase, module and operation. A batch never has it."
     )
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"model": "resnet50", "input_shape": [32, 3, 224, 224], "gpu": "A30"},
-                {
-                    "model": "llama3_8b",
-                    "input_shape": [8, 1],
-                    "gpu": "H100 SXM",
-                    "precision": "bf16",
-                    "cache_length": 2048,
-                },
-                {
-                    "operations": [
-                        {"kind": "linear", "input_shapes": [[32, 128]], "attributes": {"out_features": 64}, "count": 3}
-                    ],
-                    "gpu": "A30",
-                    "clock_mhz": 900,
-                },
-            ]
-        }
-    )
+
+PredictQuestion = _question(
+    "PredictQuestion",
+    api.predict,
+    "The cost of one iteration on a GPU",
+    {"model": "resnet50", "input_shape": [32, 3, 224, 224], "gpu": "A30"},
+    {"model": "llama3_8b", "input_shape": [8, 1], "gpu": "H100 SXM", "precision": "bf16", "cache_length": 2048},
+    {
+        "operations": [{"kind": "linear", "input_shapes": [[32, 128]], "attributes": {"out_features": 64}, "count": 3}],
+        "gpu": "A30",
+        "clock_mhz": 900,
+    },
+    base=_WithTree,
+)
+
+ExtractQuestion = _question(
+    "ExtractQuestion",
+    api.extract,
+    "The operations of a model",
+    {"model": "resnet18", "input_shape": [8, 3, 224, 224], "mode": "training"},
+    base=Subject,
+)
+
+_PRECISIONS = (Precision | Annotated[list[Precision], up_to(5)], "One precision, or several to compare.")
+
+SweepQuestion = _question(
+    "SweepQuestion",
+    sweep,
+    "A job on several GPUs, clocks and precisions",
+    {"model": "resnet50", "input_shape": [32, 3, 224, 224], "gpus": ["A30", "H100 SXM"]},
+    base=Subject,
+    precision=_PRECISIONS,
+)
+
+BestQuestion = _question(
+    "BestQuestion",
+    best,
+    "The best choices for a job",
+    {"model": "resnet50", "input_shape": [32, 3, 224, 224]},
+    {
+        "model": "bert_base",
+        "input_shape": [8, 128],
+        "objective": "cost",
+        "price_per_hour": {"A30": 0.5, "L4": 0.7, "H100 SXM": 3.0},
+        "precision": ["fp32", "fp16"],
+        "max_time_s": 0.05,
+    },
+    base=Subject,
+    precision=_PRECISIONS,
+)
+
+OperationsQuestion = _question(
+    "OperationsQuestion",
+    predict_operations,
+    "Single operations, each alone in a loop",
+    {"operations": [{"kind": "relu", "input_shapes": [[32, 64, 56, 56]]}], "gpu": "A30"},
+)
+
+ExplainQuestion = _question(
+    "ExplainQuestion",
+    explain,
+    "The explanation of an operation's prediction",
+    {"operation": {"kind": "relu", "input_shapes": [[32, 64, 56, 56]]}, "gpu": "A30"},
+)
 
 
 class ManyItem(Strict):
@@ -83,18 +241,8 @@ class ManyItem(Strict):
     dropped: DroppedItems | None = Field(None, description="Operators that the extraction of the operations dropped.")
 
 
-class ManyQuestion(OnHost):
-    """The totals of many networks on one GPU; see `joulecast.predict_many`."""
-
+class _Many(Strict):
     networks: Annotated[list[ManyItem], up_to()]
-    input_shape: InputShape | None = Field(None, description="Shape of the input of all models that are named.")
-    gpu: Name = Field(description="Name or alias from the catalogue.", examples=["A30"])
-    clock_mhz: GpuClock = None
-    power_limit_w: PowerCap = None
-    mode: Mode = "inference"
-    precision: Precision = "default"
-    predictor: PredictorName = None
-    composition: Composition | None = None
 
     @model_validator(mode="after")
     def _subjects_are_valid(self) -> Self:
@@ -104,108 +252,72 @@ class ManyQuestion(OnHost):
 
     def subjects(self) -> Iterator[Subject]:
         """Each network as the subject of a question of its own."""
+        asked = vars(self)
         for item in self.networks:
-            shape = self.input_shape if item.model is not None else None
-            yield Subject.model_construct(**vars(item), input_shape=shape, mode=self.mode)
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "networks": [{"model": "resnet18"}, {"model": "resnet34"}],
-                    "input_shape": [8, 3, 64, 64],
-                    "gpu": "A30",
-                }
-            ]
-        }
-    )
+            shape = asked["input_shape"] if item.model is not None else None
+            yield Subject.model_construct(**vars(item), input_shape=shape, mode=asked["mode"])
 
 
-class SweepQuestion(Run):
-    """A job on several GPUs, clocks and precisions; see `joulecast.sweep`."""
+ManyQuestion = _question(
+    "ManyQuestion",
+    api.predict_many,
+    "The totals of many networks on one GPU",
+    {"networks": [{"model": "resnet18"}, {"model": "resnet34"}], "input_shape": [8, 3, 64, 64], "gpu": "A30"},
+    base=_Many,
+)
 
-    objective: Objective = "energy"
-    gpus: Annotated[list[Name], up_to(100)] | None = Field(
-        None, description="Names or aliases. Default: the whole catalogue.", examples=[["A30", "H100 SXM"]]
-    )
-    clocks_mhz: Annotated[list[Clock], up_to(1000)] | None = Field(
-        None, description="Default: up to 40 clocks of each GPU."
-    )
-    power_limit_w: Positive | None = None
-    precision: Precision | Annotated[list[Precision], up_to(5)] = "default"
-    batch_sizes: Annotated[list[Size], up_to(100)] | None = None
-    predictor: Name | None = None
-    price_per_hour: PricePerHour = None
-    price_per_kwh: Price | None = None
-    carbon: Carbon = None
+_GPU_OR_SEVERAL = (Name, "Name or alias from the catalogue; with a number for several.", "2x H100 SXM")
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"model": "resnet50", "input_shape": [32, 3, 224, 224], "gpus": ["A30", "H100 SXM"]}]
-        }
-    )
+GenerationQuestion = _question(
+    "GenerationQuestion",
+    predict_generation,
+    "What text costs that an engine writes",
+    {"model": "llama3_8b", "gpu": "H100 SXM", "batch": 64, "prompt_tokens": 512, "output_tokens": 512},
+    gpu=_GPU_OR_SEVERAL,
+    precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4."),
+)
 
+BestGenerationQuestion = _question(
+    "BestGenerationQuestion",
+    choosing.best_generation,
+    "The best ways to serve a language model",
+    {
+        "model": "llama3_8b",
+        "prompt_tokens": 300,
+        "output_tokens": 300,
+        "gpus": ["H100 SXM", "L40S"],
+        "max_time_per_output_token_s": 0.05,
+    },
+    gpus=(_GPUS, "Names or aliases, or with a number. Default: the whole catalogue.", ["H100 SXM"]),
+    clocks=(_CLOCKS, "Default: eight clocks of each GPU."),
+    objective=(Name, "energy, time, cost or carbon; each per token."),
+)
 
-class BestQuestion(SweepQuestion):
-    """The best choices for a job; see `joulecast.best`."""
+ImageQuestion = _question(
+    "ImageQuestion",
+    predict_image,
+    "What images or videos cost",
+    {"model": "sd3_5_medium", "gpu": "H100 SXM"},
+    model=(Name, "Name of a pipeline.", "sd3_5_medium"),
+    gpu=(Name, _GPU, "H100 SXM"),
+    batch=(Side, "Images or videos at once."),
+    precision=(Name, "What all parts run in: bf16, fp16 or fp32."),
+)
 
-    max_time_s: Positive | None = Field(None, description="Deadline: longest time of an iteration.")
-    max_power_w: Positive | None = Field(None, description="Power budget: highest mean board power over an iteration.")
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"model": "resnet50", "input_shape": [32, 3, 224, 224]},
-                {
-                    "model": "bert_base",
-                    "input_shape": [8, 128],
-                    "objective": "cost",
-                    "price_per_hour": {"A30": 0.5, "L4": 0.7, "H100 SXM": 3.0},
-                    "precision": ["fp32", "fp16"],
-                    "max_time_s": 0.05,
-                },
-            ]
-        }
-    )
-
-
-class ExtractQuestion(OnePrecision):
-    """The operations of a model; see `joulecast.extract`."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"model": "resnet18", "input_shape": [8, 3, 224, 224], "mode": "training"}]}
-    )
-
-
-class OperationsQuestion(Strict):
-    """Single operations, each alone in a loop; see `joulecast.predict_operations`."""
-
-    operations: Operations
-    gpu: Name = Field(examples=["A30"])
-    clock_mhz: Clock | None = None
-    power_limit_w: Positive | None = None
-    predictor: Name | None = None
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"operations": [{"kind": "relu", "input_shapes": [[32, 64, 56, 56]]}], "gpu": "A30"}]
-        }
-    )
-
-
-class ExplainQuestion(Strict):
-    """The explanation of an operation's prediction; see `joulecast.explain`."""
-
-    operation: OperationItem
-    gpu: Name = Field(examples=["A30"])
-    clock_mhz: Clock | None = None
-    predictor: Name | None = None
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"operation": {"kind": "relu", "input_shapes": [[32, 64, 56, 56]]}, "gpu": "A30"}]
-        }
-    )
+ParallelTrainingQuestion = _question(
+    "ParallelTrainingQuestion",
+    predict_parallel_training,
+    "An iteration of training over the GPUs of a node",
+    {"model": "gpt2", "input_shape": [16, 512], "gpu": "4x H100 SXM", "data_parallel": 4},
+    model=(Name, "Name of a transformer.", "gpt2_xl"),
+    input_shape=(
+        Annotated[list[Size], up_to(8, least=1)],
+        "Of the input of all replicas together, batch first.",
+        [16, 1024],
+    ),
+    gpu=(Name, "The GPUs; a name without a number for as many as are used.", "H100 SXM"),
+    tensor_parallel=(Size, "GPUs that share each layer."),
+)
 
 
 _WORDS: Mapping[str, Sequence[str | None]] = {
@@ -227,7 +339,7 @@ def _require(place: str, question: BaseModel, words: Mapping[str, Sequence[str |
 class BatchQuestion(Strict):
     """Many predictions at once. If all fit the schema, each is answered or refused independently."""
 
-    requests: Annotated[list[PredictQuestion], up_to(least=1)]
+    requests: Annotated[list[PredictQuestion], up_to(least=1)]  # type: ignore[valid-type]
     details: bool = Field(False, description="Whether to list the operations of each.")
 
     @model_validator(mode="after")
@@ -235,7 +347,7 @@ class BatchQuestion(Strict):
         """Refuse a batch with words outside the schema. In a single question the library refuses them itself."""
         for place, request in enumerate(self.requests):
             _require(f"requests.{place}", request, _WORDS)
-            for item in request.operations or ():
+            for item in getattr(request, "operations", None) or ():
                 _require(f"requests.{place}.operations", item, _OPERATION_WORDS)
         return self
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from .. import wire
+from ..remote import wire
 from ..rendering.answers import finite
 
 JSON, CSV = "application/json", "text/csv; charset=utf-8"

@@ -1,37 +1,157 @@
-"""The paths under /v1 that answer questions about models, networks and operations."""
+"""The paths under /v1 that answer questions about models, networks, operations, text, images and training."""
 
 from __future__ import annotations
 
 import functools
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from ..generation.choices import GenerationChoices
+from ..generation.images.predict import ImagePrediction
+from ..generation.prediction import GenerationPrediction
+from ..generation.training import ParallelTraining
 from ..operations.network import Network
 from ..predictors.explanation import Explanation
 from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.prediction import Prediction
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices, Sweep
-from . import schemas
+from . import generation_schemas, query_strings, questions, schemas
 from .answering import FormatQuery, answering, ask
 from .batches import batch_csv, batch_json
 from .caching import CachedRoute, Handler
-from .query_strings import BestQuery, ExtractQuery, PredictQuery, SweepQuery
-from .questions import (
-    BatchQuestion,
-    BestQuestion,
-    ExplainQuestion,
-    ExtractQuestion,
-    ManyQuestion,
-    OperationsQuestion,
-    PredictQuestion,
-    SweepQuestion,
-)
 from .rendering import media_type_of, rendered
 from .uploads import FileQuery
+
+
+class _Path(NamedTuple):
+    """A path that answers a question in the body of a request, and maybe in its query string.
+
+    Args:
+        name: The path under /v1, and the method of `Answers` that answers it.
+        question: Class of the body.
+        kind: Class of the library's answer, with `to_dict`, and `to_csv` where it can be a table.
+        schema: Schema of the answer in JSON.
+        tag: Group of the OpenAPI document.
+        about: What it does, as a sentence.
+        query: Class of the query string; None where the question has to be a body.
+    """
+
+    name: str
+    question: type[Any]
+    kind: type[Any]
+    schema: type[BaseModel]
+    tag: str
+    about: str
+    query: type[Any] | None = None
+
+    def to_dict(self, answer: Any, question: Any) -> dict[str, Any]:
+        """The answer as plain lists and dictionaries, with what only some of them have."""
+        if isinstance(answer, Prediction):
+            return answer.to_dict(tree=question.tree)
+        if isinstance(answer, GenerationChoices):  # All ways, because a plot shows them.
+            return {**answer.to_dict(), "rows": [row.to_dict() for row in answer.rows]}
+        plain: dict[str, Any] = answer.to_dict()
+        return plain
+
+
+_PATHS = (
+    _Path(
+        "predict",
+        questions.PredictQuestion,
+        Prediction,
+        schemas.PredictionAnswer,
+        "predict",
+        "Predict time, power and energy of one iteration of a model, or of a list of operations.",
+        query_strings.PredictQuery,
+    ),
+    _Path(
+        "predict_many",
+        questions.ManyQuestion,
+        NetworkPredictions,
+        schemas.ManyAnswer,
+        "predict",
+        "Predict the totals of up to thousands of networks on one GPU, such as those of an architecture search.",
+    ),
+    _Path(
+        "predict_operations",
+        questions.OperationsQuestion,
+        OperationPredictions,
+        schemas.OperationsAnswer,
+        "predict",
+        "Predict single operations, each running alone in a loop.",
+    ),
+    _Path(
+        "explain",
+        questions.ExplainQuestion,
+        Explanation,
+        schemas.ExplainAnswer,
+        "predict",
+        "Explain what bounds an operation, which measured operations are nearest, and the effect of each input.",
+    ),
+    _Path(
+        "sweep",
+        questions.SweepQuestion,
+        Sweep,
+        schemas.SweepAnswer,
+        "choose",
+        "Predict a job on several GPUs and clocks, in one or several precisions.",
+        query_strings.SweepQuery,
+    ),
+    _Path(
+        "best",
+        questions.BestQuestion,
+        Choices,
+        schemas.BestAnswer,
+        "choose",
+        "Choose the GPU and the clock for a job: the best clock of each GPU, best first.",
+        query_strings.BestQuery,
+    ),
+    _Path(
+        "extract",
+        questions.ExtractQuestion,
+        Network,
+        schemas.NetworkAnswer,
+        "models",
+        "List the operations of a model; or check a list of operations and merge equal ones.",
+        query_strings.ExtractQuery,
+    ),
+    _Path(
+        "predict_generation",
+        questions.GenerationQuestion,
+        GenerationPrediction,
+        generation_schemas.GenerationAnswer,
+        "generation",
+        "Predict seconds, watts and joules per token of a language model that an engine serves.",
+    ),
+    _Path(
+        "best_generation",
+        questions.BestGenerationQuestion,
+        GenerationChoices,
+        generation_schemas.BestGenerationAnswer,
+        "generation",
+        "Choose GPU, number of GPUs, clock, batch and precision to serve a language model; with the Pareto front.",
+    ),
+    _Path(
+        "predict_image",
+        questions.ImageQuestion,
+        ImagePrediction,
+        generation_schemas.ImageAnswer,
+        "generation",
+        "Predict seconds, watts and joules of images or videos that a diffusion pipeline makes.",
+    ),
+    _Path(
+        "predict_parallel_training",
+        questions.ParallelTrainingQuestion,
+        ParallelTraining,
+        generation_schemas.ParallelTrainingAnswer,
+        "generation",
+        "Predict an iteration of training a transformer over several GPUs of a node.",
+    ),
+)
 
 
 class _PredictRoute(CachedRoute):
@@ -39,101 +159,66 @@ class _PredictRoute(CachedRoute):
 
     async def answered(self, handler: Handler, request: Request, question: BaseModel | None) -> Response:
         """See `CachedRoute.answered`."""
-        if not isinstance(question, PredictQuestion) or question.tree or request.scope["query_string"]:
+        if not isinstance(question, questions.PredictQuestion) or question.tree or request.scope["query_string"]:
             return await handler(request)
-        found = request.app.state.answers.predict_at_once(question)
-        if found is None:
+        prediction = request.app.state.answers.predict_at_once(question)
+        if prediction is None:
             return await handler(request)
         media_type = media_type_of(request.headers.get("accept", ""))
-        content = rendered(found, media_type, Prediction.to_dict, Prediction.to_csv)
+        content = rendered(prediction, media_type, Prediction.to_dict, Prediction.to_csv)
         return Response(content, media_type=media_type)
 
 
-_BYTES = {"type": "string", "format": "binary"}
-
 predictions = APIRouter(prefix="/v1", route_class=_PredictRoute)
-questions = APIRouter(prefix="/v1", route_class=CachedRoute)
+asked = APIRouter(prefix="/v1", route_class=CachedRoute)
 
 
-@questions.get("/predict", **answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
-async def predict_by_name(request: Request, query: Annotated[PredictQuery, Query()]) -> Response:
-    """Predict time, power and energy of one iteration of a model, given by name."""
-    question = query.question(PredictQuestion)
-    return await ask(request, query.format, lambda a: a.predict(question), Prediction.to_dict, Prediction.to_csv)
+def _add(path: _Path) -> None:
+    """Add a path with functions that answer it, whose signatures tell FastAPI what they take."""
+    to_csv = getattr(path.kind, "to_csv", None)
+    options = {**answering(path.schema, as_csv=to_csv is not None), "tags": [path.tag]}
+    types = {"request": Request, "question": path.question, "format": FormatQuery, "return": Response}
+
+    async def with_format(request: Request, question: Any, format: str | None = None) -> Response:  # noqa: A002
+        to_dict = functools.partial(path.to_dict, question=question)
+        return await ask(request, format, lambda answers: getattr(answers, path.name)(question), to_dict, to_csv)
+
+    async def as_json(request: Request, question: Any) -> Response:
+        return await with_format(request, question)
+
+    async def by_name(request: Request, query: Any) -> Response:
+        return await with_format(request, query.question(path.question), query.format)
+
+    post: Any = as_json if to_csv is None else with_format
+    post.__name__, post.__doc__, post.__annotations__ = path.name, path.about, types
+    (predictions if path.name == "predict" else asked).post(f"/{path.name}", **options)(post)
+    if path.name == "predict_generation":  # The name that it has on the command line.
+        asked.post("/generate", **options, include_in_schema=False)(post)
+    if path.query is not None:
+        by_name.__annotations__ = {**types, "query": Annotated[path.query, Query()]}
+        by_name.__name__, by_name.__doc__ = f"{path.name}_by_name", f"{path.about} The model is given by name."
+        asked.get(f"/{path.name}", **options)(by_name)
 
 
-@predictions.post("/predict", **answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
-async def predict(request: Request, question: PredictQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
-    """Predict time, power and energy of one iteration of a model, or of a list of operations."""
-    to_dict = functools.partial(Prediction.to_dict, tree=question.tree)
-    return await ask(request, format, lambda a: a.predict(question), to_dict, Prediction.to_csv)
+for _each in _PATHS:
+    _add(_each)
 
 
-@questions.post("/predict/batch", **answering(schemas.BatchAnswer, as_csv=True), tags=["predict"])
-async def predict_batch(request: Request, question: BatchQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
+@asked.post("/predict/batch", **answering(schemas.BatchAnswer, as_csv=True), tags=["predict"])
+async def predict_batch(
+    request: Request,
+    question: questions.BatchQuestion,
+    format: FormatQuery = None,  # noqa: A002
+) -> Response:
     """Predict up to thousands of candidates. One that is refused has a problem in its place; others are answered."""
     to_dict = functools.partial(batch_json, details=question.details)
     return await ask(request, format, lambda a: a.predict_batch(question), to_dict, batch_csv, as_value=False)
 
 
-@questions.post("/predict_many", **answering(schemas.ManyAnswer, as_csv=True), tags=["predict"])
-async def predict_many(request: Request, question: ManyQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
-    """Predict the totals of up to thousands of networks on one GPU, such as those of an architecture search."""
-    to_csv = NetworkPredictions.to_csv
-    return await ask(request, format, lambda a: a.predict_many(question), NetworkPredictions.to_dict, to_csv)
+_BYTES = {"type": "string", "format": "binary"}
 
 
-@questions.post("/predict_operations", **answering(schemas.OperationsAnswer, as_csv=True), tags=["predict"])
-async def predict_operations(
-    request: Request,
-    question: OperationsQuestion,
-    format: FormatQuery = None,  # noqa: A002
-) -> Response:
-    """Predict single operations, each running alone in a loop."""
-    to_csv = OperationPredictions.to_csv
-    return await ask(request, format, lambda a: a.predict_operations(question), OperationPredictions.to_dict, to_csv)
-
-
-@questions.post("/explain", **answering(schemas.ExplainAnswer), tags=["predict"])
-async def explain(request: Request, question: ExplainQuestion) -> Response:
-    """Explain what bounds an operation, which measured operations are nearest, and the effect of each input."""
-    return await ask(request, None, lambda a: a.explain(question), Explanation.to_dict)
-
-
-@questions.get("/sweep", **answering(schemas.SweepAnswer, as_csv=True), tags=["choose"])
-async def sweep_by_name(request: Request, query: Annotated[SweepQuery, Query()]) -> Response:
-    """Predict a model, given by name, on several GPUs and clocks."""
-    question = query.question(SweepQuestion)
-    return await ask(request, query.format, lambda a: a.sweep(question), Sweep.to_dict, Sweep.to_csv)
-
-
-@questions.post("/sweep", **answering(schemas.SweepAnswer, as_csv=True), tags=["choose"])
-async def sweep(request: Request, question: SweepQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
-    """Predict a job on several GPUs and clocks, in one or several precisions."""
-    return await ask(request, format, lambda a: a.sweep(question), Sweep.to_dict, Sweep.to_csv)
-
-
-@questions.get("/best", **answering(schemas.BestAnswer, as_csv=True), tags=["choose"])
-async def best_by_name(request: Request, query: Annotated[BestQuery, Query()]) -> Response:
-    """Choose the GPU and the clock for a model, given by name."""
-    question = query.question(BestQuestion)
-    return await ask(request, query.format, lambda a: a.best(question), Choices.to_dict, Choices.to_csv)
-
-
-@questions.post("/best", **answering(schemas.BestAnswer, as_csv=True), tags=["choose"])
-async def best(request: Request, question: BestQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
-    """Choose the GPU and the clock for a job: the best clock of each GPU, best first."""
-    return await ask(request, format, lambda a: a.best(question), Choices.to_dict, Choices.to_csv)
-
-
-@questions.get("/extract", **answering(schemas.NetworkAnswer, as_csv=True), tags=["models"])
-async def extract_by_name(request: Request, query: Annotated[ExtractQuery, Query()]) -> Response:
-    """List the operations of a model, given by name."""
-    question = query.question(ExtractQuestion)
-    return await ask(request, query.format, lambda a: a.extract(question), Network.to_dict, Network.to_csv)
-
-
-@questions.post(
+@asked.post(
     "/extract/file",
     **answering(schemas.NetworkAnswer),
     tags=["models"],
@@ -143,9 +228,3 @@ async def extract_file(request: Request, query: Annotated[FileQuery, Query()]) -
     """List the operations of a model in a file: .onnx, .pt2, or the config.json of a transformer, which is the body."""
     content = await request.body()
     return await ask(request, None, lambda a: a.extract_file(query, content), Network.to_dict)
-
-
-@questions.post("/extract", **answering(schemas.NetworkAnswer, as_csv=True), tags=["models"])
-async def extract(request: Request, question: ExtractQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
-    """List the operations of a model; or check a list of operations and merge equal ones."""
-    return await ask(request, format, lambda a: a.extract(question), Network.to_dict, Network.to_csv)

@@ -1,4 +1,4 @@
-"""What questions are about, and the types of their fields: a model or its operations, and how it is run."""
+"""What questions are about: a model or its operations; and the types of fields, with their limits."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Any, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from ..extraction.optimizers import OPTIMIZERS
+from ..operations.attributes import PRECISIONS, RequestedPrecision
 from ..operations.operation import MODES
-from ..operations.precisions import PRECISIONS, RequestedPrecision
 from ..predictors.networks.execution import EXECUTIONS
 from ..queries.objectives import OBJECTIVES
 
@@ -21,9 +21,8 @@ def up_to(most: int | None = None, *, least: int | None = None) -> Any:
     return Field(min_length=least, max_length=most, fail_fast=True)
 
 
-Size = Annotated[int, Field(ge=1, le=LARGEST, strict=True)]
-Tokens = Annotated[int, Field(ge=1, le=10**7, strict=True)]
-Side = Annotated[int, Field(ge=1, le=100_000, strict=True)]
+Size = Annotated[int, Field(ge=1, le=LARGEST)]
+Side = Annotated[int, Field(ge=1, le=100_000)]
 Work = Annotated[int, Field(ge=0, le=10**21)]
 Shape = Annotated[list[Size], up_to(8)]
 InputShape = (
@@ -42,17 +41,8 @@ HowRun = Annotated[str, WithJsonSchema({"type": "string", "enum": list(EXECUTION
 Objective = Annotated[str, WithJsonSchema({"type": "string", "enum": list(OBJECTIVES)})]
 Optimizer = Annotated[str, WithJsonSchema({"type": "string", "enum": [*OPTIMIZERS]})]
 Price = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
-PricePerHour = Annotated[
-    Price | Annotated[dict[Name, Price], up_to(100)] | None,
-    Field(description="One price for every GPU, or prices by GPU."),
-]
-Carbon = Annotated[Price | Name | None, Field(description="Grams of CO2 per kWh, or a country such as DE.")]
 Clock = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
-GpuClock = Annotated[Clock | None, Field(description="Graphics clock. Default: the GPU's own default.")]
-PowerCap = Annotated[Positive | None, Field(description="Power cap. Default: the board's own default.")]
-PowerCapOfEach = Annotated[Positive | None, Field(description="Power cap of a board. Default: its own default.")]
-PredictorName = Annotated[Name | None, Field(description="A zoo name. Default: the best for the GPU.")]
 Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)] | Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 Attribute = bool | Number | Annotated[str, Field(max_length=100)] | None | Annotated[list[Number], up_to(16)]
 # Options must not be texts, because a text might be a path or an address.
@@ -154,27 +144,3 @@ class Subject(Strict):
         if (self.model is None) == (self.operations is None):
             raise ValueError("either a model or operations")
         return self
-
-
-class OnHost(Strict):
-    """How a job is run, and on which host."""
-
-    execution: HowRun = Field(
-        "eager", description="eager, graph (replayed as a CUDA graph), or compiled (by torch.compile)."
-    )
-    host: HostFactor | Name | None = Field(
-        None,
-        description="The machine that launches operations: a factor on the reference host's time, or a host's name; "
-        "none for the host that is typical for the GPU.",
-        examples=[0.5],
-    )
-
-
-class Run(OnHost, Subject):
-    """A subject, how it is run, and on which host."""
-
-
-class OnePrecision(Subject):
-    """A subject in one precision."""
-
-    precision: Precision = "default"

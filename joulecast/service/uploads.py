@@ -7,11 +7,12 @@ import re
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import InputError, JoulecastError, MissingDependencyError
+from ..extraction import Job
 from ..extraction.isolation import IsolatedExtraction, Limits
 from ..operations.inputs import Inputs, parse_shapes
 from ..operations.network import Network
@@ -63,16 +64,8 @@ def network_of_upload(query: FileQuery, content: bytes, tracer: IsolatedExtracti
     with tempfile.TemporaryDirectory(prefix="joulecast-") as folder:
         path = Path(folder, f"{stem[:60]}{suffix}")
         path.write_bytes(content)
-        question: dict[str, Any] = {
-            "file": str(path),
-            "inputs": None if query.input_shape is None else Inputs.of(parse_shapes(query.input_shape)).to_list(),
-            "mode": query.mode,
-            "precision": query.precision,
-            "optimizer": None,
-            "whitelist": None,
-            "cache_length": None,
-            "assume": None,
-        }
+        inputs = None if query.input_shape is None else Inputs.of(parse_shapes(query.input_shape))
+        question = {"file": str(path), **Job.of(vars(query), input_shape=None).to_json(inputs)}
         try:
             return tracer.network(question, Limits(_MEMORY_BYTES + _COPIES * len(content), seconds))
         except JoulecastError as error:

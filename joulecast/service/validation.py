@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import BaseModel
 
 from ..errors import InputError, UnknownNameError, unknown_name
 from ..hardware import GPU, find_gpu
 from ..hardware.host import USUAL, Host, find_host, hosts
+from ..remote.requests import NAMES
 from ..zoo import entries
 from ..zoo.store import pulled
 
@@ -80,6 +84,27 @@ def checked_prices(price: float | Mapping[str, float] | None) -> float | dict[st
 def plain_clock(clock_mhz: float | None) -> float | None:
     """The clock as a user would write it, because errors repeat it: 900, not 900.0."""
     return int(clock_mhz) if clock_mhz is not None and clock_mhz.is_integer() else clock_mhz
+
+
+def arguments_of(question: BaseModel) -> dict[str, Any]:
+    """What a question asks, under the names of the library's arguments. Hosts and prices are looked up by name.
+
+    Raises:
+        UnknownNameError, InputError: There is no such host or GPU.
+    """
+    asked: dict[str, Any] = {}
+    for field, value in question:
+        asked[_ARGUMENTS.get(field, field)] = _CHECKS[field](value) if field in _CHECKS and value is not None else value
+    return asked
+
+
+_ARGUMENTS = {field: argument for argument, field in NAMES.items()}
+_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "clock_mhz": plain_clock,
+    "clocks_mhz": lambda clocks: [*map(plain_clock, clocks)],
+    "host": checked_host,
+    "price_per_hour": checked_prices,
+}
 
 
 def with_next_step(error: UnknownNameError, listing: str) -> UnknownNameError:

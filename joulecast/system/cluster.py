@@ -1,13 +1,14 @@
-"""A Dask cluster: how to connect to it, and calls of functions on its workers by joblib's Dask backend."""
+"""A Dask cluster: how to connect to it, and calls of functions on its workers or on this machine's cores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import InputError, MissingDependencyError, with_extra
+from ..progress import tracked
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -136,3 +137,32 @@ def _version() -> str:
     except ImportError:
         return "none"
     return joulecast.__version__
+
+
+def in_parallel(
+    function: Callable[..., Result], calls: Sequence[tuple[Any, ...]], *, worthwhile: bool, what: str
+) -> Iterator[Result]:
+    """Call a function several times in parallel. The results are those of sequential calls, and in their order.
+
+    Args:
+        function: A function at the top level of a module. Each process uses one thread.
+        calls: Arguments of each call.
+        worthwhile: Whether processes on this machine are worth their start and a copy of the arguments. Workers of a
+            cluster are used in any case.
+        what: What is done by each call, for the bar on the terminal.
+    """
+    yield from tracked(_results(function, calls, worthwhile), what, total=len(calls))
+
+
+def _results(function: Callable[..., Result], calls: Sequence[tuple[Any, ...]], worthwhile: bool) -> Iterator[Result]:
+    if len(calls) > 1 and is_used():
+        yield from call_on_workers(function, calls)
+    elif len(calls) > 1 and worthwhile:
+        # Imported here, because predicting does not need it.
+        from joblib import Parallel, delayed
+
+        parallel = Parallel(n_jobs=-1, inner_max_num_threads=1, return_as="generator")
+        yield from parallel(delayed(function)(*arguments) for arguments in calls)
+    else:
+        for arguments in calls:
+            yield function(*arguments)

@@ -1,7 +1,9 @@
 """The zoo: trained predictors with their cards, found by device, loaded without executing code."""
 
 from .catalogue import entries, find_background, find_cpu_predictor, find_predictor
-from .entries.entry import ModelCard, load_entry, save_entry
+from .entries.cards import ModelCard
+from .entries.entry import save_entry
+from .entries.loading import load_entry
 
 __all__ = [
     "ModelCard",

@@ -12,11 +12,11 @@ from ..errors import InputError, ZooError, unknown_name
 from ..hardware import CPU, GPU, Device, find_gpu, gpus, same_boards
 from ..predictors.fallback import FallbackPredictor
 from ..predictors.networks.network_predictor import NetworkPredictor
-from ..predictors.regressors.forms import ONE_GPU_FORMS
 from ..system.regular_files import is_file
 from ..system.resources import shipped
-from .entries.entry import Background, load_background, load_entry
-from .entries.files import MANIFEST, predictor_of, read_manifest, read_plain
+from .entries.entry import Background, load_background
+from .entries.files import MANIFEST
+from .entries.loading import Loaded, load_any
 from .store import NAME, pulled, pulled_folder
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ..predictors.model.learned import OneModel
     from ..predictors.predictor import OperationPredictor
     from .entries.any_gpu_entry import AnyGpuEntry
-    from .entries.loaders import Loaded
 
 DEFAULT_PREDICTOR = "blend"
 """The predictor of a GPU that has its own, unless the caller names another. Where a GPU has no such entry, "forest"."""
@@ -131,28 +130,6 @@ def find_background(gpu: str | GPU, mode: str, predictor: str | Path | None = No
 @lru_cache(maxsize=8)
 def _loaded(folder: Path, stamp: int) -> Loaded:
     return load_any(folder)
-
-
-def load_any(folder: Path) -> Loaded:
-    """Load an entry with any kind of predictor.
-
-    Raises:
-        ZooError: Missing, damaged, changed, of another format, or of a predictor that this joulecast does not know.
-    """
-    predictor = predictor_of(read_manifest(read_plain(folder / MANIFEST), str(folder)))
-    if predictor in ONE_GPU_FORMS:
-        return load_entry(folder)
-    # Imported here, because half of the package would have to be imported for a GPU with a predictor of its own.
-    from .entries.loaders import LOADERS
-
-    if predictor not in LOADERS:
-        raise ZooError(
-            "this version of joulecast does not know the predictor of this zoo entry",
-            given=predictor,
-            allowed=", ".join(LOADERS),
-            hint="update joulecast",
-        )
-    return LOADERS[predictor](folder)
 
 
 def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = None) -> NetworkPredictor:

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from ..arrays import FloatArray
-from ..operations.precisions import HALF_PRECISIONS
+from ..operations.attributes import HALF_PRECISIONS
 from ..predictors.contract import Networks
 from ..predictors.intervals.network_calibration import NETWORK_QUANTITIES
 from ..predictors.model.in_networks import NetworkFactors, cached_products, loaded_elements

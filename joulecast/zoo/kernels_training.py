@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ import numpy as np
 
 from ..datasets import Dataset
 from ..errors import DatasetError
+from ..operations.attributes import HALF_PRECISIONS
 from ..operations.operation_list import OperationList
-from ..operations.precisions import HALF_PRECISIONS
 from ..predictors.contract import Networks
 from ..predictors.evaluation.kernels import (
     SPLITS,
@@ -25,21 +24,21 @@ from ..predictors.evaluation.kernels import (
     validate_kernels,
     validate_power,
 )
-from ..predictors.measured.device_rows import power_rows
+from ..predictors.measured.rows import power_rows
 from ..predictors.model.basis import generation_of
 from ..predictors.model.features import first_kernels
 from ..predictors.model.fit import LEAST_ROWS, Measured, fit_one_model, measured_tables
 from ..predictors.model.fit_power import fit_power, readings
 from ..predictors.model.learned import Key, OneModel
 from ..predictors.model.work import GROUPS, Work
-from ..predictors.recipes.one_model import OneModelRecipe
-from .any_gpu_training import described
+from ..predictors.recipes import KernelRecipe
 from .catalogue import KERNELS_ENTRY
 from .entries.any_gpu_entry import AnyGpuEntry
-from .entries.golden import GOLDEN_OPERATIONS, golden_sample
-from .entries.kernels_entry import Golden, KernelsCard, KernelsEntry, save_kernels
-from .entries.provenance import git_commit
+from .entries.cards import KernelsCard, made_now
+from .entries.kernels_entry import Golden, KernelsEntry, save_kernels
+from .entries.stored import GOLDEN_OPERATIONS, golden_sample
 from .kernel_networks import network_errors, network_factors
+from .training import Trained, described
 
 LIMITS = (
     "Device times and power were measured at the default clock and cap only. For other clocks and caps, they are "
@@ -53,23 +52,13 @@ LIMITS = (
 )
 
 
-@dataclass(frozen=True)
-class TrainedKernels:
-    """The trained model of kernels with its validation and card, ready to be stored."""
-
-    kernels: OneModel
-    validation: Validation
-    card: KernelsCard
-    golden: Golden
-
-    def save(self, zoo: Path) -> Path:
-        """Write the entry into a zoo folder."""
-        return save_kernels(zoo / self.card.name, self.kernels, self.card, self.golden)
+TrainedKernels = Trained[OneModel, Validation, KernelsCard]
+"""The trained model of kernels with its validation and card, ready to be stored."""
 
 
 def train_kernels(
     datasets: Sequence[tuple[Path, Dataset]],
-    recipe: OneModelRecipe,
+    recipe: KernelRecipe,
     networks: Networks = (),
     base: AnyGpuEntry | None = None,
 ) -> TrainedKernels:
@@ -119,11 +108,10 @@ def train_kernels(
         coverage=coverage(validation),
         power_errors=error_tables(powers),
         limits=LIMITS,
-        created=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        provenance={"git_commit": git_commit()},
+        **made_now(),
         **_of_networks(model),
     )
-    return TrainedKernels(model, replace(validation, powers=powers), card, _golden(tables))
+    return TrainedKernels(model, replace(validation, powers=powers), card, _golden(tables), save_kernels)
 
 
 def learn_networks(
@@ -143,7 +131,7 @@ def learn_networks(
     new = [described(folder, dataset) for folder, dataset in shown]
     data = (*(each for each in old if each not in new), *new)
     card = KernelsCard(**{**kept.card, "data": data, "limits": LIMITS, **_of_networks(model)})
-    return TrainedKernels(model, Validation((), {}), card, kept.golden)
+    return TrainedKernels(model, Validation((), {}), card, kept.golden, save_kernels)
 
 
 def _of_networks(model: OneModel) -> dict[str, Any]:

@@ -8,7 +8,7 @@ joulecast predicts with it now, and the sentences of its card by those that trai
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,22 +16,22 @@ import numpy as np
 
 from ..predictors.contract import Networks
 from ..predictors.evaluation import any_gpu, cpu, kernels, one_gpu
-from ..predictors.evaluation.any_gpu import fit_hosts
-from ..predictors.fitting.any_gpu import ANY_GPU_FORMS
+from ..predictors.fitting.fit import ANY_GPU_FORMS
 from ..predictors.networks.composition import HostModel
+from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.predictor import OperationPredictor
 from ..system.resources import shipped
-from . import any_gpu_training, kernels_training
-from .entries.any_gpu_entry import read_any_gpu
-from .entries.common_files import card_files, read_card
-from .entries.cpu_entry import PREDICTOR as CPU
-from .entries.cpu_entry import read_cpu_entry
-from .entries.entry import read_entry
+from .entries.any_gpu_entry import AnyGpuEntry
+from .entries.cards import card_files, read_card
+from .entries.cpu_entry import CPU_PREDICTOR
 from .entries.files import MANIFEST, json_bytes, predictor_of, put_in_place, sha256_of, stored_files
-from .entries.kernels_entry import PREDICTOR as KERNELS
-from .training import limits_of
+from .entries.kernels_entry import KERNELS_PREDICTOR
+from .entries.loading import read_entry
+from .entries.stored import golden_values
+from .kernels_training import LIMITS as KERNELS_LIMITS
+from .training import ANY_GPU_LIMITS, limits_of
 
-_ROUNDING = 1e-3  # Processors and libraries differ in rounding (golden.py), which is no reason to change an entry.
+_ROUNDING = 1e-3  # Processors and libraries differ in rounding (stored.py), which is no reason to change an entry.
 
 
 def renew_golden(folder: Path) -> float:
@@ -46,14 +46,11 @@ def renew_golden(folder: Path) -> float:
     Raises:
         ZooError: The entry is missing, damaged, changed, or of another format.
     """
-    manifest, stored = stored_files(folder)
-    predictor = predictor_of(manifest)
-    read = read_any_gpu if predictor in ANY_GPU_FORMS else read_cpu_entry if predictor == CPU else read_entry
-    _, _, golden = read(folder)
-    before, now = (np.array([*_numbers(each)]) for each in (manifest["golden"], golden))
-    largest = float(np.max(np.abs(now / before - 1)))
+    _, entry, golden = read_entry(folder)
+    largest = max(float(np.max(np.abs(np.divide(*pair) - 1))) for pair in golden_values(golden, entry.golden))
     if largest <= _ROUNDING:
         return 0.0
+    manifest, stored = stored_files(folder)
     put_in_place(folder, {**stored, MANIFEST: json_bytes({**manifest, "golden": golden})})
     return largest
 
@@ -71,15 +68,11 @@ def renew_hosts(folder: Path, networks: Networks) -> dict[str, HostModel]:
     Raises:
         ZooError: The entry is missing, damaged, changed, or of another format.
     """
-    manifest, stored = stored_files(folder)
-    entry, _, _ = read_any_gpu(folder)
+    entry = cast(AnyGpuEntry, read_entry(folder)[0])
     known = {measurement.mode for _, measurement, _ in networks}
-    hosts = {
-        **entry.hosts,
-        **{mode: host for mode, host in fit_hosts(entry.learned, networks).items() if mode in known},
-    }
-    card = read_card(stored)
-    _put(folder, manifest, stored, card_files({**card, "host": {mode: host.to_dict() for mode, host in hosts.items()}}))
+    learned = any_gpu.fit_hosts(entry.learned, networks)
+    hosts = {**entry.hosts, **{mode: host for mode, host in learned.items() if mode in known}}
+    _renew_card(folder, lambda _: {"host": {mode: host.to_dict() for mode, host in hosts.items()}})
     return hosts
 
 
@@ -95,43 +88,34 @@ def renew_card(folder: Path) -> bool:
     Raises:
         ZooError: The entry is missing, damaged, changed, or of another format.
     """
+
+    def sentences(card: Mapping[str, Any]) -> dict[str, Any]:
+        predictor = predictor_of(stored_files(folder)[0])
+        if predictor == KERNELS_PREDICTOR:
+            return {"splits": kernels.SPLITS, "limits": KERNELS_LIMITS}
+        if predictor in ANY_GPU_FORMS:
+            quick = [any_gpu.QUICKLY] if card["splits"].endswith(any_gpu.QUICKLY) else []
+            return {"splits": " ".join([any_gpu.SPLITS, *quick]), "limits": ANY_GPU_LIMITS}
+        if predictor == CPU_PREDICTOR:
+            return {"splits": cpu.SPLITS}  # Its limits depend on the measurements, which an entry does not hold.
+        entry = cast(NetworkPredictor, read_entry(folder)[0])
+        limits = limits_of(cast(OperationPredictor, entry.operations), entry.host)
+        return {"splits": one_gpu.SPLITS, "limits": limits}
+
+    return _renew_card(folder, sentences)
+
+
+def _renew_card(folder: Path, renewed: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> bool:
+    """Change values of an entry's card, and the digests in its manifest. Returns whether anything changed."""
     manifest, stored = stored_files(folder)
     card = read_card(stored)
-    sentences: dict[str, Any]
-    if predictor_of(manifest) == KERNELS:
-        sentences = {"splits": kernels.SPLITS, "limits": kernels_training.LIMITS}
-    elif predictor_of(manifest) in ANY_GPU_FORMS:
-        quick = [any_gpu.QUICKLY] if card["splits"].endswith(any_gpu.QUICKLY) else []
-        sentences = {"splits": " ".join([any_gpu.SPLITS, *quick]), "limits": any_gpu_training.LIMITS}
-    elif predictor_of(manifest) == CPU:
-        sentences = {"splits": cpu.SPLITS}  # Its limits depend on the measurements, which an entry does not hold.
-    else:
-        entry, _, _ = read_entry(folder)
-        sentences = {
-            "splits": one_gpu.SPLITS,
-            "limits": limits_of(cast(OperationPredictor, entry.operations), entry.host),
-        }
-    files = card_files({**card, **sentences})
+    files = card_files({**card, **renewed(card)})
     if all(stored.get(name) == data for name, data in files.items()):
         return False
-    _put(folder, manifest, stored, files)
+    facts = {name: {"sha256": sha256_of(data), "size_bytes": len(data)} for name, data in files.items()}
+    manifest = {**manifest, "files": {**manifest["files"], **facts}}
+    put_in_place(folder, {**stored, **files, MANIFEST: json_bytes(manifest)})
     return True
-
-
-def _put(folder: Path, manifest: dict[str, Any], stored: Mapping[str, bytes], changed: Mapping[str, bytes]) -> None:
-    """Write an entry with some of its files changed, and their digests in its manifest."""
-    facts = {name: {"sha256": sha256_of(data), "size_bytes": len(data)} for name, data in changed.items()}
-    renewed = json_bytes({**manifest, "files": {**manifest["files"], **facts}})
-    put_in_place(folder, {**stored, **changed, MANIFEST: renewed})
-
-
-def _numbers(golden: dict[str, Any]) -> Iterator[float]:
-    """All seconds and watts of a golden prediction, in the order of their names."""
-    for name, value in sorted(golden.items()):
-        if isinstance(value, dict):
-            yield from _numbers(value)
-        elif name != "operations":
-            yield from value
 
 
 def main() -> None:
@@ -140,7 +124,7 @@ def main() -> None:
         name = f"{manifest.parent.parent.name}/{manifest.parent.name}"
         if renew_card(manifest.parent):
             sys.stdout.write(f"{name}: the card has new sentences\n")
-        if predictor_of(stored_files(manifest.parent)[0]) == KERNELS:
+        if predictor_of(stored_files(manifest.parent)[0]) == KERNELS_PREDICTOR:
             continue  # Golden predictions of kernels hold device times only, which no mend of physics moves.
         largest = renew_golden(manifest.parent)
         sys.stdout.write(f"{name}: golden values moved by up to {100 * largest:.2g} %\n")

@@ -25,7 +25,6 @@ from ..hardware import find_device
 from ..operations.operation import MODES
 from ..system.resources import cache_folder, shipped
 from ..system.whole_files import locked, whole_file
-from .entries.common_files import read_facts
 from .entries.files import (
     MANIFEST,
     json_bytes,
@@ -37,6 +36,7 @@ from .entries.files import (
     sha256_of,
     stored_files,
 )
+from .entries.stored import read_facts
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}/[a-z0-9][a-z0-9._-]{0,59}")
 """Form of the name of an entry, such as "a30/forest-inference"."""
@@ -165,7 +165,7 @@ def _refuse_other_name(name: str, manifest: Mapping[str, Any], files: Mapping[st
     kind = rest if named_mode is None else rest.removesuffix(f"-{named_mode}")
     # A GPU's own predictors may take each other's names, so that the best one can become the default.
     # Imported here, because few names are incomplete, and recipes import everything that is fitted.
-    from ..predictors.fitting.recipes import RECIPES
+    from ..predictors.fitting.fit import RECIPES
 
     other_kind = gpu is None and kind in RECIPES and kind != predictor
     if room_named != room or other_kind or (gpu is not None and named_mode not in (None, mode)):
@@ -218,7 +218,7 @@ def verify_apart(folder: Path) -> None:
         "    pass\n"
         "from pathlib import Path\n"
         "from joulecast.errors import JoulecastError\n"
-        "from joulecast.zoo.catalogue import load_any\n"
+        "from joulecast.zoo.entries.loading import load_any\n"
         "try:\n"
         "    load_any(Path(sys.argv[1]))\n"
         "except JoulecastError as error:\n"

@@ -1,58 +1,82 @@
-"""From a dataset and a recipe to a zoo entry: validate, fit on everything, describe."""
+"""From datasets and a recipe to a zoo entry: validate, fit on everything, describe.
+
+Kernels have a file of their own (kernels_training.py).
+"""
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from ..datasets import Dataset, NetworkMeasurement, fingerprint
 from ..operations.network import Network
 from ..operations.operation import Operation
-from ..predictors.evaluation.networks import NetworkError, learn_from_networks
-from ..predictors.evaluation.one_gpu import SPLITS, Validation, validate
-from ..predictors.evaluation.operations import OperationErrors, errors_on_repeats
-from ..predictors.fitting.one_gpu import fit_own
-from ..predictors.fitting.recipes import predictor_of
+from ..predictors.contract import Networks, ResidualModel
+from ..predictors.cpu.fit import fit_cpu, fit_serial, quickest_networks
+from ..predictors.cpu.network import COMPOSITION, CpuNetworkPredictor
+from ..predictors.evaluation import any_gpu, cpu, one_gpu
+from ..predictors.evaluation.errors import OwnNetworkError
+from ..predictors.evaluation.left_out import errors_on_repeats, learn_from_networks
+from ..predictors.fitting.fit import fit_on_all, fit_own, predictor_of
 from ..predictors.intervals.closeness import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration
+from ..predictors.measured.rows import DeviceRow, device_rows
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.prediction import Composition
 from ..predictors.predictor import OperationPredictor
-from ..predictors.recipes.settings import Recipe
+from ..predictors.recipes import Recipe
 from .catalogue import entry_name
-from .entries.entry import ModelCard, save_entry
-from .entries.golden import golden_sample
-from .entries.left_out import operations_left_out
-from .entries.provenance import git_commit
+from .entries.any_gpu_entry import save_any_gpu
+from .entries.cards import AnyGpuCard, Card, ModelCard, made_now
+from .entries.comparing import operations_left_out
+from .entries.cpu_entry import save_cpu_entry
+from .entries.entry import save_entry
+from .entries.stored import golden_sample
+
+ANY_GPU_LIMITS = (
+    "It knows GPUs by their data sheets. A GPU that runs hotter, has a lower power cap, or has a less tuned library "
+    "than the measured ones is slower than predicted.",
+    "Whole networks in half precision were measured on A100 and A10 only, and training on A30 and RTX 2080 Ti only.",
+    "Its data has no power readings of 4 nm and 5 nm chips, or of AMD GPUs. Their energy per operation is a prior.",
+    "If the voltage curve of a GPU is not known, that of the A100 is used.",
+    "Host times are those of the machines on which the training data was measured. On a slower machine, launches take "
+    "longer.",
+)
+
+Predictor = TypeVar("Predictor")
+Validation = TypeVar("Validation")
+CardOf = TypeVar("CardOf", bound=Card)
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A fitted predictor with its validation and card, ready to be stored."""
+class Trained(Generic[Predictor, Validation, CardOf]):
+    """What was trained, with its validation and card, ready to be stored.
 
-    predictor: OperationPredictor
+    Args:
+        predictor: What was fitted on everything.
+        validation: Its errors on what was left out.
+        card: Card of the entry.
+        golden: Operations of the golden prediction, in the form that the entry takes.
+        save_as: Function that writes the entry from a folder, the predictor, the card and these operations.
+        network_errors: Errors on networks, in units of difficulty, which other GPUs may borrow; None where there are
+            none.
+    """
+
+    predictor: Predictor
     validation: Validation
-    card: ModelCard
-    golden: tuple[Operation, ...]
+    card: CardOf
+    golden: Any
+    save_as: Callable[[Path, Predictor, CardOf, Any], Path]
     network_errors: NetworkCalibration | None = None
-    operations: tuple[Operation, ...] = ()
 
     def save(self, zoo: Path) -> Path:
         """Write the entry into a zoo folder."""
-        left_out = operations_left_out(self.validation)
-        return save_entry(
-            zoo / self.card.name,
-            self.predictor,
-            self.card,
-            list(self.golden),
-            left_out,
-            self.network_errors,
-            self.operations,
-        )
+        return self.save_as(zoo / self.card.name, self.predictor, self.card, self.golden)
 
 
 def train(
@@ -62,7 +86,7 @@ def train(
     recipe: Recipe,
     networks: Mapping[NetworkMeasurement, Network],
     borrowed: NetworkCalibration | None = None,
-) -> Trained:
+) -> Trained[OperationPredictor, one_gpu.Validation, ModelCard]:
     """Validate a recipe on a dataset, then fit it on everything.
 
     Args:
@@ -76,7 +100,7 @@ def train(
     Raises:
         DatasetError: Too few usable operations.
     """
-    validation = validate(dataset, mode, recipe, networks)
+    validation = one_gpu.validate(dataset, mode, recipe, networks)
     predictor = fit_own(dataset, mode, recipe)
     operations = {m.operation for m in dataset.usable(mode)}
     calibration, network_errors = validation.calibrated(Closeness.of(operations), errors_on_repeats(dataset, predictor))
@@ -88,12 +112,17 @@ def train(
         predictor, host = learn_from_networks(predictor, measured, mode)
     else:
         host = HostModel.prior(mode)
-    card = _card(dataset, dataset_folder, recipe, predictor, host, validation)
-    unique = sorted(operations, key=lambda operation: operation.digest)
-    return Trained(predictor, validation, card, tuple(golden_sample(operations)), network_errors, tuple(unique))
+    save = partial(
+        save_entry,
+        left_out=operations_left_out(validation),
+        network_errors=network_errors,
+        trained_on=sorted(operations, key=lambda operation: operation.digest),
+    )
+    card = _own_card(dataset, dataset_folder, recipe, predictor, host, validation)
+    return Trained(predictor, validation, card, golden_sample(operations), save, network_errors)
 
 
-def better_composition(errors: tuple[NetworkError, ...]) -> Composition:
+def better_composition(errors: tuple[OwnNetworkError, ...]) -> Composition:
     """The composition whose median errors of time and energy have the smaller sum; overlap where there are no errors.
 
     Medians are used, because a network whose operations are mispredicted says nothing about how to add them up.
@@ -108,33 +137,21 @@ def better_composition(errors: tuple[NetworkError, ...]) -> Composition:
     return "overlap" if overlap <= added else "sum"
 
 
-def _card(
+def _own_card(
     dataset: Dataset,
     folder: Path,
     recipe: Recipe,
     predictor: OperationPredictor,
     host: HostModel,
-    validation: Validation,
+    validation: one_gpu.Validation,
 ) -> ModelCard:
-    card = dataset.card
     composition = better_composition(validation.networks)
     return ModelCard(
+        **_of_one_device(dataset, folder, recipe, len(predictor.measured)),
         name=entry_name(predictor.gpu, predictor_of(recipe), predictor.mode),
-        gpu=card.gpu,
         mode=predictor.mode,
         precisions=tuple(_precisions(dataset, predictor)),
-        predictor=predictor_of(recipe),
-        recipe=recipe.to_dict(),
-        data={
-            "source": card.source,
-            "licence": card.licence,
-            "sensor": card.sensor,
-            "measured": list(card.measured),
-            "limits": list(card.limits),
-            "sha256": fingerprint(folder),
-            "unique_operations": len(predictor.measured),
-        },
-        splits=SPLITS,
+        splits=one_gpu.SPLITS,
         operation_errors={errors.campaign: errors.summary() for errors in validation.operations},
         network_errors={
             f"{e.measurement.network} {'x'.join(map(str, e.measurement.input_shape))} {e.measurement.precision}": {
@@ -147,19 +164,28 @@ def _card(
         composition=composition,
         coverage=tuple(asdict(row) for row in validation.coverage() if row.group == "all"),
         limits=limits_of(predictor, host),
-        created=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        kind_errors={errors.campaign: _by_kind(errors) for errors in validation.operations},
-        provenance={"git_commit": git_commit()},
+        kind_errors={errors.campaign: errors.by_kind() for errors in validation.operations},
     )
 
 
-def _by_kind(errors: OperationErrors) -> dict[str, dict[str, float]]:
-    found = {}
-    for kind, (time, power) in errors.tables()["kind"].items():
-        found[kind] = {"count": time["count"], "time_median": time["median"], "time_mean": time["mean"]}
-        if power:
-            found[kind] |= {"power_median": power["median"], "power_mean": power["mean"]}
-    return found
+def _of_one_device(dataset: Dataset, folder: Path, recipe: Recipe, operations: int) -> dict[str, Any]:
+    """What the cards of GPUs and CPUs have in common: the device, the recipe, the data, and when it was made."""
+    card = dataset.card
+    return {
+        "gpu": card.gpu,
+        "predictor": predictor_of(recipe),
+        "recipe": recipe.to_dict(),
+        "data": {
+            "source": card.source,
+            "licence": card.licence,
+            "sensor": card.sensor,
+            "measured": list(card.measured),
+            "limits": list(card.limits),
+            "sha256": fingerprint(folder),
+            "unique_operations": operations,
+        },
+        **made_now(),
+    }
 
 
 def _precisions(dataset: Dataset, predictor: OperationPredictor) -> Iterator[str]:
@@ -189,3 +215,133 @@ def limits_of(predictor: OperationPredictor, host: HostModel) -> tuple[str, ...]
     if not host.learned:
         limits.append("No network was measured on this GPU; the host cost is that of the A30's machine.")
     return tuple(limits)
+
+
+def train_any_gpu(
+    datasets: Sequence[tuple[Path, Dataset]], networks: Networks, recipe: Recipe, *, quick: bool = False
+) -> Trained[ResidualModel, any_gpu.AnyGpuValidation, AnyGpuCard]:
+    """Validate a recipe on the measurements of many GPUs, then fit it on everything.
+
+    Args:
+        datasets: Datasets with the folders that they were loaded from.
+        networks: The operations of each measured network.
+        recipe: Settings.
+        quick: Whether to test on one fold and a few chips only, see `validate_any_gpu`.
+
+    Raises:
+        DatasetError: Too few device times.
+    """
+    data = [dataset for _, dataset in datasets]
+    validation = any_gpu.validate_any_gpu(data, networks, recipe, quick=quick)
+    learned = fit_on_all(data, networks, recipe).correction
+    hosts = any_gpu.fit_hosts(learned, networks)
+    card = AnyGpuCard(
+        name=f"any-gpu/{predictor_of(recipe)}",
+        predictor=predictor_of(recipe),
+        recipe=recipe.to_dict(),
+        data=tuple(described(folder, dataset) for folder, dataset in datasets),
+        splits=f"{any_gpu.SPLITS} {any_gpu.QUICKLY}" if quick else any_gpu.SPLITS,
+        operation_errors=any_gpu.operation_errors(validation),
+        network_errors=any_gpu.errors_of_networks(validation),
+        host={mode: host.to_dict() for mode, host in hosts.items()},
+        log_errors={mode: validation.log_errors(mode) for mode in hosts},
+        device_errors=validation.device_errors,
+        power_errors=validation.power_errors,
+        limits=ANY_GPU_LIMITS,
+        **made_now(),
+    )
+    golden = _golden_of_gpus(row for dataset in data for row in device_rows(dataset))
+    return Trained(learned, validation, card, golden, save_any_gpu)
+
+
+def described(folder: Path, dataset: Dataset) -> dict[str, Any]:
+    """The description of a training dataset for a card."""
+    card = dataset.card
+    return {
+        "gpu": card.gpu,
+        "clock_mhz": card.clock_mhz,
+        "source": card.source,
+        "licence": card.licence,
+        "sensor": card.sensor,
+        "operations": len({m.operation for m in dataset.measurements}),
+        "networks": len(dataset.networks),
+        "sha256": fingerprint(folder),
+    }
+
+
+def _golden_of_gpus(rows: Iterable[DeviceRow]) -> dict[str, list[Operation]]:
+    operations: dict[str, set[Operation]] = {}
+    for row in rows:
+        if row.operation.mode == "inference":
+            operations.setdefault(row.gpu.name, set()).add(row.operation)
+    return {gpu: golden_sample(measured) for gpu, measured in operations.items()}
+
+
+def train_cpu(
+    dataset: Dataset,
+    dataset_folder: Path,
+    mode: str,
+    recipe: Recipe,
+    networks: Mapping[NetworkMeasurement, Network],
+) -> Trained[CpuNetworkPredictor, cpu.CpuValidation, ModelCard]:
+    """Validate a recipe on a dataset, then fit it on everything.
+
+    Args:
+        dataset: Measurements of one CPU.
+        dataset_folder: The folder that the dataset was loaded from, for its digest.
+        mode: inference or training.
+        recipe: Settings of the predictor, see `fit_cpu`.
+        networks: The operations of each measured network of this mode.
+
+    Raises:
+        DatasetError: Too few usable operations.
+    """
+    validation = cpu.validate_cpu(dataset, mode, recipe, networks)
+    operations = fit_cpu(dataset, mode, recipe)
+    measured = quickest_networks(dataset.usable_networks(mode))
+    predictor = CpuNetworkPredictor(
+        name=entry_name(operations.cpu, predictor_of(recipe), mode),
+        operations=operations,
+        serial=fit_serial(operations, [(m, networks[m]) for m in measured]),
+        network_errors=validation.network_errors(),
+    )
+    campaign = dataset.campaigns(mode)[0]
+    card = ModelCard(
+        **_of_one_device(dataset, dataset_folder, recipe, len(operations.measured)),
+        name=predictor.name,
+        mode=mode,
+        precisions=tuple(dict.fromkeys(["default", *(group.split()[1] for group in operations.coverage)])),
+        splits=cpu.SPLITS,
+        operation_errors={campaign: validation.operations.summary()},
+        network_errors={each.label: each.errors for each in validation.networks},
+        host=predictor.serial.to_dict(),
+        composition=COMPOSITION,
+        limits=tuple(_cpu_limits(dataset, predictor)),
+        kind_errors={campaign: validation.operations.by_kind()},
+    )
+    golden = golden_sample({m.operation for m in dataset.usable(mode)})
+    return Trained(predictor, validation, card, golden, save_cpu_entry)
+
+
+def _cpu_limits(dataset: Dataset, predictor: CpuNetworkPredictor) -> Iterator[str]:
+    card, operations = dataset.card, predictor.operations
+    kinds = ", ".join(sorted({group.split()[0] for group in operations.coverage}))
+    threads = "1 thread" if operations.threads == 1 else f"{operations.threads} threads"
+    yield f"Measured kinds: {kinds}. Others are modelled from a kind of the same family by bytes and FLOPs."
+    yield f"For PyTorch with {threads} on a CPU of this name, at the clock that it chose by itself."
+    yield from (f"How it was measured: {text}." for text in card.method.values())
+    if card.load_average:
+        least, middle, most = card.load_average
+        yield (
+            f"Load average of the machine during the measurements: {middle:.1f} (median), {least:.1f} to {most:.1f}. "
+            "What other programs took from caches and memory is in the times."
+        )
+    serial = predictor.serial
+    if serial.networks:
+        yield (
+            f"In networks operations take {serial.factor:.2f} times as long as in loops, and "
+            f"{1e6 * serial.between_s:.1f} us pass between two of them: learned from {serial.networks} measurements of "
+            "networks."
+        )
+    if operations.power is None:
+        yield "Energy: not measured. The energy counters of this CPU could not be read, so that only time is predicted."

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from joulecast.accounting import sweep
-from joulecast.accounting.nesting import innermost
+from joulecast.accounting.events import innermost
 from joulecast.errors import InputError
 from joulecast.metering.energy_curve import EnergyCurve
 

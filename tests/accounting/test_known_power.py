@@ -177,7 +177,7 @@ def test_correlations_are_pearsons():
 
 def test_correlations_are_drawn(tmp_path):
     pytest.importorskip("matplotlib")
-    from joulecast.accounting.evaluation_figures import save
+    from joulecast.accounting.evaluation import save
 
     found = evaluate("model", [experiment(seed) for seed in range(2)])
     assert save(found, tmp_path / "e.png").stat().st_size > 1000

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from joulecast.accounting.memory_levels import measured_levels
+from joulecast.accounting.model_share import measured_levels
 from joulecast.accounting.result import Accounting
 from joulecast.energy import Figure, Row, Share
 from joulecast.errors import InputError
@@ -31,6 +31,12 @@ def test_levels_are_accesses_times_their_energy():
     assert "not counted, and in the rest: l1" in str(found)
     half = measured_levels(10.0, 4.0, counters(dram=64e9), find_gpu(A100), 1410.0, iterations=2)
     assert half.energy_j["dram"] == pytest.approx(2.09)
+
+
+def test_static_joules_are_no_more_than_were_measured():
+    found = measured_levels(10.0, 12.0, counters(dram=0.0), find_gpu(A100), 1410.0)
+    assert found.energy_j["static"] == 10.0
+    assert math.fsum(found.energy_j.values()) == 10.0
 
 
 def test_counters_of_other_work_are_refused():

@@ -167,6 +167,16 @@ def test_catalogue_filtered_and_one_gpu_shown(call, tmp_path):
     assert "A100 SXM4 80GB" in err
 
 
+def test_models_are_listed_and_searched(call):
+    code, out, _ = call("models", "--search", "Qwen/Qwen3-8B")
+    assert code == 0
+    assert out.splitlines()[2].split() == ["qwen3_8b", "predict,", "generate", "Qwen/Qwen3-8B"]
+    assert {"resnet50", "bert_base", "flux_1_dev"} <= {line.split()[0] for line in call("models")[1].splitlines()}
+    code, _, err = call("models", "--search", "nothing")
+    assert code == 2
+    assert "unknown model" in err
+
+
 def test_show_needs_a_name(call):
     code, _, err = call("gpus", "show")
     assert code == 2
@@ -269,3 +279,9 @@ def test_networks_at_several_clocks_become_a_dataset_each(call, tmp_path):
     assert "NVIDIA A10, 600 MHz" in out
     assert "1 resnet101, default, 600 to 600 MHz held" in out
     assert "measured: unknown" in out
+
+
+def test_best_says_on_which_gpus_anything_was_measured(call):
+    _, out, _ = call("best", "resnet18", "8,3,224,224", "--gpu", "A30,GH200 144GB")
+    assert re.search(r" GH200 144GB .* no  ", out)
+    assert re.search(r" A30 .* yes  ", out)

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from joulecast import Operation
 from joulecast.cli import application
 from joulecast.datasets import import_aiconfigurator2026, load, save
-from joulecast.datasets.importers.aiconfigurator import plausibility
-from joulecast.datasets.importers.thinning import thinned
+from joulecast.datasets.importers import aiconfigurator_tables
+from joulecast.datasets.importers.reading import thinned
 from joulecast.errors import DatasetError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.measured.loops import measured_loops
+from joulecast.predictors.measured.rows import measured_loops
 
 H200, H100 = "NVIDIA H200", "NVIDIA H100 80GB HBM3"
 NAN = float("nan")
@@ -149,11 +149,11 @@ def test_rows_that_four_neighbours_contradict_are_left_out(tmp_path):
 
 def test_kernels_that_alternate_between_two_speeds_stay():
     times = np.array([10.0, 17.0] * 5)
-    assert not plausibility.spikes(times, np.zeros(10, dtype=int), np.arange(10)).any()
+    assert not aiconfigurator_tables.spikes(times, np.zeros(10, dtype=int), np.arange(10)).any()
     times[5] = 60.0
-    assert np.flatnonzero(plausibility.spikes(times, np.zeros(10, dtype=int), np.arange(10))).tolist() == [5]
+    assert np.flatnonzero(aiconfigurator_tables.spikes(times, np.zeros(10, dtype=int), np.arange(10))).tolist() == [5]
     # Neighbours of another group do not count.
-    assert not plausibility.spikes(times, np.arange(10), np.arange(10)).any()
+    assert not aiconfigurator_tables.spikes(times, np.arange(10), np.arange(10)).any()
 
 
 def test_what_waits_for_the_host_is_left_out(tmp_path):
@@ -175,12 +175,14 @@ def test_what_the_data_sheet_does_not_allow_is_left_out(tmp_path):
 def test_least_times_by_hand():
     h100 = find_gpu("H100 SXM")
     product = Operation("linear", [(8192, 8192)], {"out_features": 8192, "bias": False}, precision="bf16")
-    assert plausibility.least_time_s(product, h100) == pytest.approx(2 * 8192**3 / (989.4e12 * 1980 / 1830) / 1.03)
+    assert aiconfigurator_tables.least_time_s(product, h100) == pytest.approx(
+        2 * 8192**3 / (989.4e12 * 1980 / 1830) / 1.03
+    )
     # Decoding reads 2 x 64 x 8 x 8192 x 128 keys and values, of which 50 MiB may have stayed in L2.
     cache = [(64, 8, 8192, 128)] * 2
     step = Operation("attention", [(64, 32, 1, 128), *cache], precision="bf16")
     moved = 2 * (2 * 64 * 8 * 8192 * 128 + 2 * 64 * 32 * 128) - 52_428_800
-    assert plausibility.least_time_s(step, h100) == pytest.approx(moved / 3352e9 / 1.03)
+    assert aiconfigurator_tables.least_time_s(step, h100) == pytest.approx(moved / 3352e9 / 1.03)
 
 
 def test_stacks_whose_large_rows_beat_the_data_sheet_are_unusable(tmp_path):

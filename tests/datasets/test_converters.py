@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import subprocess
 
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from joulecast.cli import application
 from joulecast.datasets import IMPORTERS
 from joulecast.datasets.converters import convert as module
+from joulecast.datasets.converters import nicolai2025
 from joulecast.datasets.converters.convert import CONVERTERS, convert
 from joulecast.datasets.published import PUBLISHED
 from joulecast.errors import DatasetError, UnknownNameError
@@ -118,4 +120,114 @@ def test_the_command_prints_tables(vidur, tmp_path):
 def test_converters_make_the_tables_that_sources_list():
     for source, (commit, tables) in CONVERTERS.items():
         assert tuple(tables) == PUBLISHED[source].tables
-        assert commit in PUBLISHED[source].address
+        assert (commit or "https://github.com") in PUBLISHED[source].address
+
+
+# A campaign of forwards, one of forwards and trainings, and one of networks, in the form of the logs.
+MOMENTS = "2024-11-16_18-25-48 2024-11-16_18-26-11"
+FORWARDS = f"""FutureWarning: You are using `torch.load` with `weights_only=False`
+ReLU(inplace=True)
+ReLU(inplace=True) (32, 64, 9) 2e-05 3.21 0.1 0.25 5000 10.5 160.5 1.5 670.1 2.7 3e-05 {MOMENTS} 9e-09
+ReLU(inplace=True) (32, 64, 9) 2e-05 3.21 0.1 0.25 5000 10.5 160.5 1.5 670.1 2.7 3e-05 {MOMENTS.replace("-16_", "-10_")}
+"""
+TRAINING = "7e-07 4e-05 3e-06 3.6 1.5 17.5 90.0 5.5 264.0 14.6"
+BOTH_TIMES = f"{MOMENTS} {TRAINING}"
+BOTH = f"""Linear(in_features=8, out_features=4, bias=True)
+Linear(in_features=8, out_features=4, bias=True) (32, 8) 1e-05 1.2 0.1 0.5 900 9.5 120.0 2.5 1 2 3e-05 {BOTH_TIMES}
+"""
+NETWORKS = f"""resnet18 (32, 3, 56, 56)
+warmup complete resnet18 (32, 3, 56, 56)
+ResNet (32, 3, 56, 56) 0.012 1152.0 0.38 36.0 2512 32.5 96.0 2.25 19.6 0.57 0.0128 {MOMENTS} 0.0002
+inception_v3 (32, 3, 299, 299)
+skipping inception
+"""
+
+
+def git(clone, *arguments, **options):
+    command = ["git", "-C", str(clone), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, **options).stdout
+
+
+def test_logs_of_nicolai(tmp_path, monkeypatch):
+    git(tmp_path, "init", "-q")
+    logs = {
+        "finalbench_all_operations_A30": FORWARDS,
+        "operations_RTX2080TI_train": BOTH,
+        "A30_no_tc_fullmodel_train": NETWORKS,
+    }
+    blobs = {log: git(tmp_path, "hash-object", "-w", "--stdin", input=text)[:10] for log, text in logs.items()}
+    for table in ("_OPERATIONS", "_NETWORKS"):
+        known = {log: (blobs[log],) for log in getattr(nicolai2025, table) if log in blobs}
+        monkeypatch.setattr(nicolai2025, table, known)
+    found = convert("nicolai2025", tmp_path, tmp_path / "out")
+    assert [rows for rows, _ in found.values()] == [4, 1]
+    first, second, forward, training = csv.DictReader((tmp_path / "out/operations.csv").read_text().splitlines())
+    assert (first["started"], first["time_std_s"], second["time_std_s"]) == ("2024-11-10_18-25-48", "", "9e-09")
+    assert first["source_blob"] == blobs["finalbench_all_operations_A30"]
+    expected = {
+        "gpu": "NVIDIA A30", "tf32": "True", "mode": "inference", "module": "ReLU(inplace=True)",
+        "input_shape": "(32, 64, 9)", "energy_j": "0.00321", "iterations": "5000.0", "measured_for_s": "10.5",
+    }  # fmt: skip
+    assert {name: second[name] for name in expected} == expected
+    assert (forward["mode"], forward["time_s"], forward["time_std_s"]) == ("inference", "1e-05", "7e-07")
+    expected = {"time_s": "4e-05", "power_w": "90.0", "energy_j": "0.0036", "energy_std_j": "0.0015", "iterations": ""}
+    assert {name: training[name] for name in expected} == expected
+    (network,) = csv.DictReader((tmp_path / "out/networks.csv").read_text().splitlines())
+    expected = {"network": "resnet18", "mode": "training", "tf32": "False", "time_s": "0.012", "energy_j": "1.152"}
+    assert {name: network[name] for name in expected} == expected
+    datasets = IMPORTERS["nicolai2025"](tmp_path / "out")
+    assert sorted(len(dataset.measurements) for dataset in datasets) == [2, 2]
+
+
+def test_a_clone_without_its_history_is_refused(tmp_path):
+    git(tmp_path, "init", "-q")
+    with pytest.raises(DatasetError, match="lacks a log of a campaign"):
+        convert("nicolai2025", tmp_path, tmp_path / "out")
+
+
+COMMON = {"framework": "SGLang", "version": "0.5.14", "device": "NVIDIA H200", "kernel_source": "fa3", "latency": "0.5"}
+FILES = {
+    "gemm": {"gemm_dtype": "bfloat16", "m": "8", "n": "256", "k": "128", "power": "600.5", "power_limit": "700"},
+    "generation_attention": {
+        "attn_dtype": "bfloat16", "kv_cache_dtype": "fp8", "batch_size": "4", "isl": "1", "num_heads": "32",
+        "num_key_value_heads": "8", "head_dim": "128", "step": "255",
+    },
+    "moe": {
+        "moe_dtype": "fp8_block", "num_tokens": "16", "hidden_size": "2048", "inter_size": "768", "topk": "8",
+        "num_experts": "128", "moe_tp_size": "1", "moe_ep_size": "4", "distribution": "balanced",
+    },
+    "custom_allreduce": {"allreduce_dtype": "bfloat16", "num_gpus": "8", "message_size": "4096"},
+}  # fmt: skip
+
+
+@pytest.fixture
+def aiconfigurator(tmp_path):
+    folder = tmp_path / "clone/src/systems/data/h200_sxm/sglang/0.5.14"
+    folder.mkdir(parents=True)
+    for name, columns in FILES.items():
+        rows = [{**COMMON, **columns}, {**COMMON, **columns, "device": "Intel B60"}]
+        lines = [",".join(rows[0]), *(",".join(row.values()) for row in rows)]
+        (folder / f"{name}_perf.txt").write_text("\n".join(lines) + "\n")
+    return tmp_path / "clone"
+
+
+def test_kernels_of_aiconfigurator(aiconfigurator, tmp_path):
+    found = convert("aiconfigurator2026", aiconfigurator, tmp_path / "out", any_commit=True)
+    tables = {path.stem: parquet.read_table(path).to_pylist() for path in found}
+    ((linear,), (attention,), (experts,), (reduced,)) = tables.values()
+    assert linear == {
+        "gpu": "NVIDIA H200", "stack": "sglang 0.5.14", "kernel": "fa3", "precision": "bfloat16", "m": 8, "n": 256,
+        "k": 128, "time_us": 500.0, "power_w": 600.5, "power_limit_w": 700.0,
+    }  # fmt: skip
+    expected = {"phase": "generation", "cache_precision": "fp8", "tokens": 1, "cached": 255, "kv_heads": 8, "window": 0}
+    assert {name: attention[name] for name in expected} == expected
+    assert attention["power_w"] is None
+    assert (experts["experts"], experts["expert_parallel"], experts["distribution"]) == (128, 4, "balanced")
+    assert (reduced["collective"], reduced["gpus"], reduced["message_size"]) == ("all_reduce", 8, 4096)
+
+
+def test_pointers_of_git_lfs_are_refused(aiconfigurator, tmp_path):
+    (path,) = aiconfigurator.rglob("gemm_perf.txt")
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    with pytest.raises(DatasetError, match="pointer of Git LFS"):
+        convert("aiconfigurator2026", aiconfigurator, tmp_path / "out", any_commit=True)

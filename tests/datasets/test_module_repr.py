@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from joulecast.datasets.importers.module_repr import operation_from_repr
+from joulecast.datasets.importers.nicolai2025 import operation_from_repr
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.extraction.models.torchvision_models import import_torchvision
 

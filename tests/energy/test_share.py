@@ -43,6 +43,14 @@ def test_devices_work_side_by_side_and_their_joules_add_up():
     assert both.by_component() == {"static": Figure(120.0, "measured"), "package": Figure(40.0, "modelled")}
 
 
+def test_half_of_a_share_knows_no_more_than_the_whole():
+    part = ("gpu", "total")
+    for figure, half in ((Figure(4.0, "measured", unknown=2), 2.0), (Figure.of(None, "measured"), 0.0)):
+        scaled = Share({"gpu": figure}, {part: figure}).scaled_by(0.5)
+        assert scaled.energy[part] == scaled.time["gpu"] == Figure(half, figure.source, figure.unknown)
+        assert scaled.unknown == figure.unknown > 0
+
+
 def test_json_keeps_everything():
     share = Share(
         {"gpu": Figure.of(0.1, "modelled")},

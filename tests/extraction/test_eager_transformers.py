@@ -8,7 +8,7 @@ import pytest
 
 import joulecast
 from joulecast.errors import UnknownNameError
-from joulecast.extraction.models.eager_transformers import EAGER_TRANSFORMERS, build
+from joulecast.extraction.models.plain_transformers import EAGER_TRANSFORMERS, build
 
 # A layer has 12 x hidden^2 weights, 2 FLOPs each and token; scores and their product with the values are 2 x 2 x
 # sequence x hidden per token. GPT-2 small: 12 layers of 768. BERT-large: 24 of 1024, and a pooler. ViT-L/16: 24 of 1024

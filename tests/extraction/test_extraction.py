@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import joulecast
 from joulecast.errors import ExtractionError, InputError, UnknownNameError
-from joulecast.extraction import digests
+from joulecast.extraction import cache
 from joulecast.extraction.models.torchvision_models import build, model_names
 from joulecast.extraction.tracing import trace
 from joulecast.operations.kinds import KINDS
@@ -39,16 +39,17 @@ TRACED = {
 }
 
 
-@pytest.mark.parametrize("name", model_names())
+BY_DEFAULT = [pytest.param(name, marks=[] if name in TRACED else [pytest.mark.slow]) for name in model_names()]
+
+
+@pytest.mark.parametrize("name", BY_DEFAULT)
 def test_flops_of_every_classification_model_equal_torchs(name):
     """`extract` answers from a template, which test_templates.py and the next test compare with the trace."""
     shape = image_shape(name)
     assert counted_flops(joulecast.extract(name, shape)) == torchs_flops(build(name), shape)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in TRACED else [pytest.mark.slow]) for name in model_names()]
-)
+@pytest.mark.parametrize("name", BY_DEFAULT)
 def test_what_is_traced_is_what_the_template_says(name):
     shape = image_shape(name)
     network = trace(build(name), shape, name=name)
@@ -89,8 +90,6 @@ def test_resnet18_by_hand():
 def test_work_that_no_leaf_module_shows():
     kinds = {entry.operation.kind for entry in trace(build("swin_t"), (1, 3, 224, 224))}
     assert {"matmul", "softmax", "copy", "add", "mul", "cat"} <= kinds
-    assert "attention" in {entry.operation.kind for entry in trace(build("vit_b_32"), (1, 3, 224, 224))}
-    assert "cat" in {entry.operation.kind for entry in trace(build("densenet121"), (1, 3, 224, 224))}
 
 
 def test_a_permuted_input_is_copied_before_a_layer_norm():
@@ -126,9 +125,7 @@ def test_training_mode():
     }
 
 
-@pytest.mark.parametrize(
-    "name", ["resnet18", "efficientnet_b0", "swin_t", "densenet121", "vit_b_32", "mobilenet_v3_small"]
-)
+@pytest.mark.parametrize("name", ["efficientnet_b0", "swin_t", "vit_b_32", "mobilenet_v3_small"])
 def test_training_is_inference_and_what_only_training_does(name):
     only_training = {"gradient_accumulation", "save_input", "dropout", "stochastic_depth"}
     inference, training = (trace(build(name), (2, 3, 224, 224), mode=mode) for mode in ("inference", "training"))
@@ -278,9 +275,9 @@ def test_named_models_are_cached(monkeypatch):
 def test_a_cached_network_is_outdated_by_an_operator_that_it_runs(monkeypatch):
     first = joulecast.extract("resnet18", (3, 3, 67, 67))
     monkeypatch.setattr("joulecast.extraction.tracing.trace", lambda *a, **k: pytest.fail("extracted again"))
-    monkeypatch.setitem(digests.REVISIONS, "layer_norm", 7)
+    monkeypatch.setitem(cache.REVISIONS, "layer_norm", 7)
     assert joulecast.extract("resnet18", (3, 3, 67, 67)) == first
-    monkeypatch.setitem(digests.REVISIONS, "relu", 7)
+    monkeypatch.setitem(cache.REVISIONS, "relu", 7)
     with pytest.raises(pytest.fail.Exception):
         joulecast.extract("resnet18", (3, 3, 67, 67))
 

@@ -14,6 +14,7 @@ import joulecast
 from joulecast.errors import ExtractionError, InputError, JoulecastError
 from joulecast.extraction.assumptions import NOTHING_ASSUMED
 from joulecast.extraction.isolation import SHARED, Limits
+from joulecast.extraction.job import Job
 from joulecast.extraction.known_values import KnownValues
 from joulecast.operations.inputs import Inputs
 
@@ -136,8 +137,7 @@ def test_a_graph_that_inflates(tmp_path):
 
 
 def question(path, shape):
-    rest = {"mode": "inference", "precision": "default", "optimizer": None, "whitelist": None, "cache_length": None}
-    return {"file": str(path), "inputs": None if shape is None else Inputs.of(shape).to_list(), **rest}
+    return {"file": str(path), **Job().to_json(None if shape is None else Inputs.of(shape))}
 
 
 def test_limits_end_one_extraction_and_not_the_next(tmp_path):

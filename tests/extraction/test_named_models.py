@@ -14,7 +14,20 @@ from joulecast.extraction.tracing import trace
 
 OTHERS = sorted(set(all_names()) - set(model_names()))
 DETECTION = ("fasterrcnn", "fcos", "keypointrcnn", "maskrcnn", "retinanet", "ssd")
+# Wider, deeper or later ones of models whose blocks the default run traces.
+VARIANTS = {
+    *("deeplabv3_resnet101", "deeplabv3_resnet50", "fasterrcnn_mobilenet_v3_large_fpn", "fasterrcnn_resnet50_fpn"),
+    *("fasterrcnn_resnet50_fpn_v2", "fcn_resnet101", "maskrcnn_resnet50_fpn_v2", "mvit_v1_b", "quantized_resnet50"),
+    *("quantized_mobilenet_v2", "quantized_resnext101_32x8d", "quantized_resnext101_64x4d", "raft_large", "swin3d_b"),
+    *("quantized_shufflenet_v2_x1_0", "quantized_shufflenet_v2_x1_5", "quantized_shufflenet_v2_x2_0", "swin3d_s"),
+    *("retinanet_resnet50_fpn_v2", "quantized_inception_v3", "fcos_resnet50_fpn", "ssd300_vgg16"),
+}
 VIDEO = ("mc3", "mvit", "r2plus1d", "r3d", "s3d", "swin3d")
+
+
+def cases(*, detection: bool):
+    names = [name for name in OTHERS if name.startswith(DETECTION) == detection]
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in VARIANTS else []) for name in names]
 
 
 def inputs(name: str):
@@ -22,6 +35,8 @@ def inputs(name: str):
         return [(1, 3, 128, 128), (1, 3, 128, 128)]
     if name.startswith(VIDEO):
         return (1, 3, 16, 224, 224)
+    if name.startswith(DETECTION):
+        return (1, 3, 128, 128)
     return (1, 3, 299, 299) if "inception" in name else (1, 3, 224, 224)
 
 
@@ -30,7 +45,7 @@ def test_torchvision_has_121_models():
     assert len(model_names()) == 80
 
 
-@pytest.mark.parametrize("name", [name for name in OTHERS if not name.startswith(DETECTION)])
+@pytest.mark.parametrize("name", cases(detection=False))
 def test_models_that_run_without_values_are_extracted(name):
     network = trace(build(name), inputs(name), name=name)
     assert network.flops > 1e7
@@ -52,15 +67,15 @@ def test_models_that_run_without_values_are_extracted(name):
 FEWER_BOXES = ({"boxes": 10}, {"boxes": 10, "box_side": 100})
 
 
-@pytest.mark.parametrize("name", [name for name in OTHERS if name.startswith(DETECTION)])
+@pytest.mark.parametrize("name", cases(detection=True))
 def test_models_that_decide_by_values_say_so(name, monkeypatch):
-    if name.startswith("keypointrcnn"):  # runs dozens of operators for each box
+    # These run dozens of operators for each box.
+    reads_sizes = name.startswith(("maskrcnn", "keypointrcnn"))
+    if reads_sizes:
         monkeypatch.setattr("joulecast.extraction.failures._ASSUMPTIONS", FEWER_BOXES)
     with pytest.raises(ExtractionError, match="values that only the input has") as caught:
         trace(build(name), inputs(name), name=name)
-    reads_sizes = name.startswith(("maskrcnn", "keypointrcnn"))
-    assumed = "{'boxes': 100, 'box_side': 100}" if reads_sizes else "{'boxes': 100}"
-    assumed = str(FEWER_BOXES[-1]) if name.startswith("keypointrcnn") else assumed
+    assumed = str(FEWER_BOXES[-1]) if reads_sizes else "{'boxes': 100}"
     assert f"assume={assumed}" in caught.value.hint
     # The part of the model that needs no values can be extracted.
     assert trace(build(name).backbone, (1, 3, 320, 320)).flops > 1e8

@@ -12,8 +12,9 @@ import pytest
 import joulecast
 from joulecast import Operation
 from joulecast.errors import ExtractionError, InputError, MissingDependencyError
-from joulecast.extraction.files.onnx_calls import Call
 from joulecast.extraction.files.onnx_operators import OPERATORS
+from joulecast.extraction.files.onnx_tensors import Call
+from joulecast.extraction.job import Job
 from joulecast.extraction.sources import network_of_file
 from joulecast.operations.inputs import Inputs
 from joulecast.operations.kinds import KINDS
@@ -292,7 +293,7 @@ def test_a_missing_onnx_is_named(tmp_path, monkeypatch):
     path = save(tmp_path / "m.onnx", [node("Relu", "x")], IMAGE, {})
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r"\.\[onnx\]"):
-        network_of_file(path, Inputs.of((2, 4, 9, 9)), mode="inference", precision="default")
+        network_of_file(Job(path, Inputs.of((2, 4, 9, 9))))
 
 
 BOMBS = {

@@ -14,16 +14,16 @@ import torch
 import joulecast
 from joulecast import Operation
 from joulecast.errors import ExtractionError, InputError, MissingDependencyError
-from joulecast.extraction import digests, known_values
+from joulecast.extraction import cache, known_values
+from joulecast.extraction.job import Job
 from joulecast.extraction.models.named_models import build
 from joulecast.extraction.models.torchvision_models import model_names
 from joulecast.extraction.models.transformers_configs import ARCHITECTURES
-from joulecast.extraction.sources import WHITELIST, traced
 from joulecast.extraction.templates import Request, answer, plans, refusal, store
-from joulecast.extraction.templates.answering import ANY_OPTIMIZER
-from joulecast.extraction.templates.fitting import Sample, fit
-from joulecast.extraction.templates.making import Maker
+from joulecast.extraction.templates.making import Maker, Sample, fit
 from joulecast.extraction.templates.plans import plan_of
+from joulecast.extraction.templates.store import ANY_OPTIMIZER
+from joulecast.extraction.traced_models import traced
 from joulecast.operations.inputs import Inputs
 
 CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
@@ -35,8 +35,8 @@ TEXTS = [(1, 1), (3, 1), (1, 7), (2, 33), (5, 128), (17, 511)]
 
 
 def extracted(name: str, shape, cache_length=None, *, optimizer=None, **options):
-    given = {"whitelist": WHITELIST, "operators": None, "optimizer": optimizer, "precision": "default", **options}
-    return traced(build(name), Inputs.of(shape), cache_length, given, name=name)
+    job = Job(cache_length=cache_length, optimizer=optimizer, **options)
+    return traced(build(name), Inputs.of(shape), job, name)
 
 
 def but_for_work(network):
@@ -53,7 +53,7 @@ def answered(name: str, shape, **options):
     return answer(name, Request(Inputs.of(shape), **options))
 
 
-# Six shapes each. benchmarks/templates.py compares all models at six other shapes in both modes.
+# Three of these six, or all for the first of its kind. benchmarks/templates.py compares all at six other shapes.
 @pytest.mark.parametrize(
     ("name", "shapes"),
     [
@@ -82,7 +82,8 @@ def test_equal_to_extraction(name, shapes):
         {"mode": "training", "precision": "fp16", "optimizer": "adamw"},
         {"mode": "inference", "precision": "fp32"},
     ]
-    for shape, request in zip(shapes, requests, strict=False):
+    pairs = list(zip(shapes, requests, strict=False))
+    for shape, request in pairs if name in ("alexnet", "bert_base") else pairs[len(name) % 2 + 1 :: 2]:
         template = answered(name, shape, **request)
         assert but_for_work(template) == but_for_work(extracted(name, shape, **request)), (shape, request)
 
@@ -103,7 +104,7 @@ def test_every_model_has_templates_that_are_up_to_date():
         model = store.load(name)
         # Otherwise: python3 tasks.py templates
         assert model.operators
-        assert model.digest == digests.digest(model.operators), name
+        assert model.digest == cache.digest(model.operators), name
         assert model.libraries == {library: pinned[library] for library in plan_of(name).libraries}
         assert {"inference", "training"} <= model.settings.keys()
         assert ("inference cached" in model.settings) == (plan_of(name).cached is not None)
@@ -179,7 +180,7 @@ def test_an_outdated_template_is_not_used(monkeypatch, changed):
     if changed == "library":
         monkeypatch.setattr(store, "library_version", lambda name: "1.0.0")
     else:
-        monkeypatch.setattr(digests, "TRACING_VERSION", digests.TRACING_VERSION + 1)
+        monkeypatch.setattr(cache, "TRACING_VERSION", cache.TRACING_VERSION + 1)
     assert answered("resnet18", IMAGE) is None
     assert "outdated" in str(refusal("resnet18", Request(Inputs.of(IMAGE))))
     monkeypatch.setattr(store, "library_version", lambda name: "none")
@@ -190,13 +191,13 @@ def test_a_changed_operator_outdates_only_what_runs_it(monkeypatch):
     tokens = (2, 33)
     assert answered("resnet18", IMAGE) is not None
     assert answered("bert_base", tokens) is not None
-    monkeypatch.setitem(digests.REVISIONS, "layer_norm", 7)
+    monkeypatch.setitem(cache.REVISIONS, "layer_norm", 7)
     assert answered("bert_base", tokens) is None
     assert answered("resnet18", IMAGE) is not None
-    monkeypatch.delitem(digests.REVISIONS, "layer_norm")
-    monkeypatch.setitem(digests.OPERATORS, "fft_of_nobody", digests.OPERATORS["relu"])
+    monkeypatch.delitem(cache.REVISIONS, "layer_norm")
+    monkeypatch.setitem(cache.OPERATORS, "fft_of_nobody", cache.OPERATORS["relu"])
     assert answered("bert_base", tokens) is not None
-    monkeypatch.delitem(digests.OPERATORS, "layer_norm")
+    monkeypatch.delitem(cache.OPERATORS, "layer_norm")
     assert answered("bert_base", tokens) is None
 
 

@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import joulecast
 from joulecast import Operation
 from joulecast.errors import ExtractionError, InputError, MissingDependencyError, UnknownNameError
+from joulecast.extraction.job import Job
 from joulecast.extraction.models.torchvision_models import import_torchvision
 from joulecast.extraction.models.transformers_configs import ARCHITECTURES
 from joulecast.extraction.sources import network_of_file
@@ -250,5 +251,5 @@ def test_a_configuration_asks_no_hub(monkeypatch, tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(content))
     with pytest.raises((ExtractionError, InputError)):
-        network_of_file(path, Inputs.of((1, 3, 64, 64)), mode="inference", precision="default")
+        network_of_file(Job(path, Inputs.of((1, 3, 64, 64))))
     assert asked == []

@@ -6,9 +6,10 @@ import pytest
 
 import joulecast
 from joulecast.errors import InputError
+from joulecast.extraction.models.language_models import LANGUAGE_MODELS
 from joulecast.extraction.models.transformers_models import import_transformers
 from joulecast.generation.decoder import Activation, Attention, Experts, LatentAttention, Logits, Projection
-from joulecast.generation.known import KNOWN, known_decoder
+from joulecast.generation.known import known_decoder
 from joulecast.generation.making import made
 from joulecast.generation.models import find_decoder
 
@@ -48,7 +49,7 @@ def test_parts_hold_the_published_number_of_parameters(name, billions):
 
 @pytest.mark.parametrize("name", ["llama3_2_1b", "gpt_oss_20b"])
 def test_the_file_holds_what_extraction_gives(name):
-    assert made(name, KNOWN[name]) == known_decoder(name)
+    assert made(name, LANGUAGE_MODELS[name]) == known_decoder(name)
 
 
 def parts_of(name, kind):

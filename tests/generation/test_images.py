@@ -30,10 +30,12 @@ def denoiser(name, grid=(64, 64)):
         (denoiser("pixart_sigma"), 611),
         (denoiser("hunyuan_dit"), 1500),
         (denoiser("sana_1_6b"), 1604),
+        (denoiser("sana_1_5_4_8b"), 4720),
         (denoiser("wan_2_1_1_3b", (21, 30, 52)), 1419),
         (denoiser("wan_2_1_14b", (21, 30, 52)), 14288),
         (denoiser("cogvideox_2b", (13, 30, 45)), 1694),
         (denoiser("cogvideox_5b", (13, 30, 45)), 5570),
+        (denoiser("hunyuan_video", (33, 45, 80)), 12821),
         (umt5_xxl(512).network(1, "bf16"), 5681),
         (gemma_2_2b(300).network(1, "bf16"), 2614),
         (CLIP_L.network(1, "bf16"), 123),
@@ -47,10 +49,12 @@ def denoiser(name, grid=(64, 64)):
         "pixart",
         "hunyuan",
         "sana",
+        "sana_4_8b",
         "wan_1_3b",
         "wan_14b",
         "cogvideox_2b",
         "cogvideox_5b",
+        "hunyuan_video",
         "umt5",
         "gemma",
         "clip",
@@ -137,6 +141,39 @@ def test_attention_of_a_video_sees_all_its_frames():
     assert found == {(1, 48, 226 + 13 * 30 * 45, 64): 42}
 
 
+def test_a_patch_of_cogvideox_1_5_holds_two_latent_frames():
+    pipeline = PIPELINES["cogvideox1_5_5b"]
+    _, step, decoder = pipeline.networks(1, 81, 768, 1360, "bf16")
+    # 81 frames are 21 latent frames, which are padded to 11 pairs; the prompt and the empty one are one batch.
+    found = {e.operation.input_shapes[0]: e.count for e in step if e.operation.kind == "attention"}
+    assert found == {(2, 48, 226 + 11 * 48 * 85, 64): 42}
+    assert decoder.input_shape == {"latents": (1, 16, 21, 96, 170)}
+
+
+def test_hunyuan_video_is_decoded_in_tiles():
+    network = PIPELINES["hunyuan_video"].networks(1, 129, 720, 1280, "bf16")[-1]
+    first = [e for e in network if e.operation.kind == "conv3d" and e.operation.output_shape[1] == 16]
+    pieces = {e.operation.input_shapes[0]: e.count for e in first}
+    # 33 x 90 x 160 latents in tiles of 5 x 32 x 32, which start every 3 x 24 x 24 latents.
+    assert sum(pieces.values()) == 11 * 4 * 7
+    assert pieces[1, 16, 5, 32, 32] == 10 * 3 * 6
+    assert pieces[1, 16, 3, 18, 16] == 1
+
+
+@pytest.mark.parametrize(("model", "batch"), [("wan_2_1_1_3b", 32), ("cogvideox_2b", 16)])
+def test_batches_of_videos_that_were_run_on_an_h100_fit(model, batch):
+    # ML.ENERGY ran them on 80 GB, with the decoder's slices.
+    assert predict_image(model, "H100 SXM", batch=batch, steps=1).time_per_batch_s > 0
+
+
+def test_residuals_of_sd_3_5_stay_as_a_convolution_wrote_them():
+    # Two norms and two sums in each of 38 blocks, and the last norm; both results of attention are parts of a tensor.
+    copies = {e.operation.input_shapes[0]: e.count for e in denoiser("sd3_5_large") if e.operation.kind == "copy"}
+    assert copies[1, 4096, 2432] == 4 * 38 + 1 + 38
+    flux = {e.operation.input_shapes[0]: e.count for e in denoiser("flux_1_dev") if e.operation.kind == "copy"}
+    assert flux[1, 4096, 3072] == 19
+
+
 def test_a_video_costs_by_its_frames():
     def video(**options):
         return predict_image("wan_2_1_1_3b", "H100 SXM", **options)
@@ -146,8 +183,9 @@ def test_a_video_costs_by_its_frames():
     assert default.energy_per_image_j > 2 * short.energy_per_image_j > 2 * still.energy_per_image_j
     # UMT5, transformer and decoder stay in memory: 2 bytes for each parameter.
     assert default.weights_bytes == pytest.approx(2 * (5681e6 + 1419e6 + 73.3e6), rel=0.001)
-    # A step is two forwards (guidance) of 30 blocks over 32,760 tokens: two products of attention alone are 24.7 TFLOP.
-    assert default.denoise.time_s > 2 * 30 * 4 * 32760**2 * 1536 / 989.4e12
+    # A forward is 30 blocks over 32,760 tokens, of which attention alone is 198 TFLOP; a step is two forwards.
+    assert default.denoise.time_s > 30 * 4 * 32760**2 * 1536 / 989.4e12
+    assert default.time_per_image_s > 50 * default.forwards * default.denoise.time_s == 100 * default.denoise.time_s
     assert "81 frames" in str(default)
     assert "per video" in str(default)
 

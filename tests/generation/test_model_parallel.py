@@ -101,6 +101,12 @@ def test_no_collective_beats_its_link_and_larger_ones_take_longer():
         assert curve.at(2 * curve.elements[-1]) == pytest.approx(2 * curve.seconds[-1])
 
 
+def test_each_byte_of_a_collective_is_read_written_added_and_sent():
+    """62 pJ for each access to a byte of HBM, and 5 pJ for each bit on the link."""
+    operation = Operation("all_reduce", [(1000,)], {"gpus": 2}, precision="bf16")
+    assert collective_j(operation) == pytest.approx(2000 * (3 * 62e-12 + 8 * 5e-12))
+
+
 def test_gpus_without_measurements_take_those_of_the_nearest_link():
     def seconds(gpu, link="nvlink"):
         attributes = {"gpus": 4, "link": link, "implementation": "vllm"}

@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 
 from joulecast.errors import UnknownNameError
+from joulecast.metering.exporting import differences, exposition
+from joulecast.metering.gpu_shares import ProcessTree
 from joulecast.metering.machine import find_machine
 from joulecast.metering.memory_model import module_w, modules_gb, open_reader
-from joulecast.metering.processes import ProcessTree
-from joulecast.metering.prometheus import exposition
 from joulecast.metering.ranks import job_and_rank
 from joulecast.metering.recording import DeviceInfo, Recording
 from joulecast.metering.result import Metering
 from joulecast.metering.samples import Samples
-from joulecast.metering.zeus_check import differences
 
 MEASURE = """
 import json, threading

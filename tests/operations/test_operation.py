@@ -137,15 +137,6 @@ def test_flops_agree_with_the_flop_counter(kind, shapes, attributes, module, mod
         assert operation.flops == counted
 
 
-@pytest.mark.parametrize("width", [[3, 3], (3,), [[3]]])
-def test_a_list_is_refused_as_a_width(width):
-    with pytest.raises(InputError, match="out_features of a linear is out of its range"):
-        Operation("linear", [(2, 4)], {"out_features": width})
-    assert (
-        Operation("conv2d", [(1, 3, 8, 8)], {"out_channels": 4, "kernel_size": [3, 3]}).attributes["kernel_size"] == 3
-    )
-
-
 def test_bytes_of_a_convolution_by_hand():
     # 2 x 6 x 17 x 15 in, 2 x 8 x 15 x 13 out, 8 x 6 x 3 x 3 weights and 8 biases, 4 bytes each
     operation = Operation("conv2d", [IMAGE], {"out_channels": 8, "kernel_size": 3})
@@ -292,82 +283,6 @@ def test_hostile_attributes_are_refused_or_cost_something_finite(kind, shapes, a
             for amount in (operation.flops, operation.bytes_read, operation.bytes_written, operation.parameters):
                 assert 0 <= amount < 1e30, (name, value)
         assert accepted < len(HOSTILE) / 2, name
-
-
-# Values that no attribute of any kind may have.
-IMPOSSIBLE = [
-    *(-(10**9), -65, -(2**31), -(10**30), -1.5, -1e308, float("nan"), float("-inf")),
-    *(
-        "nosuch",
-        "nan",
-        "1",
-        "\0",
-        "../x",
-        [[1, 2], [3]],
-        [[]],
-        [-(10**9)],
-        [1.5, 2.5],
-        ["1"],
-        [True] * 2,
-        {"a": 1},
-        b"1",
-        1j,
-    ),
-]
-
-
-def test_impossible_attributes_are_refused_by_every_kind():
-    asked = 0
-    for kind, shapes, attributes, _ in CASES:
-        for name in KINDS[kind].attributes:
-            for value in IMPOSSIBLE:
-                with pytest.raises(InputError) as caught:
-                    Operation(kind, shapes, {**attributes, name: value})
-                assert caught.value.what, (kind, name, value)
-                asked += 1
-    assert asked > 2500
-
-
-@pytest.mark.parametrize(
-    ("kind", "shapes", "attributes"),
-    [
-        ("embedding", [(2, 3)], {"num_embeddings": -(10**9), "embedding_dim": 8}),
-        ("conv2d", [(2, 4, 8, 8)], {"out_channels": 4, "kernel_size": 3, "groups": -2}),
-        ("conv2d", [(2, 4, 8, 8)], {"out_channels": 4, "kernel_size": 0}),
-        ("conv2d", [(2, 4, 8, 8)], {"out_channels": 4, "kernel_size": 3, "dilation": -3}),
-        ("conv_transpose2d", [(2, 4, 8, 8)], {"out_channels": 3, "kernel_size": 3, "groups": 2}),
-        ("max_pool2d", [(2, 4, 8, 8)], {"kernel_size": -1}),
-        ("softmax", [(2, 4)], {"dim": 99}),
-        ("softmax", [(2, 4)], {"dim": 2}),
-        ("mean", [(2, 4)], {"dim": (0, 2)}),
-        ("dropout", [(2, 4)], {"p": -5}),
-        ("dropout", [(2, 4)], {"p": float("nan")}),
-        ("stochastic_depth", [(2, 4)], {"mode": "rows"}),
-        ("group_norm", [(2, 6, 4)], {"num_groups": 4}),
-        ("group_norm", [(6,)], {"num_groups": 1}),
-        ("layer_norm", [(2, 6)], {"affine": 1}),
-        ("lstm", [(5, 2, 3)], {"hidden_size": 4, "proj_size": 4}),
-        ("gru", [(5, 3)], {"hidden_size": 4}),
-        ("gather", [(3, 4), (4, 4)], {"dim": 1}),
-        ("index_select", [(3, 4), (4,)], {"dim": 2}),
-        ("scatter", [(3, 4), (5,), (3,)], {}),
-        ("masked_fill", [(3, 1), (3, 4)], {}),
-        ("embedding_bag", [(3, 4), (3,)], {"num_embeddings": 5, "embedding_dim": 2}),
-        ("topk", [(3, 4)], {"k": 5}),
-        ("grid_sample", [(2, 3, 4, 5), (2, 3, 4, 3)], {}),
-        ("interpolate", [(2, 3)], {"output_size": 4}),
-        ("roi_align", [(2, 3, 4)], {"boxes": 4, "output_size": 7}),
-        ("roi_align", [(2, 3, 4, 5)], {"boxes": -1, "output_size": 7}),
-        ("fft", [(3, 4)], {}),
-        ("fft", [(3, 4)], {"dim": (), "form": "r2c"}),
-        ("cdist", [(3, 4), (3, 5)], {}),
-        ("cdist", [(3, 4), (3, 4)], {"p": -1.0}),
-    ],
-)
-def test_nonsense_is_refused(kind, shapes, attributes):
-    with pytest.raises(InputError) as caught:
-        Operation(kind, shapes, attributes)
-    assert caught.value.given
 
 
 @pytest.mark.parametrize("value", [None, [], {"kind": "relu"}, {"kind": "relu", "input_shapes": [[1]], "extra": 1}])

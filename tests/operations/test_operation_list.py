@@ -10,7 +10,6 @@ import pytest
 from joulecast import Operation, extract
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.formats.protobuf import packed_integers, varint
 from joulecast.predictors.physics.features import features
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.operation_numbers import numbers_of
@@ -81,9 +80,3 @@ def test_a_network_has_one_list_of_its_operations():
     network = extract("resnet18", (1, 3, 64, 64))
     assert network.operations is network.operations
     assert list(network.operations) == [entry.operation for entry in network]
-
-
-def test_integers_are_packed_one_by_one():
-    values = np.array([0, 1, 127, 128, 16383, 16384, 300_000, 2**35, 2**63 - 1])
-    for some in (values, values[:3], values[:0], values[::-1]):
-        assert packed_integers(some) == b"".join(varint(int(value)) for value in some)

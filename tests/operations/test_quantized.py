@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from joulecast.errors import InputError
+from joulecast.operations.attributes import ELEMENT_BYTES, PRECISIONS, QUANTIZED
 from joulecast.operations.kinds import KINDS
 from joulecast.operations.operation import Operation
-from joulecast.operations.precisions import ELEMENT_BYTES, PRECISIONS, QUANTIZED
 
 M, N, K = 64, 256, 512
 

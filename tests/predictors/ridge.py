@@ -6,8 +6,7 @@ Nothing that ships uses it. tests/test_promises.py puts it into a copy of the pa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,29 +17,18 @@ from ...operations.operation import Operation
 from ..contract import Files
 from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
 from ..predictor import INPUT_NAMES
-from ..recipes.bounds import require_float
+from ..recipes import Recipe, setting
 
 
 @dataclass(frozen=True)
-class RidgeRecipe:
+class RidgeRecipe(Recipe):
     """Settings of ridge regression.
 
     Args:
         penalty: Weight of the squared coefficients in the loss, 0 or more.
-        folds: Folds of the cross-validation, at least 2.
-        seed: Makes the folds repeatable.
     """
 
-    penalty: float = 1.0
-    folds: int = 10
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        require_float("penalty", self.penalty)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The settings as a dictionary."""
-        return asdict(self)
+    penalty: float = setting(1.0)
 
 
 @dataclass(frozen=True)

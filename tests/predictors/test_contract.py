@@ -9,14 +9,15 @@ from simulated_measurements import simulated_dataset, simulated_gpu, simulated_o
 from joulecast.cli.recipes import HANDLERS
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.fitting.fit import FITS, fit
-from joulecast.predictors.fitting.recipes import RECIPES
-from joulecast.predictors.recipes.blend import BlendRecipe
-from joulecast.predictors.recipes.boosting import BoostingRecipe
-from joulecast.predictors.recipes.forest import ForestRecipe
-from joulecast.predictors.recipes.roofline import RooflineRecipe
-from joulecast.predictors.recipes.transformer import TransformerRecipe
-from joulecast.predictors.recipes.xgboost import XGBoostRecipe
+from joulecast.predictors.fitting.fit import FITS, RECIPES, fit
+from joulecast.predictors.recipes import (
+    BlendRecipe,
+    BoostingRecipe,
+    ForestRecipe,
+    RooflineRecipe,
+    TransformerRecipe,
+    XGBoostRecipe,
+)
 
 for library in ("sklearn", "xgboost", "torch"):
     pytest.importorskip(library)

@@ -59,13 +59,6 @@ def test_intervals_of_eager_runs_are_not_claimed_for_other_hosts_where_they_deci
     assert predicted(LARGE, execution="graph").interval() is not None
 
 
-def test_a_clock_is_predicted_alike_alone_and_among_others():
-    best = joulecast.best("resnet18", SMALL, gpus=["A30"], clocks=[900], execution="graph", host=0.7)[0]
-    alone = predicted(SMALL, clock=900, execution="graph", host=0.7)
-    assert (best.time_s, best.energy_j) == pytest.approx((alone.time_s, alone.energy_j), rel=1e-9)
-    assert best.notes == alone.notes
-
-
 # 20 convolutions and the linear layer remain. The other operations share 20 kernels, one after each convolution. In
 # training, the additions of gradients take two more. A backward is two kernels for each of these.
 @pytest.mark.parametrize(("mode", "left", "kernels"), [("inference", 41, 1), ("training", 43, 3)])
@@ -91,11 +84,14 @@ def test_compiling_takes_less_off_products_than_off_what_moves_bytes():
     assert sum(cost.energy_j for cost in compiled.operations) == pytest.approx(compiled.energy_j, rel=1e-9)
 
 
-def test_compiled_networks_are_the_same_in_best_and_predict_many():
-    alone = predicted(SMALL, clock=900, execution="compiled", host=0.7)
-    best = joulecast.best("resnet18", SMALL, gpus=["A30"], clocks=[900], execution="compiled", host=0.7)[0]
+@pytest.mark.parametrize("execution", ["graph", "compiled"])
+def test_networks_are_the_same_in_best_and_predict_many(execution):
+    how = {"execution": execution, "host": 0.7}
+    alone = predicted(SMALL, clock=900, **how)
+    best = joulecast.best("resnet18", SMALL, gpus=["A30"], clocks=[900], **how)[0]
     assert (best.time_s, best.energy_j) == pytest.approx((alone.time_s, alone.energy_j), rel=1e-9)
-    many = joulecast.predict_many(["resnet18"], "A30", 900, input_shape=SMALL, execution="compiled", host=0.7)
+    assert best.notes == alone.notes
+    many = joulecast.predict_many(["resnet18"], "A30", 900, input_shape=SMALL, **how)
     assert (many.time_s[0], many.energy_j[0]) == (alone.time_s, alone.energy_j)
 
 

@@ -14,12 +14,13 @@ from joulecast import Operation
 from joulecast.errors import InputError, MissingDependencyError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.explanation import contributions, explain_operation
-from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.roofline import tiled_roofline
-from joulecast.predictors.recipes.forest import ForestRecipe
-from joulecast.predictors.recipes.xgboost import XGBoostRecipe
-from joulecast.zoo.entries.entry import ModelCard, load_background, load_entry, save_entry
+from joulecast.predictors.recipes import ForestRecipe, XGBoostRecipe
+from joulecast.zoo.entries.cards import ModelCard
+from joulecast.zoo.entries.entry import load_background, save_entry
+from joulecast.zoo.entries.loading import load_entry
 
 A30 = find_gpu("A30")
 CONV = {"out_channels": 64, "kernel_size": 3, "padding": 1, "bias": False}

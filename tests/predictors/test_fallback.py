@@ -10,10 +10,10 @@ import pytest
 from joulecast import Network, Operation, predict_operations
 from joulecast.hardware import find_gpu
 from joulecast.predictors.fallback import FallbackPredictor
-from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
-from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.predictors.recipes import ForestRecipe
 from joulecast.zoo import find_predictor
 
 A30 = find_gpu("A30")

@@ -11,16 +11,14 @@ from simulated_measurements import ACTIVE_W, HOST_S, SLOWDOWN, STATIC_W, simulat
 from joulecast import Network, Operation
 from joulecast.errors import DatasetError, InputError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.evaluation.networks import leave_networks_out
-from joulecast.predictors.evaluation.operations import cross_validate
-from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.evaluation.left_out import cross_validate, leave_networks_out
+from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
-from joulecast.predictors.measured.loops import MeasuredLoop, measured_loops
-from joulecast.predictors.measured.transfer import transferred_loops
+from joulecast.predictors.measured.rows import MeasuredLoop, measured_loops, transferred_loops
 from joulecast.predictors.networks.composition import HostModel, compose, plain_sum
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.physics.roofline import tiled_roofline
-from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.predictors.recipes import ForestRecipe
 
 RECIPE = ForestRecipe(trees=16, folds=5)
 A30 = find_gpu("A30")

@@ -68,7 +68,8 @@ def example(kind: str, mode: str) -> Operation:
 def roi_align_in_python(
     x: torch.Tensor, boxes: torch.Tensor, output_size: tuple[int, int], spatial_scale: float, sampling_ratio: int
 ) -> torch.Tensor:
-    plain = importlib.import_module("torchvision.ops.roi_align")._roi_align
+    # Unwrapped, because torchvision would compile it, for many seconds.
+    plain = importlib.import_module("torchvision.ops.roi_align")._roi_align.__wrapped__
     pooled: torch.Tensor = plain(x, boxes, spatial_scale, *output_size, sampling_ratio, False)
     return pooled
 

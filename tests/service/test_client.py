@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import joulecast
-from joulecast import wire
 from joulecast.errors import InputError, JoulecastError, ServiceError, UncoveredError, UnknownNameError
 from joulecast.hardware.host import write_profile
+from joulecast.remote import wire
 
 RELU = joulecast.Operation("relu", [(32, 64, 56, 56)])
 ODD = joulecast.Operation("softmax", [(8, 128)], {"dim": -1})
@@ -26,20 +26,18 @@ def client(service):
 
 FUNCTIONS = ("predict", "predict_many", "predict_operations", "explain", "extract", "best", "sweep")
 FUNCTIONS += ("predict_generation", "best_generation", "predict_image", "predict_parallel_training")
-# Functions of a program cannot be sent.
-ONLY_HERE = {name: {"operators"} for name in ("predict", "best", "sweep")} | {"extract": {"whitelist", "operators"}}
-# The service predicts on its own machine.
-ONLY_HERE |= {"predict_many": {"cluster"}}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_methods_have_the_arguments_of_the_library(name):
-    here = dict(inspect.signature(getattr(joulecast, name)).parameters)
-    there = dict(inspect.signature(getattr(joulecast.Client, name)).parameters)
-    del there["self"]
-    assert here.keys() - there.keys() == ONLY_HERE.get(name, set())
-    for argument, parameter in there.items():
-        assert (parameter.kind, parameter.default) == (here[argument].kind, here[argument].default), argument
+    here = inspect.signature(getattr(joulecast, name)).parameters
+    there = inspect.signature(getattr(joulecast.Client("http://127.0.0.1:9"), name)).parameters
+    assert dict(there) == dict(here)
+
+
+def test_what_only_a_program_has_is_not_sent():
+    with pytest.raises(InputError, match=r"cannot be sent this argument\n.*operators"):
+        joulecast.Client("http://127.0.0.1:9").predict("resnet18", (1, 3, 64, 64), "A30", operators={"own.op": "relu"})
 
 
 QUESTIONS = {
@@ -243,7 +241,7 @@ def test_many_networks_are_equal(client):
 
 
 def test_many_networks_are_sent_in_several_requests(client, monkeypatch):
-    monkeypatch.setattr("joulecast.client.pieces._MOST_NETWORKS", 2)
+    monkeypatch.setattr("joulecast.remote.requests._MOST_NETWORKS", 2)
     networks = [[(joulecast.Operation("relu", [(2, size)]), 1)] for size in (1000, 10, 100_000, 1, 5000)]
     found = client.predict_many(networks, "A30")
     same_totals(found, joulecast.predict_many(networks, "A30"))

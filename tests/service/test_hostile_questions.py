@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import pytest
 
 from conftest import benchmark
-from joulecast import wire
+from joulecast.remote import wire
 from service_process import start
 
 RELU = {"kind": "relu", "input_shapes": [[32, 64]]}

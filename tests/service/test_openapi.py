@@ -12,19 +12,19 @@ import os
 import hypothesis
 import pytest
 
-schemathesis = pytest.importorskip("schemathesis", reason="needs schemathesis")
-
 PER_OPERATION = int(os.environ.get("JOULECAST_GENERATED_REQUESTS", "5"))
 pytestmark = pytest.mark.filterwarnings("ignore")  # of schemathesis itself
 
 
 @pytest.fixture(scope="module")
 def api(narrow):
+    schemathesis = pytest.importorskip("schemathesis", reason="needs schemathesis")
     # The service with narrow limits, because generated requests may ask for the whole catalogue.
     return schemathesis.openapi.from_url(f"{narrow.url}/v1/openapi.json", headers=narrow.headers)
 
 
 def test_generated_requests_are_answered_as_the_document_says(api, narrow):
+    import schemathesis
     from schemathesis.checks import load_all_checks
     from schemathesis.core.parameters import ParameterLocation
     from schemathesis.specs.openapi import checks

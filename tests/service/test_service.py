@@ -10,7 +10,7 @@ import pytest
 
 import joulecast
 from joulecast.errors import JoulecastError, MissingDependencyError
-from joulecast.extraction import named_network
+from joulecast.extraction import Job, named_network
 from joulecast.predictors.networks.execution import EXECUTIONS
 
 RESNET = {"model": "resnet18", "input_shape": [8, 3, 224, 224], "gpu": "A30"}
@@ -159,7 +159,7 @@ def test_refuses_in_the_words_of_the_library(service, question):
 
 def test_without_extraction_only_templates_answer(narrow):
     with pytest.raises(MissingDependencyError) as caught:
-        named_network("resnet19", (8, 3, 224, 224), may_trace=False)
+        named_network(Job("resnet19", (8, 3, 224, 224)), may_trace=False)
     problem = narrow.ask("/v1/predict", {**RESNET, "model": "resnet19"}).json
     assert problem["detail"] == str(caught.value)
     assert problem["type"] == "urn:joulecast:problem:missing-dependency"

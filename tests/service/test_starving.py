@@ -106,7 +106,7 @@ def test_a_long_question_pauses_for_others():
 
     async def scene():
         workers = Workers(1, 100)
-        long = asyncio.ensure_future(workers.run(Parts(order, "long", 400), seconds=600, client="greedy"))
+        long = asyncio.ensure_future(workers.run(Parts(order, "long", 60), seconds=600, client="greedy"))
         while not workers._begun:
             await asyncio.sleep(0)
         short = [workers.run(Parts(order, "short", 1), seconds=600, client=f"honest {n}") for n in range(5)]
@@ -127,7 +127,7 @@ def test_a_question_stops_when_its_client_leaves(others):
         workers, long, gone = Workers(1, 100), Parts(order, "long", 10**9), asyncio.Event()
         task = asyncio.ensure_future(workers.run(long, seconds=600, client="greedy", left=gone.wait()))
         short = [
-            asyncio.ensure_future(workers.run(Parts(order, "short", 50), seconds=600, client=f"honest {n}"))
+            asyncio.ensure_future(workers.run(Parts(order, "short", 10), seconds=600, client=f"honest {n}"))
             for n in range(others)
         ]
         while not long.done:
@@ -150,7 +150,7 @@ def test_few_questions_are_begun_at_a_time():
     async def scene():
         nonlocal most
         workers = Workers(2, 100)
-        tasks = [asyncio.ensure_future(workers.run(Parts([], "", 20), seconds=600, client=f"{n}")) for n in range(60)]
+        tasks = [asyncio.ensure_future(workers.run(Parts([], "", 8), seconds=600, client=f"{n}")) for n in range(24)]
         while not all(task.done() for task in tasks):
             most = max(most, workers._begun)
             await asyncio.sleep(0.001)

@@ -13,11 +13,9 @@ from joulecast import Operation
 from joulecast.datasets import save
 from joulecast.errors import InputError
 from joulecast.extraction import network_of
-from joulecast.predictors.evaluation import parallel
 from joulecast.predictors.evaluation.one_gpu import validate
 from joulecast.predictors.evaluation.tuning import search
-from joulecast.predictors.recipes.forest import ForestRecipe
-from joulecast.predictors.recipes.xgboost import XGBoostRecipe
+from joulecast.predictors.recipes import ForestRecipe, XGBoostRecipe
 from joulecast.system import cluster
 from joulecast.system.cluster import call_on_workers, connect, is_used, on_cluster
 
@@ -109,7 +107,7 @@ def test_evaluation_and_tuning_give_what_they_give_here(processes, dataset, monk
         called.append(function.__name__)
         return call_on_workers(function, calls)
 
-    monkeypatch.setattr(parallel, "call_on_workers", recorded)
+    monkeypatch.setattr(cluster, "call_on_workers", recorded)
     more = [replace(m, network="vgg11", time_s=2 * m.time_s, energy_j=2 * m.energy_j) for m in dataset.networks]
     data = replace(dataset, networks=(*dataset.networks, *more))
     networks = {m: network_of(m.network, m.input_shape, precision=m.precision) for m in data.networks}

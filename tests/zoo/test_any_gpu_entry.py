@@ -16,12 +16,11 @@ from joulecast.hardware import find_gpu
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.least_times import LeastTimes
-from joulecast.predictors.recipes.boosting import BoostingRecipe
-from joulecast.predictors.recipes.roofline import RooflineRecipe
+from joulecast.predictors.recipes import BoostingRecipe, RooflineRecipe
 from joulecast.zoo import entries, find_predictor
-from joulecast.zoo.any_gpu_training import train_any_gpu
-from joulecast.zoo.entries.any_gpu_entry import load_any_gpu
+from joulecast.zoo.entries.loading import load_any
 from joulecast.zoo.renewal import renew_hosts
+from joulecast.zoo.training import train_any_gpu
 
 A30 = find_gpu("A30")
 
@@ -42,8 +41,8 @@ def entry(trained, tmp_path):
 
 def test_a_stored_predictor_predicts_as_the_trained_one(trained, entry):
     gpu, operations = find_gpu("L4"), simulated_operations()
-    before = AnyGpuPredictor(gpu, "inference", trained.learned).predict(operations)
-    after = load_any_gpu(entry).on(gpu, "inference").operations.predict(operations)
+    before = AnyGpuPredictor(gpu, "inference", trained.predictor).predict(operations)
+    after = load_any(entry).on(gpu, "inference").operations.predict(operations)
     assert after.device_time_s == pytest.approx(before.device_time_s, rel=1e-4)
     assert after.power_w == pytest.approx(before.power_w, rel=1e-4)
 
@@ -55,7 +54,7 @@ def test_training_twice_gives_the_same_files(trained, entry, tmp_path):
 
 
 def test_the_host_cost_of_a_network_is_learned_again_without_training(entry):
-    before = load_any_gpu(entry)
+    before = load_any(entry)
     network = joulecast.extract("resnet18", (1, 3, 64, 64))
     wanted = (
         replace(before, hosts={**before.hosts, "inference": HostModel(-11e-6)}).on(A30, "inference").predict(network)
@@ -63,7 +62,7 @@ def test_the_host_cost_of_a_network_is_learned_again_without_training(entry):
     seen = wanted.time_s, wanted.power_w, wanted.energy_j
     measured = NetworkMeasurement("resnet18", (1, 3, 64, 64), "default", "inference", *seen)
     hosts = renew_hosts(entry, [(A30, measured, network)])
-    after = load_any_gpu(entry)
+    after = load_any(entry)
     assert hosts == after.hosts
     assert after.hosts["inference"].offset_s == pytest.approx(-11e-6)
     assert after.hosts["training"] == before.hosts["training"]
@@ -83,7 +82,7 @@ def test_damage_is_refused(entry, name):
     data[len(data) // 3] ^= 0x20
     path.write_bytes(bytes(data))
     with pytest.raises(ZooError):
-        load_any_gpu(entry)
+        load_any(entry)
 
 
 def test_the_roofline_predictor_can_be_an_entry(tmp_path):
@@ -93,7 +92,7 @@ def test_the_roofline_predictor_can_be_an_entry(tmp_path):
     assert entry.name == "roofline"
     # With a power cap that is never reached.
     gpu, operations = replace(find_gpu("L4"), power_limit_w=1e4, power_range_w=None), simulated_operations()
-    found = load_any_gpu(entry).on(gpu, "inference").operations.predict(operations)
+    found = load_any(entry).on(gpu, "inference").operations.predict(operations)
     # No kernel takes less than 1.7 us there.
     least_s = np.maximum(LeastTimes.of(operations, gpu, gpu.boost_clock_mhz).time_s, 1.7e-6)
     assert found.device_time_s == pytest.approx(least_s)

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from simulated_measurements import simulated_dataset, simulated_operations
 
-from conftest import SMALL_RECIPE, rewrite, train_small
+from conftest import SMALL_RECIPE, benchmark, rewrite, train_small
 from joulecast import Network
 from joulecast.datasets import save
 from joulecast.errors import JoulecastError, ZooError
-from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_predictor, load_entry
 from joulecast.zoo.catalogue import CPU_FOLDERS, load_any
-from joulecast.zoo.entries.entry import load_card
+from joulecast.zoo.entries.cards import load_card
 from joulecast.zoo.entries.files import parsed_json
 from joulecast.zoo.training import train
 
@@ -223,3 +223,9 @@ def test_finding_predictors(entry):
         find_predictor("A30", "training", str(entry))
     with pytest.raises(JoulecastError, match="did you mean a30/forest"):
         find_predictor("A30", "training", "a30/forst-training")
+
+
+@pytest.mark.slow
+def test_training_that_is_killed_leaves_the_old_entry_or_the_new_one():
+    with benchmark("kills") as kills:
+        assert kills.trainings(5) == 0

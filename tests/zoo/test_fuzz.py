@@ -9,8 +9,8 @@ from simulated_measurements import simulated_gpu
 
 from conftest import benchmark
 from joulecast.datasets import save
-from joulecast.predictors.recipes.boosting import BoostingRecipe
-from joulecast.zoo.any_gpu_training import train_any_gpu
+from joulecast.predictors.recipes import BoostingRecipe
+from joulecast.zoo.training import train_any_gpu
 
 MUTATIONS = 5  # mutations of each kind
 

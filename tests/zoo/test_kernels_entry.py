@@ -21,19 +21,19 @@ from joulecast.predictors.model.basis import is_like_measured
 from joulecast.predictors.model.in_networks import NetworkFactors, cached_share
 from joulecast.predictors.model.physics import STARTS
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.recipes.one_model import ModelTrees, OneModelRecipe
+from joulecast.predictors.recipes import KernelRecipe, KernelTrees
 from joulecast.zoo import find_predictor, kernel_networks
-from joulecast.zoo.catalogue import load_any
 from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
 from joulecast.zoo.entries.files import MANIFEST, write_files
-from joulecast.zoo.entries.kernels_entry import checked_kernels, load_kernels
+from joulecast.zoo.entries.kernels_entry import load_kernels
+from joulecast.zoo.entries.loading import load_any
 from joulecast.zoo.kernel_networks import network_errors, network_factors
 from joulecast.zoo.kernels_training import train_kernels
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
 pytest.importorskip("scipy", reason="fits constants")
 
-TREES = ModelTrees(trees=10, depth=3, learning_rate=0.3, min_child_weight=5.0)
+TREES = KernelTrees(trees=10, depth=3, learning_rate=0.3, min_child_weight=5.0)
 H100 = find_gpu("H100 SXM")
 BY_MEMORY = Operation("linear", [(8, 8192)], {"out_features": 8192, "bias": False}, precision="bf16")
 
@@ -42,7 +42,7 @@ BY_MEMORY = Operation("linear", [(8, 8192)], {"out_features": 8192, "bias": Fals
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     datasets = [(save(data, folder / data.card.gpu), data) for data in map(simulated_kernels, (H100.name, "H200"))]
-    return train_kernels(datasets, OneModelRecipe(generation=TREES, shared=TREES, constants_rows=50, folds=4))
+    return train_kernels(datasets, KernelRecipe(generation=TREES, other_generations=TREES, constants_rows=50, folds=4))
 
 
 @pytest.fixture
@@ -60,10 +60,10 @@ def operations():
 
 def test_what_is_stored_predicts_as_what_was_trained(trained, entry, operations):
     for gpu in (H100, find_gpu("H100 PCIe"), find_gpu("A10")):
-        before = trained.kernels.device_s(operations, gpu)
+        before = trained.predictor.device_s(operations, gpu)
         stored = load_kernels(entry).kernels
         assert stored.device_s(operations, gpu) == pytest.approx(before, rel=1e-5)
-        assert stored.remarks(operations, gpu) == trained.kernels.remarks(operations, gpu)
+        assert stored.remarks(operations, gpu) == trained.predictor.remarks(operations, gpu)
     ((_, places),) = stored.calibrations(operations, H100)
     assert places.all()
     assert stored.calibrations(operations, find_gpu("A10")) == ()  # no generation could be left out
@@ -128,14 +128,14 @@ def _contents(path):
 def test_impossible_facts_are_refused(entry, change, said):
     folder = rewritten(entry, change)
     with pytest.raises(ZooError, match=said):
-        checked_kernels(folder)
+        load_any(folder)
 
 
 def test_nothing_to_learn_from(tmp_path):
     data = simulated_kernels(H100.name)
     few = type(data)(data.card, data.measurements[:20])
     with pytest.raises(DatasetError, match="too few"):
-        train_kernels([(save(few, tmp_path / "few"), few)], OneModelRecipe())
+        train_kernels([(save(few, tmp_path / "few"), few)], KernelRecipe())
 
 
 def test_only_what_is_asked_for_is_read(entry, operations):
@@ -149,7 +149,7 @@ def test_only_what_is_asked_for_is_read(entry, operations):
 def test_what_kernels_take_inside_networks_is_learned(trained, tmp_path):
     hosts = {mode: HostModel.prior(mode) for mode in ("inference", "training")}
     base = AnyGpuEntry("any", NoResidual(), hosts, {}, None)
-    kernels = trained.kernels
+    kernels = trained.predictor
     layers = [Operation("linear", [(8192, 8192)], {"out_features": 8192, "bias": False}, precision="bf16")]
     network = Network.of([(layers[0], 100)])
     asking = replace(base, kernels=kernels)
@@ -182,7 +182,7 @@ def test_what_kernels_take_inside_networks_is_learned(trained, tmp_path):
 
 def test_factors_of_networks_hold_on_all_chips(trained):
     factors = NetworkFactors(1.3, 0.3, ("GA100", "GA102"))
-    kernels = replace(trained.kernels, network_factors=factors)
+    kernels = replace(trained.predictor, network_factors=factors)
     assert kernels.factors_in_networks(H100) == factors
     assert kernels.network_basis(H100) == "networks of other chips"
     assert kernels.network_basis(find_gpu("A10")) == "networks of the chip"
@@ -208,7 +208,7 @@ def test_boards_with_tensor_cores_of_half_the_rate_are_unlike_those_that_were_me
 
 
 def test_point_wise_kernels_alone_are_not_slower_in_networks(trained):
-    kernels = replace(trained.kernels, network_factors=NetworkFactors(1.113))
+    kernels = replace(trained.predictor, network_factors=NetworkFactors(1.113))
     assert kernels.factors_in_networks(find_gpu("A10")).products == 1.113
     assert kernels.factors_in_networks(find_gpu("RTX 3090")).products == 1.0  # half of the rate
 
@@ -233,10 +233,10 @@ def test_load_units_take_cycles_beside_the_memory(trained):
     operation = Operation("softmax", [(65536, 1024)], precision="bf16")
     hosts = {mode: HostModel.prior(mode) for mode in ("inference", "training")}
     gpu, network = find_gpu("A100 SXM4 80GB"), Network.of([(operation, 100)])
-    loading = replace(trained.kernels, network_factors=NetworkFactors(1.0, 0.4))
+    loading = replace(trained.predictor, network_factors=NetworkFactors(1.0, 0.4))
     plain, longer = (
         AnyGpuEntry("any", NoResidual(), hosts, {}, None, kernels).on(gpu, "inference").predict(network, 1410)
-        for kernels in (trained.kernels, loading)
+        for kernels in (trained.predictor, loading)
     )
     alone_s, loading_s = plain.device_time_s / 100, 0.4 * 2 * 65536 * 1024 / (108 * 1.41e9)
     assert longer.device_time_s / 100 == pytest.approx((alone_s**3 + loading_s**3) ** (1 / 3), rel=1e-3)
@@ -252,12 +252,12 @@ def test_errors_on_networks_come_from_factors_of_other_names_and_other_chips(tra
     network = Network.of([(BY_MEMORY, 100)])
     measured = []
     for gpu, slower in ((H100, 1.2), (find_gpu("A10"), 1.02)):
-        alone = replace(base, kernels=trained.kernels).on(gpu, "inference").predict(network)
+        alone = replace(base, kernels=trained.predictor).on(gpu, "inference").predict(network)
         for name in ("first", "second"):
             time_s = slower * alone.time_s
             m = NetworkMeasurement(name, (1, 1), "bf16", "inference", time_s, alone.power_w, alone.power_w * time_s)
             measured.append((gpu, m, network))
-    errors = network_errors(base, trained.kernels, measured)
+    errors = network_errors(base, trained.predictor, measured)
     of_names, of_chips = errors["networks of the chip"]["time"], errors["networks of other chips"]["time"]
     assert of_names == pytest.approx([0.0] * 4, abs=0.01)
     # What one chip loses beside the share of the data that fits into its cache, the other would lose by its own share.
@@ -268,14 +268,14 @@ def test_errors_on_networks_come_from_factors_of_other_names_and_other_chips(tra
         abs(math.log((1 + (factors[0] - 1) * shares[1]) / 1.02)),
     ]
     assert of_chips == pytest.approx(sorted(by_hand * 2), abs=0.01)
-    kernels = replace(trained.kernels, network_factors=network_factors(base, trained.kernels, measured))
-    stored = replace(trained, kernels=replace(kernels, network_errors=errors)).save(tmp_path)
+    kernels = replace(trained.predictor, network_factors=network_factors(base, trained.predictor, measured))
+    stored = replace(trained, predictor=replace(kernels, network_errors=errors)).save(tmp_path)
     assert load_kernels(stored).kernels.network_errors == errors
 
 
 def test_networks_mostly_in_half_precision_have_errors_of_their_own(trained):
     errors = dict.fromkeys(("time", "power", "energy", "edp"), (0.1,) * 40)
-    kernels = replace(trained.kernels, network_errors={"networks of other chips": errors})
+    kernels = replace(trained.predictor, network_errors={"networks of other chips": errors})
     others = NetworkCalibration.of_errors(dict.fromkeys(errors, (0.5,) * 40), "others")
     hosts = {mode: HostModel.prior(mode) for mode in ("inference", "training")}
     entry = AnyGpuEntry("any", NoResidual(), hosts, {"inference": others}, None, kernels)
@@ -295,6 +295,6 @@ def test_networks_mostly_in_half_precision_have_errors_of_their_own(trained):
 
 
 def test_impossible_factors_of_networks_are_refused(trained, tmp_path):
-    folder = replace(trained, kernels=replace(trained.kernels, network_factors=NetworkFactors(50.0))).save(tmp_path)
+    folder = replace(trained, predictor=replace(trained.predictor, network_factors=NetworkFactors(50.0))).save(tmp_path)
     with pytest.raises(ZooError, match="network factors"):
         load_kernels(folder)

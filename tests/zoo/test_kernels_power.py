@@ -15,15 +15,15 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.any_gpu.roofline import NoResidual
 from joulecast.predictors.physics.power_cap import Jobs
-from joulecast.predictors.recipes.one_model import ModelTrees, OneModelRecipe
+from joulecast.predictors.recipes import KernelRecipe, KernelTrees
 from joulecast.zoo.entries.kernels_entry import load_kernels
 from joulecast.zoo.kernels_training import train_kernels
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
 pytest.importorskip("scipy", reason="fits constants")
 
-TREES = ModelTrees(trees=20, depth=4, learning_rate=0.3, min_child_weight=5.0)
-RECIPE = OneModelRecipe(generation=TREES, shared=TREES, constants_rows=50, folds=4)
+TREES = KernelTrees(trees=20, depth=4, learning_rate=0.3, min_child_weight=5.0)
+RECIPE = KernelRecipe(generation=TREES, other_generations=TREES, constants_rows=50, folds=4)
 H100, H200 = find_gpu("H100 SXM"), find_gpu("H200")
 
 
@@ -55,17 +55,17 @@ def predictor(kernels, gpu=H200):
 
 
 def test_power_below_the_cap_is_what_was_read(trained):
-    (demand_w,) = trained.kernels.demand_w(OperationList([linear(64)]), H200)
+    (demand_w,) = trained.predictor.demand_w(OperationList([linear(64)]), H200)
     assert demand_w == pytest.approx(350, rel=0.03)
-    assert predictor(trained.kernels).predict([linear(64)]).power_w[0] == pytest.approx(350, rel=0.03)
+    assert predictor(trained.predictor).predict([linear(64)]).power_w[0] == pytest.approx(350, rel=0.03)
 
 
 def test_a_long_run_sits_at_the_cap_and_takes_longer_than_a_burst(trained):
-    predictions = predictor(trained.kernels).predict([linear(4096)])
+    predictions = predictor(trained.predictor).predict([linear(4096)])
     assert predictions.power_w[0] == pytest.approx(H200.power_limit_w, rel=0.01)
     assert predictions.held_clock_mhz[0] < 0.95 * H200.boost_clock_mhz
     # One call after the other is a network of this one operation: what ran in 1.12 of the burst's time.
-    uncapped = predictor(trained.kernels).predict_for_network([linear(4096)], H200.power_limit_w)
+    uncapped = predictor(trained.predictor).predict_for_network([linear(4096)], H200.power_limit_w)
     jobs = Jobs.of([uncapped.work], [np.ones(1)], [(0.0, 1.0, H200.power_limit_w)])
     _, device_s, _ = jobs.settled(np.array([[float(H200.boost_clock_mhz)]]))
     assert device_s[0, 0] / predictions.device_time_s[0] == pytest.approx(1.12, abs=0.03)
@@ -76,17 +76,17 @@ def test_many_gpus_at_once_give_what_each_gives_alone(trained):
     some = [linear(1), linear(64), engine, Operation("relu", [(8, 8)])]
     gpus = [find_gpu(name) for name in ("H200", "H100 SXM", "B200", "A30", "MI210")]
     together = OperationList(some)
-    trained.kernels.prefetch(together, gpus)
+    trained.predictor.prefetch(together, gpus)
     for gpu in gpus:
         # In another order, because a list of the same operations would be answered from the cache.
         alone = OperationList(reversed(some))
-        for of in (trained.kernels.device_s, trained.kernels.demand_w):
+        for of in (trained.predictor.device_s, trained.predictor.demand_w):
             np.testing.assert_array_equal(of(together, gpu), of(alone, gpu)[::-1])
 
 
 def test_older_generations_keep_the_energies_of_physics(trained):
     old = find_gpu("A100 SXM4 80GB")
-    assert np.isnan(trained.kernels.demand_w(OperationList([linear(64)]), old)).all()
+    assert np.isnan(trained.predictor.demand_w(OperationList([linear(64)]), old)).all()
 
 
 def test_what_is_stored_says_the_same_of_power(trained, tmp_path):
@@ -94,7 +94,7 @@ def test_what_is_stored_says_the_same_of_power(trained, tmp_path):
     operations = OperationList([linear(1), linear(64), linear(4096)])
     for gpu in (H200, find_gpu("H100 PCIe"), find_gpu("B200")):
         # Stored trees add up in another precision. A rounding error in a time may lead to another leaf of the power.
-        assert stored.demand_w(operations, gpu) == pytest.approx(trained.kernels.demand_w(operations, gpu), rel=1e-3)
+        assert stored.demand_w(operations, gpu) == pytest.approx(trained.predictor.demand_w(operations, gpu), rel=1e-3)
     assert "| linear, half | measured: NVIDIA H200 |" in (tmp_path / "any-gpu/kernels/README.md").read_text()
     (calibration, _), *_ = stored.calibrations(operations, H200)
     assert calibration.groups["GPU"][0].errors["power"].max() < 0.1

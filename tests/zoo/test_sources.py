@@ -6,7 +6,9 @@ The file is long, because pulling, pushing and refusing share the servers and bu
 from __future__ import annotations
 
 import contextlib
+import email.utils
 import functools
+import hashlib
 import http.server
 import itertools
 import json
@@ -15,6 +17,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -26,7 +29,7 @@ import joulecast
 from conftest import ENTRY_NAME as NAME
 from joulecast.errors import InputError, MissingDependencyError, UnknownNameError, ZooError
 from joulecast.zoo import find_predictor
-from joulecast.zoo.entries.files import MANIFEST, write_files
+from joulecast.zoo.entries.files import MANIFEST, put_in_place, write_files
 from joulecast.zoo.places.sources import fetch, index_of, open_source, pull, push, remove
 from joulecast.zoo.store import admit, forget, object_folder, pulled, pulled_folder
 
@@ -56,7 +59,7 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 def serving(handler):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     return server, f"http://127.0.0.1:{server.server_address[1]}"
 
 
@@ -69,10 +72,21 @@ def web(folder):
 
 
 class Bucket(QuietHandler):
-    """The four requests of S3 that are needed, for boto3 to talk to."""
+    """The requests of S3 that are needed, for boto3 to talk to."""
 
     protocol_version = "HTTP/1.1"  # With HTTP/1.0, boto3 waits a second for permission to send.
+    wbufsize = -1  # An answer is sent at once; a body sent after its head would wait 40 ms for an acknowledgement.
     objects: dict[str, bytes]
+
+    def handle_expect_100(self):
+        allowed = super().handle_expect_100()
+        self.wfile.flush()
+        return allowed
+
+    age_s = 0.0  # of objects, as they say
+
+    def _etag(self):
+        return f'"{hashlib.md5(self.objects[self._key()]).hexdigest()}"'  # noqa: S324  # as S3 computes it
 
     def _key(self):
         return unquote(urlsplit(self.path).path).removeprefix("/bucket").lstrip("/")
@@ -98,7 +112,22 @@ class Bucket(QuietHandler):
         else:
             self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
 
+    def do_HEAD(self):
+        found = self._key() in self.objects
+        self.send_response(200 if found else 404)
+        if found:
+            self.send_header("ETag", self._etag())
+            self.send_header("Last-Modified", email.utils.formatdate(time.time() - self.age_s, usegmt=True))
+        self.end_headers()
+
     def do_PUT(self):
+        there = self._key() in self.objects
+        if (self.headers.get("If-None-Match") and there) or (
+            self.headers.get("If-Match") and not (there and self.headers["If-Match"] == self._etag())
+        ):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self._answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
+            return
         data = self.rfile.read(int(self.headers["Content-Length"]))
         if "aws-chunked" in self.headers.get("Content-Encoding", ""):
             size, rest = data.split(b"\r\n", 1)
@@ -233,24 +262,20 @@ def test_push_replaces_the_same_name(folder, small_entry):
 
 
 @pytest.mark.parametrize("where", ["folder", "folder without index", "s3"])
-def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(
-    where, request, folder, small_entry, tmp_path
-):
-    """The entry is replaced by one with other files and sizes, and the push dies before each of its changes in turn."""
+def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(where, request, folder, tmp_path):
+    """The entry is replaced by one with files of other sizes, and the push dies before each of its changes in turn."""
     address = str(folder)
     if where == "s3":
         request.getfixturevalue("bucket")
         address = "s3://bucket/zoo"
-        push(small_entry, NAME, address)
-    files = {path.name: path.read_bytes() for path in small_entry.iterdir() if path.name != MANIFEST}
-    facts = json.loads((small_entry / MANIFEST).read_text())
-    other = write_files(
-        tmp_path / "other",
-        {name.removesuffix(".z"): b"other " + data for name, data in files.items()},
-        facts["golden"],
-        predictor="forest",
+    first, other = (
+        write_files(
+            tmp_path / name, {"card.json": name.encode(), "trees.bin": b"1" * len(name)}, {}, predictor="forest"
+        )
+        for name in ("first", "another")
     )
-    entries = {name: {path.name: path.read_bytes() for path in name.iterdir()} for name in (small_entry, other)}
+    push(first, NAME, address)
+    entries = {name: {path.name: path.read_bytes() for path in name.iterdir()} for name in (first, other)}
     source = type(open_source(address))
 
     class Killed(BaseException):
@@ -268,7 +293,7 @@ def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(
         return call
 
     found = []
-    for entry in (other, small_entry):
+    for entry in (other, first):
         for step in itertools.count(1):
             if where == "folder without index":
                 (folder / "index.json").unlink(missing_ok=True)
@@ -285,7 +310,7 @@ def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(
             if not killed:
                 break
         assert found[-1] == entries[entry]
-    assert len(found) > 2 * len(files)
+    assert len(found) > 2 * len(entries[other])
     remove(address, NAME)
     left = list(Bucket.objects) if where == "s3" else [path.name for path in folder.rglob("*") if path.is_file()]
     assert {name.rpartition("/")[2] for name in left} <= {"index.json", ".lock"}
@@ -390,6 +415,19 @@ def test_hostile_indexes_are_refused(folder, index, says):
 # Bad input
 
 
+@pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "two renames"])
+def test_an_entry_is_replaced_in_one_step(tmp_path, monkeypatch, exchange):
+    folder = put_in_place(tmp_path / "entry", {"a": b"old"})
+    with monkeypatch.context() as context:
+        if exchange:  # There is no moment between two renames, at which a kill would leave no entry.
+            context.setattr(Path, "replace", None)
+        else:
+            context.setattr(sys.modules[put_in_place.__module__], "exchanged", lambda *_: False)
+        put_in_place(folder, {"b": b"new"})
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"b": b"new"}
+    assert list(tmp_path.iterdir()) == [folder]
+
+
 def test_invalid_places_are_refused():
     for where in ("ftp://x/y", "models:/x/1", "gs://x"):
         with pytest.raises(InputError, match="not the address of a zoo"):
@@ -431,6 +469,37 @@ def test_redirects_do_not_lead_to_files():
 def test_s3_that_refuses(bucket):
     with pytest.raises(ZooError, match="denied access"):
         pull("s3://bucket/secret", NAME, replace=True)
+
+
+def test_one_writer_to_s3_at_a_time(bucket, small_entry, monkeypatch):
+    monkeypatch.setattr("joulecast.zoo.places.source_s3._POLL_S", 0.01)
+    other = threading.Thread(target=push, args=(small_entry, NAME, "s3://bucket"))
+    with open_source("s3://bucket").changing():
+        other.start()
+        other.join(0.1)
+        assert list(bucket) == [".lock"]
+    other.join()
+    assert ".lock" not in bucket
+    assert fetch(open_source("s3://bucket"), NAME)[MANIFEST] == (small_entry / MANIFEST).read_bytes()
+
+
+def test_the_lock_of_a_killed_writer_to_s3_ends(bucket, small_entry, monkeypatch):
+    bucket[".lock"] = b"of a killed process"
+    monkeypatch.setattr("joulecast.zoo.places.source_s3._MOST_WAIT_S", 0.0)
+    monkeypatch.setattr("joulecast.zoo.places.source_s3._POLL_S", 0.0)
+    with pytest.raises(ZooError, match="another process is changing this zoo"):
+        push(small_entry, NAME, "s3://bucket")
+    assert list(bucket) == [".lock"]
+    monkeypatch.setattr(Bucket, "age_s", 901.0)
+    push(small_entry, NAME, "s3://bucket")
+    assert list(index_of(open_source("s3://bucket"))) == [NAME]
+
+
+def test_nobody_writes_to_s3_after_the_lock_has_ended(bucket, small_entry, monkeypatch):
+    monkeypatch.setattr("joulecast.zoo.places.source_s3._HELD_S", -1.0)
+    with pytest.raises(ZooError, match="takes longer than it may be locked"):
+        push(small_entry, NAME, "s3://bucket")
+    assert list(bucket) == [".lock"]
 
 
 def test_s3_without_boto3(monkeypatch):

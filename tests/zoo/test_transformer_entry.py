@@ -18,10 +18,10 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.recipes.transformer import TransformerRecipe
+from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.zoo import entries, find_predictor
-from joulecast.zoo.any_gpu_training import train_any_gpu
-from joulecast.zoo.entries.any_gpu_entry import load_any_gpu
+from joulecast.zoo.entries.loading import load_any
+from joulecast.zoo.training import train_any_gpu
 
 pytest.importorskip("torch")
 pytest.importorskip("xgboost")
@@ -60,12 +60,12 @@ def test_a_stored_predictor_predicts_as_the_trained_one(transformer, tmp_path):
     trained = transformer
     entry = trained.save(tmp_path)
     gpu, operations = find_gpu("H100 SXM"), simulated_operations()
-    before = AnyGpuPredictor(gpu, "inference", trained.learned).predict(operations)
+    before = AnyGpuPredictor(gpu, "inference", trained.predictor).predict(operations)
     after = find_predictor(gpu, "inference", str(entry)).operations.predict(operations)
     assert after.device_time_s == pytest.approx(before.device_time_s, rel=1e-4)
     assert after.power_w == pytest.approx(before.power_w, rel=1e-4)
     with pytest.raises(ZooError, match="just trained"):
-        replace(trained, learned=load_any_gpu(entry).learned).save(tmp_path / "again")
+        replace(trained, predictor=load_any(entry).learned).save(tmp_path / "again")
 
 
 def test_training_twice_gives_the_same_files(transformer, tmp_path):
@@ -88,7 +88,7 @@ def test_damage_is_refused(transformer, tmp_path):
     data[len(data) // 2] ^= 1
     weights.write_bytes(bytes(data))
     with pytest.raises(ZooError):
-        load_any_gpu(entry)
+        load_any(entry)
 
 
 # File -> values that an attacker who knows the format could write into it.
@@ -115,14 +115,14 @@ def test_hostile_values_are_refused_when_loading(transformer, tmp_path, file, ch
     change(values)
     rewrite(entry, file, values)
     with pytest.raises(ZooError):
-        load_any_gpu(entry)
+        load_any(entry)
 
 
 def test_a_graph_in_an_entry_gets_to_no_runtime(transformer, tmp_path):
     """ONNX Runtime gets a graph made from the weights. A stored graph, which may take gigabytes, is not read."""
     onnx = pytest.importorskip("onnx")
     entry = transformer.save(tmp_path)
-    expected = load_any_gpu(entry).on(find_gpu("L4"), "inference").operations.predict(simulated_operations())
+    expected = load_any(entry).on(find_gpu("L4"), "inference").operations.predict(simulated_operations())
     helper, float_ = onnx.helper, onnx.TensorProto.FLOAT
     size = helper.make_tensor("size", onnx.TensorProto.INT64, [1], [1 << 36])
     nodes = [
@@ -132,12 +132,12 @@ def test_a_graph_in_an_entry_gets_to_no_runtime(transformer, tmp_path):
     output = helper.make_tensor_value_info("operations", float_, [None])
     bomb = helper.make_model(helper.make_graph(nodes, "bomb", [], [output], [size])).SerializeToString()
     rewrite(entry, "transformer.onnx.z", zlib.compress(bomb))
-    found = load_any_gpu(entry).on(find_gpu("L4"), "inference").operations.predict(simulated_operations())
+    found = load_any(entry).on(find_gpu("L4"), "inference").operations.predict(simulated_operations())
     assert found.time_s.tolist() == expected.time_s.tolist()
     weights = entry / "transformer.safetensors.z"
     rewrite(entry, weights.name, zlib.compress(bomb))
     with pytest.raises(ZooError, match="file of arrays in a zoo entry is damaged"):
-        load_any_gpu(entry)
+        load_any(entry)
 
 
 def test_weights_without_facts_are_those_of_older_entries(transformer, tmp_path):
@@ -151,7 +151,7 @@ def test_weights_without_facts_are_those_of_older_entries(transformer, tmp_path)
     }
     assert facts == facts_of_today
     rewrite(entry, "transformer.safetensors.z", zlib.compress(arrays_to_bytes(arrays)))
-    assert load_any_gpu(entry).name == "any-gpu/transformer"
+    assert load_any(entry).name == "any-gpu/transformer"
 
 
 def test_loading_and_predicting_need_no_torch(trained, tmp_path):

@@ -7,11 +7,8 @@ from simulated_measurements import simulated_gpu
 
 from conftest import train_small
 from joulecast.datasets import save
-from joulecast.predictors.recipes.blend import BlendRecipe
-from joulecast.predictors.recipes.boosting import BoostingRecipe
-from joulecast.predictors.recipes.transformer import TransformerRecipe
-from joulecast.predictors.recipes.xgboost import XGBoostRecipe
-from joulecast.zoo.any_gpu_training import train_any_gpu
+from joulecast.predictors.recipes import BlendRecipe, BoostingRecipe, TransformerRecipe, XGBoostRecipe
+from joulecast.zoo.training import train_any_gpu
 
 OWN = {
     "blend": BlendRecipe(trees=4, folds=2),

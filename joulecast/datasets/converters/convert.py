@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import shutil
 import subprocess
@@ -11,16 +12,22 @@ from typing import Any
 
 from ...errors import DatasetError, MissingDependencyError, named, with_extra
 from ...system.whole_files import whole_file
+from . import aiconfigurator2026, nicolai2025
 from .miopen2024 import convolutions
 from .vidur2024 import layers
 
 Rows = Iterable[Mapping[str, Any]]
 
-CONVERTERS: Mapping[str, tuple[str, Mapping[str, Callable[[Path], Rows]]]] = {
+CONVERTERS: Mapping[str, tuple[str | None, Mapping[str, Callable[[Path], Rows]]]] = {
+    "aiconfigurator2026": ("095f58a", aiconfigurator2026.TABLES),
     "miopen2024": ("2d1fd99", {"convolutions.parquet": convolutions}),
+    "nicolai2025": (None, {"operations.csv": nicolai2025.operations, "networks.csv": nicolai2025.networks}),
     "vidur2024": ("7d47513", {"layers.parquet": layers}),
 }
-"""Source -> the commit that was measured and imported, and table -> function that makes its rows from a clone."""
+"""Source -> the commit whose files are imported, and table -> function that makes its rows from a clone.
+
+None stands for a source whose files are found in the whole history, by their digests.
+"""
 
 
 def convert(source: str, clone: Path, out: Path, *, any_commit: bool = False) -> dict[Path, tuple[int, str]]:
@@ -42,7 +49,7 @@ def convert(source: str, clone: Path, out: Path, *, any_commit: bool = False) ->
         MissingDependencyError: pyarrow is not installed.
     """
     commit, tables = named("source with a converter", source, CONVERTERS)
-    if not any_commit:
+    if commit is not None and not any_commit:
         _require_commit(clone, commit)
     found = {}
     for name, rows_of in tables.items():
@@ -52,7 +59,7 @@ def convert(source: str, clone: Path, out: Path, *, any_commit: bool = False) ->
                 f"the clone has no measurements of {source}",
                 given=str(clone),
                 allowed="the repository that `joulecast datasets sources` names",
-                hint=f"git -C {clone} checkout {commit}",
+                hint=f"git -C {clone} checkout {commit}" if commit else "clone it again",
             )
         out.mkdir(parents=True, exist_ok=True)
         found[out / name] = len(rows), _write(out / name, rows)
@@ -85,5 +92,11 @@ def _write(path: Path, rows: list[Mapping[str, Any]]) -> str:
     for row in rows:
         digest.update(("\n" + "\t".join(map(str, row.values()))).encode())
     with whole_file(path) as unfinished:
+        if path.suffix == ".csv":
+            with unfinished.open("w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(rows)
+            return digest.hexdigest()
         parquet.write_table(pa.Table.from_pylist(rows), unfinished)
     return digest.hexdigest()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DatasetError
-from ..importers.csv_rows import read_rows
+from ..importers.reading import read_rows
 
 # The repository does not say which A100 it is. Its folder of the A40 is not imported.
 _GPUS = {"a100": "A100 (SXM or PCIe 80GB, not said)", "h100": "H100"}

@@ -5,8 +5,8 @@ Times are of replayed CUDA graphs, so they include no launches. SGLang's bf16 pr
 `torch.nn.functional.linear`, and its collectives call NCCL as PyTorch does. All others are kernels of the engines,
 which the attribute `implementation` names.
 
-Implausible rows are left out; `aiconfigurator/plausibility.py` has the rules and their reasons. The rest is sampled,
-and the card states how many rows were left out and why.
+Implausible rows are left out; `aiconfigurator_tables.py` has the rules and their reasons. The rest is sampled, and the
+card states how many rows were left out and why.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ from ...hardware import GPU, find_gpu
 from ...operations.operation import Operation
 from ...progress import tracked
 from ..measurement import Card, Dataset, Measurement, refuse_lines
-from .aiconfigurator import plausibility
-from .aiconfigurator.tables import TABLES, SourceTable, known_precisions, known_stacks
-from .boundary import importer
-from .parquet_columns import Columns, groups, read_columns
-from .thinning import thinned
+from . import aiconfigurator_tables
+from .aiconfigurator_tables import TABLES, SourceTable, known_precisions, known_stacks
+from .reading import Columns, groups, importer, read_columns, thinned
 
 ROWS = 60_000
 """Rows that are read from each table by default. All of them would take minutes to build, and hours to fit."""
@@ -42,8 +40,8 @@ _IMPOSSIBLE = "times that the data sheet does not allow"
 _MISREAD = "the large rows of this stack beat the data sheet: their sizes are not what they say"
 # With caches of 256 tokens or more, a decoding step in TensorRT-LLM 1.0.0, 1.3.0rc15 and rc17 takes 0.58 of the time
 # that reading its cache from memory needs; in 1.3.0rc20 and the other engines it does not.
-_SHORT = f"power of calls below {plausibility.LEAST_POWER_US:g} us, which is that of their surroundings"
-_WEAK = f"power below {plausibility.WEAK_POWER:g} of what neighbours in size draw"
+_SHORT = f"power of calls below {aiconfigurator_tables.LEAST_POWER_US:g} us, which is that of their surroundings"
+_WEAK = f"power below {aiconfigurator_tables.WEAK_POWER:g} of what neighbours in size draw"
 _STALE = "power of TensorRT-LLM on the B200, which stays at 700 W where that of vLLM sits at the cap of 1000 W"
 # Over 41 bf16 products between 1e12 and 1e13 FLOPs, the median power in vLLM is 1.36 times that in TensorRT-LLM.
 _STALE_STACKS = {("NVIDIA B200", "trtllm 1.3.0rc15")}
@@ -91,7 +89,7 @@ def _read(name: str, table: SourceTable, path: Path, rows: int | None, found: di
     same = [columns[c] for c in (*table.named, *table.sizes) if c not in table.not_along]
     group, along = groups(same), table.along(columns)
     stratum = groups([columns[c] for c in table.named if c != "kernel"])
-    disturbed = plausibility.spikes(columns["time_us"], group, along)
+    disturbed = aiconfigurator_tables.spikes(columns["time_us"], group, along)
     for gpu, count in Counter(gpus[disturbed]).items():
         found[gpu].left_out[name, _SPIKE] += count
     skipped = np.zeros(len(gpus), dtype=bool)
@@ -134,10 +132,10 @@ def _power_flaws(table: SourceTable, columns: Columns, group: Any, along: Any) -
     if not table.has_power:
         return flaws
     power_w, measured = columns["power_w"], ~np.isnan(columns["power_w"])
-    short = measured & (columns["time_us"] < plausibility.LEAST_POWER_US)
+    short = measured & (columns["time_us"] < aiconfigurator_tables.LEAST_POWER_US)
     flaws[short] = _SHORT
     whole = np.flatnonzero(measured & ~short)
-    weak = plausibility.weak_power(power_w[whole], group[whole], along[whole])
+    weak = aiconfigurator_tables.weak_power(power_w[whole], group[whole], along[whole])
     flaws[whole[weak]] = _WEAK
     for gpu, stack in _STALE_STACKS:
         flaws[measured & (columns["gpu"] == gpu) & (columns["stack"] == stack)] = _STALE
@@ -155,11 +153,13 @@ def _measure(
 ) -> None:
     operations = list(_operations(table, columns))
     gpus = [find_gpu(gpu) for gpu in columns["gpu"]]
-    least_s = np.array([plausibility.least_time_s(o, g) for o, g in zip(operations, gpus, strict=True)], dtype=float)
+    least_s = np.array(
+        [aiconfigurator_tables.least_time_s(o, g) for o, g in zip(operations, gpus, strict=True)], dtype=float
+    )
     time_s = columns["time_us"].astype(float) / 1e6
     too_quick, large = time_s < least_s, _beyond_cache(operations, gpus)
-    misread = plausibility.misread(too_quick, large, stratum)
-    waiting = plausibility.host_bound(time_s, least_s, stratum, table.graph_s)
+    misread = aiconfigurator_tables.misread(too_quick, large, stratum)
+    waiting = aiconfigurator_tables.host_bound(time_s, least_s, stratum, table.graph_s)
     powered = np.isin(stratum, np.unique(stratum[~np.isnan(_power(table, columns))]))
     for place, operation in enumerate(operations):
         mine = found[columns["gpu"][place]]

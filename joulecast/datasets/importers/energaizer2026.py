@@ -25,8 +25,7 @@ from ...errors import DatasetError
 from ...progress import tracked
 from ...system.regular_files import MOST_BYTES, read_json
 from ..measurement import Card, Dataset, NetworkMeasurement, refuse_lines
-from .boundary import importer
-from .csv_rows import read_rows
+from .reading import importer, read_rows
 
 _SOURCE = (
     "Artifact of EnergAIzer: Fast and Accurate GPU Power Estimation Framework for AI Workloads, ISPASS 2026, "

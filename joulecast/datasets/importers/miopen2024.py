@@ -24,9 +24,7 @@ from ...hardware import GPU, find_gpu
 from ...operations.operation import Operation
 from ...progress import tracked
 from ..measurement import Card, Dataset, Measurement, refuse_lines
-from .boundary import importer
-from .parquet_columns import Columns, groups, read_columns
-from .thinning import thinned
+from .reading import Columns, groups, importer, read_columns, thinned
 
 ROWS = 60_000
 """Rows that are read by default."""

@@ -20,9 +20,7 @@ import numpy as np
 
 from ...operations.operation import Operation
 from ..measurement import Card, Dataset, Measurement, refuse_lines
-from .boundary import importer
-from .parquet_columns import Columns, groups, read_columns
-from .thinning import thinned
+from .reading import Columns, groups, importer, read_columns, thinned
 
 ROWS = 60_000
 """Rows that are read by default."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...operations.rules import Shape, size
 from . import onnx_tensors
-from .onnx_calls import Call, Converted
+from .onnx_tensors import Call, Converted
 
 
 def _window(call: Call, dimensions: int) -> tuple[Shape, dict[str, Any]]:

@@ -10,17 +10,16 @@ import torch
 
 from ...errors import InputError, JoulecastError, unknown_name
 from ..exclusive import exclusive
-from . import eager_transformers, timm_models, torchvision_models, transformers_models
-from .eager_transformers import EAGER_TRANSFORMERS
-from .plain_transformers import PLAIN_TRANSFORMERS
-from .transformers_configs import ARCHITECTURES
+from . import plain_transformers, timm_models, torchvision_models, transformers_models
+from .language_models import BY_NAME
+from .plain_transformers import EAGER_TRANSFORMERS, PLAIN_TRANSFORMERS
 
 _WEIGHTS = ("weights", "pretrained", "checkpoint")  # Prefixes of the names of options that would load weights.
 
 
 def all_names() -> list[str]:
     """All names of models that can be built, without "timm/" and without tags of weights."""
-    known = [*torchvision_models.all_names(), *ARCHITECTURES, *EAGER_TRANSFORMERS, *PLAIN_TRANSFORMERS]
+    known = [*torchvision_models.all_names(), *BY_NAME, *EAGER_TRANSFORMERS, *PLAIN_TRANSFORMERS]
     return known + (list(timm_models.import_timm().list_models()) if timm_models.installed() else [])
 
 
@@ -62,10 +61,10 @@ def _built(name: str, options: Mapping[str, Any]) -> torch.nn.Module:
     if name in PLAIN_TRANSFORMERS:
         with torch.device("meta"):
             return PLAIN_TRANSFORMERS[name](**options)
-    if name in ARCHITECTURES:
+    if name in BY_NAME:
         return transformers_models.build(name, **options)
     if name in EAGER_TRANSFORMERS:
-        return eager_transformers.build(name, **options)
+        return plain_transformers.build(name, **options)
     if name.startswith(timm_models.PREFIX):
         return timm_models.build(name, **options)
     if find_spec("torchvision") is None and timm_models.installed():
@@ -76,7 +75,7 @@ def _built(name: str, options: Mapping[str, Any]) -> torch.nn.Module:
     if timm_models.installed() and timm_models.is_known(name):
         return timm_models.build(name, **options)
     hint = "or give a name of timm (joulecast[timm]), a torch.nn.Module, or a file: network, config.json, .pt2, .onnx"
-    raise unknown_name("model", name, [*known, *ARCHITECTURES, *EAGER_TRANSFORMERS, *PLAIN_TRANSFORMERS], hint=hint)
+    raise unknown_name("model", name, [*known, *BY_NAME, *EAGER_TRANSFORMERS, *PLAIN_TRANSFORMERS], hint=hint)
 
 
 @exclusive
@@ -94,6 +93,6 @@ def build_to_run(name: str, options: Mapping[str, Any] | None = None) -> torch.n
     given = dict(options or {})
     if name in PLAIN_TRANSFORMERS:
         return PLAIN_TRANSFORMERS[name](**given)
-    if name in ARCHITECTURES:
+    if name in BY_NAME:
         return transformers_models.build_to_run(name, **given)
     return torchvision_models.build(name, weights=True, **given)

@@ -7,10 +7,15 @@ To predict the original models, use `bert_base` and the others of transformers_c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 (everybody calls it so)
+
+from ...errors import unknown_name
+from .transformers_configs import Architecture
+from .transformers_models import without_weights
 
 
 class _Attention(nn.Module):
@@ -140,3 +145,40 @@ PLAIN_TRANSFORMERS: Mapping[str, Callable[[], Encoder | Decoder]] = {
     "plain_llama_1b": lambda: Decoder(vocabulary=32000, width=2048, layers=22, heads=32, key_heads=4, inner=5632),
 }
 """Name -> function that builds the model on the default device."""
+
+
+_LARGE = {"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": 24}
+
+EAGER_TRANSFORMERS: Mapping[str, Architecture] = {
+    "bert_large_eager": Architecture("BertModel", "google-bert/bert-large-uncased", _LARGE),
+    "gpt2_eager": Architecture("GPT2Model", "openai-community/gpt2"),
+    # The source's lists of operations have a pooler that is as wide.
+    "vit_large_eager": Architecture("ViTModel", "google/vit-large-patch16-224", {**_LARGE, "pooler_output_size": 768}),
+}
+"""Name -> class and sizes."""
+
+
+def build(name: str, **options: Any) -> torch.nn.Module:
+    """Build one of these models on the meta device.
+
+    Args:
+        name: Name of the model.
+        options: Further settings of its configuration.
+
+    Raises:
+        UnknownNameError: There is no such name.
+        MissingDependencyError: transformers is not installed.
+    """
+    if name not in EAGER_TRANSFORMERS:
+        raise unknown_name("transformer with eager attention", name, EAGER_TRANSFORMERS)
+    row = EAGER_TRANSFORMERS[name]
+    model = without_weights(row, **{"use_cache": False, **options, "attn_implementation": "eager"})
+    if row.class_name == "BertModel":
+        model.register_forward_pre_hook(_with_mask, with_kwargs=True)
+    return model
+
+
+def _with_mask(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    ids: torch.Tensor = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
+    mask = torch.zeros((len(ids), 1, 1, ids.shape[1]), dtype=module.dtype, device=ids.device)
+    return args, {**kwargs, "attention_mask": mask}

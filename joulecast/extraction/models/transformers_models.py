@@ -17,8 +17,9 @@ from ..exclusive import exclusive
 from ..known_values import know
 from ..recorder import Recorder
 from .configurations import configuration_of, model_class_of
+from .language_models import BY_NAME
 from .torchvision_models import import_torchvision
-from .transformers_configs import ARCHITECTURES, Architecture
+from .transformers_configs import Architecture
 
 if TYPE_CHECKING:
     from ..tracing import Forward
@@ -60,9 +61,9 @@ def build(name: str, **options: Any) -> torch.nn.Module:
         UnknownNameError: The table has no such name.
         MissingDependencyError: transformers is not installed.
     """
-    if name not in ARCHITECTURES:
-        raise unknown_name("transformer", name, ARCHITECTURES)
-    return without_weights(ARCHITECTURES[name], **options)
+    if name not in BY_NAME:
+        raise unknown_name("transformer", name, BY_NAME)
+    return without_weights(BY_NAME[name], **options)
 
 
 def build_to_run(name: str, **options: Any) -> torch.nn.Module:
@@ -75,7 +76,7 @@ def build_to_run(name: str, **options: Any) -> torch.nn.Module:
     Raises:
         MissingDependencyError: transformers is not installed.
     """
-    row = ARCHITECTURES[name]
+    row = BY_NAME[name]
     model_class = _class(row.class_name)
     with offline(), torch.random.fork_rng(devices=[]):
         model: torch.nn.Module = model_class._from_config(model_class.config_class(**{**row.sizes, **options}))

@@ -5,24 +5,166 @@ A regime in which a template differs from a trace at any checked size is left ou
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 
 from ...errors import ExtractionError, InputError, JoulecastError
+from ...operations.attributes import HALF_PRECISIONS
+from ...operations.dropped import Dropped
 from ...operations.inputs import Inputs
-from ...operations.precisions import HALF_PRECISIONS
-from ..cache import library_version
-from ..digests import digest
+from ...operations.operation import Operation
+from ..cache import digest, library_version
+from ..job import Job
 from ..models.named_models import build
 from ..recorder import Recorder
 from ..traced_models import traced
-from .answering import ANY_OPTIMIZER
-from .fitting import Sample, fit
 from .plans import Ranges, plan_of, sizes_in
-from .store import ModelTemplates, Regime, Setting
-from .template import Template
+from .store import ANY_OPTIMIZER, ModelTemplates, Regime, Setting
+from .template import Dimension, Output, Product, Step, Sum, Symbol, Template, symbol
+
+Values = tuple[int, ...]
+"""The value of a dimension in each of the samples."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One trace.
+
+    Args:
+        sizes: Sizes of the input, one per symbol.
+        calls: Operation and module path of each call.
+        dropped: Work that the trace dropped.
+        half: Whether each call runs in half precision if the model is requested in half precision.
+    """
+
+    sizes: tuple[int, ...]
+    calls: tuple[tuple[Operation, str], ...]
+    dropped: tuple[Dropped, ...]
+    half: tuple[bool, ...]
+
+    def structure(self) -> object:
+        """Everything except the dimensions. It is the same for all traces of a template."""
+        calls = tuple(
+            (op.kind, tuple(map(len, op.input_shapes)), tuple(sorted(op.attributes.items())), op.precision, path)
+            for op, path in self.calls
+        )
+        return calls, self.half, self.dropped
+
+    def but_for_precision(self) -> object:
+        """The calls without their precisions."""
+        return [(op.kind, op.input_shapes, op.attributes, path) for op, path in self.calls], self.dropped
+
+
+def fit(samples: Sequence[Sample]) -> Template:
+    """The template that reproduces every sample.
+
+    Raises:
+        ExtractionError: The samples differ in more than dimensions, or no symbol fits a dimension.
+    """
+    first = samples[0]
+    if any(sample.structure() != first.structure() for sample in samples):
+        raise ExtractionError(
+            "the operations depend on the sizes, not their dimensions alone",
+            given=_at(samples),
+            hint="this regime gets no template, and torch answers for it",
+        )
+    search = _Search(list(zip(*(sample.sizes for sample in samples), strict=True)))
+    steps: list[Step] = []
+    positions: dict[tuple[tuple[Operation, ...], bool], int] = {}
+    calls = []
+    for i, is_half in enumerate(first.half):
+        operations = tuple(sample.calls[i][0] for sample in samples)
+        key = operations, is_half
+        if key not in positions:
+            positions[key] = len(steps)
+            steps.append(_step(operations, is_half, search, samples))
+            search.add_outputs(len(steps) - 1, list(zip(*(op.output_shape for op in operations), strict=True)))
+        calls.append((positions[key], first.calls[i][1]))
+    return Template(len(first.sizes), tuple(search.symbols), tuple(steps), tuple(calls), first.dropped)
+
+
+def _step(operations: tuple[Operation, ...], is_half: bool, search: _Search, samples: Sequence[Sample]) -> Step:
+    first = operations[0]
+    shapes = []
+    for i in range(len(first.input_shapes)):
+        dimensions = []
+        for values in zip(*(operation.input_shapes[i] for operation in operations), strict=True):
+            found = search.find(values)
+            if found is None:
+                raise ExtractionError(
+                    f"no product or sum gives a dimension of {first.kind}",
+                    given=f"{values} at {_at(samples)}",
+                    hint="this regime gets no template, and torch answers for it",
+                )
+            dimensions.append(found)
+        shapes.append(tuple(dimensions))
+    return Step(first.kind, tuple(shapes), first.written_attributes, is_half)
+
+
+def _at(samples: Sequence[Sample]) -> str:
+    return ", ".join("x".join(map(str, sample.sizes)) for sample in samples)
+
+
+class _Search:
+    """The known dimensions, and the symbols that can be built from them."""
+
+    def __init__(self, sizes: Sequence[Values]) -> None:
+        self.symbols: list[Symbol] = []
+        self._sizes = len(sizes)
+        self._known: dict[Values, Dimension | Output] = {}
+        for i, values in enumerate(sizes):
+            self._known.setdefault(values, symbol(i))
+
+    def add_outputs(self, position: int, output: Sequence[Values]) -> None:
+        """Add the output of an operation, whose dimensions can be inputs of later operations."""
+        for axis, values in enumerate(output):
+            if len(set(values)) > 1:
+                self._known.setdefault(values, Output(position, axis))
+
+    def find(self, values: Values) -> Dimension | None:
+        """The dimension that has these values, or None."""
+        if len(set(values)) == 1:
+            return values[0]
+        if values not in self._known:
+            made = next(self._products_and_sums(values), None)
+            if made is None:
+                return None
+            self._known[values] = self._new(made)
+        return self._take(values)
+
+    def _take(self, values: Values) -> Dimension:
+        known = self._known[values]
+        if isinstance(known, Output):
+            self._known[values] = known = self._new(known)
+        return known
+
+    def _new(self, definition: Symbol) -> Dimension:
+        self.symbols.append(definition)
+        return symbol(self._sizes + len(self.symbols) - 1)
+
+    def _products_and_sums(self, values: Values) -> Iterator[Product | Sum]:
+        """All symbols with these values, from simple to complex."""
+        known = list(self._known)
+        for x in known:
+            if factor := _factor(x, values):
+                yield Product(factor, (self._take(x),))
+        for x in known:
+            rest = tuple(v - a for a, v in zip(x, values, strict=True))
+            if rest in self._known:
+                yield Sum((self._take(x), self._take(rest)))
+        for x, y in itertools.combinations_with_replacement(known, 2):
+            if factor := _factor(tuple(a * b for a, b in zip(x, y, strict=True)), values):
+                yield Product(factor, (self._take(x), self._take(y)))
+
+
+def _factor(x: Values, values: Values) -> int | None:
+    """The integer by which x is multiplied in all samples; None if there is none."""
+    factor = values[0] // x[0]
+    return factor if all(factor * a == v for a, v in zip(x, values, strict=True)) else None
+
 
 _FITTED, _CHECKED = 4, 2
 """Number of traces per regime."""
@@ -151,18 +293,18 @@ class Maker:
 
     def _sample(self, sizes: tuple[int, ...], mode: str, precision: str, cached: bool) -> Sample | None:
         recorders: list[Recorder] = []
-        options = {
-            "mode": mode,
-            "precision": precision,
-            "optimizer": ANY_OPTIMIZER if mode == "training" else None,
-            "on_trace": recorders.append,
-        }
+        job = Job(
+            mode=mode,
+            precision=precision,
+            optimizer=ANY_OPTIMIZER if mode == "training" else None,
+            cache_length=sizes[-1] if cached else None,
+        )
         given = dict(zip(self.plan.ranges, sizes, strict=False))
         main, shape = next(iter(self.plan.inputs.items()))
         item = tuple(n if isinstance(n, int) else given[n] for n in shape)
         inputs = Inputs.of({main: item} if main else item)
         try:
-            network = traced(self._module, inputs, sizes[-1] if cached else None, options, name=self.name)
+            network = traced(self._module, inputs, job, self.name, recorders.append)
         except JoulecastError:
             return None
         (recorder,) = recorders

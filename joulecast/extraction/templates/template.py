@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Any, Self
 
 from ...errors import InputError
+from ...operations.attributes import HALF_PRECISIONS
 from ...operations.dropped import Dropped
 from ...operations.operation import Operation, real_precision
-from ...operations.precisions import HALF_PRECISIONS
 from ...operations.rules import size
 
 _CACHED_OPERATIONS = 8192  # They take about 20 MB.

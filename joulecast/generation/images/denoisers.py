@@ -45,6 +45,8 @@ class JointDiT:
         pooled: Features of the pooled text that conditions each block.
         guided: Whether guidance is an input, learned by distillation, so that there is one forward per step.
         last_context: Whether the last of the double blocks computes its text output, although nothing reads it.
+        refined: Number of blocks of a transformer over the text alone, before all others (HunyuanVideo).
+        convolved: Whether a convolution computes the patches (see `Layers.transposed`), not a linear layer (FLUX).
     """
 
     double: int
@@ -57,6 +59,8 @@ class JointDiT:
     pooled: int = 2048
     guided: bool = False
     last_context: bool = False
+    refined: int = 0
+    convolved: bool = True
 
     def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
         """See `Denoiser.network`."""
@@ -65,6 +69,8 @@ class JointDiT:
         found.linear("x_embed", (images, image_tokens, self.patch), hidden)
         found.linear("context_embed", (images, text_tokens, self.text), hidden)
         self._condition(found, images)
+        if self.refined:
+            self._refine(found, (images, text_tokens, hidden))
         joint = (images, self.heads, image_tokens + text_tokens, hidden // self.heads)
         own = (images, self.heads, image_tokens, hidden // self.heads)
         found.attention("double.{}.attention", joint, joint, blocks=self.double)
@@ -73,23 +79,30 @@ class JointDiT:
             ("image", image_tokens, self.double),
             ("text", text_tokens, self.double if self.last_context else self.double - 1),
         ):
-            self._stream(found, f"double.{{}}.{stream}", (images, tokens, hidden), blocks)
+            transposed = self.convolved and stream == "image"
+            self._stream(found, f"double.{{}}.{stream}", (images, tokens, hidden), blocks, transposed)
         if not self.last_context:
             # Without it, only queries, keys and values of the text are computed in the last block.
             last = (images, text_tokens, hidden)
             self._modulated(found, "last.text", last, 1, (images, hidden), 2)
-            found.linear("last.text.qkv", last, 3 * hidden)
+            found.projections("last.text", last, hidden)
+            found.rms_norm("last.text.qk_norm", (images, self.heads, text_tokens, hidden // self.heads), each=2)
         if self.single:
             found.rotary("double.{}.rotary", joint, blocks=self.double, each=2)
         if self.dual:
             shape = (images, image_tokens, hidden)
             found.linear("double.{}.dual.modulation", (images, hidden), 3 * hidden, blocks=self.dual)
-            found.linear("double.{}.dual.qkv", shape, 3 * hidden, blocks=self.dual)
+            found.modulation("double.{}.dual", shape, blocks=self.dual)
+            found.projections("double.{}.dual", shape, hidden, blocks=self.dual)
+            found.rms_norm("double.{}.dual.qk_norm", own, blocks=self.dual, each=2)
             found.attention("double.{}.dual", own, own, blocks=self.dual)
             found.linear("double.{}.dual.out", shape, hidden, blocks=self.dual)
+            self._gated_residual(found, "double.{}.dual", shape, self.dual, self.convolved)
         if self.single:
             self._single(found, (images, image_tokens + text_tokens, hidden), joint)
         self._modulated(found, "out", (images, image_tokens, hidden), 1, (images, hidden), 2)
+        if self.convolved and not self.single:
+            found.transposed("out", (images, image_tokens, hidden))
         found.linear("out.proj", (images, image_tokens, hidden), self.patch)
         return found.network("denoiser", {"latents": (images, image_tokens, self.patch)})
 
@@ -100,6 +113,22 @@ class JointDiT:
             found.add(f"{name}.act", "silu", (images, self.hidden))
             found.linear(f"{name}.1", (images, self.hidden), self.hidden)
 
+    def _refine(self, found: Layers, shape: tuple[int, int, int]) -> None:
+        """The transformer over the text, whose gates are computed from the time and the mean of the text."""
+        (images, tokens, hidden), n = shape, self.refined
+        heads, inner = (images, self.heads, tokens, hidden // self.heads), (images, tokens, 4 * hidden)
+        for name, features in (("time.0", 256), ("time.1", hidden), ("text.0", self.text), ("text.1", hidden)):
+            found.linear(f"refiner.{name}", (images, features), hidden)
+        found.linear("refiner.{}.gates", (images, hidden), 2 * hidden, blocks=n)
+        found.add("refiner.{}.norm", "layer_norm", shape, blocks=n, each=2)
+        found.projections("refiner.{}", shape, hidden, blocks=n)
+        found.attention("refiner.{}", heads, heads, blocks=n)
+        for name, wide, features in (("out", shape, hidden), ("mlp.0", shape, 4 * hidden), ("mlp.1", inner, hidden)):
+            found.linear(f"refiner.{{}}.{name}", wide, features, blocks=n)
+        found.add("refiner.{}", "silu", inner, blocks=n)
+        for _ in ("attention", "mlp"):
+            self._gated_residual(found, "refiner.{}", shape, n, False)
+
     def _modulated(
         self, found: Layers, path: str, shape: tuple[int, int, int], blocks: int, vector: tuple[int, int], parts: int
     ) -> None:
@@ -109,27 +138,36 @@ class JointDiT:
         norms = 2 if parts == 6 else 1
         found.modulated_norm(f"{path}.norm", shape, blocks=blocks, each=norms, affine=False)
 
-    def _stream(self, found: Layers, path: str, shape: tuple[int, int, int], blocks: int) -> None:
+    def _stream(self, found: Layers, path: str, shape: tuple[int, int, int], blocks: int, transposed: bool) -> None:
         """The operations of the double blocks on image tokens, or on text tokens."""
         images, tokens, hidden = shape
-        one, inner = (images, 1, hidden), (images, tokens, 4 * hidden)
+        inner = (images, tokens, 4 * hidden)
         heads = (images, self.heads, tokens, hidden // self.heads)
         self._modulated(found, path, shape, blocks, (images, hidden), 6)
-        found.linear(f"{path}.qkv", shape, 3 * hidden, blocks=blocks)
+        if transposed:
+            found.transposed(path, shape, blocks=blocks, each=2)
+        found.projections(path, shape, hidden, blocks=blocks)
         found.rms_norm(f"{path}.qk_norm", heads, blocks=blocks, each=2)
-        found.linear(f"{path}.out", shape, hidden, blocks=blocks)
+        found.strided_linear(f"{path}.out", shape, hidden, blocks=blocks)
         found.linear(f"{path}.mlp.0", shape, 4 * hidden, blocks=blocks)
         found.add(f"{path}.mlp.act", "gelu", inner, blocks=blocks)
         found.linear(f"{path}.mlp.1", inner, hidden, blocks=blocks)
-        # Gates of attention and feed-forward, and the residuals.
-        found.add(path, "mul", shape, one, blocks=blocks, each=2)
-        found.add(path, "add", shape, shape, blocks=blocks, each=2)
+        for _ in ("attention", "mlp"):
+            self._gated_residual(found, path, shape, blocks, transposed)
+
+    def _gated_residual(
+        self, found: Layers, path: str, shape: tuple[int, int, int], blocks: int, transposed: bool
+    ) -> None:
+        found.add(path, "mul", shape, (shape[0], 1, shape[2]), blocks=blocks)
+        found.add(path, "add", shape, shape, blocks=blocks)
+        if transposed:
+            found.transposed(path, shape, blocks=blocks)
 
     def _single(self, found: Layers, shape: tuple[int, int, int], heads: tuple[int, int, int, int]) -> None:
         images, tokens, hidden = shape
         n, wide = self.single, (images, tokens, 5 * hidden)
         self._modulated(found, "single.{}", shape, n, (images, hidden), 3)
-        found.linear("single.{}.qkv", shape, 3 * hidden, blocks=n)
+        found.projections("single.{}", shape, hidden, blocks=n)
         found.linear("single.{}.mlp", shape, 4 * hidden, blocks=n)
         found.add("single.{}.mlp", "gelu", (images, tokens, 4 * hidden), blocks=n)
         found.rms_norm("single.{}.qk_norm", heads, blocks=n, each=2)
@@ -137,8 +175,7 @@ class JointDiT:
         found.attention("single.{}.attention", heads, heads, blocks=n)
         found.add("single.{}", "cat", shape, (images, tokens, 4 * hidden), blocks=n, dim=2)
         found.linear("single.{}.out", wide, hidden, blocks=n)
-        found.add("single.{}", "mul", shape, (images, 1, hidden), blocks=n)
-        found.add("single.{}", "add", shape, shape, blocks=n)
+        self._gated_residual(found, "single.{}", shape, n, False)
 
 
 @dataclass(frozen=True)
@@ -186,10 +223,9 @@ class CrossDiT:
         keys = (images, self.heads, text_tokens, hidden // self.heads)
         norms = 3 if self.own_modulation else 2
         found.add("blocks.{}.norm", "layer_norm", shape, blocks=n, each=norms, affine=False)
-        found.add("blocks.{}.norm", "mul", shape, (images, 1, hidden), blocks=n, each=2)
-        found.add("blocks.{}.norm", "add", shape, (images, 1, hidden), blocks=n, each=2)
-        for name in ("q", "k", "v", "out"):
-            found.linear(f"blocks.{{}}.self.{name}", shape, hidden, blocks=n)
+        found.modulation("blocks.{}.norm", shape, blocks=n, each=2)
+        found.projections("blocks.{}.self", shape, hidden, blocks=n)
+        found.linear("blocks.{}.self.out", shape, hidden, blocks=n)
         found.attention("blocks.{}.self", heads, heads, blocks=n)
         for name in ("q", "out"):
             found.linear(f"blocks.{{}}.cross.{name}", shape, hidden, blocks=n)
@@ -201,6 +237,8 @@ class CrossDiT:
         found.linear("blocks.{}.mlp.1", wide, hidden, blocks=n)
         found.add("blocks.{}", "mul", shape, (images, 1, hidden), blocks=n, each=2)
         found.add("blocks.{}", "add", shape, shape, blocks=n, each=3)
+        # Results of attention are divided by a factor, also where it is one.
+        found.add("blocks.{}", "div", shape, blocks=n, each=2)
         if self.skips:
             double = (images, image_tokens, 2 * hidden)
             found.add("skips.{}", "cat", shape, shape, blocks=self.skips, dim=2)

@@ -73,7 +73,7 @@ class TextEncoder:
 
 # Sizes of the published configurations: openai/clip-vit-large-patch14, laion/CLIP-ViT-bigG-14, google/t5-v1_1-xxl,
 # google/mt5-xl (its encoder), Tencent's BERT of HunyuanDiT, google/umt5-xxl (its encoder),
-# google/gemma-2-2b-it.
+# google/gemma-2-2b-it, the text model of xtuner/llava-llama-3-8b-v1_1.
 CLIP_L = TextEncoder("clip_l", 12, 768, 12, 64, 3072, 49408, 77)
 CLIP_G = TextEncoder("clip_g", 32, 1280, 20, 64, 5120, 49408, 77)
 HUNYUAN_BERT = TextEncoder("hunyuan_bert", 24, 1024, 16, 64, 4096, 47020, 77)
@@ -97,3 +97,8 @@ def umt5_xxl(tokens: int) -> TextEncoder:
 def gemma_2_2b(tokens: int) -> TextEncoder:
     """Gemma 2 2B without its head for prompts that are padded to a number of tokens."""
     return TextEncoder("gemma_2_2b", 26, 2304, 8, 256, 9216, 256000, tokens, gated=True, cached_heads=4)
+
+
+def llama_3_8b(tokens: int) -> TextEncoder:
+    """Llama 3 8B without its head for prompts that are padded to a number of tokens."""
+    return TextEncoder("llama_3_8b", 32, 4096, 32, 128, 14336, 128320, tokens, gated=True, cached_heads=8)

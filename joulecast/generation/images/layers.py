@@ -60,10 +60,34 @@ class Layers:
 
     def modulated_norm(self, path: str, shape: Shape, *, blocks: int = 1, each: int = 1, **attributes: object) -> None:
         """Record a layer norm of tokens, whose scale and shift are computed from the condition, one for each image."""
-        one = (shape[0], 1, shape[2])
         self.add(path, "layer_norm", shape, blocks=blocks, each=each, **attributes)
-        self.add(path, "mul", shape, one, blocks=blocks, each=each)
-        self.add(path, "add", shape, one, blocks=blocks, each=each)
+        self.modulation(path, shape, blocks=blocks, each=each)
+
+    def modulation(self, path: str, shape: Shape, *, blocks: int = 1, each: int = 1) -> None:
+        """Record a scale and a shift of tokens, which were computed from the condition, one for each image."""
+        for kind in ("mul", "add"):
+            self.add(path, kind, shape, (shape[0], 1, shape[2]), blocks=blocks, each=each)
+
+    def projections(self, path: str, shape: Shape, outputs: int, *, blocks: int = 1, bias: bool = True) -> None:
+        """Record the layers that compute queries, keys and values, one after the other."""
+        for name in ("q", "k", "v"):
+            self.linear(f"{path}.{name}", shape, outputs, blocks=blocks, bias=bias)
+
+    def strided_linear(self, path: str, shape: Shape, outputs: int, *, blocks: int = 1) -> None:
+        """Record a linear layer of a part of a tensor, which PyTorch copies first; the bias is added afterwards."""
+        self.add(path, "copy", shape, blocks=blocks)
+        self.linear(path, shape, outputs, blocks=blocks)
+        self.add(path, "add", (*shape[:-1], outputs), (outputs,), blocks=blocks)
+
+    def transposed(self, path: str, shape: Shape, *, blocks: int = 1, each: int = 1) -> None:
+        """Record reading a residual in which the tokens of one feature lie side by side, as a convolution wrote them.
+
+        Patches that a convolution computes have the memory layout of an image. Sums take the layout of their first
+        operand, so the residual keeps it through all blocks: each norm copies it first, and each sum with a result of
+        another layer, whose features lie side by side, fetches a sector of memory for every element. Both are counted
+        as a copy that transposes (traced with diffusers 0.35.2).
+        """
+        self.add(path, "copy", shape, blocks=blocks, each=each)
 
     def rms_norm(self, path: str, shape: Shape, *, blocks: int = 1, each: int = 1) -> None:
         """Record a norm as `diffusers` computes it: in fp32, one operation after the other."""

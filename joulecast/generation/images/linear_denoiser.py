@@ -22,6 +22,7 @@ class LinearDiT:
         cross_heads: Number of heads of the attention to the text.
         expansion: Channels inside a feed-forward block for each feature of a token.
         latent_channels: Channels of the latents; a patch is a single latent.
+        normed: Whether queries and keys are normed, over the features of all heads together.
     """
 
     layers: int
@@ -31,6 +32,7 @@ class LinearDiT:
     cross_heads: int
     expansion: float
     latent_channels: int
+    normed: bool = False
 
     def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
         """See `Denoiser.network`."""
@@ -47,16 +49,20 @@ class LinearDiT:
         one = (images, 1, hidden)
         found.modulated_norm("blocks.{}.norm", shape, blocks=n, each=2, affine=False)
         heads = (images, self.heads, self.head_size, tokens)
-        for name in ("q", "k", "v"):
-            found.linear(f"blocks.{{}}.self.{name}", shape, hidden, blocks=n, bias=False)
+        found.projections("blocks.{}.self", shape, hidden, blocks=n, bias=False)
+        for read in (shape, shape, shape, text) if self.normed else ():
+            found.rms_norm("blocks.{}.qk_norm", read, blocks=n)
         found.add("blocks.{}.self", "relu", heads, blocks=n, each=2)
         linear_attention(found, "blocks.{}.self", heads, blocks=n)
-        found.linear("blocks.{}.self.out", shape, hidden, blocks=n)
+        # Queries and keys are copied for the products, whose other operands are transposed.
+        Layers("fp32", found.calls).add("blocks.{}.self", "copy", heads, blocks=n, each=2)
+        found.strided_linear("blocks.{}.self.out", shape, hidden, blocks=n)
 
         queries = (images, self.cross_heads, tokens, hidden // self.cross_heads)
         for name, read in (("q", shape), ("k", text), ("v", text), ("out", shape)):
             found.linear(f"blocks.{{}}.cross.{name}", read, hidden, blocks=n)
         found.attention("blocks.{}.cross", queries, (*queries[:2], text_tokens, queries[3]), blocks=n)
+        found.add("blocks.{}.cross", "div", shape, blocks=n)
 
         image = (images, hidden, *grid)
         convolutional_feed_forward(found, "blocks.{}.mlp", image, round(self.expansion * hidden), blocks=n)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ...operations.network import Network
 from .autoencoders import Autoencoder, Decoder
 from .conditioned_decoder import ConditionedDecoder
 from .deep_compression import DeepCompression
 from .denoisers import CrossDiT, Denoiser, JointDiT
-from .encoders import CLIP_G, CLIP_L, HUNYUAN_BERT, TextEncoder, gemma_2_2b, mt5_xl, t5_xxl, umt5_xxl
+from .encoders import CLIP_G, CLIP_L, HUNYUAN_BERT, TextEncoder, gemma_2_2b, llama_3_8b, mt5_xl, t5_xxl, umt5_xxl
 from .joint_video_denoiser import JointVideoDiT
 from .linear_denoiser import LinearDiT
-from .video_decoder import CausalDecoder
+from .video_decoder import CausalDecoder, GroupedDecoder
 from .video_denoiser import VideoDiT
 
 
@@ -37,6 +38,8 @@ class ImagePipeline:
         height, width: Default height and width in pixels.
         frames: Default number of frames of a video; None for images.
         frame_scale: Number of frames for each latent frame after the first, which stands for one frame.
+        patch_frames: Number of latent frames of a patch.
+        in_turn: Whether the prompt and the empty prompt are computed one after the other, not as one batch.
     """
 
     source: str
@@ -51,14 +54,23 @@ class ImagePipeline:
     width: int = 1024
     frames: int | None = None
     frame_scale: int = 1
+    patch_frames: int = 1
+    in_turn: bool = False
 
     @property
     def multiple(self) -> int:
         """Height and width of an image are multiples of this number of pixels."""
         return self.patch * self.autoencoder.scale
 
+    @property
+    def forwards(self) -> int:
+        """Number of forwards of the denoiser in each step."""
+        return 2 if self.guided and self.in_turn else 1
+
     def networks(self, batch: int, frames: int | None, height: int, width: int, precision: str) -> list[Network]:
-        """Text encoders, one step of the denoiser, and the decoder.
+        """Text encoders, one forward of the denoiser, and the decoder: of all images, or of one video.
+
+        Videos are decoded one after the other (`enable_slicing`), which takes no longer and needs less memory.
 
         Args:
             batch: Number of images or videos that are generated together.
@@ -67,47 +79,45 @@ class ImagePipeline:
             width: Width in pixels.
             precision: Precision of all parts.
         """
-        images = batch * (2 if self.guided else 1)
+        prompts = batch * (2 if self.guided else 1)
         grid: tuple[int, ...] = (height // self.multiple, width // self.multiple)
         size: tuple[int, ...] = (height, width)
         if frames is not None:
-            grid, size = (1 + (frames - 1) // self.frame_scale, *grid), (frames, *size)
+            latent = 1 + (frames - 1) // self.frame_scale
+            grid, size = (-(-latent // self.patch_frames), *grid), (frames, *size)
         return [
-            *(encoder.network(images, precision) for encoder in self.encoders),
-            self.denoiser.network(images, grid, self.text_tokens, precision),
-            self.autoencoder.network(batch, size, precision),
+            *(encoder.network(prompts, precision) for encoder in self.encoders),
+            self.denoiser.network(prompts // self.forwards, grid, self.text_tokens, precision),
+            self.autoencoder.network(batch if frames is None else 1, size, precision),
         ]
 
 
 _STABLE_DIFFUSION_3 = (CLIP_L, CLIP_G, t5_xxl(256))
-_FLUX = JointDiT(19, 3072, 24, single=38, pooled=768, guided=True, last_context=True)
+_FLUX = JointDiT(19, 3072, 24, single=38, pooled=768, guided=True, last_context=True, convolved=False)
 _LATENTS_16, _LATENTS_4 = Autoencoder(16), Autoencoder(4)
+
+
+def _sana(source: str, layers: int, *, normed: bool = False) -> ImagePipeline:
+    """SANA, whose versions 1.5 have norms of queries and keys."""
+    denoiser = LinearDiT(layers, 70, 32, text=2304, cross_heads=20, expansion=2.5, latent_channels=32, normed=normed)
+    return ImagePipeline(source, (gemma_2_2b(300),), denoiser, DeepCompression(32), text_tokens=300, steps=20, patch=1)
 
 
 def _wan(source: str, denoiser: Denoiser) -> ImagePipeline:
     """Wan 2.1, which generates videos from text, with the default sizes of `WanPipeline`."""
-    return _video(source, umt5_xxl(512), denoiser, CausalDecoder(), text_tokens=512, width=832, frames=81)
+    return _video(source, umt5_xxl(512), denoiser, CausalDecoder(), 512, width=832, frames=81, in_turn=True)
 
 
-def _cogvideox(source: str, denoiser: Denoiser) -> ImagePipeline:
+def _cogvideox(source: str, denoiser: Denoiser, **sizes: int) -> ImagePipeline:
     """CogVideoX, which generates videos from text, with the sizes that it was trained for."""
-    return _video(source, t5_xxl(226), denoiser, ConditionedDecoder(), text_tokens=226, width=720, frames=49)
+    return _video(source, t5_xxl(226), denoiser, ConditionedDecoder(), 226, **{"width": 720, "frames": 49, **sizes})
 
 
 def _video(
-    source: str, text: TextEncoder, denoiser: Denoiser, decoder: Decoder, *, text_tokens: int, width: int, frames: int
+    source: str, text: TextEncoder, denoiser: Denoiser, decoder: Decoder, text_tokens: int, **sizes: Any
 ) -> ImagePipeline:
     return ImagePipeline(
-        source,
-        (text,),
-        denoiser,
-        decoder,
-        text_tokens=text_tokens,
-        steps=50,
-        height=480,
-        width=width,
-        frames=frames,
-        frame_scale=4,
+        source, (text,), denoiser, decoder, text_tokens, steps=50, frame_scale=4, **{"height": 480, **sizes}
     )
 
 
@@ -140,7 +150,7 @@ PIPELINES: Mapping[str, ImagePipeline] = {
     "flux_1_schnell": ImagePipeline(
         "black-forest-labs/FLUX.1-schnell",
         (CLIP_L, t5_xxl(256)),
-        JointDiT(19, 3072, 24, single=38, pooled=768, last_context=True),
+        JointDiT(19, 3072, 24, single=38, pooled=768, last_context=True, convolved=False),
         _LATENTS_16,
         text_tokens=256,
         steps=4,
@@ -170,18 +180,34 @@ PIPELINES: Mapping[str, ImagePipeline] = {
         text_tokens=77 + 256,
         steps=50,
     ),
-    "sana_1_6b": ImagePipeline(
-        "Efficient-Large-Model/Sana_1600M_1024px_diffusers",
-        (gemma_2_2b(300),),
-        LinearDiT(20, 70, 32, text=2304, cross_heads=20, expansion=2.5, latent_channels=32),
-        DeepCompression(32),
-        text_tokens=300,
-        steps=20,
-        patch=1,
-    ),
+    "sana_1_6b": _sana("Efficient-Large-Model/Sana_1600M_1024px_diffusers", 20),
+    "sana_1_5_1_6b": _sana("Efficient-Large-Model/SANA1.5_1.6B_1024px_diffusers", 20, normed=True),
+    "sana_1_5_4_8b": _sana("Efficient-Large-Model/SANA1.5_4.8B_1024px_diffusers", 60, normed=True),
     "wan_2_1_1_3b": _wan("Wan-AI/Wan2.1-T2V-1.3B-Diffusers", VideoDiT(30, 12, 128, 8960)),
     "wan_2_1_14b": _wan("Wan-AI/Wan2.1-T2V-14B-Diffusers", VideoDiT(40, 40, 128, 13824)),
     "cogvideox_2b": _cogvideox("THUDM/CogVideoX-2b", JointVideoDiT(30, 30, 64, rotary=False)),
     "cogvideox_5b": _cogvideox("THUDM/CogVideoX-5b", JointVideoDiT(42, 48, 64, rotary=True)),
+    "cogvideox1_5_5b": _cogvideox(
+        "THUDM/CogVideoX1.5-5B",
+        JointVideoDiT(42, 48, 64, rotary=True, patch=128),
+        height=768,
+        width=1360,
+        frames=81,
+        patch_frames=2,
+    ),
+    # The instruction before the prompt has 95 tokens, which the denoiser does not see.
+    "hunyuan_video": ImagePipeline(
+        "hunyuanvideo-community/HunyuanVideo",
+        (llama_3_8b(256 + 95), CLIP_L),
+        JointDiT(20, 3072, 24, single=40, pooled=768, guided=True, last_context=True, refined=2),
+        GroupedDecoder(),
+        text_tokens=256,
+        steps=50,
+        guided=False,
+        height=720,
+        width=1280,
+        frames=129,
+        frame_scale=4,
+    ),
 }
 """Name -> pipeline."""

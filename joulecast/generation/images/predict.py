@@ -10,9 +10,9 @@ from typing import Any
 from ...errors import InputError, unknown_name
 from ...hardware import GPU, find_gpu, gpu_name_notes
 from ...hardware.host import Host, find_host
+from ...operations.attributes import ELEMENT_BYTES
 from ...operations.checked_values import require_positive_integer
 from ...operations.network import Network
-from ...operations.precisions import ELEMENT_BYTES
 from ...predictors.networks.execution import Execution
 from ...predictors.networks.memory import MemoryNeed, memory_need, shortage
 from ...predictors.networks.prediction import Prediction
@@ -44,8 +44,10 @@ class ImagePrediction(Plain):
         energy_per_image_j: Joules per image.
         weights_bytes: Bytes of the weights of all parts.
         text: Prediction of each text encoder, which runs once for the batch.
-        denoise: Prediction of one step of the denoiser.
-        decode: Prediction of the decoder of the autoencoder, which runs once for the batch.
+        denoise: Prediction of one forward of the denoiser.
+        decode: Prediction of the decoder of the autoencoder, which runs once for all images, or for each video.
+        forwards: Number of forwards of the denoiser in each step: two where the prompt and the empty prompt are
+            computed one after the other.
         notes: Warnings about this prediction.
     """
 
@@ -65,6 +67,7 @@ class ImagePrediction(Plain):
     text: tuple[Prediction, ...] = field(repr=False)
     denoise: Prediction = field(repr=False)
     decode: Prediction = field(repr=False)
+    forwards: int = 1
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -118,8 +121,9 @@ def predict_image(
     A video counts as one image: seconds and joules per image are those of a whole video.
 
     Args:
-        model: sd3_5_large, sd3_5_medium, flux_1_dev, flux_1_schnell, pixart_sigma, hunyuan_dit or sana_1_6b;
-            for videos wan_2_1_1_3b, wan_2_1_14b, cogvideox_2b or cogvideox_5b.
+        model: sd3_5_large, sd3_5_medium, flux_1_dev, flux_1_schnell, pixart_sigma, hunyuan_dit, sana_1_6b,
+            sana_1_5_1_6b or sana_1_5_4_8b; for videos wan_2_1_1_3b, wan_2_1_14b, cogvideox_2b, cogvideox_5b,
+            cogvideox1_5_5b or hunyuan_video.
         gpu: Name or alias from the catalogue, or the path of a TOML file that describes a GPU.
         batch: Number of images or videos that are generated together.
         frames: Frames of a video; None for the pipeline's default.
@@ -165,8 +169,9 @@ def predict_image(
         refuse_precisions(board, network.operations)
         predictions.append(found.predict(network, clock, power_limit_w))
     *text, denoise, decode = predictions
-    time_s = sum(each.time_s for each in text) + count * denoise.time_s + decode.time_s
-    energy_j = sum(each.known_energy_j for each in text) + count * denoise.known_energy_j + decode.known_energy_j
+    calls = [*(1 for _ in text), count * pipeline.forwards, 1 if frames is None else batch]
+    time_s = sum(number * each.time_s for number, each in zip(calls, predictions, strict=True))
+    energy_j = sum(number * each.known_energy_j for number, each in zip(calls, predictions, strict=True))
     return ImagePrediction(
         model=model,
         gpu=board.name,
@@ -184,6 +189,7 @@ def predict_image(
         text=tuple(text),
         denoise=denoise,
         decode=decode,
+        forwards=pipeline.forwards,
         notes=(
             *gpu_name_notes(gpu),
             "predicted from the pipeline's configuration: operations of diffusers between its modules are left out",

@@ -1,8 +1,11 @@
-"""The decoder of Wan 2.1's autoencoder (arXiv 2503.20314): causal convolutions over space and time."""
+"""Decoders of videos by causal convolutions over space and time: those of Wan 2.1 (arXiv 2503.20314), HunyuanVideo."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import dataclass
+from itertools import product
 
 from ...operations.network import Network
 from .autoencoders import Decoder
@@ -69,6 +72,71 @@ class CausalDecoder(Decoder):
         causal_conv(found, "conv_out", shape, 3, each)
 
 
+@dataclass(frozen=True)
+class GroupedDecoder(Decoder):
+    """The decoder of HunyuanVideo's autoencoder (arXiv 2412.03603), with group norms, in tiles that overlap.
+
+    Args:
+        latent_channels: Channels of the latents.
+        channels: Channels at each resolution, from the pixels to the latents; each further one has half the sides.
+        doubling: Number of resolutions, from the second lowest on, whose enlargement also doubles the frames.
+        resnets: Number of residual blocks at each resolution.
+        groups: Number of groups of the group norms.
+        tile: Largest frames, height and width of a tile in latents (`enable_tiling`, which larger videos need).
+        stride: Latents from one tile to the next.
+    """
+
+    latent_channels: int = 16
+    channels: tuple[int, ...] = (128, 256, 512, 512)
+    doubling: int = 2
+    resnets: int = 3
+    groups: int = 32
+    tile: tuple[int, int, int] = (5, 32, 32)
+    stride: tuple[int, int, int] = (3, 24, 24)
+
+    def network(self, images: int, size: Shape, precision: str) -> Network:
+        """See `Decoder.network`."""
+        frames, height, width = size
+        found = Layers(precision)
+        latents = (1 + (frames - 1) // 2**self.doubling, height // self.scale, width // self.scale)
+        along = [
+            Counter(min(most, length - start) for start in range(0, length, step))
+            for length, most, step in zip(latents, self.tile, self.stride, strict=True)
+        ]
+        for tile in product(*along):
+            each = math.prod(counts[length] for counts, length in zip(along, tile, strict=True))
+            self._tile(found, (images, self.latent_channels, *tile), each)
+        return found.network("vae", {"latents": (images, self.latent_channels, *latents)})
+
+    def _tile(self, found: Layers, latents: Shape, each: int) -> None:
+        """Record the decoder for a number of tiles of the same size."""
+        (images, _, count, high, wide), inputs = latents, self.channels[-1]
+        found.add("post_quant", "conv3d", latents, each=each, out_channels=self.latent_channels, kernel_size=1)
+        causal_conv(found, "conv_in", latents, inputs, each)
+        middle, tokens = (images, inputs, count, high, wide), (images, count * high * wide, inputs)
+        _resnet(found, "mid.0", middle, inputs, each, self.groups)
+        for name in ("q", "k", "v", "out"):
+            found.linear(f"mid.attention.{name}", tokens, inputs, blocks=each)
+        heads = (images, 1, *tokens[1:])
+        found.attention("mid.attention", heads, heads, blocks=each)
+        _resnet(found, "mid.1", middle, inputs, each, self.groups)
+        for level, outputs in enumerate(reversed(self.channels)):
+            for block in range(self.resnets):
+                shape = (images, inputs, count, high, wide)
+                _resnet(found, f"up.{level}.{block}", shape, outputs, each, self.groups)
+                inputs = outputs
+            if level < len(self.channels) - 1:
+                path, small = f"up.{level}.upsample", (images * count, inputs, high, wide)
+                count = 2 * count - 1 if level >= len(self.channels) - 1 - self.doubling else count
+                high, wide = 2 * high, 2 * wide
+                found.add(path, "interpolate", small, each=each, output_size=(high, wide))
+                causal_conv(found, path, (images, inputs, count, high, wide), inputs, each)
+        shape = (images, inputs, count, high, wide)
+        found.add("norm_out", "group_norm", shape, each=each, num_groups=self.groups)
+        found.add("norm_out", "silu", shape, each=each)
+        causal_conv(found, "conv_out", shape, 3, each)
+
+
 def causal_conv(found: Layers, path: str, shape: Shape, outputs: int, each: int) -> None:
     """Record a causal convolution over space and time, which reads no later frame.
 
@@ -87,10 +155,13 @@ def causal_conv(found: Layers, path: str, shape: Shape, outputs: int, each: int)
     found.add(path, "conv3d", padded, each=each, out_channels=outputs, kernel_size=3)
 
 
-def _resnet(found: Layers, path: str, shape: Shape, outputs: int, each: int) -> None:
+def _resnet(found: Layers, path: str, shape: Shape, outputs: int, each: int, groups: int | None = None) -> None:
     after = (shape[0], outputs, *shape[2:])
     for name, inputs in (("1", shape), ("2", after)):
-        _norm(found, f"{path}.norm{name}", inputs, each)
+        if groups:
+            found.add(f"{path}.norm{name}", "group_norm", inputs, each=each, num_groups=groups)
+        else:
+            _norm(found, f"{path}.norm{name}", inputs, each)
         found.add(f"{path}.norm{name}", "silu", inputs, each=each)
         causal_conv(found, f"{path}.conv{name}", inputs, outputs, each)
     if shape[1] != outputs:

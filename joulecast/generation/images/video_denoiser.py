@@ -45,10 +45,12 @@ class VideoDiT:
 
         wide = Layers("fp32", found.calls)
         wide.add("blocks.{}.norm2", "copy", shape, blocks=n)
+        wide.transposed("blocks.{}.norm2", shape, blocks=n)
         wide.add("blocks.{}.norm2", "layer_norm", shape, blocks=n)
         found.add("blocks.{}.norm2", "copy", shape, blocks=n)
         self._attention(found, "blocks.{}.cross", shape, text, n)
         found.add("blocks.{}.cross", "add", shape, shape, blocks=n)
+        found.transposed("blocks.{}.cross", shape, blocks=n)
 
         self._modulated_norm(found, "blocks.{}.norm3", shape, n)
         found.linear("blocks.{}.mlp.0", shape, self.inner, blocks=n)
@@ -76,6 +78,7 @@ class VideoDiT:
         """A norm in fp32 with a scale and shift from the condition."""
         wide = Layers("fp32", found.calls)
         wide.add(path, "copy", shape, blocks=blocks)
+        wide.transposed(path, shape, blocks=blocks)
         wide.modulated_norm(path, shape, blocks=blocks, affine=False)
         found.add(path, "copy", shape, blocks=blocks)
 
@@ -85,6 +88,7 @@ class VideoDiT:
         wide.add(path, "copy", shape, blocks=blocks)
         wide.add(path, "mul", shape, (shape[0], 1, shape[2]), blocks=blocks)
         wide.add(path, "add", shape, shape, blocks=blocks)
+        wide.transposed(path, shape, blocks=blocks)
         found.add(path, "copy", shape, blocks=blocks)
 
 

@@ -24,8 +24,7 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..batches import in_batches
 from ..contract import Files, Regressor, host_times
-from ..formats.features import require_features
-from ..formats.numbers import number, numbers
+from ..formats.numbers import number, numbers, require_features
 from ..physics.baseline import STAND_INS
 from ..physics.energy import EnergyConstants
 from ..physics.fp32_kernels import counted_ratio
@@ -35,7 +34,7 @@ from ..physics.operation_numbers import KIND_PLACES, numbers_of
 from ..physics.operation_rows import OperationRows
 from ..physics.relative import RELATIVE_NAMES, relative_features
 from ..regressors.perceptron import Perceptron
-from ..regressors.serving import stored_trees
+from ..regressors.trees import stored_trees
 
 _FIGURES = ("sms", "memory_bandwidth", "power_limit_w", "boost_clock_mhz")  # Of similar boards with the same chip.
 Range = tuple[float, float]

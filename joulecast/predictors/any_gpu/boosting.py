@@ -14,15 +14,14 @@ from ...arrays import FloatArray
 from ...datasets import Dataset
 from ...errors import DatasetError, MissingDependencyError, with_extra
 from ..contract import Networks
-from ..measured.device_rows import LEAST_ROWS, DeviceRow, device_rows, launch_times_s, rows_by_gpu
+from ..measured.rows import LEAST_ROWS, DeviceRow, device_rows, launch_times_s, rows_by_gpu
 from ..physics.energy import PRIOR_ENERGY
 from ..physics.least_times import LeastTimes
 from ..physics.library import expected_ratio
 from ..physics.relative import MACHINE_NAMES, RELATIVE_NAMES, relative_features
-from ..recipes.boosting import BoostingRecipe
-from ..recipes.perceptron import PerceptronRecipe
+from ..recipes import BoostingRecipe, PerceptronRecipe
+from ..regressors.fitted_trees import FittedTrees, unfitted_trees
 from ..regressors.perceptron import Perceptron
-from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
 from .boosted_residual import BoostedResidual
 from .network_fits import learn_from_networks
 from .ranges import ratio_ranges, typical_ratios
@@ -109,10 +108,10 @@ def fit_any_gpu(
         raise DatasetError("too few device times", given=len(rows), allowed=f"from {LEAST_ROWS}")
     ordered, table = _table(rows)
     trees = unfitted_trees(recipe, recipe.trees)
-    time = BoostedRegressor(trees.fit(table.inputs, table.log_ratio, sample_weight=table.weight))
+    time = FittedTrees(trees.fit(table.inputs, table.log_ratio, sample_weight=table.weight))
     few = _thinned(ordered, table, recipe.seed)
     trees = _trees_for_unseen_chips(recipe)
-    unseen_chips = BoostedRegressor(trees.fit(few.inputs, few.log_ratio, sample_weight=few.weight))
+    unseen_chips = FittedTrees(trees.fit(few.inputs, few.log_ratio, sample_weight=few.weight))
     ranges = ratio_ranges([row.operation for row in ordered], table.log_ratio)
     host_s = launch_times_s(datasets)
     chips = frozenset(row.gpu.chip for row in ordered)
@@ -128,7 +127,7 @@ def fit_any_gpu(
 def _perceptron(table: _Table, recipe: PerceptronRecipe, seed: int) -> Perceptron:
     try:
         # Imported here, because it needs torch.
-        from ..regressors.perceptron_fit import Columns, fit_perceptron
+        from ..regressors.descent import Columns, fit_perceptron
     except ImportError as error:
         raise MissingDependencyError("training a perceptron needs torch", hint=with_extra("attentive")) from error
     kinds = [place for place, name in enumerate(RELATIVE_NAMES) if name.startswith("kind_")]

@@ -16,10 +16,10 @@ from ...arrays import FloatArray
 from ...datasets import NetworkMeasurement
 from ...errors import MissingDependencyError, with_extra
 from ...hardware import GPU
+from ...operations.attributes import HALF_PRECISIONS
 from ...operations.network import Network
-from ...operations.precisions import HALF_PRECISIONS
 from ..contract import Networks, ResidualModel, launch_s
-from ..measured.device_rows import AT_CAP, DeviceRow
+from ..measured.rows import AT_CAP, DeviceRow
 from ..networks.composition import LEAST_HOST_S, counts_of
 from ..physics.energy import ENERGY_SPREAD, L2_SAVES, PRIOR_ENERGY, EnergyConstants, static_power_w
 from ..physics.half_precision import HalfPrecision, half_groups

@@ -20,8 +20,8 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..contract import ResidualModel, SharedModel, launch_s, require_mode
 from ..intervals.calibration import Calibration
+from ..intervals.conformal import power_range_w
 from ..intervals.operation_spread import OperationSpread
-from ..intervals.power_range import power_range_w
 from ..model.learned import OneModel
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
@@ -32,14 +32,14 @@ from ..physics.operation_numbers import numbers_of
 from ..physics.partial import measured_operations, work_shares
 from ..physics.power_cap import loop_clocks_mhz
 from ..physics.precisions import fp64_in_fp32, tf32_in_fp32, without_tf32
-from .forward import with_forward
+from .forward import with_limits
 
 _LEAST_J = 1e-15  # Instead of a division by zero.
 
 
 def lists_asked_for(operations: OperationList, gpu: GPU) -> tuple[OperationList, ...]:
     """The lists that `AnyGpuPredictor.work` asks the residual model and the kernels for, to prefetch them."""
-    listed = operations.derived(with_forward).operations
+    listed = operations.derived(with_limits).operations
     plain = listed.derived(tf32_in_fp32).operations
     if plain and _tf32_is_no_quicker(gpu):
         return (listed.derived(without_tf32),)
@@ -62,8 +62,7 @@ def _energy_if_slower(predictions: OperationPredictions, slower: FloatArray) -> 
     work = predictions.work
     if work is None:
         return 1.0
-    whole_j = np.maximum(work.switching_j + work.awake_j + work.memory_j, _LEAST_J)
-    energy: FloatArray = 1.0 + (slower - 1.0) * work.awake_j / whole_j
+    energy: FloatArray = 1.0 + (slower - 1.0) * work.awake_j / np.maximum(work.dynamic_j, _LEAST_J)
     return energy
 
 
@@ -147,11 +146,12 @@ class AnyGpuPredictor:
         """Work of covered operations at the default clock; see clock.py and `ResidualModel.factors`.
 
         TF32 is a permission: cuDNN chooses between TF32 and fp32, so the time is the smaller of both. If the data sheet
-        states no higher rate for TF32, fp32 is used. Training takes at least as long as its forward pass (forward.py).
+        states no higher rate for TF32, fp32 is used. Some operations limit others (forward.py).
         """
-        listed, limited, multiples = OperationList.of(operations).derived(with_forward)
+        listed, masked, trained, multiples = OperationList.of(operations).derived(with_limits)
         work = self._allowing_fp32(listed, capped)
-        return work.at_least(limited, multiples) if len(limited) else work
+        work = work.limited(trained, multiples) if len(trained) else work
+        return work.limited(masked, at_most=True) if len(masked) else work
 
     def _allowing_fp32(self, listed: OperationList, capped: bool) -> Work:
         places, always, plain = listed.derived(tf32_in_fp32)
@@ -162,7 +162,10 @@ class AnyGpuPredictor:
             return work
         in_fp32 = self._work(plain, capped).scatter(places)
         quicker = places & (np.nan_to_num(in_fp32.device_s, nan=np.inf) < work.device_s)
-        return work.with_others(in_fp32, quicker | always)
+        # Launches decide the time of small operations, and chance which is quicker. Their energies are far apart.
+        least_j = np.where(always, in_fp32.dynamic_j, np.fmin(work.dynamic_j, in_fp32.dynamic_j))
+        found = work.with_others(in_fp32, quicker | always)
+        return found.scaled_by(1.0, least_j / np.maximum(found.dynamic_j, _LEAST_J))
 
     def _work(self, operations: OperationList, capped: bool) -> Work:
         whole = operations.derived(measured_operations)
@@ -184,16 +187,18 @@ class AnyGpuPredictor:
             ratio = np.where(np.isnan(device_s), ratio, device_s / least_s)
         work = Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy)
         work = work.scaled_by(1.0, energy_ratio).bounded(operations)
-        return work if self.kernels is None else self._with_power(work, self.kernels.demand_w(operations, self.gpu))
+        return work if self.kernels is None else self._with_power(work, operations, self.kernels)
 
-    def _with_power(self, work: Work, demand_w: FloatArray) -> Work:
-        """The work with dynamic energies that follow from the power of kernels, for operations where it is known."""
+    def _with_power(self, work: Work, operations: OperationList, kernels: OneModel) -> Work:
+        """The work with dynamic energies that follow from the power of kernels, as far as it is known."""
+        demand_w = kernels.demand_w(operations, self.gpu)
         if np.isnan(demand_w).all():
             return work
         clock = float(self.gpu.boost_clock_mhz)
         device_s, dynamic_j = work.at(clock)
         known_j = (demand_w - static_power_w(self.gpu, clock)) * device_s
-        return work.scaled_by(1.0, np.where(np.isnan(demand_w), 1.0, known_j / np.maximum(dynamic_j, _LEAST_J)))
+        more = kernels.power_share(operations, self.gpu) * (known_j / np.maximum(dynamic_j, _LEAST_J) - 1.0)
+        return work.scaled_by(1.0, np.where(np.isnan(demand_w), 1.0, 1.0 + more))
 
     def _spread(self, operations: OperationList) -> OperationSpread | None:
         """Errors on chips that were left out; for kernels, errors for the measurements that their times rest on."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...operations.operation import Operation
-from ..measured.device_rows import DeviceRow
+from ..measured.rows import DeviceRow
 from .boosted_residual import Range
 
 _QUANTILES = (0.005, 0.995)

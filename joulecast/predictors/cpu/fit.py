@@ -14,13 +14,12 @@ from ...errors import DatasetError
 from ...hardware.cpu import find_cpu
 from ...operations.network import Network
 from ...operations.operation import Operation
-from ..measured.loops import MeasuredLoop
+from ..measured.rows import MeasuredLoop
 from ..networks.composition import counts_of
-from ..recipes.settings import Recipe
+from ..recipes import Recipe
 from ..regressors.forms import ONE_GPU_FORMS
-from .calls import CallModel, as_run, group_of
 from .network import SerialModel
-from .predictor import CpuPredictor, call_inputs
+from .predictor import CallModel, CpuPredictor, as_run, call_inputs, group_of
 
 LEAST_OPERATIONS = 20
 """Least number of unique operations to fit a predictor."""

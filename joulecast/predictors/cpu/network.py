@@ -28,8 +28,7 @@ from ..networks.memory import memory_need
 from ..networks.operation_cost import Bound, OperationCost
 from ..networks.prediction import Composition, Prediction
 from ..networks.uncovered import Coverage
-from .calls import as_run
-from .predictor import CpuPredictor, PredictedCalls
+from .predictor import CpuPredictor, PredictedCalls, as_run
 
 COMPOSITION: Composition = "serial"
 _FACTORS = np.arange(0.5, 1.305, 0.01)

@@ -8,9 +8,10 @@ and by one that was fitted with the networks of this chip that have other names.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,23 +20,23 @@ from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import GPU
 from ...operations.network import Network
 from ...operations.operation import Operation
+from ...system.cluster import in_parallel
 from ..any_gpu.boosted_residual import BoostedResidual
 from ..any_gpu.boosting import inputs_and_targets
 from ..any_gpu.predictor import AnyGpuPredictor
-from ..contract import Networks, ResidualModel
-from ..fitting.any_gpu import LearnNetworks, fit_operations, network_learner, quicker
-from ..measured.device_rows import DeviceRow, device_rows
+from ..contract import Curves, Networks, ResidualModel
+from ..fitting.fit import LearnNetworks, fit_operations, network_learner, quicker
+from ..measured.rows import DeviceRow, device_rows
 from ..measured.splits import fold_of
 from ..networks.composition import HostModel, counts_of, plain_sum
 from ..networks.network_predictor import NetworkPredictor
 from ..networks.parts import as_parts
 from ..operation_predictions import OperationPredictions
 from ..physics.least_times import LeastTimes
-from ..recipes.settings import Recipe
-from ..regressors.xgboost_model import BoostedRegressor
+from ..recipes import Recipe
+from ..regressors.fitted_trees import FittedTrees
 from .calibrating import MOST_ERRORS, thinned
-from .curves import Curves, error_by_trees
-from .parallel import in_parallel
+from .errors import AnyNetworkError, Known, network_log_errors
 
 SPLITS = (
     "Operations: k-fold cross-validation, in which an operation is in the same fold on all GPUs, in both modes and in "
@@ -55,9 +56,6 @@ QUICKLY = (
     "transformer was fitted with a third of its passes over the data."
 )
 
-Known = Literal["nothing", "networks"]
-"""What was known of a network's chip: nothing, or other networks."""
-
 
 @dataclass(frozen=True)
 class KindErrors:
@@ -70,27 +68,6 @@ class KindErrors:
     median: float
     mean: float
     p90: float
-
-
-@dataclass(frozen=True)
-class NetworkErrors:
-    """Relative errors on one measured network, predicted by a residual model that was trained on other chips."""
-
-    gpu: str
-    measurement: NetworkMeasurement
-    known: Known
-    time: float
-    energy: float
-    power: float
-    sum_time: float
-
-    @property
-    def label(self) -> str:
-        """What was measured, in a few words."""
-        m = self.measurement
-        shape = "x".join(map(str, m.input_shape))
-        clock = "" if m.clock_mhz is None else f" at {m.clock_mhz:.0f} MHz"
-        return f"{self.gpu}: {m.network} {shape} {m.precision} {m.mode}{clock}"
 
 
 @dataclass(frozen=True)
@@ -110,34 +87,34 @@ class AnyGpuValidation:
 
     folds: tuple[KindErrors, ...]
     left_out: tuple[KindErrors, ...]
-    networks: tuple[NetworkErrors, ...]
+    networks: tuple[AnyNetworkError, ...]
     device_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     power_errors: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     curves: Curves = field(default_factory=dict)
 
+    def metrics(self) -> dict[str, float]:
+        """Errors per split, GPU and kind as numbers by name, for tracking."""
+        found = {}
+        for name, known in (("networks", "nothing"), ("networks_known", "networks")):
+            errors = [e.errors for e in self.networks if e.known == known]
+            for quantity in ("time", "energy", "power") if errors else ():
+                found[f"{name}/{quantity}_error_mean"] = fmean(abs(each[quantity]) for each in errors)
+        for split, kinds in (("folds", self.folds), ("left_out", self.left_out)):
+            for e in kinds:
+                found[f"{split}/{e.gpu}/{e.kind}/{e.mode}/time_median"] = e.median
+                found[f"{split}/{e.gpu}/{e.kind}/{e.mode}/time_mean"] = e.mean
+        return found
+
     def log_errors(self, mode: str) -> dict[str, tuple[float, ...]]:
         """Sorted absolute log errors by quantity on networks of chips of which nothing was known, for intervals."""
         mine = [e for e in self.networks if e.measurement.mode == mode and e.known == "nothing"]
-        quantities: Mapping[str, Callable[[NetworkErrors], float]] = {
-            "time": lambda e: 1 + e.time,
-            "energy": lambda e: 1 + e.energy,
-            "power": lambda e: 1 + e.power,
-            "edp": lambda e: (1 + e.time) * (1 + e.energy),
-        }
-        return {
-            name: tuple(sorted(abs(float(np.log(ratio(e)))) for e in mine))
-            for name, ratio in quantities.items()
-            if mine
-        }
+        return network_log_errors(mine)
 
 
 def log_ratios(learned: ResidualModel, rows: Sequence[DeviceRow]) -> FloatArray:
     """Log of predicted over measured device time, at default clocks."""
     found = np.empty(len(rows))
-    groups: dict[tuple[GPU, str], list[int]] = defaultdict(list)
-    for i, row in enumerate(rows):
-        groups[row.gpu, row.operation.mode].append(i)
-    for (gpu, _), places in groups.items():
+    for gpu, _, places in _by_gpu(rows):
         operations = [rows[i].operation for i in places]
         least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
         predicted = least.time_s * learned.factors(operations, gpu)[0]
@@ -153,16 +130,21 @@ def power_log_ratios(learned: ResidualModel, rows: Sequence[DeviceRow]) -> dict[
         rows: Measurements, all with a power.
     """
     found = {quantity: np.empty(len(rows)) for quantity in ("power", "energy")}
-    groups: dict[tuple[GPU, str], list[int]] = defaultdict(list)
-    for i, row in enumerate(rows):
-        groups[row.gpu, row.operation.mode].append(i)
-    for (gpu, mode), places in groups.items():
+    for gpu, mode, places in _by_gpu(rows):
         p = AnyGpuPredictor(gpu, mode, learned).predict([rows[i].operation for i in places])
         measured_w = np.array([rows[i].power_w for i in places], dtype=float)
         measured_s = np.array([rows[i].device_s for i in places])
         found["power"][places] = np.log(p.power_w / measured_w)
         found["energy"][places] = np.log(p.power_w * p.device_time_s / (measured_w * measured_s))
     return found
+
+
+def _by_gpu(rows: Sequence[DeviceRow]) -> list[tuple[GPU, str, list[int]]]:
+    """Each GPU and mode with the indices of its rows."""
+    groups: dict[tuple[GPU, str], list[int]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        groups[row.gpu, row.operation.mode].append(i)
+    return [(gpu, mode, places) for (gpu, mode), places in groups.items()]
 
 
 def _by_kind(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> Iterator[KindErrors]:
@@ -205,8 +187,8 @@ def _fold(
     mine = [row for row in rows if fold[row.operation] == held]
     learned = fit_operations((), [row for row in rows if fold[row.operation] != held], recipe)
     curves: Curves = {}
-    if not held and mine and isinstance(learned, BoostedResidual) and isinstance(learned.time, BoostedRegressor):
-        curves = {"time/held_out_error": error_by_trees(learned.time, *inputs_and_targets(mine))}
+    if not held and mine and isinstance(learned, BoostedResidual) and isinstance(learned.time, FittedTrees):
+        curves = {"time/held_out_error": learned.time.error_by_trees(*inputs_and_targets(mine))}
     return mine, log_ratios(learned, mine).tolist(), curves
 
 
@@ -255,7 +237,7 @@ class _Chip(NamedTuple):
     log_ratio: list[float]
     powered: list[DeviceRow]
     power_ratio: dict[str, list[float]]
-    networks: list[NetworkErrors]
+    networks: list[AnyNetworkError]
 
 
 def _chip(
@@ -301,7 +283,7 @@ def errors_of_networks(validation: AnyGpuValidation) -> dict[str, dict[str, dict
     """What was known of the chip -> network -> relative errors of time, energy and power, for cards and reports."""
     found: dict[str, dict[str, dict[str, float]]] = {"nothing": {}, "networks": {}}
     for e in validation.networks:
-        found[e.known][e.label] = {"time": e.time, "energy": e.energy, "power": e.power}
+        found[e.known][e.label] = e.errors
     return found
 
 
@@ -310,7 +292,7 @@ def _networks_left_out(
     others: Networks,
     known: Known,
     learn: LearnNetworks,
-) -> Iterator[NetworkErrors]:
+) -> Iterator[AnyNetworkError]:
     for name in dict.fromkeys(m.network for _, m, _ in mine):
         of_other_names = [n for n in others if n[1].network != name]
         without = learn(of_other_names)
@@ -342,17 +324,18 @@ def network_errors(
     network: Network,
     hosts: Mapping[str, HostModel],
     known: Known,
-) -> NetworkErrors:
+) -> AnyNetworkError:
     """Predict a measured network at the clock that it was measured at."""
     host = hosts[measurement.mode]
     found = NetworkPredictor("", predictor, host, any_gpu=True).predict(network, measurement.clock_mhz)
     added = plain_sum(counts_of(network), _predictions(predictor, network, measurement.clock_mhz))
-    return NetworkErrors(
-        gpu=predictor.gpu.name,
+    return AnyNetworkError(
         measurement=measurement,
+        left_out=0,
+        time_s=found.time_s,
+        energy_j=found.known_energy_j,
+        gpu=predictor.gpu.name,
         known=known,
-        time=found.time_s / measurement.time_s - 1,
-        energy=found.known_energy_j / measurement.known_energy_j - 1,
-        power=found.known_power_w / measurement.known_power_w - 1,
-        sum_time=added.time_s / measurement.time_s - 1,
+        power_w=found.known_power_w,
+        sum_time_s=added.time_s,
     )

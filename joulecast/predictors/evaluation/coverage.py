@@ -9,15 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ..intervals.calibration import QUANTITIES, Calibration
+from ..intervals.calibration import QUANTITIES, Calibration, Cases
 from ..intervals.closeness import Closeness
-from ..intervals.conformal import conformal_error, conformal_rank
+from ..intervals.conformal import conformal_error, conformal_rank, within_range
 from ..intervals.network_calibration import NETWORK_QUANTITIES
-from ..intervals.power_range import within_range
 from ..measured.splits import fold_of
 from .calibrating import LEAST_ERRORS, calibrate, fit_networks, log_error, weights_of
-from .networks import NetworkError
-from .operations import OperationErrors
+from .errors import OperationErrors, OwnNetworkError
 
 LEVEL = 0.9
 """Level of the intervals whose coverage is reported."""
@@ -82,14 +80,10 @@ def operation_coverage(
         for split, part in errors.items():
             mine = np.flatnonzero(places[split] == held)
             some = part.where(places[split] == held)
-            unseen = np.zeros(len(mine), dtype=bool)
-            asked = (level, some.operations, some.host_bound, unseen, some.distances)
+            cases = Cases(some.operations, some.host_bound, np.zeros(len(mine), dtype=bool), some.distances)
             for quantity in QUANTITIES:
-                widths[split][quantity][mine] = (
-                    calibration.power_errors(*asked, some.predicted_power_w)
-                    if quantity == "power"
-                    else calibration.log_errors(quantity, *asked)
-                )
+                half = calibration.log_errors(quantity, level, cases, some.predicted_power_w)
+                widths[split][quantity][mine] = half
     found = []
     for split, part in errors.items():
         usable = part.reference & ~np.isnan(part.predicted_time_s)
@@ -125,7 +119,7 @@ def _coverage(
 
 
 def network_coverage(
-    calibration: Calibration, splits: Mapping[str, Sequence[NetworkError]], level: float
+    calibration: Calibration, splits: Mapping[str, Sequence[OwnNetworkError]], level: float
 ) -> list[Coverage]:
     """Make intervals for the networks of each name from the errors on the others, and count what they cover.
 
@@ -136,7 +130,7 @@ def network_coverage(
     """
     found = []
     names = {e.measurement.network for errors in splits.values() for e in errors}
-    halves: dict[str, list[tuple[NetworkError, dict[str, float]]]] = {split: [] for split in splits}
+    halves: dict[str, list[tuple[OwnNetworkError, dict[str, float]]]] = {split: [] for split in splits}
     for name in sorted(names):
         others = [[e for e in errors if e.measurement.network != name] for errors in splits.values()]
         made = fit_networks(calibration, others, "")

@@ -20,7 +20,7 @@ from ..model.fit import Measured, fit_constants, fit_trees, model_of
 from ..model.fit_power import Readings, fit_power
 from ..model.learned import LEAST_S, OneModel
 from ..model.parts import Parts
-from ..recipes.one_model import OneModelRecipe
+from ..recipes import KernelRecipe
 
 SPLITS = (
     "Measured: a fraction of the sizes is left out on all GPUs; for linear layers, a size is a pair of output and "
@@ -81,7 +81,7 @@ class Validation:
     powers: tuple[PowerErrors, ...] = ()
 
 
-def validate_kernels(tables: Sequence[Measured], recipe: OneModelRecipe) -> Validation:
+def validate_kernels(tables: Sequence[Measured], recipe: KernelRecipe) -> Validation:
     """Errors of device time of a recipe on measurements that were left out, for each part.
 
     The constants of physics, twelve of each way to compute, are fitted once for all splits but those of generations.
@@ -96,7 +96,7 @@ def validate_kernels(tables: Sequence[Measured], recipe: OneModelRecipe) -> Vali
     return validation_of(errors, elsewhere)
 
 
-def sizes_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: OneModelRecipe) -> list[KernelErrors]:
+def sizes_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: KernelRecipe) -> list[KernelErrors]:
     """Errors on sizes that were left out on all GPUs."""
     held = [drawn_by_size(table.kernels, table.parts, recipe.folds, recipe.seed) == 0 for table in tables]
     seen, unseen = (
@@ -109,9 +109,10 @@ def sizes_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: On
     return [*_errors(model_of(seen, constants, trees), few, recipe)]
 
 
-def gpus_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: OneModelRecipe) -> list[KernelErrors]:
+def gpus_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: KernelRecipe) -> list[KernelErrors]:
     """Errors on GPUs that were left out where others of their generation were not."""
-    few, errors = [table.drawn(min(_LEFT_OUT_ROWS, recipe.most_rows), recipe.seed) for table in tables], []
+    few = [table.drawn(min(_LEFT_OUT_ROWS, recipe.most_rows), recipe.seed) for table in tables]
+    errors: list[KernelErrors] = []
     for table in few:
         siblings = [one for one in few if one.generation == table.generation and one.gpu != table.gpu]
         if siblings:
@@ -131,7 +132,7 @@ def validation_of(errors: Sequence[KernelErrors], elsewhere: Sequence[tuple[Kern
 
 
 def generation_left_out(
-    tables: Sequence[Measured], generation: str, recipe: OneModelRecipe
+    tables: Sequence[Measured], generation: str, recipe: KernelRecipe
 ) -> list[tuple[KernelErrors, FloatArray]]:
     """Errors on a generation that was left out, each also for all of _TRUSTS, shape (trusts, kernels)."""
     few = [table.drawn(min(_LEFT_OUT_ROWS, recipe.most_rows), recipe.seed) for table in tables]
@@ -149,7 +150,7 @@ def generation_left_out(
     ]
 
 
-def _errors(model: OneModel, unseen: Sequence[Measured], recipe: OneModelRecipe) -> Iterator[KernelErrors]:
+def _errors(model: OneModel, unseen: Sequence[Measured], recipe: KernelRecipe) -> Iterator[KernelErrors]:
     for table in unseen:
         known = np.flatnonzero(np.isin(table.parts, list(model.measured)))
         if not len(known):
@@ -169,7 +170,7 @@ def as_parts(table: Measured) -> Parts:
     return Parts(np.arange(count), table.kernels, table.parts, np.zeros(count, bool), np.zeros(count, bool))
 
 
-def validate_power(model: OneModel, tables: Sequence[Readings], recipe: OneModelRecipe) -> tuple[PowerErrors, ...]:
+def validate_power(model: OneModel, tables: Sequence[Readings], recipe: KernelRecipe) -> tuple[PowerErrors, ...]:
     """Errors of power on measurements that were left out, for each part.
 
     Args:
@@ -200,7 +201,7 @@ def _power_errors(
     model: OneModel,
     seen: Sequence[Readings],
     unseen: Sequence[Readings],
-    recipe: OneModelRecipe,
+    recipe: KernelRecipe,
     generations: Sequence[str] | set[str],
 ) -> Iterator[PowerErrors]:
     power = fit_power(seen, recipe, generations)

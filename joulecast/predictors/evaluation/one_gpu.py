@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import find_gpu
 from ...operations.network import Network
-from ..fitting.one_gpu import LEAST_OPERATIONS
+from ..fitting.fit import LEAST_OPERATIONS
 from ..intervals.calibration import Calibration
 from ..intervals.closeness import Closeness
+from ..intervals.conformal import power_range_w
 from ..intervals.network_calibration import NetworkCalibration
-from ..intervals.power_range import power_range_w
-from ..recipes.settings import Recipe
+from ..recipes import Recipe
 from .calibrating import calibrate, fit_networks
 from .coverage import Coverage, network_coverage, operation_coverage
-from .networks import NetworkError, NetworksLeftOut, leave_networks_out, network_summary
-from .operations import OperationErrors, cross_validate, leave_kinds_out
+from .errors import OperationErrors, OwnNetworkError, network_summary
+from .left_out import NetworksLeftOut, cross_validate, leave_kinds_out, leave_networks_out
 
 SPLITS = (
     "Operations: k-fold cross-validation within one campaign, with training on this campaign only. An operation is in "
@@ -54,9 +54,9 @@ class Validation:
     gpu: str
     mode: str
     operations: tuple[OperationErrors, ...]
-    networks: tuple[NetworkError, ...]
-    families: tuple[NetworkError, ...] = ()
-    networks_seen: tuple[NetworkError, ...] = ()
+    networks: tuple[OwnNetworkError, ...]
+    families: tuple[OwnNetworkError, ...] = ()
+    networks_seen: tuple[OwnNetworkError, ...] = ()
     held_out: Mapping[str, OperationErrors] = field(default_factory=dict)
     seed: int = 0
 
@@ -102,8 +102,11 @@ class Validation:
         flat = {
             f"{errors.campaign}/{name}": value for errors in self.operations for name, value in errors.summary().items()
         }
-        for split, errors in (("networks", self.networks), ("families", self.families)):
-            flat |= {f"{split}/{name}": value for name, value in network_summary(errors).items()}
+        for errors in self.operations:
+            for kind, row in errors.by_kind().items():
+                flat |= {f"{errors.campaign}/{kind}/{name}": row[name] for name in row if name != "count"}
+        for split, networks in (("networks", self.networks), ("families", self.families)):
+            flat |= {f"{split}/{name}": value for name, value in network_summary(networks).items()}
         return flat
 
 

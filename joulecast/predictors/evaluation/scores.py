@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean, median
 
 from .any_gpu import ALL, AnyGpuValidation
 from .cpu import CpuValidation
+from .errors import NetworkError
 from .one_gpu import Validation
 
 
@@ -57,8 +58,7 @@ def own_scores(validation: Validation) -> Iterator[Score]:
             power_mean=s["power_mean"],
         )
     if validation.networks:
-        times = [e.time_error for e in validation.networks]
-        yield _of_networks(where, "networks by name", times, [e.energy_error for e in validation.networks])
+        yield _of_networks(where, "networks by name", validation.networks)
 
 
 def cpu_scores(validation: CpuValidation) -> Iterator[Score]:
@@ -67,9 +67,7 @@ def cpu_scores(validation: CpuValidation) -> Iterator[Score]:
     count = int(s["unique_operations"])
     yield Score(where, "operations in folds", count, s["time_median"], s["time_mean"], power_mean=s.get("power_mean"))
     if validation.networks:
-        times = [each.errors["time"] for each in validation.networks]
-        energies = [each.errors["energy"] for each in validation.networks if "energy" in each.errors]
-        yield _of_networks(where, "networks by name", times, energies)
+        yield _of_networks(where, "networks by name", validation.networks)
 
 
 def any_gpu_scores(validation: AnyGpuValidation) -> Iterator[Score]:
@@ -85,14 +83,12 @@ def any_gpu_scores(validation: AnyGpuValidation) -> Iterator[Score]:
         for mode in ("inference", "training"):
             mine = [e for e in validation.networks if (e.known, e.measurement.mode) == (known, mode)]
             if mine:
-                powers = [e.power for e in mine]
-                yield _of_networks(f"{ALL}, {mode}", split, [e.time for e in mine], [e.energy for e in mine], powers)
+                yield _of_networks(f"{ALL}, {mode}", split, mine, with_power=True)
 
 
-def _of_networks(
-    where: str, split: str, time: list[float], energy: list[float], power: Iterable[float] | None = None
-) -> Score:
-    times = [abs(error) for error in time]
-    power_mean = None if power is None else mean(map(abs, power))
-    energy_mean = mean(map(abs, energy)) if energy else None
+def _of_networks(where: str, split: str, errors: Sequence[NetworkError], *, with_power: bool = False) -> Score:
+    times = [abs(e.time_error) for e in errors]
+    energies = [abs(e.energy_error) for e in errors if e.measurement.energy_j is not None]
+    powers = [abs(e.power_error) for e in errors] if with_power else []
+    energy_mean, power_mean = (mean(known) if known else None for known in (energies, powers))
     return Score(where, split, len(times), median(times), mean(times), energy_mean, power_mean)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...datasets import Dataset
-from ..recipes.xgboost import XGBoostRecipe
-from .curves import Curves, curves_of
-from .operations import OperationErrors, cross_validated
-from .parallel import in_parallel
+from ...system.cluster import in_parallel
+from ..contract import Curves, curves_of
+from ..recipes import XGBoostRecipe
+from .errors import OperationErrors
+from .left_out import cross_validated
 
 FOLDS = 3
 

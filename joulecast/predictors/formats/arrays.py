@@ -64,6 +64,30 @@ def arrays_from_bytes(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, s
         ) from error
 
 
+def known_arrays(
+    data: bytes, kind: str, what: str, known: Mapping[str, tuple[str, int]]
+) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """Read arrays of which all is known but their lengths.
+
+    Args:
+        data: What `arrays_to_bytes` wrote.
+        kind: What the texts must say under "kind".
+        what: What is stored, for messages: "stored trees".
+        known: Name of each array -> its type, such as "float32", and number of dimensions.
+
+    Raises:
+        ZooError: The bytes are damaged, are of another kind, or lack an array, have one more, or one of another form.
+    """
+    arrays, facts = arrays_from_bytes(data)
+    found = {name: (array.dtype, array.ndim) for name, array in arrays.items()}
+    expected = {name: (np.dtype(dtype), dimensions) for name, (dtype, dimensions) in known.items()}
+    if facts.get("kind") != kind or found != expected:
+        off = sorted({name for name, _ in found.items() ^ expected.items()})
+        given = f"kind {facts.get('kind')}, arrays {', '.join(off)[:150]}"
+        raise damaged_entry(f"{what} cannot be read: an array is missing, unknown or of another type", given, kind)
+    return arrays, facts
+
+
 def _read(data: memoryview) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or size > min(_MOST_HEADER_BYTES, len(data) - 8):

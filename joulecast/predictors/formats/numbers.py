@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...checked import number as number  # of this module, too
+from ...errors import ZooError
+
+_MOST_TEXT = 200
 
 
 def numbers(values: Mapping[str, Any]) -> dict[str, float]:
@@ -51,3 +54,23 @@ def sorted_errors(values: Any) -> NDArray[np.float64]:
 def errors_to_text(errors: Mapping[str, NDArray[np.float64]]) -> dict[str, str]:
     """Errors as text that `sorted_errors` reads. As JSON lists with one number on a line, they would fill an entry."""
     return {quantity: " ".join(f"{error:.4g}" for error in values) for quantity, values in errors.items()}
+
+
+def require_features(found: object, known: Sequence[str], of: object) -> None:
+    """Require that the names of a stored predictor's features are those that this version computes, in their order.
+
+    Args:
+        found: The names in the file, which may be anything.
+        known: The names of the features that this version computes.
+        of: Folder or name of what was stored, for the message.
+
+    Raises:
+        ZooError: They are not.
+    """
+    if found != list(known):
+        raise ZooError(
+            "this zoo entry was trained with other features than this version computes",
+            given=f"{of}: {str(found)[:_MOST_TEXT]}",
+            allowed=f"{len(known)} features: {', '.join(known)[:_MOST_TEXT]}",
+            hint="train it again",
+        )

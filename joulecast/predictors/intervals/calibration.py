@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -81,6 +81,23 @@ class PowerUnits:
 
 
 @dataclass(frozen=True, eq=False)
+class Cases:
+    """Operations whose errors are looked up; arrays of shape (operations,).
+
+    Args:
+        operations: The operations.
+        host_bound: Whether launching takes longer than the GPU's work.
+        measured: Whether the predictor was trained on this very operation, at this clock.
+        distances: Distances from the operations that it was trained on, see `Closeness`.
+    """
+
+    operations: Sequence[Operation]
+    host_bound: NDArray[np.bool_]
+    measured: NDArray[np.bool_]
+    distances: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
 class Calibration:
     """Errors of a predictor on operations that were held out, to predict its errors on new ones.
 
@@ -116,24 +133,14 @@ class Calibration:
             groups[f"{family} GPU".strip()] = (ErrorGroup(math.inf, {**in_time, **known}),)
         return cls(Closeness({}), _complete(groups))
 
-    def log_errors(
-        self,
-        quantity: str,
-        level: float,
-        operations: Sequence[Operation],
-        host_bound: NDArray[np.bool_],
-        measured: NDArray[np.bool_],
-        distances: FloatArray,
-    ) -> FloatArray:
+    def log_errors(self, quantity: str, level: float, cases: Cases, power_w: FloatArray | None = None) -> FloatArray:
         """Half widths of the logarithm of a quantity, one per operation.
 
         Args:
             quantity: One of QUANTITIES.
             level: Share of such operations that should lie within.
-            operations: The operations whose errors are asked for.
-            host_bound: Whether launching takes longer than the GPU's work.
-            measured: Whether the predictor was trained on this very operation, at this clock.
-            distances: Distances from the operations that it was trained on, see `Closeness`.
+            cases: The operations.
+            power_w: The predicted powers, with which errors of power are scaled where their units are known.
 
         Returns:
             NaN where no error of the quantity is known.
@@ -141,14 +148,17 @@ class Calibration:
         Raises:
             InputError: The level is not between 0 and 1, or higher than all errors together support.
         """
-        found = np.full(len(operations), np.nan)
+        if quantity == "power" and self.power_units is not None and power_w is not None:
+            return self.log_errors(SCALED_POWER, level, cases) * self.power_units.of(power_w)
+        found = np.full(len(cases.operations), np.nan)
         if not any(quantity in group.errors for bins in self.groups.values() for group in bins):
             return found
         everything = self.groups[""][-1].errors.get(quantity, np.empty(0))
         widths: dict[tuple[str, int], float] = {}
-        for i, (name, place) in enumerate(self._places(operations, host_bound, measured, distances)):
+        for i, (name, place) in enumerate(self._places(cases)):
             if (name, place) not in widths:
-                errors = self._errors(quantity, name, place)
+                # Where the quantity is known in other groups only, the errors of all groups together count.
+                errors = self.groups[name][place].errors.get(quantity, everything)
                 enough = conformal_rank(level, len(errors)) <= len(errors)
                 widths[name, place] = (
                     conformal_error(errors if enough else everything, level, "held-out operations")
@@ -158,53 +168,21 @@ class Calibration:
             found[i] = widths[name, place]
         return found
 
-    def _errors(self, quantity: str, name: str, place: int) -> FloatArray:
-        """Errors of a group, or of all groups together; empty where the quantity is known in other groups only."""
-        bins = self.groups[name]
-        nothing: FloatArray = np.empty(0)
-        known: FloatArray = bins[place].errors.get(quantity, self.groups[""][-1].errors.get(quantity, nothing))
-        return known
-
-    def power_errors(
-        self,
-        level: float,
-        operations: Sequence[Operation],
-        host_bound: NDArray[np.bool_],
-        measured: NDArray[np.bool_],
-        distances: FloatArray,
-        power_w: FloatArray,
-    ) -> FloatArray:
-        """Half widths of the logarithm of power, for powers that were predicted; see `log_errors`."""
-        asked = (level, operations, host_bound, measured, distances)
-        if self.power_units is None:
-            return self.log_errors("power", *asked)
-        return self.log_errors(SCALED_POWER, *asked) * self.power_units.of(power_w)
-
-    def _places(
-        self,
-        operations: Sequence[Operation],
-        host_bound: NDArray[np.bool_],
-        measured: NDArray[np.bool_],
-        distances: FloatArray,
-    ) -> Iterator[tuple[str, int]]:
+    def _places(self, cases: Cases) -> Iterator[tuple[str, int]]:
         """Name of the group of each operation, and index of its bin in this group."""
         edges = {name: [group.farthest for group in bins] for name, bins in self.groups.items()}
-        columns = (host_bound.tolist(), measured.tolist(), distances.tolist())
-        for operation, host, seen, distance in zip(operations, *columns, strict=True):
+        columns = (cases.host_bound.tolist(), cases.measured.tolist(), cases.distances.tolist())
+        for operation, host, seen, distance in zip(cases.operations, *columns, strict=True):
             bound = "host" if host else "GPU"
             family = operation.row.family
             kin = [MEASURED] if seen else [f"{STAND_IN}, {family}", STAND_IN] if math.isinf(distance) else [family]
             names = [name for each in kin for name in (f"{each} {bound}", each)]
             name = next(n for n in (*names, bound, "") if n in self.groups)
-            place = min(int(np.searchsorted(edges[name], distance)), len(edges[name]) - 1)
-            yield name, place
+            yield name, min(int(np.searchsorted(edges[name], distance)), len(edges[name]) - 1)
 
-    def sigma(
-        self, quantity: str, operations: Sequence[Operation], measured: NDArray[np.bool_], distances: FloatArray
-    ) -> FloatArray:
+    def sigma(self, quantity: str, cases: Cases) -> FloatArray:
         """Standard deviation of the log error of each operation's device time or energy."""
-        on_gpu = np.zeros(len(operations), dtype=bool)
-        return self.log_errors(quantity, ONE_SIGMA, operations, on_gpu, measured, distances)
+        return self.log_errors(quantity, ONE_SIGMA, replace(cases, host_bound=np.zeros_like(cases.host_bound)))
 
     def far_outside(self, operations: Sequence[Operation], distances: FloatArray) -> NDArray[np.bool_]:
         """Operations farther from the training data than nearly all (99 %) that errors were found on.

@@ -1,4 +1,4 @@
-"""Split conformal prediction (Lei et al., JASA 2018).
+"""Split conformal prediction (Lei et al., JASA 2018), and the range of power that no interval leaves.
 
 Take the k-th smallest of n absolute errors as the half width, with k = ceil((n + 1) x level). Then a share `level` of
 new cases like those lies within.
@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from ...arrays import FloatArray
 from ...errors import InputError
+from ...hardware import GPU
 
 
 def require_level(level: float) -> None:
@@ -47,3 +51,17 @@ def conformal_error(errors: Sequence[float] | FloatArray, level: float, of_what:
             allowed=f"up to {len(errors) / (len(errors) + 1):.3f}",
         )
     return float(errors[rank - 1])
+
+
+def power_range_w(gpu: GPU, power_limit_w: float) -> tuple[float, float]:
+    """Least and most watts that a board can draw under a cap."""
+    idle_w = gpu.idle_power_w
+    if idle_w is None:
+        idle_w = 0.0 if gpu.idle_curve is None else float(gpu.idle_curve.at(float(gpu.min_clock_mhz)))
+    return min(idle_w, power_limit_w), power_limit_w
+
+
+def within_range(low: Any, value: Any, high: Any, power_range_w: tuple[float, float]) -> tuple[Any, Any]:
+    """An interval of power, cut off at what the board can draw."""
+    least, most = power_range_w
+    return np.minimum(np.maximum(low, least), value), np.maximum(np.minimum(high, most), value)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray, total
 from ...operations.operation import Operation
 from ..formats.numbers import errors_to_text, number, sorted_errors
-from .calibration import Calibration
-from .predicted import PredictedOperations
+from .calibration import Calibration, Cases
+from .operation_spread import PredictedOperations
 
 NETWORK_QUANTITIES: tuple[str, ...] = ("time", "power", "energy", "edp")
 
@@ -27,7 +27,7 @@ class Parts:
         operations: The operations; those that are missing are left out.
         shares: Share of each operation in the network's device time; they sum up to 1.
         measured: Whether the predictor was trained on this very operation.
-        distances: How far each is from what was measured, see `Calibration.log_errors`.
+        distances: How far each is from what was measured, see `Cases`.
     """
 
     operations: tuple[Operation, ...]
@@ -49,14 +49,19 @@ class Parts:
             counts: Calls of each operation.
             predictions: Predictions of its operations.
             measured: Whether the predictor was trained on each operation, shape (operations,).
-            distances: How far each operation is from what was measured, see `Calibration.log_errors`.
+            distances: How far each operation is from what was measured, see `Cases`.
         """
         shares, known = shares_of(counts, predictions)
         return cls(tuple(compress(predictions.operations, known)), shares, measured[known], distances[known])
 
     def variances(self, calibration: Calibration, quantity: str) -> FloatArray:
         """See `variances`."""
-        return variances(self.shares, calibration.sigma(quantity, self.operations, self.measured, self.distances))
+        return variances(self.shares, calibration.sigma(quantity, self.cases))
+
+    @property
+    def cases(self) -> Cases:
+        """The operations as their errors are looked up."""
+        return Cases(self.operations, np.zeros(len(self.operations), dtype=bool), self.measured, self.distances)
 
 
 def shares_of(counts: FloatArray, predictions: PredictedOperations) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -115,8 +120,7 @@ class NetworkCalibration:
     def difficulty(self, calibration: Calibration, parts: Parts) -> dict[str, float]:
         """The difficulty of a network, quantity by quantity; 1 where none was learned."""
         known = np.ones(len(parts.operations), dtype=bool)
-        of_parts = parts.operations, parts.measured, parts.distances
-        sigmas = {quantity: calibration.sigma(quantity, *of_parts) for quantity in self.difficulties}
+        sigmas = {quantity: calibration.sigma(quantity, parts.cases) for quantity in self.difficulties}
         return self.difficulty_of(parts.shares, known, sigmas)
 
     def difficulty_of(

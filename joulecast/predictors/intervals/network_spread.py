@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import compress
@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...operations.operation_list import OperationList
-from .clock_errors import BASIS, CLOCK_ERRORS, octaves
 from .conformal import conformal_error, conformal_rank
 from .network_calibration import NetworkCalibration, shares_of
-from .operation_spread import OperationSpread, clock_error, looked_up
-from .predicted import PredictedOperations
-from .unmeasured import LEAST_LEVEL, least_half_width, never_measured
+from .operation_spread import OperationSpread, PredictedOperations, looked_up
+from .widening import BASIS, CLOCK_ERRORS, LEAST_LEVEL, clock_error, least_half_width, never_measured, octaves
 
 FAR_SHARE = 0.2
 """A network is far outside the training data if this share of its device time is in operations that are."""
@@ -64,7 +62,7 @@ class NetworkSpread:
     def units(self) -> Mapping[str, float]:
         """The difficulty by quantity."""
         if self.operations is None:
-            return {quantity: self._unit(quantity) for quantity in self.networks.scores[self.composition]}
+            return {quantity: self._unit(quantity) for quantity in self.scores}
         spread = self.operations
         known = looked_up(spread.calibration, spread.trained_on, self.predictions.operations)
         return self.networks.difficulty_of(*shares_of(self.counts, self.predictions), known.sigmas)
@@ -80,7 +78,7 @@ class NetworkSpread:
 
     @property
     def never_measured_kinds(self) -> tuple[str, ...]:
-        """Kinds that make the interval wider because no dataset has measured them (unmeasured.py)."""
+        """Kinds that make the interval wider because no dataset has measured them (widening.py)."""
         some = compress(self.predictions.operations, self._never_measured)
         return tuple(dict.fromkeys(f"{o.kind} in fp64" if o.precision == "fp64" else o.kind for o in some))
 
@@ -100,11 +98,16 @@ class NetworkSpread:
 
     def _unit(self, quantity: str) -> float:
         """Factor that widens errors without difficulty. Errors of all unmeasured kinds are taken to be the same."""
-        share, errors = self._never_measured_share, self.networks.scores[self.composition]
+        share, errors = self._never_measured_share, self.scores
         if not share or not self.supports(LEAST_LEVEL):
             return 1.0
         widest = conformal_error(errors[quantity], LEAST_LEVEL, "measured networks")
         return max(1.0, share * least_half_width(quantity, LEAST_LEVEL) / widest)
+
+    @property
+    def scores(self) -> Mapping[str, FloatArray]:
+        """Quantity -> sorted absolute log errors on networks, in units of their difficulty."""
+        return self.networks.scores[self.composition]
 
     def supports(self, level: float) -> bool:
         """Whether there are enough errors for an interval of this level.
@@ -112,7 +115,7 @@ class NetworkSpread:
         Raises:
             InputError: The level is not between 0 and 1.
         """
-        return _supports(self.networks.scores[self.composition], self.measured_mhz, level)
+        return _supports(self, level)
 
     def around(self, quantity: str, value: float, level: float, held_mhz: float | None) -> tuple[float, float]:
         """Low and high of a quantity, for a prediction with this held clock.
@@ -120,9 +123,7 @@ class NetworkSpread:
         Raises:
             InputError: The level is not between 0 and 1, or higher than the errors support.
         """
-        errors = self.networks.scores[self.composition][quantity]
-        half = _half_width(errors, self.units[quantity], self.measured_mhz, quantity, level, held_mhz)
-        return _low_high(quantity, value, half, self.missing_share, self.unconfirmed_share)
+        return _around(self, quantity, value, level, held_mhz)
 
     def __reduce__(self) -> tuple[type[SentNetworkSpread], tuple[object, ...]]:
         """Pickle what a client needs of these errors, and not all errors that they were looked up in."""
@@ -131,7 +132,7 @@ class NetworkSpread:
 
     def as_sent(self) -> SentNetworkSpread:
         """All values that a client needs to compute intervals."""
-        scores = {name: tuple(map(float, each)) for name, each in self.networks.scores[self.composition].items()}
+        scores = {name: tuple(map(float, each)) for name, each in self.scores.items()}
         units = {name: float(unit) for name, unit in self.units.items()}
         return SentNetworkSpread(
             scores,
@@ -168,41 +169,26 @@ class SentNetworkSpread:
 
     def supports(self, level: float) -> bool:
         """See `NetworkSpread.supports`."""
-        return _supports(self.scores, self.measured_mhz, level)
+        return _supports(self, level)
 
     def around(self, quantity: str, value: float, level: float, held_mhz: float | None) -> tuple[float, float]:
         """See `NetworkSpread.around`."""
-        errors = self.scores[quantity]
-        half = _half_width(errors, self.units[quantity], self.measured_mhz, quantity, level, held_mhz)
-        return _low_high(quantity, value, half, self.missing_share, self.unconfirmed_share)
+        return _around(self, quantity, value, level, held_mhz)
 
 
-def _supports(scores: Mapping[str, Sequence[float] | FloatArray], measured_mhz: float | None, level: float) -> bool:
-    known: list[Sequence[float] | FloatArray] = [scores["time"]]
-    if measured_mhz is not None:
-        known.append(CLOCK_ERRORS["time"])
-    return all(conformal_rank(level, len(errors)) <= len(errors) for errors in known)
+def _supports(spread: NetworkSpread | SentNetworkSpread, level: float) -> bool:
+    known = [len(spread.scores["time"]), *([] if spread.measured_mhz is None else [len(CLOCK_ERRORS["time"])])]
+    return all(conformal_rank(level, count) <= count for count in known)
 
 
-def _half_width(
-    errors: Sequence[float] | FloatArray,
-    unit: float,
-    measured_mhz: float | None,
-    quantity: str,
-    level: float,
-    held_mhz: float | None,
-) -> float:
-    half = conformal_error(errors, level, "measured networks") * unit
-    if measured_mhz is not None and held_mhz is not None:
-        half = float(np.hypot(half, clock_error(quantity, level, octaves(held_mhz, measured_mhz))))
-    return half
-
-
-def _low_high(
-    quantity: str, value: float, half: float, missing_share: float, unconfirmed_share: float
+def _around(
+    spread: NetworkSpread | SentNetworkSpread, quantity: str, value: float, level: float, held_mhz: float | None
 ) -> tuple[float, float]:
+    half = conformal_error(spread.scores[quantity], level, "measured networks") * spread.units[quantity]
+    if spread.measured_mhz is not None and held_mhz is not None:
+        half = float(np.hypot(half, clock_error(quantity, level, octaves(held_mhz, spread.measured_mhz))))
     # Missing work can only increase the totals, so that only the upper end moves. What few measurements show may be
     # absent elsewhere, or twice as much: both ends move by it.
     more = {"time": 1, "energy": 1, "edp": 2, "power": 0}[quantity]
-    half = math.hypot(half, more * math.log(1 - unconfirmed_share))
-    return value / math.exp(half), value * math.exp(half) / (1 - missing_share) ** more
+    half = math.hypot(half, more * math.log(1 - spread.unconfirmed_share))
+    return value / math.exp(half), value * math.exp(half) / (1 - spread.missing_share) ** more

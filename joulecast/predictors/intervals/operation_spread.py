@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,42 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...errors import InputError
 from ...operations.operation import Operation
-from .calibration import ONE_SIGMA, QUANTITIES, Calibration
-from .clock_errors import BASIS, CLOCK_ERRORS, octaves
-from .conformal import conformal_error
-from .predicted import PredictedOperations
-from .unmeasured import least_half_width, never_measured
+from .calibration import ONE_SIGMA, QUANTITIES, Calibration, Cases
+from .widening import clock_error, least_half_width, never_measured, octaves
+
+
+class PredictedOperations(Protocol):
+    """Operations with what was predicted of them; `OperationPredictions` is one. Arrays have a value per operation."""
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """The operations."""
+        ...
+
+    @property
+    def power_w(self) -> FloatArray:
+        """Mean board power of each operation in a loop."""
+        ...
+
+    @property
+    def device_time_s(self) -> FloatArray:
+        """Seconds that the GPU works on each operation; NaN where missing."""
+        ...
+
+    @property
+    def host_bound(self) -> NDArray[np.bool_]:
+        """Whether launching an operation takes longer than the GPU's work."""
+        ...
+
+    @property
+    def held_clock_mhz(self) -> FloatArray:
+        """Graphics clock that each operation runs at."""
+        ...
+
+    @property
+    def source(self) -> Sequence[str]:
+        """Where each cost comes from: measured, modelled or missing."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -59,16 +90,11 @@ class OperationSpread:
         Raises:
             InputError: The level is not between 0 and 1, or higher than the errors support.
         """
-        operations = predictions.operations
-        known = looked_up(self.calibration, self.trained_on, operations)
-        measured, distances = known.measured, known.distances
+        known = looked_up(self.calibration, self.trained_on, predictions.operations)
+        cases = replace(known.cases, host_bound=predictions.host_bound)
         found = {}
-        for quantity in ("time", "power", "energy"):
-            asked = (level, operations, predictions.host_bound, measured, distances)
-            if quantity == "power":
-                half = self.calibration.power_errors(*asked, predictions.power_w)
-            else:
-                half = self.calibration.log_errors(quantity, *asked)
+        for quantity in QUANTITIES:
+            half = self.calibration.log_errors(quantity, level, cases, predictions.power_w)
             if self.measured_mhz is not None:
                 half = np.hypot(
                     half, clock_error(quantity, level, octaves(predictions.held_clock_mhz, self.measured_mhz))
@@ -144,37 +170,29 @@ class LookedUp:
 
     Args:
         calibration: The errors that were looked up.
-        operations: The operations that they were looked up for.
-        measured: Mask of the operations that were measured, shape (operations,).
-        distances: Distance of each operation from the measured ones, shape (operations,).
+        cases: The operations that they were looked up for, as those of a GPU that does not wait for the host.
     """
 
     calibration: Calibration
-    operations: tuple[Operation, ...]
-    measured: NDArray[np.bool_]
-    distances: FloatArray
+    cases: Cases
 
     @cached_property
     def far(self) -> NDArray[np.bool_]:
         """See `Calibration.far_outside`."""
-        return self.calibration.far_outside(self.operations, self.distances)
+        return self.calibration.far_outside(self.cases.operations, self.cases.distances)
 
     @cached_property
     def sigmas(self) -> dict[str, FloatArray]:
         """Quantity -> see `Calibration.sigma`."""
-        known = self.operations, self.measured, self.distances
-        return {
-            quantity: self.widened(quantity, self.calibration.sigma(quantity, *known), ONE_SIGMA)
-            for quantity in QUANTITIES
-        }
+        return {each: self.widened(each, self.calibration.sigma(each, self.cases), ONE_SIGMA) for each in QUANTITIES}
 
     @cached_property
     def never_measured(self) -> NDArray[np.bool_]:
         """Mask of the operations for whose kinds no dataset and no training data has a measurement."""
-        return never_measured(self.operations, self.calibration.closeness.rows) & ~self.measured
+        return never_measured(self.cases.operations, self.calibration.closeness.rows) & ~self.cases.measured
 
     def widened(self, quantity: str, half: FloatArray, level: float) -> FloatArray:
-        """Half widths, where nothing was measured at least those of unmeasured.py; NaN stays."""
+        """Half widths, where nothing was measured at least those of widening.py; NaN stays."""
         if not self.never_measured.any():
             return half
         return np.where(self.never_measured, np.maximum(half, least_half_width(quantity, level)), half)
@@ -185,15 +203,5 @@ class LookedUp:
 def looked_up(calibration: Calibration, trained_on: frozenset[str], operations: tuple[Operation, ...]) -> LookedUp:
     """Look operations up in a calibration, and cache the result; see `OperationSpread` for the arguments."""
     measured = np.array([operation.digest in trained_on for operation in operations], dtype=bool)
-    return LookedUp(calibration, operations, measured, calibration.closeness.distances(operations))
-
-
-def clock_error(quantity: str, level: float, octaves_away: FloatArray) -> FloatArray:
-    """Half width that is added for clocks that were not measured; 0 at the measured clock.
-
-    Raises:
-        InputError: The level is higher than the errors support.
-    """
-    if not np.any(octaves_away):
-        return np.zeros_like(octaves_away)
-    return conformal_error(CLOCK_ERRORS[quantity], level, BASIS) * octaves_away
+    distances = calibration.closeness.distances(operations)
+    return LookedUp(calibration, Cases(operations, np.zeros(len(operations), dtype=bool), measured, distances))

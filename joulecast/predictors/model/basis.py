@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 from ...hardware import GPU, same_boards
-from ...operations.precisions import HALF_PRECISIONS
+from ...operations.attributes import HALF_PRECISIONS
 from ..physics.half_precision import has_full_rate
 
 Basis = Literal["measured", "same generation", "other generations"]

@@ -14,11 +14,11 @@ from ...arrays import FloatArray
 from ...datasets import Dataset
 from ...errors import MissingDependencyError, with_extra
 from ...hardware import GPU, find_gpu
+from ...operations.attributes import HALF_PRECISIONS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...operations.precisions import HALF_PRECISIONS
-from ..recipes.one_model import ModelTrees, OneModelRecipe
-from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
+from ..recipes import KernelRecipe, KernelTrees
+from ..regressors.fitted_trees import FittedTrees, unfitted_trees
 from .basis import generation_of
 from .features import features, first_kernels
 from .learned import ALL, Key, OneModel
@@ -103,7 +103,7 @@ def _is_trusted(operation: Operation) -> bool:
     return not (operation.kind == "linear" and operation.precision in HALF_PRECISIONS and by_vllm)
 
 
-def fit_one_model(tables: Sequence[Measured], recipe: OneModelRecipe) -> OneModel:
+def fit_one_model(tables: Sequence[Measured], recipe: KernelRecipe) -> OneModel:
     """Fit the one model to device times; errors, trust and power are not known yet.
 
     Raises:
@@ -116,7 +116,7 @@ def fit_one_model(tables: Sequence[Measured], recipe: OneModelRecipe) -> OneMode
 
 
 def model_of(
-    tables: Sequence[Measured], constants: FloatArray, trees: Mapping[Key, BoostedRegressor], trust: float = USUAL_TRUST
+    tables: Sequence[Measured], constants: FloatArray, trees: Mapping[Key, FittedTrees], trust: float = USUAL_TRUST
 ) -> OneModel:
     """The model that was fitted to tables."""
     measured: dict[str, set[str]] = defaultdict(set)
@@ -130,11 +130,11 @@ def model_of(
 def fit_trees(
     tables: Sequence[Measured],
     constants: FloatArray,
-    recipe: OneModelRecipe,
+    recipe: KernelRecipe,
     generations: Collection[str],
     *,
     shared: bool,
-) -> dict[Key, BoostedRegressor]:
+) -> dict[Key, FittedTrees]:
     """Fit the trees of some generations, and those over all GPUs if they are asked for.
 
     Raises:
@@ -155,10 +155,8 @@ def fit_trees(
     return {key: _trees(some, recipe, key[0]) for key, some in sorted(examples.items())}
 
 
-def _trees(
-    examples: Sequence[tuple[NDArray[np.float32], FloatArray]], recipe: OneModelRecipe, name: str
-) -> BoostedRegressor:
-    settings: ModelTrees = recipe.shared if name == ALL else recipe.generation
+def _trees(examples: Sequence[tuple[NDArray[np.float32], FloatArray]], recipe: KernelRecipe, name: str) -> FittedTrees:
+    settings: KernelTrees = recipe.other_generations if name == ALL else recipe.generation
     inputs, targets = (np.concatenate(columns) for columns in zip(*examples, strict=True))
     weights = None
     if name == ALL:
@@ -168,7 +166,7 @@ def _trees(
     trees = unfitted_trees(
         settings, settings.trees, objective="reg:quantileerror", quantile_alpha=recipe.quantile, max_bin=128
     )
-    return BoostedRegressor(trees.fit(inputs, targets, sample_weight=weights))
+    return FittedTrees(trees.fit(inputs, targets, sample_weight=weights))
 
 
 def _examples(table: Measured, constants: FloatArray) -> tuple[NDArray[np.float32], FloatArray, NDArray[np.int64]]:
@@ -188,7 +186,7 @@ class _Sample(NamedTuple):
     log_s: FloatArray
 
 
-def fit_constants(tables: Sequence[Measured], recipe: OneModelRecipe) -> FloatArray:
+def fit_constants(tables: Sequence[Measured], recipe: KernelRecipe) -> FloatArray:
     """Constants of physics that fit the measurements of all GPUs, shape (groups, ways, widths, constants).
 
     Constants that the measurements do not determine stay near their start, and so do those of ways that were measured

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation_list import OperationList
-from ..measured.device_rows import DeviceRow
-from ..recipes.one_model import ModelTrees, OneModelRecipe
-from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
+from ..measured.rows import DeviceRow
+from ..recipes import KernelRecipe, KernelTrees
+from ..regressors.fitted_trees import FittedTrees, unfitted_trees
 from .basis import generation_of
 from .learned import ALL, Key, OneModel
 from .parts import Parts, parts_of
@@ -28,8 +28,8 @@ LEAST_POWERS = 300
 # (H200).
 _AT_CAP = 0.945
 _SLOWEST = 1.4  # A larger factor between the times under the cap and in a burst means that other kernels ran.
-_TREES = ModelTrees(trees=150, depth=6, subsample=0.8, min_child_weight=5.0)
-_ALL_TREES = ModelTrees(trees=100, depth=3, subsample=0.8, min_child_weight=20.0)
+_TREES = KernelTrees(trees=150, depth=6, subsample=0.8, min_child_weight=5.0)
+_ALL_TREES = KernelTrees(trees=100, depth=3, subsample=0.8, min_child_weight=20.0)
 
 
 class Readings(NamedTuple):
@@ -60,7 +60,7 @@ class Readings(NamedTuple):
         return Readings(self.gpu, self.parts.some(which), *(each[which] for each in columns))
 
 
-def readings(model: OneModel, rows: Sequence[DeviceRow], recipe: OneModelRecipe) -> list[Readings]:
+def readings(model: OneModel, rows: Sequence[DeviceRow], recipe: KernelRecipe) -> list[Readings]:
     """Power readings, one table for each GPU; parts with too few of them are left out.
 
     Args:
@@ -83,7 +83,7 @@ def readings(model: OneModel, rows: Sequence[DeviceRow], recipe: OneModelRecipe)
     return [each.some(np.isin(each.parts.names, enough)) for each in found]
 
 
-def _drawn(parts: Parts, known: NDArray[np.bool_], recipe: OneModelRecipe) -> NDArray[np.bool_]:
+def _drawn(parts: Parts, known: NDArray[np.bool_], recipe: KernelRecipe) -> NDArray[np.bool_]:
     drawn, rng = np.zeros(len(known), dtype=bool), np.random.default_rng(recipe.seed)
     for name in sorted(set(parts.names.tolist())):
         drawn[rng.permutation(np.flatnonzero(known & (parts.names == name)))[: recipe.most_rows]] = True
@@ -120,7 +120,7 @@ def demand_w(gpu: GPU, power_w: FloatArray, over_burst: FloatArray) -> FloatArra
     return found
 
 
-def fit_power(tables: Sequence[Readings], recipe: OneModelRecipe, generations: Collection[str]) -> PowerDemand:
+def fit_power(tables: Sequence[Readings], recipe: KernelRecipe, generations: Collection[str]) -> PowerDemand:
     """Fit the power of kernels; errors are not known yet.
 
     Args:
@@ -144,8 +144,8 @@ def fit_power(tables: Sequence[Readings], recipe: OneModelRecipe, generations: C
     return PowerDemand(trees, {part: frozenset(names) for part, names in sorted(measured.items())})
 
 
-def _fitted(examples: Sequence[tuple[NDArray[np.float32], FloatArray]], settings: ModelTrees) -> BoostedRegressor:
+def _fitted(examples: Sequence[tuple[NDArray[np.float32], FloatArray]], settings: KernelTrees) -> FittedTrees:
     inputs, targets = (np.concatenate(columns) for columns in zip(*examples, strict=True))
     # The absolute error gives the median. Some readings are too low, because the memory held zeros.
     trees = unfitted_trees(settings, settings.trees, objective="reg:absoluteerror")
-    return BoostedRegressor(trees.fit(inputs, targets))
+    return FittedTrees(trees.fit(inputs, targets))

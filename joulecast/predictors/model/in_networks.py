@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
+from ...operations.attributes import HALF_BYTES
 from ...operations.operation_list import OperationList
-from ...operations.precisions import HALF_BYTES
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
 
 

@@ -22,6 +22,7 @@ from ...operations.operation_list import OperationList
 from ..batches import asked_together
 from ..contract import Regressor
 from ..intervals.calibration import Calibration
+from ..physics.bounds import kernel_floor_s
 from ..physics.cached import cached
 from .basis import Basis, basis_of, generation_of, is_like_measured, known_basis
 from .features import features, first_kernels
@@ -71,11 +72,13 @@ class _Known(NamedTuple):
         device_s: Device seconds at the default clock.
         demand_w: Board power in watts without a cap, at the default clock.
         uncapped_s: Device seconds at the default clock if no cap lowered it.
+        power_share: Share of the dynamic power that is learned, from 0 to 1, as `OneModel.power_share` gives it.
     """
 
     device_s: FloatArray
     demand_w: FloatArray
     uncapped_s: FloatArray
+    power_share: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,6 +197,14 @@ class OneModel:
         The array is read-only. The power is that of a working GPU; while it waits for a launch, the board draws less.
         """
         return _costs(operations, self, gpu).demand_w
+
+    def power_share(self, operations: OperationList, gpu: GPU) -> FloatArray:
+        """How far `demand_w` applies, from 0 to 1, shape (operations,), read-only; NaN for operations it does not know.
+
+        Power was read of kernels of 60 us and more. One that takes hardly longer than its launch keeps the board from
+        drawing as much: the share falls from 1 at twice the time of the shortest kernels to 0.
+        """
+        return _costs(operations, self, gpu).power_share
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `SharedModel.prefetch`."""
@@ -329,7 +340,7 @@ def _costs(operations: OperationList, model: OneModel, gpu: GPU) -> _Known:
 
 def _costs_on_each(operations: OperationList, model: OneModel, gpus: Sequence[GPU]) -> dict[GPU, _Known]:
     """Device times and power demands together, because both follow from the same physics and features."""
-    found = {gpu: np.full((3, len(operations)), np.nan) for gpu in gpus}
+    found = {gpu: np.full((4, len(operations)), np.nan) for gpu in gpus}
     parts, some = parts_of(operations), dict[bytes, Parts]()
     asked = {}
     for gpu in gpus:
@@ -346,10 +357,11 @@ def _costs_on_each(operations: OperationList, model: OneModel, gpus: Sequence[GP
         demand_w = demands_w.get(gpu, np.full(len(mine.kernels), np.nan))
         # Where power is learned, it is relative to the burst, and both are kept as they are.
         uncapped_s = np.where(np.isnan(demand_w), burst.uncapped_s, burst.device_s)
-        for row, each in enumerate((burst.device_s, demand_w * burst.device_s, uncapped_s)):
+        share = np.clip(burst.device_s / kernel_floor_s(gpu) - 1.0, 0.0, 1.0)
+        for row, each in enumerate((burst.device_s, demand_w * burst.device_s, uncapped_s, share * burst.device_s)):
             values[row, mine.places] = 0.0
             np.add.at(values[row], mine.places, passes * each)
-        values[1] /= values[0]
+        values[[1, 3]] /= values[0]
     for values in found.values():
         values.flags.writeable = False
     return {gpu: _Known(*values) for gpu, values in found.items()}

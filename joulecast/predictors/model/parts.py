@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...hardware import GPU
+from ...operations.attributes import HALF_PRECISIONS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...operations.precisions import HALF_PRECISIONS
 from .basis import is_like_measured
 from .work import width_of
 

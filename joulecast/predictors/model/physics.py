@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ...operations.precisions import ELEMENT_BYTES, HALF_BYTES, PRECISIONS
+from ...operations.attributes import ELEMENT_BYTES, HALF_BYTES, PRECISIONS
 from ..physics.bandwidth import reached_bandwidth
 from ..physics.energy import process_factor
 from ..physics.roofline import precision_table

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
+from ...operations.attributes import HALF_BYTES
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...operations.precisions import HALF_BYTES
 from ..physics.attention_sizes import attention_sizes
 from ..physics.operation_numbers import FAMILIES, KIND_PLACES, numbers_of
 

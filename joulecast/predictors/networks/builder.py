@@ -13,8 +13,8 @@ from ...arrays import FloatArray, total
 from ...errors import InputError
 from ...hardware.host import REFERENCE, USUAL
 from ...units import si
+from ..intervals.conformal import power_range_w
 from ..intervals.network_spread import FAR_SHARE, NetworkSpread
-from ..intervals.power_range import power_range_w
 from ..operation_predictions import OperationPredictions
 from ..physics.roofline import roofline
 from .execution import COMPILED_LAUNCH_S, EAGER, GAP_S
@@ -140,8 +140,10 @@ def _notes(found: OverClocks, place: int, spread: NetworkSpread | None) -> Itera
         yield str(coverage)
     yield from (f"assumed: {assumption}" for assumption in network.assumptions)
     gpu = knowledge.operations.gpu
+    remarks = knowledge.operations.remarks(network.operations)
     if knowledge.any_gpu:
-        yield f"{gpu.name} has no predictor of its own: predicted from its data sheet by what other GPUs showed"
+        what = "what the next notes do not name is predicted" if remarks else "predicted"
+        yield f"{gpu.name} has no predictor of its own: {what} from its data sheet by what other GPUs showed"
     elif not knowledge.holds_measured_settings(float(found.clocks_mhz[place]), found.power_limit_w):
         yield "no other clock or cap was measured: time and energy are scaled by physics, the interval is wider"
     if kinds := knowledge.operations.by_fallback(network.operations):
@@ -149,7 +151,7 @@ def _notes(found: OverClocks, place: int, spread: NetworkSpread | None) -> Itera
         yield f"not measured on {gpu.name}, predicted from its data sheet by what other GPUs showed: {shown}"
         if spread is not None:
             yield f"the interval is that of networks on GPUs of which nothing was measured, not of {gpu.name}'s own"
-    yield from knowledge.operations.remarks(network.operations)
+    yield from remarks
     if spread is not None and (unmeasured := spread.never_measured_kinds):
         yield f"no dataset has measured {_first(unmeasured)}: the interval is wider"
     if not knowledge.host.learned:

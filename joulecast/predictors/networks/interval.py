@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..intervals.conformal import within_range
 from ..intervals.network_spread import NetworkSpread, SentNetworkSpread
-from ..intervals.power_range import within_range
 
 
 @dataclass(frozen=True)

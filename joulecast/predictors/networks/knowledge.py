@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import compress
 
 from ...arrays import FloatArray
-from ...operations.precisions import ELEMENT_BYTES
+from ...operations.attributes import ELEMENT_BYTES
 from ..contract import PredictsOperations
 from ..intervals.network_calibration import NetworkCalibration, shares_of
 from ..operation_predictions import OperationPredictions

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...errors import InputError, UncoveredError
-from ...operations.calls import Calls
+from ...operations.columns import Calls
 from ...operations.network import Network
 from ...progress import paced
 from ...rendering.answers import Plain

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...hardware import GPU
+from ...operations.attributes import ELEMENT_BYTES
 from ...operations.network import Entry, Network, ParameterBytes
-from ...operations.precisions import ELEMENT_BYTES
 from ...operations.rules import size
 
 # The CUDA context with the kernels of cuDNN and cuBLAS, and their workspaces. An allowance, not a measurement.

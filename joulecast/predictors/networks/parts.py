@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
+from ...operations.attributes import HALF_BYTES
 from ...operations.network import Network
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...operations.precisions import HALF_BYTES
 from ...operations.rules import Shape
 from ..operation_predictions import OperationPredictions
 from ..physics.least_times import LeastTimes

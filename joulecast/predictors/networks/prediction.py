@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ...errors import InputError
 from ...hardware import GPU, find_gpu
 from ...operations.inputs import InputShape, batch_size_of, shape_to_json, titled
-from ...operations.tables import IDENTITY, identity
+from ...operations.operation_list import IDENTITY, identity
 from ...rendering.answers import Drawn, Plain
 from ...rendering.notebook import Picture, as_html, as_picture
 from ...rendering.tables import Table, Tabular

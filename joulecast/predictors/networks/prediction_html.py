@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...operations.operation_text import operation_text
+from ...operations.operation_list import operation_text
 from ...rendering.notebook import Bar, Picture, as_html, as_picture, bars, document, notes, short, table
 from ...units import NOT_MEASURED, si
 from .interval import Interval

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...arrays import FloatArray
+from ...operations.attributes import ELEMENT_BYTES
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...operations.precisions import ELEMENT_BYTES
 from ...operations.rules import visible_pairs
 from .cached import cached_by_operation
 

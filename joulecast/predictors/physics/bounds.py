@@ -34,10 +34,11 @@ _OTHER_KERNEL_S = 2.0e-6  # MI250X: 2.2 us, its shortest convolution (miopen2024
 # Compute capability -> factor on the memory bandwidth for data that fits into the last cache. Decoding on an L40S,
 # which has 96 MB of L2, reaches 4.2 times the memory bandwidth, and 6.6 times without the launch (aiconfigurator2026).
 _CACHED_FASTER = {8.9: 6.6}
-# Size of data over that of the last cache from which the cache does not help. Below, the time of a byte falls with the
-# size, so twice the data take at most four times as long. Of 55,000 linear layers and attentions on an L40S whose data
-# are 0.8 to 2.8 times the cache, 0.3 % are quicker (aiconfigurator2026); with a step at its size, 2.1 % were.
-_OUTGROWN = 2.7
+# Size of data over that of the last cache from which the cache does not help. Below, the time of a byte falls with this
+# power of the size, so twice the data take 3.7 times as long at most, and with the power that they draw not over four
+# times the energy. Of 7,000 linear layers and attentions on an L40S whose data are 0.8 to 2.8 times the cache, 0.4 %
+# are quicker (aiconfigurator2026); with a step at its size, 2.1 % were.
+_OUTGROWN, _OUTGROWING = 3.0, 0.9
 _WINOGRAD_SAVING = 4.0  # F(4 x 4, 3 x 3): 36 multiplications for 16 outputs of 9 each (Lavin and Gray, CVPR 2016).
 _FOURIER_SIDE = 32  # Pixels on each side of the largest transforms that cuDNN uses; see convolutions.py.
 # Real multiplications of such a transform: four for each complex one. Real data needs only 17 of 32 columns.
@@ -65,7 +66,8 @@ class Bounds(NamedTuple):
         n = numbers_of(operations)
         moved = n.bytes_read + n.bytes_written
         least_share = 1.0 / _CACHED_FASTER.get(gpu.generation, 1.0)
-        memory_s = moved / gpu.memory_bandwidth * np.clip(moved / (_OUTGROWN * gpu.l2_bytes), least_share, 1.0)
+        share = np.clip((moved / (_OUTGROWN * gpu.l2_bytes)) ** _OUTGROWING, least_share, 1.0)
+        memory_s = moved / gpu.memory_bandwidth * share
         return cls(
             n.flops / _transform_saving(n) / peak_flops(n.precision, gpu),
             np.maximum(memory_s, n.kernels * kernel_floor_s(gpu)),

@@ -45,7 +45,7 @@ COLUMNS = (
 """Work as a table: its fields, and those of its parts and bounds."""
 
 # Rows of COLUMNS that grow with device time, and with dynamic energy.
-_SECONDS, _JOULES = (1, 2, 3, 8, 9), (4, 5, 6)
+_SECONDS, _JOULES = np.array([1, 2, 3, 8, 9]), np.array([4, 5, 6])
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Work:
             device_s: Device seconds, shape (operations,).
             dynamic_energy_j: Joules above static power, shape (operations,).
         """
-        more = dynamic_energy_j / np.maximum(self.switching_j + self.awake_j + self.memory_j, 1e-30)
+        more = dynamic_energy_j / np.maximum(self.dynamic_j, 1e-30)
         return replace(
             self,
             parts=self.parts.times(device_s / np.maximum(self.parts.overlapped_s, _LEAST_S)),
@@ -165,23 +165,23 @@ class Work:
         longer = parts.overlapped_s / np.maximum(self.parts.overlapped_s, _LEAST_S)
         return replace(self, parts=parts, awake_j=self.awake_j * longer)
 
-    def at_least(self, places: NDArray[np.int64], multiples: FloatArray | float = 1.0) -> Self:
+    def limited(self, places: NDArray[np.int64], multiples: FloatArray | float = 1.0, *, at_most: bool = False) -> Self:
         """The first operations, raised to multiples of the time and energy of the last ones, which limit them.
 
         Args:
             places: For each limiting operation at the end of this work, the index of the operation that it limits,
                 shape (limiting operations,).
             multiples: Multiple of each limiting operation: one for all, or shape (limiting operations,).
+            at_most: Whether the operations are lowered to these times and energies instead.
 
         Returns:
             The work without the limiting operations.
         """
         count = len(self.switching_j) - len(places)
-        device_s, dynamic_j = self.device_s, self.switching_j + self.awake_j + self.memory_j
-        longer, more = (_raised(values[:count], multiples * values[count:], places) for values in (device_s, dynamic_j))
-        table = self.columns[:, :count].copy()
-        table[[*_SECONDS]] *= longer
-        table[[*_JOULES]] *= more
+        table, nearer = self.columns[:, :count].copy(), np.fmin if at_most else np.fmax
+        for rows, costs in ((_SECONDS, self.device_s), (_JOULES, self.dynamic_j)):
+            limits = multiples * costs[count:] / np.maximum(costs[places], _LEAST_S)
+            table[np.ix_(rows, places)] *= nearer(limits, 1.0)
         return self._of(table)
 
     def bounded(self, operations: Sequence[Operation]) -> Self:
@@ -253,6 +253,11 @@ class Work:
         """Device seconds of each operation at `clock_mhz`."""
         return self.bounds.applied(self.parts.overlapped_s, self.gpu.boost_clock_mhz / self.clock_mhz)
 
+    @property
+    def dynamic_j(self) -> FloatArray:
+        """Dynamic joules of each operation at `clock_mhz`."""
+        return self.switching_j + self.awake_j + self.memory_j
+
     @cached_property
     def _law(self) -> ClockLaw:
         return ClockLaw.of(self.columns, voltage_of(self.gpu))
@@ -315,10 +320,3 @@ class ClockLaw(NamedTuple):
         return self.bounds.applied(working_s, boost_mhz / clock_mhz), self.memory_j + logic_energy(
             voltage, self.voltage_power
         ) * logic_j
-
-
-def _raised(values: FloatArray, least: FloatArray, places: NDArray[np.int64]) -> FloatArray:
-    """Factors of at least 1 that raise `values` at `places` to `least`; 1 for the other values."""
-    factors = np.ones(len(values))
-    factors[places] = np.fmax(least / np.maximum(values[places], _LEAST_S), 1.0)
-    return factors

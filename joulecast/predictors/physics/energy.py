@@ -25,8 +25,8 @@ import numpy as np
 from ...arrays import FloatArray
 from ...hardware import GPU
 from ...hardware.gpu import IdleCurve
+from ...operations.attributes import ELEMENT_BYTES, HALF_BYTES
 from ...operations.operation import Operation
-from ...operations.precisions import ELEMENT_BYTES, HALF_BYTES
 from ..formats.numbers import numbers
 from .operation_numbers import numbers_of
 from .roofline import of_precisions, on_tensor_cores, precision_table

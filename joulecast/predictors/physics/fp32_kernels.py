@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
+from ...operations.attributes import PRECISIONS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...operations.precisions import PRECISIONS
 from .cached import cached
 from .fp32_products import Products, product_times_s
 from .least_times import LeastTimes

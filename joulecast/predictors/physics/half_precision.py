@@ -28,9 +28,9 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU
+from ...operations.attributes import HALF_BYTES
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...operations.precisions import HALF_BYTES
 from ..formats.numbers import numbers
 from .operation_numbers import FAMILIES, numbers_of
 from .precisions import as_fp32, in_fp32

@@ -17,9 +17,9 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU
+from ...operations.attributes import ELEMENT_BYTES, HALF_BYTES
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...operations.precisions import ELEMENT_BYTES, HALF_BYTES
 from .bandwidth import reached_bandwidth
 from .cached import cached
 from .features import dense_convolutions

@@ -14,9 +14,9 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU
+from ...operations.attributes import ELEMENT_BYTES
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...operations.precisions import ELEMENT_BYTES
 from .cached import cached
 from .convolutions import CONVOLUTION_NAMES
 from .features import FEATURE_NAMES, convolution_features, gpu_features, size_features

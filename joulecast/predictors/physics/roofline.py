@@ -17,8 +17,8 @@ import numpy as np
 from ...arrays import FloatArray
 from ...errors import InputError
 from ...hardware import GPU
+from ...operations.attributes import PRECISIONS
 from ...operations.operation import Operation
-from ...operations.precisions import PRECISIONS
 from .operation_numbers import numbers_of
 from .whole_waves import computed_flops
 

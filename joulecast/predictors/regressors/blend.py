@@ -22,10 +22,10 @@ from ...operations.operation import Operation
 from ..contract import Files, Regressor
 from ..formats.numbers import number
 from ..predictor import INPUT_NAMES
-from ..recipes.blend import BlendRecipe
-from .forest import fit_trees
+from ..recipes import BlendRecipe, ForestRecipe
+from .fitted_trees import fit_forest
 from .gaussian import GaussianProcess, fit_gaussian
-from .serving import stored_trees
+from .trees import stored_trees
 
 _STEEPEST = 1000  # Largest falloff that a stored file may have.
 
@@ -91,8 +91,9 @@ def fit_blend(
     Raises:
         MissingDependencyError: scikit-learn is not installed.
     """
-    trees = fit_trees(inputs, targets, recipe.forest())
-    share = recipe.process_share(quantity)
+    forest = ForestRecipe("extra_trees", recipe.trees, recipe.max_features, recipe.min_samples_leaf, seed=recipe.seed)
+    trees = fit_forest(operations, inputs, targets, forest, quantity)
+    share = recipe.time_share if quantity == "time" else recipe.power_share
     return BlendRegressor(trees, fit_gaussian(inputs, targets, recipe.seed), share) if share else trees
 
 

@@ -6,13 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ..contract import Files, Regressor
-from ..recipes.blend import BlendRecipe
-from ..recipes.forest import ForestRecipe
-from ..recipes.xgboost import XGBoostRecipe
+from ..recipes import BlendRecipe, ForestRecipe, XGBoostRecipe
 from .blend import fit_blend, stored_blend
-from .boosted import fit_boosted
-from .forest import fit_forest
-from .serving import stored_trees
+from .fitted_trees import fit_boosted, fit_forest
+from .trees import stored_trees
 
 
 class OneGpuForm(NamedTuple):

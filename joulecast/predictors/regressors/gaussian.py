@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import MissingDependencyError, ZooError, damaged_entry, with_extra
-from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
+from ..formats.arrays import arrays_to_bytes, known_arrays
 
 Matrix = NDArray[np.float64]
 
@@ -121,19 +121,14 @@ class GaussianProcess:
         Raises:
             ZooError: The bytes are damaged, or are not a Gaussian process.
         """
-        arrays, facts = arrays_from_bytes(data)
-        names = ("shift", "scale", "points", "weights")
+        dimensions = {"shift": 1, "scale": 1, "points": 2, "weights": 1}
+        known = {name: ("float32", dimension) for name, dimension in dimensions.items()}
+        arrays, facts = known_arrays(data, "gaussian", "a stored Gaussian process", known)
         try:
-            if facts["kind"] != "gaussian" or set(arrays) != set(names):
-                raise ValueError(facts["kind"])
-            dimensions = (1, 1, 2, 1)
-            for name, dimension in zip(names, dimensions, strict=True):
-                if arrays[name].dtype != np.float32 or arrays[name].ndim != dimension:
-                    raise ValueError(name)
-            shift, scale, points, weights = (arrays[name] for name in names)
-            return cls(shift, scale, points, weights, float.fromhex(facts["mean"]))
+            mean = float.fromhex(facts["mean"])
         except (KeyError, ValueError, OverflowError) as error:
-            raise _refused("an array or a fact is missing or has another type", error) from error
+            raise _refused("its mean is missing or no number", error) from error
+        return cls(arrays["shift"], arrays["scale"], arrays["points"], arrays["weights"], mean)
 
 
 def _refused(reason: str, given: object) -> ZooError:

@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...errors import ZooError, damaged_entry
-from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
+from ..formats.arrays import arrays_to_bytes, known_arrays
 
 Array = NDArray[np.float32]
 
 _KIND = "perceptron"
 _AT_ONCE = 512  # Rows per block, so that the values between two layers stay in the processor's cache.
 _ROOT, _CUBIC, _ONE_HALF = np.float32((2 / np.pi) ** 0.5), np.float32(0.044715), np.float32(0.5)
+_DIMENSIONS = {"lowest": 1, "highest": 1, "first": 2, "first_bias": 1, "layers": 4, "layers_bias": 3, "head": 1}
+_DIMENSIONS |= {"head_bias": 1}
 _MOST = {"columns": 1 << 12, "width": 1 << 12, "layers": 64}
 
 
@@ -52,9 +54,9 @@ class Perceptron:
     head_bias: Array
 
     def __post_init__(self) -> None:
-        if self.first.ndim != 2 or self.layers.ndim != 4:
-            ranks = self.first.ndim, self.layers.ndim
-            raise _refused("the first layer or the other layers have another number of dimensions", ranks, (2, 4))
+        ranks = {name: getattr(self, name).ndim for name in _DIMENSIONS}
+        if ranks != _DIMENSIONS:
+            raise _refused("an array has another number of dimensions", ranks, _DIMENSIONS)
         columns, width = self.first.shape
         layers = len(self.layers)
         sizes = {"columns": columns, "width": width, "layers": layers}
@@ -129,11 +131,8 @@ class Perceptron:
         Raises:
             ZooError: The bytes are damaged, or are not a perceptron.
         """
-        arrays, facts = arrays_from_bytes(stored)
-        names = cls.__dataclass_fields__.keys()
-        if facts.get("kind") != _KIND or arrays.keys() != names:
-            raise _refused("an array is missing or unknown", ", ".join(sorted(arrays))[:200], ", ".join(names))
-        return cls(**arrays)
+        known = {name: ("float32", dimensions) for name, dimensions in _DIMENSIONS.items()}
+        return cls(**known_arrays(stored, _KIND, "a stored perceptron", known)[0])
 
 
 def _gelu(values: FloatArray) -> FloatArray:

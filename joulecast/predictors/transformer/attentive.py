@@ -36,12 +36,11 @@ from .weights import TransformerWeights
 
 _WEIGHTS = "transformer.safetensors"
 _AT_ONCE = 256  # Operations that one thread reads at once; more do not fit into the processor's caches.
-_CACHED = 512  # Networks on one GPU each.
-_LONGEST = 2048  # Longest list of operations whose results are cached; a longer one would fill the memory.
+_LONGEST = 2048  # Longest list of operations whose tokens are cached; a longer one would fill the memory.
 
 
 class Reader:
-    """A transformer with a cache of its last results.
+    """A transformer, the last results of which are cached.
 
     Args:
         encoder: The transformer.
@@ -53,20 +52,16 @@ class Reader:
         self.encoder, self.vocabulary, self.ranges = encoder, vocabulary, ranges
         # Each network is described for its operations, then for itself.
         self._cached_tokens = lru_cache(2)(self._tokens)
-        self._cached_factors = lru_cache(_CACHED)(self._factors)
-        self._cached_vector = lru_cache(_CACHED)(self._vector)
 
     def factors(self, operations: OperationList, gpu: GPU) -> tuple[FloatArray, FloatArray]:
         """See `ResidualModel.factors`."""
-        of = self._cached_factors if len(operations) <= _LONGEST else self._factors
-        return of(operations, gpu)
+        return _factors(operations, self, gpu)
 
     def vector(
         self, operations: OperationList, counts: tuple[float, ...], launches_s: tuple[float, ...], gpu: GPU
     ) -> FloatArray:
         """The vector that describes one network; see `vectors`."""
-        of = self._cached_vector if len(operations) <= _LONGEST else self._vector
-        return of(operations, counts, launches_s, gpu)
+        return _vector(operations, self, counts, launches_s, gpu)
 
     def _described(self, operations: OperationList, gpu: GPU) -> Tokens:
         of = self._cached_tokens if len(operations) <= _LONGEST else self._tokens
@@ -74,12 +69,6 @@ class Reader:
 
     def _tokens(self, operations: OperationList, gpu: GPU) -> Tokens:
         return tokens(operations, gpu, float(gpu.boost_clock_mhz), self.vocabulary)
-
-    def _factors(self, operations: OperationList, gpu: GPU) -> tuple[FloatArray, FloatArray]:
-        ratios = _ratios(operations, self, gpu)
-        known = {kind: self._range(kind) for kind in {operation.kind for operation in operations}}
-        lowest, highest = np.array([known[operation.kind] for operation in operations]).T
-        return np.exp(np.clip(ratios[:, 0], lowest, highest)), np.exp(ratios[:, 1])
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`. Many rows at once use the processor's caches and all of its cores."""
@@ -99,16 +88,9 @@ class Reader:
         by_gpu: FloatArray = np.concatenate(ratios).reshape(len(some), len(operations), 2)
         return by_gpu
 
-    def _range(self, kind: str) -> Range:
+    def range_of(self, kind: str) -> Range:
+        """Lowest and highest log ratio of time that was seen of a kind, or of its family."""
         return self.ranges.get(kind) or self.ranges.get(KINDS[kind].family) or (-np.inf, np.inf)
-
-    def _vector(
-        self, operations: OperationList, counts: tuple[float, ...], launches_s: tuple[float, ...], gpu: GPU
-    ) -> FloatArray:
-        device_s = self.device_s(operations, gpu)
-        of_one = self.vectors(operations, np.array([counts]), device_s[None], np.array([launches_s]), gpu)
-        vector: FloatArray = of_one[0]
-        return vector
 
     def device_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device seconds of one call of each operation at the default clock, shape (operations,)."""
@@ -145,6 +127,25 @@ def _ratios(operations: OperationList, reader: Reader, gpu: GPU) -> FloatArray:
     """See `Reader.log_ratios`; shape (operations, 2)."""
     ratios: FloatArray = reader.log_ratios(operations, [gpu])[0]
     return ratios
+
+
+@cached
+def _factors(operations: OperationList, reader: Reader, gpu: GPU) -> tuple[FloatArray, FloatArray]:
+    """See `ResidualModel.factors`."""
+    ratios = _ratios(operations, reader, gpu)
+    known = {kind: reader.range_of(kind) for kind in {operation.kind for operation in operations}}
+    lowest, highest = np.array([known[operation.kind] for operation in operations]).T
+    return np.exp(np.clip(ratios[:, 0], lowest, highest)), np.exp(ratios[:, 1])
+
+
+@cached
+def _vector(
+    operations: OperationList, reader: Reader, counts: tuple[float, ...], launches_s: tuple[float, ...], gpu: GPU
+) -> FloatArray:
+    """The vector that describes one network; see `Reader.vectors`."""
+    device_s = reader.device_s(operations, gpu)
+    vector: FloatArray = reader.vectors(operations, np.array([counts]), device_s[None], np.array([launches_s]), gpu)[0]
+    return vector
 
 
 @dataclass(frozen=True)

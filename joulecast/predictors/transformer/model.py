@@ -21,9 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..physics.operation_numbers import FAMILIES
-from ..recipes.transformer import TransformerRecipe
-from .onnx import UNIT
-from .positions import frequencies
+from ..recipes import TransformerRecipe
+from .encoder import UNIT, frequencies
 from .tokens import IN_NETWORK, ROLES, WIDTH
 
 _SPREAD = 0.2  # Standard deviation of the initial weights that are applied to tokens.

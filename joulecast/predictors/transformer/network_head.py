@@ -13,6 +13,9 @@ from ..formats.numbers import number_array
 
 _LEAST_SPREAD = 1e-3
 
+SYNTHETIC_LENGTH = 12
+"""Number of operations in a synthetic network, which is put together from measured operations."""
+
 
 class Example(NamedTuple):
     """A network to learn from.

@@ -22,16 +22,15 @@ from ...operations.operation import MODES
 from ...operations.operation_list import OperationList
 from ..any_gpu.predictor import AnyGpuPredictor
 from ..contract import Networks, launch_s
-from ..measured.device_rows import DeviceRow, rows_by_gpu
+from ..measured.rows import DeviceRow, rows_by_gpu
 from ..networks.composition import HostModel, composed, counts_of
 from ..networks.parts import as_parts
 from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
-from ..recipes.transformer import TransformerRecipe
+from ..recipes import TransformerRecipe
 from .attentive import Attentive
-from .examples import SYNTHETIC_LENGTH
-from .network_head import Example, NetworkHead
+from .network_head import SYNTHETIC_LENGTH, Example, NetworkHead
 
 _SYNTHETIC = 600  # Number of synthetic networks.
 _SYNTHETIC_WEIGHT = 0.5  # Weight of all synthetic networks together; all measured ones together have a weight of 1.

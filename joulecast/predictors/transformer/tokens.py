@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
+from ...operations.attributes import ELEMENT_BYTES
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...operations.precisions import ELEMENT_BYTES
 from ...operations.rules import size
 from ..physics.cached import cached
 from ..physics.least_times import LeastTimes

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from ...errors import ZooError, damaged_entry
 from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
 from ..physics.operation_numbers import FAMILIES
-from ..recipes.transformer import OPERATION_VECTORS
 from .tokens import ROLES, WIDTH
 
 STACKS = ("over_network", "over_operation", "over_kinds")
@@ -155,13 +154,12 @@ class TransformerWeights:
         if (
             not (heads.isascii() and heads.isdecimal() and len(heads) < 4)
             or not {weighted, positions} <= {"True", "False"}
-            or vector not in OPERATION_VECTORS
+            or vector not in ("sum", "kind")
         ):
             raise _refused(
                 "their facts cannot be read",
                 str(facts)[:100],
-                "heads: 1 to 999, distance_weighting and positional_encoding: True or False, operation_vector: "
-                + " or ".join(OPERATION_VECTORS),
+                "heads: 1 to 999, distance_weighting, positional_encoding: True or False, operation_vector: sum, kind",
             )
         return cls(arrays, int(heads), weighted == "True", vector, positions == "True")
 

@@ -1,9 +1,7 @@
-"""Zoo entries of CPUs, each for one model of CPU and one mode."""
+"""Entries of CPUs, each for one model of CPU and one mode."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +9,22 @@ import numpy as np
 
 from ...hardware.cpu import find_cpu
 from ...operations.operation import Operation
-from ...predictors.cpu.calls import CallModel
 from ...predictors.cpu.network import CpuNetworkPredictor, SerialModel
-from ...predictors.cpu.predictor import CpuPredictor
-from ...predictors.formats.features import require_features
-from ...predictors.formats.numbers import errors_to_text, number, sorted_errors
+from ...predictors.cpu.predictor import CallModel, CpuPredictor
+from ...predictors.formats.numbers import errors_to_text, number, require_features, sorted_errors
 from ...predictors.predictor import INPUT_NAMES
 from ...predictors.regressors.forms import ONE_GPU_FORMS
-from .card_values import name_of
-from .common_files import NEEDED, common_files, read_card, read_facts
-from .entry import ModelCard
-from .files import checked_files, write_files
-from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement, smoke_test
+from .cards import ModelCard, name_of
+from .stored import GOLDEN_OPERATIONS, Stored, golden_operations, save_as_entry, smoke_test
 
-PREDICTOR = "cpu"
+CPU_PREDICTOR = "cpu"
 """What the manifests of these entries name as their predictor. The recipe stands in the card."""
 
 
 def save_cpu_entry(
     folder: str | Path, predictor: CpuNetworkPredictor, card: ModelCard, golden: list[Operation]
 ) -> Path:
-    """Write an entry. An entry that is already in the folder is replaced once the new one is complete.
+    """Write an entry.
 
     Args:
         folder: Folder to write, such as zoo/cpu-amd-epyc/forest-inference.
@@ -46,12 +39,10 @@ def save_cpu_entry(
         "serial": predictor.serial.to_dict(),
         "network_errors": errors_to_text({name: np.array(e) for name, e in predictor.network_errors.items()}),
     }
-    files = {
-        **common_files(asdict(card), facts),
-        **operations.time.to_files("time"),
-        **({} if operations.power is None else operations.power.to_files("power")),
-    }
-    return write_files(folder, files, _golden(operations, golden[:GOLDEN_OPERATIONS]), predictor=PREDICTOR)
+    files = operations.time.to_files("time")
+    if operations.power is not None:
+        files |= operations.power.to_files("power")
+    return save_as_entry(folder, card, facts, files, _golden(operations, golden[:GOLDEN_OPERATIONS]), CPU_PREDICTOR)
 
 
 def _golden(predictor: CpuPredictor, operations: list[Operation]) -> dict[str, Any]:
@@ -61,56 +52,25 @@ def _golden(predictor: CpuPredictor, operations: list[Operation]) -> dict[str, A
     return found if predictor.power is None else {**found, "power_w": calls.power_w.tolist()}
 
 
-def load_cpu_entry(folder: str | Path) -> CpuNetworkPredictor:
-    """Load an entry and check it.
-
-    Raises:
-        ZooError: The entry is missing, damaged, changed or of another format, or its golden prediction comes out
-            differently.
-    """
-    predictor, manifest, again = read_cpu_entry(folder)
-    with refusing_damage(Path(folder)):
-        pairs = [(again[name], stored) for name, stored in manifest["golden"].items() if name != "operations"]
-    require_agreement(Path(folder), manifest, pairs)
-    return predictor
-
-
-def read_cpu_entry(folder: str | Path) -> tuple[CpuNetworkPredictor, dict[str, Any], dict[str, Any]]:
-    """Read an entry without comparing its golden prediction.
-
-    Returns:
-        Its predictor, its manifest, and the golden prediction as it comes out now.
-
-    Raises:
-        ZooError: The entry is missing, damaged, changed, or of another format.
-    """
-    folder = Path(folder)
-    manifest, files = checked_files(folder, NEEDED)
-    with refusing_damage(folder):
-        card, facts = read_card(files), read_facts(files)
-        require_features(facts["inputs"], INPUT_NAMES, folder)
-        from_files = ONE_GPU_FORMS[facts["recipe"]].from_files
-        typical_w = number(facts["typical_power_w"])
-        operations = CpuPredictor(
-            cpu=find_cpu(name_of(facts["gpu"])),
-            mode=facts["mode"],
-            threads=int(number(facts["threads"])),
-            calls=CallModel.from_dict(facts["calls"]),
-            time=from_files(files, "time"),
-            power=from_files(files, "power") if typical_w else None,
-            typical_power_w=typical_w,
-            measured=frozenset(facts["measured"]),
-        )
-        predictor = CpuNetworkPredictor(
-            name=name_of(card["name"]),
-            operations=operations,
-            serial=SerialModel.from_dict(facts["serial"]),
-            network_errors=_errors(facts["network_errors"]),
-        )
-        golden = golden_operations(manifest["golden"]["operations"])
-        smoke_test(predictor, golden)
-        return predictor, manifest, _golden(operations, golden)
-
-
-def _errors(value: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
-    return {str(quantity): tuple(sorted_errors(errors).tolist()) for quantity, errors in value.items()}
+def read_cpu(stored: Stored) -> tuple[CpuNetworkPredictor, dict[str, Any]]:
+    """The predictor of an entry, and its golden prediction as it comes out now."""
+    facts, files = stored.facts, stored.files
+    require_features(facts["inputs"], INPUT_NAMES, stored.folder)
+    from_files = ONE_GPU_FORMS[facts["recipe"]].from_files
+    typical_w = number(facts["typical_power_w"])
+    operations = CpuPredictor(
+        cpu=find_cpu(name_of(facts["gpu"])),
+        mode=facts["mode"],
+        threads=int(number(facts["threads"])),
+        calls=CallModel.from_dict(facts["calls"]),
+        time=from_files(files, "time"),
+        power=from_files(files, "power") if typical_w else None,
+        typical_power_w=typical_w,
+        measured=frozenset(facts["measured"]),
+    )
+    errors = {str(quantity): tuple(sorted_errors(e).tolist()) for quantity, e in facts["network_errors"].items()}
+    serial = SerialModel.from_dict(facts["serial"])
+    predictor = CpuNetworkPredictor(name_of(stored.card["name"]), operations, serial, errors)
+    golden = golden_operations(stored.golden["operations"])
+    smoke_test(predictor, golden)
+    return predictor, _golden(operations, golden)

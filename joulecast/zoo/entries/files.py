@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ZooError, damaged_entry
+from ...system.whole_files import exchanged
 
 FORMAT_VERSION = 2
 """Version of the format. It increases when older entries can no longer be read."""
@@ -81,11 +82,8 @@ def library_versions() -> dict[str, str]:
         "joulecast",
         "numpy",
         "scikit-learn",
-        "skl2onnx",
         "xgboost-cpu",
         "xgboost",
-        "onnxmltools",
-        "onnx",
         "onnxruntime",
         "torch",
     ):
@@ -110,7 +108,7 @@ def write_files(
         folder: Folder to write, such as zoo/a30/forest-inference.
         files: Contents by name. Files that compress well are stored deflated.
         golden: A small prediction, to be made again when the entry is loaded.
-        predictor: Name of its predictor, by which a loader is chosen, see `loaders.LOADERS`.
+        predictor: Name of its predictor, by which a loader is chosen, see loading.py.
         libraries: Versions of the libraries that it was made with; None for the installed ones.
     """
     stored = {}
@@ -137,9 +135,10 @@ def put_in_place(folder: str | Path, files: Mapping[str, bytes]) -> Path:
         new.mkdir(mode=0o755)
         for name, data in files.items():
             (new / name).write_bytes(data)
-        if folder.exists():
-            folder.replace(old)
-        new.replace(folder)
+        if not (folder.exists() and exchanged(new, folder)):
+            if folder.exists():
+                folder.replace(old)
+            new.replace(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return folder
@@ -276,14 +275,5 @@ def checked_files(folder: Path, needed: Collection[str]) -> tuple[dict[str, Any]
 
 
 def predictor_of(manifest: Mapping[str, Any]) -> str:
-    """Name of an entry's predictor, by which `loaders.LOADERS` chooses what reads the entry."""
+    """Name of an entry's predictor, by which loading.py chooses what reads the entry."""
     return str(manifest.get("predictor"))[:80]
-
-
-def disagreement(folder: Path, manifest: Mapping[str, Any]) -> ZooError:
-    """The error for an entry whose golden prediction comes out differently now."""
-    return ZooError(
-        "this zoo entry no longer predicts what it predicted when it was made",
-        given=str(folder),
-        hint=f"it was made with {str(manifest.get('libraries'))[:300]}; install those versions, or train it again",
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,7 @@ from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...predictors.contract import Regressor
-from ...predictors.formats.features import require_features
-from ...predictors.formats.numbers import errors_to_text, number, sorted_errors
+from ...predictors.formats.numbers import errors_to_text, number, require_features, sorted_errors
 from ...predictors.intervals.network_calibration import NETWORK_QUANTITIES
 from ...predictors.model.basis import BASES
 from ...predictors.model.features import NAMES
@@ -26,14 +25,12 @@ from ...predictors.model.in_networks import NetworkFactors
 from ...predictors.model.learned import NETWORK_BASES, Key, NetworkBasis, OneModel
 from ...predictors.model.physics import STARTS
 from ...predictors.model.power import POWER_NAMES, PowerDemand
-from ...predictors.regressors.serving import StoredTrees, stored_trees
-from ...predictors.regressors.trees import trees_file
-from .card_values import name_of
-from .common_files import NEEDED, common_files, read_card, read_facts
-from .files import EntryFiles, checked_files, write_files
-from .golden import golden_operations, refusing_damage, require_agreement
+from ...predictors.regressors.trees import StoredTrees, stored_trees, trees_file
+from .cards import KernelsCard, name_of
+from .files import EntryFiles
+from .stored import Stored, golden_operations, refusing_damage, require_agreement, save_as_entry, stored_entry
 
-PREDICTOR = "kernels"
+KERNELS_PREDICTOR = "kernels"
 _MOST_TREES = 128
 _MOST_FACTOR = 3.0
 _MOST_CYCLES = 3.0
@@ -41,43 +38,6 @@ _POWER = "power-"
 
 Golden = Mapping[Key, tuple[str, Sequence[Operation]]]
 """Generation and group -> a GPU of this generation, and kernels of this group that are predicted on it."""
-
-
-@dataclass(frozen=True)
-class KernelsCard:
-    """What a user should know about the entry of device times of kernels.
-
-    Args:
-        name: Name of the entry.
-        kernels: Part of the model -> the GPUs that it was measured on.
-        recipe: Settings of the recipe.
-        data: What it was trained on: one description per dataset.
-        splits: How the errors below were found.
-        errors: Part -> basis and GPU -> number of operations, median and mean absolute error.
-        coverage: Part -> basis -> share of left-out operations within their 90 % interval.
-        power_errors: Part -> basis and GPU -> number of operations, median and mean absolute error.
-        network_factors: How much longer operations take inside measured networks than alone: field -> value.
-        network_errors: Basis -> quantity -> sorted absolute log errors on measured networks that were left out.
-        limits: What it cannot do.
-        created: Date.
-        licence: Licence of the entry.
-        provenance: The commit that it was trained at.
-    """
-
-    name: str
-    kernels: Mapping[str, tuple[str, ...]]
-    recipe: Mapping[str, Any]
-    data: tuple[Mapping[str, Any], ...]
-    splits: str
-    errors: Mapping[str, Mapping[str, tuple[int, float, float]]]
-    coverage: Mapping[str, Mapping[str, float]]
-    power_errors: Mapping[str, Mapping[str, tuple[int, float, float]]] = field(default_factory=dict)
-    network_factors: Mapping[str, Any] = field(default_factory=dict)
-    network_errors: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
-    limits: tuple[str, ...] = ()
-    created: str = ""
-    licence: str = "Apache-2.0"
-    provenance: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +112,7 @@ def save_kernels(folder: str | Path, model: OneModel, card: KernelsCard, golden:
         }
         for key, (gpu, operations) in sorted(golden.items())
     ]
-    return write_files(folder, common_files(asdict(card), facts) | files, {"kernels": shown}, predictor=PREDICTOR)
+    return save_as_entry(folder, card, facts, files, {"kernels": shown}, KERNELS_PREDICTOR)
 
 
 def _trees_files(trees: Mapping[Key, Regressor], prefix: str) -> dict[str, bytes]:
@@ -183,16 +143,24 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
     Raises:
         ZooError: The entry is missing, damaged, changed, or of another format.
     """
-    folder = Path(folder)
-    manifest, files = checked_files(folder, NEEDED)
-    with refusing_damage(folder):
-        card = read_card(files)
-        facts = read_facts(files)
-        require_features(facts["inputs"], [*NAMES, *POWER_NAMES], PREDICTOR)
+    return _kernels_entry(stored_entry(folder))
+
+
+def read_kernels(stored: Stored) -> tuple[KernelsEntry, dict[str, Any]]:
+    """The entry, with all trees checked; the golden prediction of each is compared when it is read."""
+    entry = _kernels_entry(stored)
+    entry.check()
+    return entry, {}
+
+
+def _kernels_entry(stored: Stored) -> KernelsEntry:
+    with refusing_damage(stored.folder):
+        facts, files = stored.facts, stored.files
+        require_features(facts["inputs"], [*NAMES, *POWER_NAMES], KERNELS_PREDICTOR)
         constants = np.array(facts["constants"], dtype=float)
         if constants.shape != STARTS.shape or not np.isfinite(constants).all() or (constants <= 0).any():
             raise damaged_entry("the constants of physics are not positive numbers", constants.shape, STARTS.shape)
-        golden = {(str(row["trees"][0]), str(row["trees"][1])): row for row in manifest["golden"]["kernels"]}
+        golden = {(str(row["trees"][0]), str(row["trees"][1])): row for row in stored.golden["kernels"]}
         measured = _names(facts["measured"])
         power = facts["power"]
         plain = OneModel(
@@ -218,15 +186,15 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
         for (generation, group), trees in plain.trees.items():
             row = golden.get((generation, group))
             if row is not None:
-                trees.check = lambda row=row: _agree(folder, manifest, plain, row)  # type: ignore[attr-defined]
+                trees.check = lambda row=row: _agree(stored, plain, row)  # type: ignore[attr-defined]
         shown = {key: (str(row["gpu"]), golden_operations(row["operations"])) for key, row in golden.items()}
-    return KernelsEntry(name_of(card["name"]), plain, shown, card)
+    return KernelsEntry(name_of(stored.card["name"]), plain, shown, stored.card)
 
 
-def _agree(folder: Path, manifest: Mapping[str, Any], model: OneModel, row: Mapping[str, Any]) -> None:
-    with refusing_damage(folder):
+def _agree(stored: Stored, model: OneModel, row: Mapping[str, Any]) -> None:
+    with refusing_damage(stored.folder):
         again = _device_s(model, str(row["gpu"]), golden_operations(row["operations"]))
-    require_agreement(folder, manifest, [(again, row["device_s"])])
+    require_agreement(stored, [(again, row["device_s"])])
 
 
 def _names(facts: Mapping[str, Any]) -> dict[str, frozenset[str]]:
@@ -310,17 +278,6 @@ def _network_errors(facts: Mapping[str, Any]) -> dict[NetworkBasis, Mapping[str,
         for basis in NETWORK_BASES
         if basis in facts
     }
-
-
-def checked_kernels(folder: Path) -> KernelsEntry:
-    """Load the entry and check all of it.
-
-    Raises:
-        ZooError: See `load_kernels` and `KernelsEntry.check`.
-    """
-    entry = load_kernels(folder)
-    entry.check()
-    return entry
 
 
 def _device_s(model: OneModel, gpu: str, operations: Sequence[Operation]) -> FloatArray:

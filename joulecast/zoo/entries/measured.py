@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...system.resources import shipped
-from .entry import load_card
+from .cards import load_card
 from .files import MANIFEST
 
 _NO_SENSOR = "none"

@@ -11,9 +11,9 @@ from mlflow.pyfunc import PythonModel
 
 from joulecast.errors import InputError
 from joulecast.operations.operation import Operation
-from joulecast.zoo.catalogue import load_any
 from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
 from joulecast.zoo.entries.kernels_entry import KernelsEntry, not_by_itself
+from joulecast.zoo.entries.loading import load_any
 from joulecast.zoo.mlflow.registry_model import ENTRY, OUTPUTS
 
 

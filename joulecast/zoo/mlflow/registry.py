@@ -20,13 +20,11 @@ from typing import Any
 from ...errors import InputError, ZooError
 from ...operations.operation import MODES
 from ...system.deadlines import within
-from ..entries.entry import load_card
+from ..entries.cards import git_commit, load_card
+from ..entries.comparing import Verdict, decide, errors_of_networks, left_out_of
 from ..entries.files import MANIFEST, read_plain, sha256_of
-from ..entries.left_out import errors_of_networks, left_out_of
-from ..entries.provenance import git_commit
 from ..store import admit, object_folder, pulled, pulled_folder
 from .mlflow_client import connected, default_uri, experiment
-from .promotion import Verdict, decide
 from .registry_model import ENTRY, ENTRY_SHA256, entry_sha256, log_model, model_name
 
 CHAMPION, CHALLENGER = "champion", "challenger"
@@ -153,7 +151,7 @@ def _tags(card: Mapping[str, Any], digest: str) -> dict[str, str]:
 def promote(name: str, version: str | None = None, *, force: bool = False, uri: str | None = None) -> Promotion:
     """Make a version champion if it is better than the champion by more than chance explains.
 
-    Both are compared on networks and operations that were left out of the training of both, see promotion.py.
+    Both are compared on networks and operations that were left out of the training of both, see comparing.py.
 
     Args:
         name: Name of the registered model.

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...hardware import find_device
 from ...operations.operation import Operation
-from ..entries.entry import load_card
+from ..entries.cards import load_card
 from ..entries.files import MANIFEST, library_versions, read_plain, sha256_of, stored_files
 from ..entries.kernels_entry import not_by_itself
 

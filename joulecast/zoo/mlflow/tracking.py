@@ -11,43 +11,31 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
+from ...predictors.contract import Curves, curves_of
 from ...predictors.evaluation.any_gpu import AnyGpuValidation
 from ...predictors.evaluation.cpu import CpuValidation
-from ...predictors.evaluation.curves import Curves, curves_of
 from ...predictors.evaluation.one_gpu import Validation
 from ...predictors.evaluation.report import write_report
-from ...predictors.recipes.settings import Recipe
-from ..any_gpu_training import TrainedAnyGpu
-from ..cpu_training import TrainedOnCpu
+from ...predictors.recipes import Recipe
+from ..entries.cards import ModelCard, git_commit
 from ..entries.files import library_versions
-from ..entries.provenance import git_commit
 from ..training import Trained
 from .mlflow_client import EXPERIMENT, connected, default_uri, experiment
 from .registry_model import log_model
 
-__all__ = [
-    "EXPERIMENT",
-    "Tuning",
-    "default_uri",
-    "track",
-    "track_any_gpu",
-    "track_cpu",
-    "track_evaluation",
-    "tuning",
-]
+__all__ = ["EXPERIMENT", "Tuning", "default_uri", "track", "track_evaluation", "tuning"]
 
 _AT_ONCE = 90  # MLflow accepts up to 100 parameters and 1000 metrics in one request.
 _DIGEST_LENGTH = 36  # of a dataset, in MLflow's tables
 
 
-def track(trained: Trained, recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
+def track(trained: Trained[Any, Any, Any], recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
     """Log a training as an MLflow run: settings, metrics, datasets, report with plots, and the model.
 
     Args:
-        trained: The trained predictor with its validation and card.
+        trained: What was trained, with its validation and card.
         recipe: Settings that it was trained with.
         entry: The folder of the zoo entry, which becomes the model.
         uri: Tracking server or store; None for `default_uri`.
@@ -60,50 +48,29 @@ def track(trained: Trained, recipe: Recipe, entry: Path, uri: str | None = None,
         MissingDependencyError: mlflow is not installed.
         TrackingError: The server cannot be reached, or refused.
     """
-    card = trained.card
+    card, validation = trained.card, trained.validation
+    own = isinstance(card, ModelCard)
 
     def fill(mlflow: Any, run_id: str) -> None:
-        log_params(mlflow, {**recipe.to_dict(), "dataset_sha256": card.data["sha256"]})
-        log_metrics(mlflow, own_metrics(trained.validation))
-        log_curves(mlflow, curves_of(trained.predictor))
-        _log_datasets(mlflow, run_id, [{"gpu": card.gpu, **card.data}])
-        with tempfile.TemporaryDirectory() as scratch:
-            write_report([trained.validation], recipe, Path(scratch), command=command)
-            mlflow.log_artifacts(scratch, "report")
+        log_params(mlflow, recipe.to_dict() | ({"dataset_sha256": card.data["sha256"]} if own else {}))
+        log_metrics(mlflow, validation.metrics())
+        if not isinstance(validation, CpuValidation):
+            log_curves(mlflow, curves_of(trained.predictor) | getattr(validation, "curves", {}))
+        _log_datasets(mlflow, run_id, [{"gpu": card.gpu, **card.data}] if own else card.data)
+        if isinstance(validation, Validation):
+            with tempfile.TemporaryDirectory() as scratch:
+                write_report([validation], recipe, Path(scratch), command=command)
+                mlflow.log_artifacts(scratch, "report")
+        else:
+            mlflow.log_text((entry / "README.md").read_text(encoding="utf-8"), "report/REPORT.md")
         log_model(mlflow, entry)
 
-    tags = {"gpu": card.gpu, "mode": card.mode, "predictor": card.predictor, "precision": ",".join(card.precisions)}
-    return _run(card.name, {**tags, "command": command, "stage": "train"}, uri, fill)
-
-
-def track_cpu(trained: TrainedOnCpu, recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
-    """Log a training on a CPU's measurements; see `track`."""
-    card = trained.card
-
-    def fill(mlflow: Any, run_id: str) -> None:
-        log_params(mlflow, {**recipe.to_dict(), "dataset_sha256": card.data["sha256"]})
-        log_metrics(mlflow, trained.validation.metrics())
-        _log_datasets(mlflow, run_id, [{"gpu": card.gpu, **card.data}])
-        mlflow.log_text((entry / "README.md").read_text(encoding="utf-8"), "report/REPORT.md")
-        log_model(mlflow, entry)
-
-    tags = {"gpu": card.gpu, "mode": card.mode, "predictor": card.predictor, "precision": ",".join(card.precisions)}
-    return _run(card.name, {**tags, "command": command, "stage": "train"}, uri, fill)
-
-
-def track_any_gpu(trained: TrainedAnyGpu, recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
-    """Log a training over many GPUs; see `track`."""
-    card = trained.card
-
-    def fill(mlflow: Any, run_id: str) -> None:
-        log_params(mlflow, recipe.to_dict())
-        log_metrics(mlflow, any_gpu_metrics(trained.validation))
-        log_curves(mlflow, {**curves_of(trained.learned), **trained.validation.curves})
-        _log_datasets(mlflow, run_id, card.data)
-        mlflow.log_text((entry / "README.md").read_text(encoding="utf-8"), "report/REPORT.md")
-        log_model(mlflow, entry)
-
-    tags = {"gpu": "any", "mode": "inference,training", "predictor": card.predictor, "precision": "any"}
+    tags = {
+        "gpu": card.gpu if own else "any",
+        "mode": card.mode if own else "inference,training",
+        "predictor": card.predictor,
+        "precision": ",".join(card.precisions) if own else "any",
+    }
     return _run(card.name, {**tags, "command": command, "stage": "train"}, uri, fill)
 
 
@@ -136,12 +103,10 @@ def track_evaluation(
     """
     metrics: dict[str, float] = {}
     for validation in validations:
-        if isinstance(validation, AnyGpuValidation):
-            metrics |= any_gpu_metrics(validation)
-        else:
-            prefix = f"{validation.gpu}/{validation.mode}/" if len(validations) > 1 else ""
-            own = own_metrics(validation) if isinstance(validation, Validation) else validation.metrics()
-            metrics |= {f"{prefix}{key}": value for key, value in own.items()}
+        prefix = ""
+        if len(validations) > 1 and not isinstance(validation, AnyGpuValidation):
+            prefix = f"{validation.gpu}/{validation.mode}/"
+        metrics |= {f"{prefix}{key}": value for key, value in validation.metrics().items()}
 
     def fill(mlflow: Any, run_id: str) -> None:
         log_params(mlflow, recipe.to_dict())
@@ -212,31 +177,6 @@ def _run(name: str, tags: Mapping[str, str], uri: str | None, fill: Callable[[An
 
 
 # Parts that runs of several kinds log
-
-
-def own_metrics(validation: Validation) -> dict[str, float]:
-    """Errors of a GPU's own predictor per split, and per kind of operation."""
-    found = dict(validation.metrics())
-    for errors in validation.operations:
-        for kind, (time, power) in errors.tables()["kind"].items():
-            for quantity, row in (("time", time), ("power", power)):
-                for statistic in row.keys() & {"median", "mean"}:
-                    found[f"{errors.campaign}/{kind}/{quantity}_{statistic}"] = row[statistic]
-    return found
-
-
-def any_gpu_metrics(validation: AnyGpuValidation) -> dict[str, float]:
-    """Errors of a predictor for any GPU per split, GPU and kind."""
-    found = {}
-    for name, known in (("networks", "nothing"), ("networks_known", "networks")):
-        errors = [e for e in validation.networks if e.known == known]
-        for quantity in ("time", "energy", "power") if errors else ():
-            found[f"{name}/{quantity}_error_mean"] = fmean(abs(getattr(e, quantity)) for e in errors)
-    for split, kinds in (("folds", validation.folds), ("left_out", validation.left_out)):
-        for e in kinds:
-            found[f"{split}/{e.gpu}/{e.kind}/{e.mode}/time_median"] = e.median
-            found[f"{split}/{e.gpu}/{e.kind}/{e.mode}/time_mean"] = e.mean
-    return found
 
 
 def log_params(mlflow: Any, values: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
 
-from ...errors import InputError, ZooError, damaged_zoo
+from ...errors import InputError, JoulecastError, ZooError, damaged_zoo
 from ...system.whole_files import locked, whole_file
 from ..entries.files import MANIFEST, read_plain
 
@@ -59,7 +59,7 @@ class FolderSource:
 
     def write(self, files: Mapping[str, bytes]) -> None:
         """See `Source.write`."""
-        try:
+        with self._writing():
             self._folder.mkdir(parents=True, exist_ok=True)
             for path, data in files.items():
                 target = self._folder / checked_path(path)
@@ -67,34 +67,27 @@ class FolderSource:
                 with whole_file(target) as unfinished:
                     unfinished.write_bytes(data)
                     unfinished.chmod(0o644)
-        except OSError as error:
-            raise ZooError(
-                "this zoo cannot be written to",
-                given=f"{self._folder}: {error.strerror}",
-                hint="push to a folder that this user may write to, on a disk with room",
-            ) from error
 
     def delete(self, paths: list[str]) -> None:
         """See `Source.delete`."""
-        try:
+        with self._writing():
             for path in paths:
                 (self._folder / checked_path(path)).unlink(missing_ok=True)
             for folder in {(self._folder / checked_path(path)).parent for path in paths}:
                 with contextlib.suppress(OSError):  # something else lies in it
                     folder.rmdir()
-        except OSError as error:
-            raise ZooError(
-                "this zoo cannot be written to",
-                given=f"{self._folder}: {error.strerror}",
-                hint="push to a folder that this user may write to, on a disk with room",
-            ) from error
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
         """See `Source.changing`."""
+        with self._writing(), locked(self._folder / ".lock"):
+            yield
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Turn errors of the system, such as a full disk, into an error that names the folder."""
         try:
-            with locked(self._folder / ".lock"):
-                yield
+            yield
         except OSError as error:
             raise ZooError(
                 "this zoo cannot be written to",
@@ -109,7 +102,27 @@ class FolderSource:
             )
 
 
-class ZipSource:
+class ReadOnly:
+    """A place that cannot be written to. Its subclasses say why."""
+
+    def write(self, files: Mapping[str, bytes]) -> None:
+        """Refuse."""
+        raise self.refusal()
+
+    def delete(self, paths: list[str]) -> None:
+        """Refuse."""
+        raise self.refusal()
+
+    def changing(self) -> AbstractContextManager[None]:
+        """Refuse."""
+        raise self.refusal()
+
+    def refusal(self) -> JoulecastError:
+        """The error for a user who asks for a change."""
+        raise NotImplementedError
+
+
+class ZipSource(ReadOnly):
     """Entries in a zip file, which is read member by member and never unpacked to disk."""
 
     def __init__(self, path: Path) -> None:
@@ -162,17 +175,6 @@ class ZipSource:
                 found.append("/".join(parts[:2]))
         return sorted(found)
 
-    def write(self, files: Mapping[str, bytes]) -> None:
-        """Refuse: a zip file is read only."""
-        raise self._read_only()
-
-    def delete(self, paths: list[str]) -> None:
-        """Refuse: a zip file is read only."""
-        raise self._read_only()
-
-    def changing(self) -> AbstractContextManager[None]:
-        """Refuse: a zip file is read only."""
-        raise self._read_only()
-
-    def _read_only(self) -> ZooError:
+    def refusal(self) -> ZooError:
+        """See `ReadOnly.refusal`."""
         return ZooError("a zip file is read only", given=str(self._path), hint="push to a folder, and zip that folder")

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import urllib.request
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from http.client import HTTPException
 from urllib.parse import quote
 
 from ...errors import InputError, ZooError
 from ...system.fetching import fetch
-from .source_folder import checked_path
+from .source_folder import ReadOnly, checked_path
 
 TOKEN = "JOULECAST_ZOO_TOKEN"  # noqa: S105  # the name of a variable
 _SECONDS = 300.0  # per file, of which the largest has 64 MB
 
 
-class HttpSource:
+class HttpSource(ReadOnly):
     """Entries below an address, which can be read but not written.
 
     If $JOULECAST_ZOO_TOKEN is set, it is sent as a bearer token.
@@ -65,17 +63,6 @@ class HttpSource:
             hint="serve a folder that `joulecast zoo push` wrote",
         )
 
-    def write(self, files: Mapping[str, bytes]) -> None:
-        """Refuse: a zoo behind HTTP is read only."""
-        raise self._read_only()
-
-    def delete(self, paths: list[str]) -> None:
-        """Refuse: a zoo behind HTTP is read only."""
-        raise self._read_only()
-
-    def changing(self) -> AbstractContextManager[None]:
-        """Refuse: a zoo behind HTTP is read only."""
-        raise self._read_only()
-
-    def _read_only(self) -> InputError:
+    def refusal(self) -> InputError:
+        """See `ReadOnly.refusal`."""
         return InputError("a zoo behind HTTP is read only", given=self._base, hint="push to the folder that it serves")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from email.utils import parsedate_to_datetime
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -16,6 +19,14 @@ from ..entries.files import MANIFEST
 from .source_folder import checked_path
 
 _SECONDS = 300.0  # for a file, the largest of which has 64 MB, and for all keys
+# Writes begin within this time after the lock was taken. Others take it over once the last write has ended as well.
+_HELD_S = 600.0
+_STALE_S = _HELD_S + _SECONDS
+_MOST_WAIT_S = 120.0
+_POLL_S = 0.5
+_LOCK = ".lock"
+_TAKEN = ("PreconditionFailed", "412", "ConditionalRequestConflict", "409", "NoSuchKey", "404")
+_WITHOUT_CONDITIONS = ("NotImplemented", "501")
 _MOST_KEYS = 100_000
 _MANIFEST_KEY = re.compile(rf"[^/]+/[^/]+/{re.escape(MANIFEST)}")
 
@@ -33,6 +44,7 @@ class S3Source:
         if not parts.netloc:
             raise InputError("this address has no bucket", given=where, allowed="s3://BUCKET or s3://BUCKET/PREFIX")
         self._where, self._bucket = where, parts.netloc
+        self._held_until_s = float("inf")
         self._prefix = parts.path.strip("/") + "/" if parts.path.strip("/") else ""
         # Two tries of 20 s, so that nobody waits for minutes for a server that is down.
         config = botocore.config.Config(connect_timeout=10, read_timeout=20, retries={"max_attempts": 2})
@@ -75,9 +87,67 @@ class S3Source:
             raise damaged_zoo("a file of this zoo is larger than allowed", path, f"up to {most_bytes:,} bytes")
         return data
 
-    def changing(self) -> AbstractContextManager[None]:
-        """See `Source.changing`: S3 has no locks."""
-        return nullcontext()
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """See `Source.changing`: whoever creates the object `.lock` changes this place. A store creates it once only.
+
+        A killed process leaves the lock. Others take it over when it is older than any write of its owner can be.
+        Stores that know no conditional writes (HTTP header If-None-Match) have no lock.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        begin_s = time.monotonic()
+        try:
+            while not self._took_lock():
+                if time.monotonic() - begin_s > _MOST_WAIT_S:
+                    raise ZooError(
+                        "another process is changing this zoo, or was killed while it did",
+                        given=f"{self._where}: waited for {_MOST_WAIT_S:.0f} s",
+                        hint=f"try again later: a lock of a killed process ends after {_STALE_S / 60:.0f} minutes",
+                    )
+                time.sleep(_POLL_S)
+        except (BotoCoreError, ClientError, OSError) as error:
+            raise self._failed(error) from error
+        self._held_until_s = time.monotonic() + _HELD_S
+        try:
+            yield
+        finally:
+            held, self._held_until_s = time.monotonic() < self._held_until_s, float("inf")
+            if held:
+                self._delete(_LOCK)
+
+    def _took_lock(self) -> bool:
+        """Create the lock, or take over the one of a process that was killed; False where another process has it."""
+        from botocore.exceptions import ClientError
+
+        lock = {"Bucket": self._bucket, "Key": self._key(_LOCK)}
+        put = partial(self._client.put_object, **lock, Body=secrets.token_bytes(16))
+        try:
+            within(_SECONDS, partial(put, IfNoneMatch="*"))
+        except ClientError as error:
+            code = str(error.response.get("Error", {}).get("Code"))
+            if code not in (*_TAKEN, *_WITHOUT_CONDITIONS):
+                raise
+            if code in _TAKEN:
+                return self._took_over(partial(self._client.head_object, **lock), put)
+        return True
+
+    def _took_over(self, head: Callable[[], dict[str, Any]], put: Callable[..., Any]) -> bool:
+        """Replace the lock if it is so old that its owner must have been killed, and nobody else has replaced it."""
+        from botocore.exceptions import ClientError
+
+        try:
+            found = within(_SECONDS, head)
+            # Both are times of the store, whatever the clock of this machine says.
+            now = parsedate_to_datetime(found["ResponseMetadata"]["HTTPHeaders"]["date"])
+            stale = bool((now - found["LastModified"]).total_seconds() >= _STALE_S)
+            if stale:
+                within(_SECONDS, partial(put, IfMatch=found["ETag"]))
+        except ClientError as error:  # The lock was given back or taken over in between.
+            if str(error.response.get("Error", {}).get("Code")) not in _TAKEN:
+                raise
+            return False
+        return stale
 
     def names(self) -> list[str]:
         """See `Source.names`."""
@@ -100,6 +170,12 @@ class S3Source:
 
         try:
             for path, data in files.items():
+                if time.monotonic() > self._held_until_s:
+                    raise ZooError(
+                        "writing to this zoo takes longer than it may be locked",
+                        given=f"{self._where}: more than {_HELD_S / 60:.0f} minutes",
+                        hint="push again over a faster connection; the old entry is still there",
+                    )
                 put = partial(self._client.put_object, Bucket=self._bucket, Key=self._key(path), Body=data)
                 within(_SECONDS, put)
         except (BotoCoreError, ClientError, OSError) as error:
@@ -107,10 +183,13 @@ class S3Source:
 
     def delete(self, paths: list[str]) -> None:
         """See `Source.delete`."""
+        for path in paths:
+            self._delete(path)
+
+    def _delete(self, path: str) -> None:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            for path in paths:
-                within(_SECONDS, partial(self._client.delete_object, Bucket=self._bucket, Key=self._key(path)))
+            within(_SECONDS, partial(self._client.delete_object, Bucket=self._bucket, Key=self._key(path)))
         except (BotoCoreError, ClientError, OSError) as error:
             raise self._failed(error) from error

@@ -19,8 +19,8 @@ from joulecast.predictors.any_gpu.boosting import fit_any_gpu
 from joulecast.predictors.any_gpu.network_fits import learn_from_networks
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.evaluation.any_gpu import ALL, validate_any_gpu
-from joulecast.predictors.fitting.any_gpu import quicker
-from joulecast.predictors.measured.device_rows import DeviceRow, device_rows
+from joulecast.predictors.fitting.fit import quicker
+from joulecast.predictors.measured.rows import DeviceRow, device_rows
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.physics.energy import (
@@ -33,8 +33,7 @@ from joulecast.predictors.physics.half_precision import HalfPrecision
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.library import expected_ratio
 from joulecast.predictors.physics.voltage import relative_voltage
-from joulecast.predictors.recipes.boosting import BoostingRecipe
-from joulecast.predictors.recipes.transformer import TransformerRecipe
+from joulecast.predictors.recipes import BoostingRecipe, TransformerRecipe
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
 

@@ -1,4 +1,4 @@
-"""Training takes no less than its forward, on every GPU and in every precision."""
+"""Training takes no less than its forward, and a mask costs nothing, on every GPU and in every precision."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from joulecast import Operation
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.any_gpu.forward import with_forward
+from joulecast.predictors.any_gpu.forward import with_limits
 from joulecast.zoo.catalogue import find_predictor
 
 IMAGE = (32, 64, 56, 56)
@@ -17,20 +17,45 @@ ARGMAX = Operation("argmax", [(64, 1000)], mode="training")
 SMALL_HALF = Operation("gelu", [(10, 200)], precision="fp16", mode="training")
 
 
-def test_operations_in_inference_have_nothing_to_be_compared_with():
-    listed = OperationList([CONV.replace(mode="inference")])
-    operations, places, _ = with_forward(listed)
+def attention(causal, mode="inference"):
+    return Operation("attention", [(1, 8, 256, 32)] * 3, {"causal": causal}, precision="fp16", mode=mode)
+
+
+def test_operations_in_inference_without_a_mask_have_no_limit():
+    listed = OperationList([CONV.replace(mode="inference"), attention(causal=False)])
+    operations, masked, trained, _ = with_limits(listed)
     assert operations is listed
-    assert not len(places)
+    assert not len(masked) + len(trained)
 
 
 def test_what_is_compared():
-    operations, places, multiples = with_forward(OperationList([CONV, CAT, ARGMAX, SMALL_HALF]))
     known = [CONV, CAT, ARGMAX, SMALL_HALF]
-    assert [*operations] == [*known, *(each.replace(mode="inference") for each in known[1:])]
-    assert places.tolist() == [1, 2, 3]
+    operations, masked, trained, multiples = with_limits(OperationList(known))
+    assert [*operations] == [*known, *(each.replace(mode="inference") for each in known)]
+    assert not len(masked)
+    assert trained.tolist() == [0, 1, 2, 3]
     # Gradients of cat are views of the output's, and argmax has none. GELU reads two tensors and writes one.
-    assert multiples.tolist() == [1.0, 1.0, 2.0]
+    assert multiples.tolist() == [2.0, 1.0, 1.0, 2.0]
+
+
+def test_attention_under_a_mask_is_compared_with_that_without_and_both_with_their_forwards():
+    operations, masked, trained, _ = with_limits(OperationList([ARGMAX, attention(causal=True, mode="training")]))
+    full = attention(causal=False, mode="training")
+    assert [*operations][2:] == [
+        full,
+        *(each.replace(mode="inference") for each in (ARGMAX, attention(causal=True), full)),
+    ]
+    assert (masked.tolist(), trained.tolist()) == ([1], [0, 1, 2])
+
+
+@pytest.mark.parametrize("gpu", ["A100 SXM4 40GB", "MI325X", "L40", "RTX 3060"])
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_a_mask_costs_nothing(gpu, mode):
+    """It cost up to 2 % where launches decide."""
+    predictor = find_predictor(gpu, mode).operations
+    full, masked = (predictor.predict([attention(causal, mode)]) for causal in (False, True))
+    assert masked.device_time_s[0] <= full.device_time_s[0] * (1 + 1e-12)
+    assert masked.dynamic_energy_j[0] <= full.dynamic_energy_j[0] * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("gpu", ["V100 PCIe 32GB", "A10", "L40S", "H100 SXM", "GB200", "MI210"])

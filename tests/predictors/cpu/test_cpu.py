@@ -11,17 +11,17 @@ from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement, f
 from joulecast.errors import DatasetError, InputError, UncoveredError, UnknownNameError, ZooError
 from joulecast.hardware import CPU, find_device
 from joulecast.operations.network import Entry, Network
-from joulecast.predictors.cpu.calls import CallModel
 from joulecast.predictors.cpu.fit import fit_cpu, fit_serial, quickest_loops
 from joulecast.predictors.cpu.network import CpuNetworkPredictor
-from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.predictors.cpu.predictor import CallModel
+from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_cpu_predictor
 from joulecast.zoo.catalogue import CPU_FOLDERS
-from joulecast.zoo.cpu_training import train_cpu
-from joulecast.zoo.entries.entry import load_card
-from joulecast.zoo.entries.left_out import left_out_of
+from joulecast.zoo.entries.cards import load_card
+from joulecast.zoo.entries.comparing import left_out_of
 from joulecast.zoo.entries.measured import measured_gpus
+from joulecast.zoo.training import train_cpu
 
 CALL_S, FLOPS_PER_S, BYTES_PER_S, POWER_W = 2e-6, 1e11, 1e10, {"linear": 30.0, "relu": 20.0}
 FACTOR, BETWEEN_S = 0.8, 5e-6

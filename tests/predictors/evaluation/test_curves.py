@@ -9,18 +9,13 @@ import pytest
 from simulated_measurements import simulated_dataset, simulated_gpu
 
 from joulecast.predictors.any_gpu.boosting import inputs_and_targets
+from joulecast.predictors.contract import curves_of
 from joulecast.predictors.evaluation.any_gpu import cross_validate
-from joulecast.predictors.evaluation.curves import curves_of, error_by_trees
 from joulecast.predictors.evaluation.tuning import search
-from joulecast.predictors.fitting.any_gpu import fit_on_all
-from joulecast.predictors.fitting.one_gpu import fit_own
-from joulecast.predictors.measured.device_rows import device_rows
-from joulecast.predictors.recipes.blend import BlendRecipe
-from joulecast.predictors.recipes.boosting import BoostingRecipe
-from joulecast.predictors.recipes.forest import ForestRecipe
-from joulecast.predictors.recipes.transformer import TransformerRecipe
-from joulecast.predictors.recipes.xgboost import XGBoostRecipe
-from joulecast.predictors.regressors.xgboost_model import BoostedRegressor, unfitted_trees
+from joulecast.predictors.fitting.fit import fit_on_all, fit_own
+from joulecast.predictors.measured.rows import device_rows
+from joulecast.predictors.recipes import BlendRecipe, BoostingRecipe, ForestRecipe, TransformerRecipe, XGBoostRecipe
+from joulecast.predictors.regressors.fitted_trees import FittedTrees, unfitted_trees
 
 TREES = BoostingRecipe(trees=10, depth=3, learning_rate=0.3, folds=2)
 STOPPED = XGBoostRecipe(trees=60, patience=5, learning_rate=0.3)
@@ -78,8 +73,8 @@ def test_the_last_error_of_a_curve_is_that_of_all_trees():
     pytest.importorskip("xgboost")
     rows = device_rows(simulated_gpu("A30"))
     inputs, targets = inputs_and_targets(rows)
-    regressor = BoostedRegressor(unfitted_trees(TREES, 150).fit(inputs[::2], targets[::2]))
-    values = error_by_trees(regressor, inputs[1::2], targets[1::2])
+    regressor = FittedTrees(unfitted_trees(TREES, 150).fit(inputs[::2], targets[::2]))
+    values = regressor.error_by_trees(inputs[1::2], targets[1::2])
     assert len(values) == 100
     assert values[-1] == pytest.approx(np.abs(regressor(inputs[1::2]) - targets[1::2]).mean(), rel=1e-4)
 

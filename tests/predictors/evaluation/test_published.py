@@ -111,7 +111,7 @@ def test_an_lstm_is_another_reader_of_the_same_tokens():
     torch = pytest.importorskip("torch")
     from deeppm import OperationLstm
 
-    from joulecast.predictors.recipes.transformer import TransformerRecipe
+    from joulecast.predictors.recipes import TransformerRecipe
     from joulecast.predictors.transformer.tokens import ROLES, WIDTH
 
     torch.manual_seed(0)

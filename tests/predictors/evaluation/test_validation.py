@@ -9,14 +9,13 @@ import pytest
 from simulated_measurements import simulated_operations
 
 from joulecast import Network, Operation
-from joulecast.predictors.evaluation import networks as network_validation
-from joulecast.predictors.evaluation.metrics import absolute_errors, errors_by, r2, scores
-from joulecast.predictors.evaluation.networks import leave_networks_out
+from joulecast.predictors.evaluation import left_out as network_validation
+from joulecast.predictors.evaluation.errors import OperationErrors, absolute_errors, errors_by, r2, scores
+from joulecast.predictors.evaluation.left_out import leave_kinds_out, leave_networks_out
 from joulecast.predictors.evaluation.one_gpu import Validation, validate
-from joulecast.predictors.evaluation.operations import OperationErrors, leave_kinds_out
 from joulecast.predictors.evaluation.report import write_report
 from joulecast.predictors.measured.splits import alike, fold_of, network_family, only_in, variants
-from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.predictors.recipes import ForestRecipe
 
 RECIPE = ForestRecipe(trees=8, folds=4)
 
@@ -65,6 +64,7 @@ def test_scores_by_hand():
     measured, predicted = np.array([1.0, 2.0, 4.0, np.nan]), np.array([1.1, 2.0, 3.0, 7.0])
     # Squared errors 0.01 + 0 + 1, squared deviations from 7/3: 42/9.
     assert r2(measured[:3], predicted[:3]) == pytest.approx(1 - 1.01 / (42 / 9))
+    assert (r2(np.ones(3), np.ones(3)), r2(np.ones(3), measured[:3])) == (1.0, 0.0)
     found = scores("time", measured, predicted)
     assert found["time_mean"] == pytest.approx((0.1 + 0 + 0.25) / 3)
     assert found["time_median"] == pytest.approx(0.1)
@@ -135,7 +135,7 @@ def test_report(dataset, tmp_path):
 
 
 def test_campaigns_in_tables_have_names_and_no_digests():
-    one = OperationErrors("", "inference", (), *[np.zeros(0)] * 5, *[np.zeros(0, dtype=bool)], np.zeros(0), np.zeros(0))
+    one = OperationErrors("", (), *[np.zeros(0)] * 4)
     names = ("night/6e44a47d81", "day/832a0a0ced", "night/152dc0e0f5")
     validation = Validation("A30", "inference", tuple(replace(one, campaign=name) for name in names), ())
     assert validation.campaign_titles == dict(zip(names, ("night (1 of 2)", "day", "night (2 of 2)"), strict=True))

@@ -15,17 +15,17 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.kinds import KINDS
 from joulecast.predictors.evaluation.calibrating import calibrate, fit_networks, thinned
 from joulecast.predictors.evaluation.coverage import chance_range, network_coverage, operation_coverage
-from joulecast.predictors.evaluation.networks import NetworkError
-from joulecast.predictors.evaluation.operations import OperationErrors, errors_on_repeats
-from joulecast.predictors.fitting.one_gpu import fit_own
-from joulecast.predictors.intervals.calibration import Calibration
+from joulecast.predictors.evaluation.errors import OperationErrors, OwnNetworkError
+from joulecast.predictors.evaluation.left_out import errors_on_repeats
+from joulecast.predictors.fitting.fit import fit_own
+from joulecast.predictors.intervals.calibration import Calibration, Cases
 from joulecast.predictors.intervals.closeness import COORDINATES, Closeness
 from joulecast.predictors.intervals.conformal import conformal_error, conformal_rank
 from joulecast.predictors.intervals.network_calibration import Difficulty, NetworkCalibration, Parts, variances
-from joulecast.predictors.intervals.unmeasured import MEASURED_KINDS, never_measured
+from joulecast.predictors.intervals.widening import MEASURED_KINDS, never_measured
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
-from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.predictors.recipes import ForestRecipe
 
 A30 = find_gpu("A30")
 CASES = 4000
@@ -41,7 +41,6 @@ def _drawn(split: str, sigma_near: float = 0.02, sigma_far: float = 0.2, seed: i
     ones = np.ones(CASES)
     return OperationErrors(
         campaign=split,
-        mode="inference",
         operations=tuple(relus + linears),
         time_s=ones,
         predicted_time_s=np.exp(sigma * rng.standard_normal(CASES)),
@@ -110,16 +109,17 @@ def test_intervals_cover_what_they_promise():
 def test_far_and_foreign_operations_get_wider_intervals(calibration):
     relu = Operation("relu", [(4, 8)])
     host, unmeasured = np.zeros(2, dtype=bool), np.zeros(2, dtype=bool)
-    near, far = calibration.log_errors("time", 0.9, [relu, relu], host, unmeasured, np.array([2.0, 6.0]))
+    near, far = calibration.log_errors("time", 0.9, Cases([relu, relu], host, unmeasured, np.array([2.0, 6.0])))
     assert near == pytest.approx(1.645 * 0.02, rel=0.15)
     assert far == pytest.approx(1.645 * 0.2, rel=0.15)
     levels = [
-        calibration.log_errors("time", level, [relu], host[:1], host[:1], np.array([2.0]))[0] for level in (0.5, 0.9)
+        calibration.log_errors("time", level, Cases([relu], host[:1], host[:1], np.array([2.0])))[0]
+        for level in (0.5, 0.9)
     ]
     assert levels[0] < levels[1]
     # There are no errors of poolings, so that those of all operations are used.
     pool = Operation("max_pool2d", [(4, 8, 8, 8)], {"kernel_size": 2})
-    wide = calibration.log_errors("time", 0.9, [pool], host[:1], host[:1], np.array([1.0]))[0]
+    wide = calibration.log_errors("time", 0.9, Cases([pool], host[:1], host[:1], np.array([1.0])))[0]
     assert near < wide
     assert calibration.far_outside([relu, relu], np.array([2.0, 20.0])).tolist() == [False, True]
 
@@ -135,7 +135,7 @@ def test_powers_near_the_cap_have_narrow_intervals():
     assert everything.within["power"] == pytest.approx(0.9, abs=0.02)
     calibration = calibrate(Closeness({}), [part], None)
     relu, no = [part.operations[0]] * 2, np.zeros(2, dtype=bool)
-    near, far = calibration.power_errors(0.9, relu, no, no, np.full(2, 2.0), np.array([164.0, 100.0]))
+    near, far = calibration.log_errors("power", 0.9, Cases(relu, no, no, np.full(2, 2.0)), np.array([164.0, 100.0]))
     assert near == pytest.approx(1.645 * 0.002, rel=0.25)
     assert far == pytest.approx(1.645 * 0.1, rel=0.25)
 
@@ -148,7 +148,6 @@ def test_repeats_of_an_operation_are_one_case():
     ones = np.ones(len(off))
     part = OperationErrors(
         campaign="folds",
-        mode="inference",
         operations=repeated,
         time_s=ones,
         predicted_time_s=np.exp(off),
@@ -170,7 +169,7 @@ def test_what_stands_in_errs_as_it_does_in_its_family():
     relu, linear = Operation("relu", [(4, 8)]), Operation("linear", [(4, 8)], {"out_features": 8})
     pool = Operation("max_pool2d", [(4, 8, 8, 8)], {"kernel_size": 2})
     no, far = np.zeros(3, dtype=bool), np.full(3, np.inf)
-    of_relu, of_linear, of_pool = calibration.log_errors("time", 0.9, [relu, linear, pool], no, no, far)
+    of_relu, of_linear, of_pool = calibration.log_errors("time", 0.9, Cases([relu, linear, pool], no, no, far))
     assert of_linear > 2 * of_relu
     assert of_relu < of_pool < of_linear
 
@@ -187,10 +186,10 @@ def test_calibration_comes_back_from_storage(calibration):
     nothing = np.zeros(len(operations), dtype=bool)
     distances = np.linspace(0, 9, len(operations))
     for quantity in ("time", "power", "energy"):
-        asked = (quantity, 0.9, operations, nothing, nothing, distances)
+        asked = (quantity, 0.9, Cases(operations, nothing, nothing, distances))
         assert again.log_errors(*asked) == pytest.approx(calibration.log_errors(*asked), rel=1e-3)
-    asked = (0.9, operations, nothing, nothing, distances, np.linspace(90, 110, len(operations)))
-    assert again.power_errors(*asked) == pytest.approx(calibration.power_errors(*asked), rel=1e-3)
+    asked = ("power", 0.9, Cases(operations, nothing, nothing, distances), np.linspace(90, 110, len(operations)))
+    assert again.log_errors(*asked) == pytest.approx(calibration.log_errors(*asked), rel=1e-3)
     assert len(json.dumps(calibration.to_dict())) < 80_000
 
 
@@ -230,7 +229,7 @@ def _network_errors(dataset, count=60):
         parts = Parts((Operation("relu", [(4, 8)]),), np.ones(1), np.zeros(1, dtype=bool), np.array([distance]))
         m = replace(dataset.networks[0], network=f"net{i}", time_s=1.0, energy_j=1.0, power_w=1.0)
         time, energy = np.exp(sigma * rng.standard_normal(2))
-        found.append(NetworkError(m, 0, time, energy, 2 * time, 2 * energy, 1.0, 0.1, 0.0, parts))
+        found.append(OwnNetworkError(m, 0, time, energy, 2 * time, 2 * energy, 1.0, 0.1, 0.0, parts))
     return found
 
 
@@ -348,8 +347,8 @@ def test_errors_of_devices_hold_for_their_family():
     operations = [Operation("relu", [(4, 8)]), Operation("linear", [(4, 8)], {"out_features": 8})]
     nothing = np.zeros(2, dtype=bool)
     distances = calibration.closeness.distances(operations)
-    assert calibration.log_errors("time", 0.9, operations, nothing, nothing, distances).tolist() == [0.1, 0.5]
-    assert np.isnan(calibration.log_errors("power", 0.9, operations, nothing, nothing, distances)).all()
+    assert calibration.log_errors("time", 0.9, Cases(operations, nothing, nothing, distances)).tolist() == [0.1, 0.5]
+    assert np.isnan(calibration.log_errors("power", 0.9, Cases(operations, nothing, nothing, distances))).all()
     assert not calibration.far_outside(operations, distances).any()
 
 
@@ -364,5 +363,5 @@ def test_powers_of_devices_are_known_where_the_gpu_decides():
         ("power", [0.2, np.nan, 0.3]),
         ("energy", [0.2, np.nan, 0.3]),
     ):
-        found = calibration.log_errors(quantity, 0.9, [relu, relu, linear], host, no, far)
+        found = calibration.log_errors(quantity, 0.9, Cases([relu, relu, linear], host, no, far))
         assert found == pytest.approx(expected, nan_ok=True)

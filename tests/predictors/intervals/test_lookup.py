@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from joulecast.operations.operation import Operation
-from joulecast.predictors.intervals.calibration import SCALED_POWER, Calibration, ErrorGroup, PowerUnits
+from joulecast.predictors.intervals.calibration import SCALED_POWER, Calibration, Cases, ErrorGroup, PowerUnits
 from joulecast.predictors.intervals.closeness import Closeness
 from joulecast.predictors.intervals.network_calibration import Difficulty, NetworkCalibration, Parts
 
@@ -57,15 +57,17 @@ CALIBRATION = Calibration(
 )
 def test_groups(operation, host, measured, distance, half):
     asked = ([operation], np.array([host]), np.array([measured]), np.array([distance]))
-    assert CALIBRATION.log_errors("time", 0.9, *asked).tolist() == pytest.approx([half])
-    assert CALIBRATION.log_errors("time", 0.5, *asked).tolist() == pytest.approx([half * 5 / 9])
+    assert CALIBRATION.log_errors("time", 0.9, Cases(*asked)).tolist() == pytest.approx([half])
+    assert CALIBRATION.log_errors("time", 0.5, Cases(*asked)).tolist() == pytest.approx([half * 5 / 9])
 
 
 def test_a_quantity_that_a_group_lacks_is_that_of_all():
     asked = ([CONV, CONV], np.array([False, True]), np.zeros(2, bool), np.array([0.5, 0.5]))
-    assert CALIBRATION.log_errors("energy", 0.9, *asked).tolist() == pytest.approx([1.2, 1.2])
-    assert np.isnan(CALIBRATION.log_errors("edp", 0.9, *asked)).all()
-    assert CALIBRATION.power_errors(0.9, *asked, np.array([60.0, 80.0])).tolist() == pytest.approx([0.99, 0.99])
+    assert CALIBRATION.log_errors("energy", 0.9, Cases(*asked)).tolist() == pytest.approx([1.2, 1.2])
+    assert np.isnan(CALIBRATION.log_errors("edp", 0.9, Cases(*asked))).all()
+    assert CALIBRATION.log_errors("power", 0.9, Cases(*asked), np.array([60.0, 80.0])).tolist() == pytest.approx(
+        [0.99, 0.99]
+    )
 
 
 def test_a_group_with_too_few_errors_takes_those_of_all():
@@ -73,21 +75,23 @@ def test_a_group_with_too_few_errors_takes_those_of_all():
         Closeness({}), {"": (group(9.0, 0.9),), "GPU": (ErrorGroup(1.0, {"time": np.array([0.1, 0.2])}),)}
     )
     asked = ([CONV], np.array([False]), np.array([False]), np.array([0.5]))
-    assert few.log_errors("time", 0.9, *asked).tolist() == pytest.approx([0.9])
+    assert few.log_errors("time", 0.9, Cases(*asked)).tolist() == pytest.approx([0.9])
     # Of two, the second covers two thirds.
-    assert few.log_errors("time", 0.6, *asked).tolist() == pytest.approx([0.2])
+    assert few.log_errors("time", 0.6, Cases(*asked)).tolist() == pytest.approx([0.2])
 
 
 def test_powers_count_in_units_of_what_is_typical_for_them():
     units = PowerUnits(np.array([50.0, 150.0]), np.array([0.01, 0.04]))
     scaled = Calibration(Closeness({}), {"": (group(9.0, 0.9, **{SCALED_POWER: 2.0}),)}, units)
     asked = ([CONV, CONV], np.zeros(2, bool), np.zeros(2, bool), np.array([0.5, 0.5]))
-    assert scaled.power_errors(0.9, *asked, np.array([50.0, 100.0])).tolist() == pytest.approx([0.02, 0.04])
+    assert scaled.log_errors("power", 0.9, Cases(*asked), np.array([50.0, 100.0])).tolist() == pytest.approx(
+        [0.02, 0.04]
+    )
 
 
 def test_a_standard_deviation_is_the_error_that_68_percent_do_not_exceed():
     """ceil(10 x 0.6827) is the seventh of nine; it is looked up among loops that are bound by the GPU."""
-    sigma = CALIBRATION.sigma("time", [CONV], np.array([False]), np.array([0.5]))
+    sigma = CALIBRATION.sigma("time", Cases([CONV], np.array([True]), np.array([False]), np.array([0.5])))
     assert sigma.tolist() == pytest.approx([0.1 * 7 / 9])
 
 

@@ -20,14 +20,14 @@ from joulecast.predictors.model.features import NAMES, features
 from joulecast.predictors.model.fit import Measured, fit_constants, fit_one_model, measured_tables
 from joulecast.predictors.model.physics import STARTS, TENSORRT_LLM, Machine, costs
 from joulecast.predictors.model.work import PRODUCT, WIDTHS, Work
-from joulecast.predictors.recipes.one_model import ModelTrees, OneModelRecipe, load_model_recipe
+from joulecast.predictors.recipes import KernelRecipe, KernelTrees, load_kernel_recipe
 from joulecast.system.resources import shipped
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
 pytest.importorskip("scipy", reason="fits constants")
 
-TREES = ModelTrees(trees=30, depth=4, learning_rate=0.2, min_child_weight=5.0)
-RECIPE = OneModelRecipe(generation=TREES, shared=TREES, constants_rows=50, folds=4)
+TREES = KernelTrees(trees=30, depth=4, learning_rate=0.2, min_child_weight=5.0)
+RECIPE = KernelRecipe(generation=TREES, other_generations=TREES, constants_rows=50, folds=4)
 H100, H200, A100, B200 = map(find_gpu, ("H100 SXM", "H200", "A100 SXM4 80GB", "B200"))
 
 
@@ -125,7 +125,7 @@ def test_half_the_clock_takes_longer_for_compute(kernels):
 
 
 def test_the_shipped_recipe_says_what_the_defaults_are():
-    assert load_model_recipe(shipped("predictors") / "kernels.toml") == OneModelRecipe()
+    assert load_kernel_recipe(shipped("predictors") / "kernels.toml") == KernelRecipe()
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_invalid_recipes_are_refused(tmp_path, text, error):
     path = tmp_path / "recipe.toml"
     path.write_text(text)
     with pytest.raises(error):
-        load_model_recipe(path)
+        load_kernel_recipe(path)
 
 
 def test_features_have_their_names_and_are_finite():

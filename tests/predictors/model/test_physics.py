@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from joulecast.hardware import find_gpu, gpus
+from joulecast.operations.attributes import PRECISIONS
 from joulecast.operations.operation import Operation
-from joulecast.operations.precisions import PRECISIONS
 from joulecast.predictors.model.physics import CONSTANTS, LANES, STARTS, TENSOR_CORES, TRITON, Machine, costs, way
 from joulecast.predictors.model.work import GROUPS, Work
 

@@ -70,6 +70,14 @@ def test_boards_with_the_same_die_have_the_joules_in_common_and_not_the_watts():
     assert found == pytest.approx(300)
 
 
+@pytest.mark.parametrize(("own_w", "other_w", "found_w"), [(80.0, 100.0, 480.0), (100.0, 80.0, 500.0)])
+def test_the_larger_static_power_is_that_of_the_die(own_w, other_w, found_w):
+    """500 W less 100 W are dynamic, whichever of the boards draws 100 W; static power is the board's own."""
+    own, other = (replace(GPU, name=name, idle_curve=IdleCurve((2000.0,), (watts,)))
+                  for name, watts in (("own", own_w), ("other", other_w)))  # fmt: skip
+    assert demand_of_same_die_w(own, other, np.array([500.0]), np.array([1.0])) == pytest.approx([found_w])
+
+
 def test_boards_with_the_same_die_need_less_energy_at_a_lower_default_clock():
     slow = replace(GPU, name="with a lower clock", boost_clock_mhz=1500)
     # A voltage of 0.9: 400 W x 0.9^2 in the same time.

@@ -10,7 +10,8 @@ import pytest
 from joulecast import Network, Operation
 from joulecast.hardware import find_gpu
 from joulecast.hardware.host import find_host
-from joulecast.predictors.intervals.power_range import power_range_w, within_range
+from joulecast.predictors.intervals.conformal import power_range_w, within_range
+from joulecast.predictors.intervals.network_calibration import NetworkCalibration
 from joulecast.predictors.networks.composition import (
     LEAST_HOST_S,
     HostModel,
@@ -20,10 +21,27 @@ from joulecast.predictors.networks.composition import (
     plain_sum,
 )
 from joulecast.predictors.networks.execution import Execution
+from joulecast.predictors.networks.knowledge import NetworkKnowledge
 from joulecast.predictors.operation_predictions import OperationPredictions
+from joulecast.zoo import find_predictor
 
 A30 = find_gpu("A30")
 RELU = Operation("relu", [(8, 8)])
+
+
+@pytest.mark.parametrize(("half_s", "errors"), [(0.4, "all"), (0.6, "half"), (0.8, "half")])
+def test_networks_mostly_in_half_precision_have_errors_of_their_own(half_s, errors):
+    known = {
+        name: NetworkCalibration.of_errors(dict.fromkeys(("time", "power", "energy", "edp"), (0.1,) * 9), name)
+        for name in ("all", "half")
+    }
+    operations = find_predictor("T4", "inference").operations
+    knowledge = NetworkKnowledge("test", operations, HostModel(0.0), "overlap", known["all"], known["half"])
+    found = replace(
+        predictions([half_s / 2, 1 - half_s], [0.0] * 2, [1.0] * 2),
+        operations=(RELU.replace(precision="fp16"), RELU),
+    )
+    assert knowledge.errors_on(np.array([2.0, 1.0]), found) is known[errors]
 
 
 def predictions(device_s, host_s, dynamic_j, static_w=50.0, time_s=None, energy_j=None):

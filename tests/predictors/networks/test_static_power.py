@@ -9,11 +9,11 @@ import pytest
 from simulated_measurements import simulated_operations
 
 from joulecast.operations.operation import Operation
-from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.learned import MOST_NETWORK_STATIC_W, fit_network_static_w
 from joulecast.predictors.operation_predictions import OperationPredictions
-from joulecast.predictors.recipes.forest import ForestRecipe
+from joulecast.predictors.recipes import ForestRecipe
 
 COUNTS = np.array([10.0])
 HOST = HostModel(0.0)

@@ -133,10 +133,10 @@ def test_attention_is_bounded_by_the_pairs_that_its_mask_leaves():
 def test_what_fits_into_the_large_cache_of_ada_may_come_from_there():
     l40s = find_gpu("L40S")
     assert l40s.l2_bytes == 96 * 2**20
-    # 36, 144 and 400 MiB: the cache serves all of them, some (up to 2.7 times its size), and none.
-    operations = [Operation("relu", [(n, 1024, 1024)], precision="bf16") for n in (9, 36, 100)]
-    shares = [1 / 6.6, 144 / (2.7 * 96), 1.0]
-    expected = [share * 4 * n * 2**20 / 864e9 for n, share in zip((9, 36, 100), shares, strict=True)]
+    # 32, 144 and 400 MiB: the cache serves all of them, some (up to three times its size), and none.
+    operations = [Operation("relu", [(n, 1024, 1024)], precision="bf16") for n in (8, 36, 100)]
+    shares = [1 / 6.6, (144 / 288) ** 0.9, 1.0]
+    expected = [share * 4 * n * 2**20 / 864e9 for n, share in zip((8, 36, 100), shares, strict=True)]
     assert Bounds.of(operations, l40s).fixed_s == pytest.approx(expected)
 
 

@@ -105,6 +105,14 @@ def test_sms_that_are_awake_pay_for_clock_and_time():
     assert work(memory_s=1e-3, awake_j=5.0).at(1000.0)[1] == pytest.approx([5.0 * 0.64 / 2])
 
 
+def test_sms_are_awake_while_load_units_take_their_cycles():
+    """Two million cycles at 2000 MHz are a millisecond beside another one of the caches; none change nothing."""
+    found = work(cache_s=1e-3, awake_j=5.0)
+    longer = found.loading(np.array([2e6]))
+    assert longer.at(2000.0) == (pytest.approx([1e-3 * 2 ** (1 / 3)]), pytest.approx([5.0 * 2 ** (1 / 3)]))
+    assert found.loading(np.array([0.0])).at(2000.0) == found.at(2000.0)
+
+
 def test_a_clock_that_was_measured_is_the_highest():
     held = work(compute_s=1e-3, switching_j=5.0, most_mhz=np.array([1000.0]))
     for clock in (1000.0, 2000.0):
@@ -293,7 +301,7 @@ def three(**more):
 
 def test_an_operation_is_raised_to_the_time_and_energy_of_its_limit():
     """The last operation limits the second: 4 ms and 4 J instead of 2 ms and 2 J; the first has no limit."""
-    found = three(most_mhz=np.array([1900.0, 1800.0, 1700.0])).at_least(np.array([1]))
+    found = three(most_mhz=np.array([1900.0, 1800.0, 1700.0])).limited(np.array([1]))
     assert found.device_s == pytest.approx([1e-3, 4e-3])
     assert found.clock_mhz.tolist() == [2000.0, 2000.0]
     assert found.most_mhz.tolist() == [1900.0, 1800.0]
@@ -305,16 +313,24 @@ def test_an_operation_is_raised_to_the_time_and_energy_of_its_limit():
 def test_a_limit_below_an_operation_changes_nothing():
     """The first operation, 1 ms, limits one of 4 ms here."""
     turned = three().take(np.array([2, 1, 0]))
-    found = turned.at_least(np.array([0]))
+    found = turned.limited(np.array([0]))
     assert found.device_s == pytest.approx([4e-3, 2e-3])
     assert found.switching_j + found.awake_j + found.memory_j == pytest.approx([4.0, 2.0])
     assert found.most_mhz.tolist() == [np.inf, np.inf]
 
 
+def test_an_operation_is_lowered_to_its_limit():
+    """The last operation, 1 ms and 1 J, limits the first: 4 ms and 4 J."""
+    found = three().take(np.array([2, 1, 0])).limited(np.array([0]), at_most=True)
+    assert found.device_s == pytest.approx([1e-3, 2e-3])
+    assert found.switching_j + found.awake_j + found.memory_j == pytest.approx([1.0, 2.0])
+    assert three().limited(np.array([1]), at_most=True).device_s == pytest.approx([1e-3, 2e-3])
+
+
 def test_least_times_rise_with_the_operation_they_bound():
     """A kernel that may take no less than 3 ms; its operation is raised twofold, to 4 ms, and so is its bound."""
     bounds = Bounds(np.array([1e-3, 3e-3, 0.0]), np.zeros(3))
-    found = three(bounds=bounds).at_least(np.array([1]))
+    found = three(bounds=bounds).limited(np.array([1]))
     assert found.bounds[0] == pytest.approx([1e-3, 3e-3 * 4 / 3])
 
 

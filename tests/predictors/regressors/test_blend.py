@@ -11,9 +11,9 @@ from simulated_measurements import simulated_dataset, simulated_operations
 from joulecast import Operation
 from joulecast.datasets import save
 from joulecast.errors import InputError, ZooError
-from joulecast.predictors.evaluation.operations import cross_validate
-from joulecast.predictors.fitting.one_gpu import fit_own
-from joulecast.predictors.recipes.blend import BlendRecipe
+from joulecast.predictors.evaluation.left_out import cross_validate
+from joulecast.predictors.fitting.fit import fit_own
+from joulecast.predictors.recipes import BlendRecipe
 from joulecast.predictors.regressors.blend import stored_blend
 from joulecast.zoo import load_entry
 from joulecast.zoo.training import train
@@ -108,7 +108,7 @@ def test_an_impossible_mixing_is_refused(predictor, mixing, says):
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, "0.5", True])
 def test_shares_out_of_range_are_refused(share):
-    with pytest.raises(InputError, match=r"0\.0 to 1\.0"):
+    with pytest.raises(InputError, match="0 to 1"):
         BlendRecipe(time_share=share)
 
 

@@ -13,12 +13,12 @@ from joulecast import Operation
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.evaluation.tuning import search
-from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.physics.features import features
 from joulecast.predictors.predictor import INPUT_NAMES
-from joulecast.predictors.recipes.xgboost import XGBoostRecipe
-from joulecast.predictors.regressors.boosted import MORE_WORK, fit_boosted
-from joulecast.predictors.regressors.serving import stored_trees
+from joulecast.predictors.recipes import XGBoostRecipe
+from joulecast.predictors.regressors.fitted_trees import MORE_WORK, fit_boosted
+from joulecast.predictors.regressors.trees import stored_trees
 
 RECIPE = XGBoostRecipe(trees=120, patience=20, depth=4, learning_rate=0.1, folds=4)
 A30 = find_gpu("A30")

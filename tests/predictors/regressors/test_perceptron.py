@@ -12,11 +12,9 @@ from joulecast.errors import InputError, ZooError
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.boosting import fit_any_gpu
-from joulecast.predictors.fitting.any_gpu import read_residual_model
-from joulecast.predictors.fitting.recipes import load_recipe
+from joulecast.predictors.fitting.fit import load_recipe, read_residual_model
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.recipes.boosting import BoostingRecipe
-from joulecast.predictors.recipes.perceptron import PerceptronRecipe
+from joulecast.predictors.recipes import BoostingRecipe, PerceptronRecipe
 from joulecast.predictors.regressors.perceptron import Perceptron
 
 SMALL = PerceptronRecipe(width=16, layers=1, epochs=40, batch=64)
@@ -53,7 +51,7 @@ def synthetic():
 
 
 def fitted(synthetic, recipe=SMALL, hidden=(), seed=0):
-    fit = pytest.importorskip("joulecast.predictors.regressors.perceptron_fit", reason="needs torch")
+    fit = pytest.importorskip("joulecast.predictors.regressors.descent", reason="needs torch")
     inputs, targets = synthetic
     return fit.fit_perceptron(inputs, targets, np.ones(len(targets)), recipe, fit.Columns((1,), hidden), seed)
 

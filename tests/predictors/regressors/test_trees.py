@@ -1,20 +1,17 @@
-"""Trees: to and from ONNX to the last bit, and whatever else a file may hold is refused."""
+"""Trees: as scikit-learn and XGBoost compute them, to the last bit; whatever else a file may hold is refused."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
-import onnxruntime
 import pytest
 
 from joulecast.errors import ZooError
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.regressors import serving
-from joulecast.predictors.regressors.serving import StoredTrees
-from joulecast.predictors.regressors.trees import Trees
-from joulecast.predictors.regressors.trees_fitted import boosted_to_onnx, forest_to_onnx
-from joulecast.predictors.regressors.trees_onnx import trees_from_onnx, trees_to_onnx
+from joulecast.predictors.regressors import trees
+from joulecast.predictors.regressors.fitted_trees import FittedTrees
+from joulecast.predictors.regressors.trees import StoredTrees, Trees, trees_to_onnx
 
 COLUMNS = 5
 INPUTS = np.random.default_rng(0).normal(size=(400, COLUMNS)).astype(np.float32)
@@ -24,13 +21,12 @@ TARGET = INPUTS[:, 0] * np.where(INPUTS[:, 1] > 0.3, 2.0, -1.0) + INPUTS[:, 2] *
 def forest(**settings):
     from sklearn.ensemble import ExtraTreesRegressor
 
-    return forest_to_onnx(ExtraTreesRegressor(8, random_state=0, **settings).fit(INPUTS, TARGET))
+    return ExtraTreesRegressor(8, random_state=0, **settings).fit(INPUTS, TARGET)
 
 
-def boosted():
+def boosted(**settings):
     xgboost = pytest.importorskip("xgboost")
-    model = xgboost.XGBRegressor(n_estimators=12, max_depth=4, n_jobs=1).fit(INPUTS, TARGET)
-    return boosted_to_onnx(model)
+    return xgboost.XGBRegressor(n_estimators=12, max_depth=4, n_jobs=1, **settings).fit(INPUTS, TARGET)
 
 
 MODELS = {
@@ -38,6 +34,8 @@ MODELS = {
     "in another order": lambda: forest(max_leaf_nodes=20),  # best first, not depth first
     "trees of one leaf": lambda: forest(min_samples_leaf=300),
     "boosted": boosted,
+    "boosted, each step a mean": lambda: boosted(num_parallel_tree=3),
+    "boosted, a quantile": lambda: boosted(objective="reg:quantileerror", quantile_alpha=0.4),
 }
 
 
@@ -46,20 +44,32 @@ def model(request):
     return request.param()
 
 
-def test_the_same_numbers_to_the_last_bit(model):
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    (expected,) = session.run(None, {"operations": INPUTS})
-    trees = Trees.from_bytes(trees_from_onnx(model).to_bytes())
-    assert StoredTrees(trees, COLUMNS)(INPUTS).tolist() == expected[:, 0].tolist()
-    assert trees.sums(INPUTS).tolist() == expected[:, 0].tolist()
-    assert [float(trees.sums(row[None])[0]) for row in INPUTS[:40]] == expected[:40, 0].tolist()
+def on_thresholds(model):
+    """Inputs that lie just on a threshold, or one step of single precision beside it."""
+    trees = FittedTrees(model).trees()
+    found = INPUTS[: len(trees.inputs)].copy()
+    for place, (row, column, threshold) in enumerate(zip(found, trees.inputs, trees.thresholds, strict=False)):
+        row[column] = (np.nextafter(threshold, -np.inf), threshold, np.nextafter(threshold, np.inf))[place % 3]
+    return found if len(found) else INPUTS
+
+
+def test_the_same_numbers_as_the_library_computes(model):
+    trees = Trees.from_bytes(FittedTrees(model).trees().to_bytes())
+    for inputs in (INPUTS, on_thresholds(model)):
+        # The libraries add in another order, or in double precision.
+        assert trees.sums(inputs) == pytest.approx(model.predict(inputs), rel=1e-5, abs=1e-5)
+
+
+def test_numpy_and_onnx_runtime_agree_to_the_last_bit(model):
+    trees = FittedTrees(model).trees()
+    found = trees.sums(INPUTS).tolist()
+    assert StoredTrees(trees, COLUMNS)(INPUTS).tolist() == found
+    assert [float(trees.sums(row[None])[0]) for row in INPUTS[:40]] == found[:40]
 
 
 def test_what_is_written_is_onnx(model):
     onnx = pytest.importorskip("onnx")
-    onnx.checker.check_model(onnx.load_from_string(trees_to_onnx(trees_from_onnx(model))))
+    onnx.checker.check_model(onnx.load_from_string(trees_to_onnx(FittedTrees(model).trees())))
 
 
 def by_hand():
@@ -86,7 +96,7 @@ def test_trees_by_hand():
 
 def test_few_rows_get_no_session_ready(monkeypatch):
     made = []
-    monkeypatch.setattr(serving, "_session", lambda trees, make=serving._session: made.append(1) or make(trees))
+    monkeypatch.setattr(trees, "_session", lambda stored, make=trees._session: made.append(1) or make(stored))
     stored = StoredTrees(by_hand(), 2)
     few, many = np.zeros((100, 2), np.float32), np.ones((300, 2), np.float32)
     assert (stored(few).tolist(), made) == ([15.5] * 100, [])
@@ -126,7 +136,7 @@ def test_trees_that_would_overflow_a_stack_are_refused():
 
 
 def test_flipped_bytes_are_refused_or_make_trees(model):
-    data = trees_from_onnx(model).to_bytes()
+    data = FittedTrees(model).trees().to_bytes()
     rng = np.random.default_rng(1)
     for _ in range(200):
         changed = bytearray(data)

@@ -13,11 +13,11 @@ from joulecast.datasets import NetworkMeasurement
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
-from joulecast.predictors.measured.device_rows import DeviceRow
+from joulecast.predictors.measured.rows import DeviceRow
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.physics.least_times import LeastTimes
-from joulecast.predictors.recipes.transformer import TransformerRecipe
+from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
 from joulecast.predictors.transformer.encoder import OnnxEncoder
 from joulecast.predictors.transformer.networks import read_networks
@@ -25,8 +25,11 @@ from joulecast.predictors.transformer.tokens import ROLES, WIDTH
 
 torch = pytest.importorskip("torch")
 
-from joulecast.predictors.transformer.files import weights_of  # noqa: E402
-from joulecast.predictors.transformer.fit import TorchEncoder, fit_transformer  # noqa: E402
+from joulecast.predictors.transformer.fit import (  # noqa: E402
+    TorchEncoder,
+    fit_transformer,
+    weights_of,
+)
 from joulecast.predictors.transformer.model import OperationTransformer  # noqa: E402
 
 TINY = TransformerRecipe(width=16, heads=2, kind_layers=1, kind_feed_forward=2, epochs=40, batch=32, learning_rate=1e-2)

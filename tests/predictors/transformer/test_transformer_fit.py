@@ -10,7 +10,7 @@ from simulated_measurements import simulated_dataset, simulated_operations
 
 from joulecast.errors import DatasetError, InputError
 from joulecast.predictors.physics.least_times import LeastTimes
-from joulecast.predictors.recipes.transformer import TransformerRecipe
+from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.network_head import Example, NetworkHead
 from joulecast.predictors.transformer.networks import read_networks
 from joulecast.predictors.transformer.tokens import IN_NETWORK
@@ -33,8 +33,7 @@ from small_transformers import (  # noqa: E402
     torch_encoder,
 )
 
-from joulecast.predictors.transformer.files import weights_of  # noqa: E402
-from joulecast.predictors.transformer.fit import fit_transformer  # noqa: E402
+from joulecast.predictors.transformer.fit import fit_transformer, weights_of  # noqa: E402
 from joulecast.predictors.transformer.model import OperationTransformer  # noqa: E402
 
 

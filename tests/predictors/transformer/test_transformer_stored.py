@@ -40,8 +40,7 @@ from small_transformers import (  # noqa: E402
     torch_encoder,
 )
 
-from joulecast.predictors.transformer.files import weights_of  # noqa: E402
-from joulecast.predictors.transformer.fit import fit_transformer  # noqa: E402
+from joulecast.predictors.transformer.fit import fit_transformer, weights_of  # noqa: E402
 
 
 @pytest.fixture(scope="module", name="dataset")

@@ -8,7 +8,7 @@ from simulated_measurements import simulated_operations
 
 from joulecast import Operation
 from joulecast.predictors.physics.relative import RELATIVE_NAMES, relative_features
-from joulecast.predictors.transformer.examples import Examples, thinned, vocabulary_of
+from joulecast.predictors.transformer.fit import Examples, thinned, vocabulary_of
 from joulecast.predictors.transformer.tokens import IN_NETWORK, PHYSICS_NAMES, ROLES, UNKNOWN, WIDTH, in_network, tokens
 
 torch = pytest.importorskip("torch")

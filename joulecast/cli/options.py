@@ -1,0 +1,265 @@
+"""Options that several commands share: each is declared once, with how its text becomes an argument of the library."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from ..errors import InputError
+from ..operations.inputs import parse_shapes
+from .reading import (
+    clocks_mhz,
+    lengths,
+    model_and_options,
+    named_values,
+    names,
+    positive_integers,
+    price_per_hour,
+)
+
+REQUIRED = inspect.Parameter.empty
+
+
+class Option(NamedTuple):
+    """An option or argument of commands.
+
+    Args:
+        type: Type of the text on the command line, with the words of `--help`.
+        argument: Name of the library's argument; empty for the name of the option.
+        default: Value where it is left out.
+        read: Function from what was given to the value of the library's argument; None for the same value. It is not
+            called where the option was left out.
+    """
+
+    type: Any
+    argument: str = ""
+    default: Any = None
+    read: Callable[[Any], Any] | None = None
+
+
+def _option(type_: Any, *flags: str, help: str) -> Any:  # noqa: A002
+    return Annotated[type_, typer.Option(*flags, help=help)]
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print the operations as CSV.")]
+Top = Annotated[int, typer.Option(min=0, help="Number of operations to show; 0 for all.")]
+Training = Annotated[
+    bool, typer.Option("--training", help="Predict a training step (forward and backward) instead of inference.")
+]
+ModeOption = _option(str | None, "--mode", help="inference or training. Default: inference.")
+Shapes = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SHAPE]...",
+        help="Input shape, batch first, such as 32,3,224,224. For several inputs, repeat it, or write name=shape.",
+    ),
+]
+ModelOptions = _option(
+    list[str] | None,
+    "--model-option",
+    help="An argument of the model, such as image_size=384; repeat it for several.",
+)
+Predictor = _option(
+    str | None, help="A zoo name, the folder of an entry, or models:/NAME@ALIAS. Default: the best for the GPU."
+)
+
+OPTIONS: Mapping[str, Option] = {
+    "model": Option(
+        Annotated[
+            str,
+            typer.Argument(
+                help="Name of a torchvision, timm or transformers model; a file (network as JSON, config.json, .pt2, "
+                ".onnx); or FILE.py:NAME for a class or function in your own Python file, which is run."
+            ),
+        ],
+        default=REQUIRED,
+    ),
+    "input_shape": Option(Shapes, read=parse_shapes),
+    "training": Option(Training, default=False),
+    "mode": Option(ModeOption),
+    "precision": Option(_option(str, help="default, fp32, tf32, fp16 or bf16."), default="default"),
+    "cache_length": Option(
+        _option(int | None, help="Tokens in a transformer's cache before this call, as in a step of decoding.")
+    ),
+    "optimizer": Option(
+        _option(
+            str | None,
+            help="sgd, adam or adamw, or with fused=True adamw_fused and so on: include the optimizer's step in "
+            "training.",
+        )
+    ),
+    "model_option": Option(ModelOptions, "model_options"),
+    "assume": Option(
+        _option(
+            list[str] | None,
+            "--assume",
+            help="An assumption on values that depend on the input: experts=uniform, boxes=100 or box_side=200 "
+            "(pixels); repeat it for several.",
+        ),
+        read=lambda texts: named_values(texts, "an assumption") or None,
+    ),
+    "clock": Option(_option(float | None, help="Graphics clock in MHz. Default: the GPU's own default.")),
+    "predictor": Option(Predictor),
+    "execution": Option(
+        _option(str, help="How the model is run: eager, graph (as a CUDA graph), or compiled (by torch.compile)."),
+        default="eager",
+    ),
+    "host": Option(
+        _option(
+            str | None,
+            "--host",
+            help="The machine that launches operations: a factor on the reference host's time, a name "
+            "(`joulecast host --list`), or a profile that `joulecast host --out` wrote. Default: typical for the GPU.",
+        )
+    ),
+    "objective": Option(
+        _option(
+            str,
+            help="What to minimize: energy, time, edp, ed2p, energy_per_sample, time_per_sample, cost or carbon.",
+        ),
+        default="energy",
+    ),
+    "gpus": Option(
+        _option(
+            list[str] | None,
+            "--gpu",
+            help="A GPU to compare; repeat it, or separate by commas. Default: the whole catalogue.",
+        ),
+        read=names,
+    ),
+    "clocks": Option(
+        _option(
+            str | None,
+            "--clocks",
+            "--clock",
+            help="Clocks in MHz: 900,1200 or FIRST:LAST:STEP as in 600:1440:120. Default: up to 40 clocks of each GPU.",
+        ),
+        read=clocks_mhz,
+    ),
+    "precisions": Option(
+        _option(
+            list[str] | None,
+            "--precision",
+            help="default, fp32, tf32, fp16 or bf16; repeat it, or separate by commas.",
+        ),
+        "precision",
+        read=names,
+    ),
+    "power_limit": Option(
+        _option(float | None, "--power-limit", help="Power cap in watts. Default: each board's own default."),
+        "power_limit_w",
+    ),
+    "batch_sizes": Option(
+        _option(str | None, "--batch-sizes", help="Batch sizes to compare, such as 1,8,32."),
+        read=lambda text: positive_integers(text, "batch sizes"),
+    ),
+    "price_per_hour": Option(
+        _option(
+            list[str] | None,
+            "--price-per-hour",
+            help="Price of an hour of every GPU (1.2) or of one (A30=0.7); repeat it, or separate by commas.",
+        ),
+        read=price_per_hour,
+    ),
+    "price_per_kwh": Option(
+        _option(float | None, "--price-per-kwh", help="Price of a kilowatt-hour, in the same currency.")
+    ),
+    "carbon": Option(_option(str | None, help="Grams of CO2 per kWh, or a country such as DE.")),
+    "prompt": Option(
+        _option(
+            str,
+            help="Tokens of each prompt: 512; MEAN,DEVIATION such as 200,150; or the lengths of many requests.",
+        ),
+        "prompt_tokens",
+        "512",
+        lengths,
+    ),
+    "output": Option(
+        _option(str, help="Tokens that are written for each prompt: 512; MEAN,DEVIATION; or many lengths."),
+        "output_tokens",
+        "512",
+        lengths,
+    ),
+    "cache_precision": Option(_option(str | None, help="fp8 for keys and values. Default: 16 bits.")),
+    "engine": Option(_option(str, help="vllm, vllm_async, sglang, tensorrt_llm or transformers."), default="vllm"),
+}
+"""Name of an option -> the option."""
+
+ARGUMENTS = {option.argument or name: name for name, option in OPTIONS.items()}
+"""Argument of the library -> name of its option."""
+
+MODEL = ("model", "input_shape", "training", "mode", "cache_length", "optimizer", "model_option", "assume")
+RUN = ("power_limit", "predictor", "execution", "host")
+PRICES = ("price_per_hour", "price_per_kwh", "carbon")
+COMPARED = (*MODEL, *RUN, "objective", "gpus", "clocks", "precisions", "batch_sizes", *PRICES)
+
+
+class Asked(dict[str, Any]):
+    """What a command line asks: argument of the library -> value.
+
+    Attributes:
+        given: Name of an option -> what was given on the command line.
+    """
+
+    given: dict[str, Any]
+
+
+def asking(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a command that has options of `OPTIONS` beside its own; it gets them together, as its first argument.
+
+    Args:
+        shared: Names of the options.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        _, *own = inspect.signature(command, eval_str=True).parameters.values()
+        further = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=OPTIONS[name].default, annotation=OPTIONS[name].type
+            )
+            for name in shared
+        ]
+        parameters = [*further, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own)]
+
+        @wraps(command)
+        def asked(**given: Any) -> None:
+            if given.get("as_json") and given.get("as_csv"):
+                raise InputError("output is either JSON or CSV", given="--json --csv", hint="omit one of them")
+            command(_asked({name: given.pop(name) for name in shared}), **given)
+
+        asked.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        asked.__annotations__ = {each.name: each.annotation for each in parameters}
+        return asked
+
+    return decorate
+
+
+def _asked(given: dict[str, Any]) -> Asked:
+    asked = Asked()
+    asked.given = given
+    for name, value in given.items():
+        option = OPTIONS[name]
+        asked[option.argument or name] = value if option.read is None or value is None else option.read(value)
+    if "precisions" in given:
+        asked["precision"] = asked["precision"] or "default"
+    if "training" in asked:
+        asked["mode"] = mode_of(asked.pop("training"), asked["mode"])
+    if "model_option" in given:
+        asked["model"], asked["model_options"] = model_and_options(given["model"], given["model_option"])
+    return asked
+
+
+def mode_of(training: bool, mode: str | None) -> str:
+    """The mode that --training and --mode ask for; the library refuses an unknown one.
+
+    Raises:
+        InputError: They contradict each other.
+    """
+    if training and mode not in (None, "training"):
+        raise InputError("two modes are asked for", given=f"--training --mode {mode}", hint="omit one of them")
+    return "training" if training else mode or "inference"

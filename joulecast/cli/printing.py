@@ -1,0 +1,73 @@
+"""What commands print: tables, and lines about what was left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ..queries import Choice
+    from ..queries.choice import LeftOut
+
+_NAMED, _LINES = 4, 8
+"""Most GPUs that are named per line, and most lines, in the list of GPUs that were left out."""
+
+
+def tell(answer: Any, as_json: bool, as_csv: bool, text: Callable[[], str]) -> None:
+    """Print an answer of the library as JSON, as CSV, or as text.
+
+    Args:
+        answer: The answer, which has `to_dict` and, where there is an option for it, `to_csv`.
+        as_json: Whether JSON is asked for.
+        as_csv: Whether CSV is asked for.
+        text: Function that makes the text.
+    """
+    if as_csv:
+        typer.echo(answer.to_csv(), nl=False)
+    else:
+        typer.echo(json.dumps(answer.to_dict(), indent=1) if as_json else text())
+
+
+def table(header: list[str], rows: list[list[str]], right: frozenset[int] = frozenset()) -> str:
+    """Format a table with columns as wide as their longest cell; those in `right` are right-aligned."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    lines = []
+    for row in [header, ["-" * width for width in widths], *rows]:
+        cells = [
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def clock_text(choice: Choice) -> str:
+    """The clock that is set, and the lower clock that the GPU holds under its power cap, if it is lower."""
+    held = f"{choice.held_clock_mhz:.0f}"
+    return f"{choice.clock_mhz:g}" + ("" if choice.held_clock_mhz > choice.clock_mhz - 1 else f" (held {held})")
+
+
+def left_out_lines(left_out: Iterable[LeftOut]) -> list[str]:
+    """The GPUs that were left out: one line for each reason."""
+    found = list(left_out)
+    several_precisions = len({out.precision for out in found}) > 1
+    several_batches = len({out.batch_size for out in found}) > 1
+    by_reason: dict[str, list[str]] = {}
+    for out in found:
+        precision = f" in {out.precision}" if several_precisions else ""
+        batch = f" at batch {out.batch_size}" if several_batches else ""
+        by_reason.setdefault(out.reason, []).append(out.gpu + precision + batch)
+    return reason_lines(by_reason)
+
+
+def reason_lines(by_reason: Mapping[str, Sequence[str]]) -> list[str]:
+    """Lines of what was left out, from reason -> names."""
+    lines = [f"left out: {', '.join(gpus[:_NAMED])}{_more(gpus)}: {why}" for why, gpus in by_reason.items()]
+    return lines[:_LINES] + ([f"and {len(lines) - _LINES} more reasons"] if len(lines) > _LINES else [])
+
+
+def _more(gpus: Sequence[str]) -> str:
+    return f" and {len(gpus) - _NAMED} more" if len(gpus) > _NAMED else ""

@@ -1,0 +1,158 @@
+"""Texts of the command line as values: models, names, numbers, clocks, lengths and prices."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, unknown_name
+
+
+def names(texts: list[str] | None) -> list[str] | None:
+    """Split names that are repeated or separated by commas."""
+    return [name.strip() for text in texts for name in text.split(",")] if texts else None
+
+
+def clocks_mhz(text: str | None) -> list[float] | None:
+    """Parse "900,1200", or "600:1440:120" (first, last, step).
+
+    Raises:
+        InputError: The text has neither form.
+    """
+    if text is None:
+        return None
+    try:
+        if ":" in text:
+            first, last, step = (float(part) for part in text.split(":"))
+            if not (0 < first <= last and step > 0 and (last - first) / step < 10_000):
+                raise ValueError
+            return [first + i * step for i in range(int((last - first) / step + 1e-9) + 1)]
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InputError(
+            "clocks are a list of MHz, or first:last:step", given=repr(text), allowed="900,1200 or 600:1440:120"
+        ) from error
+
+
+def positive_integers(text: str, what: str) -> list[int]:
+    """Parse "1,8,32".
+
+    Args:
+        text: Integers, separated by commas.
+        what: What they are, for the error.
+
+    Raises:
+        InputError: The text is not a list of positive integers.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"\d+", part) for part in parts):
+        raise InputError(f"{what} are positive integers", given=repr(text), allowed="such as 1,8,32")
+    return [int(part) for part in parts]
+
+
+def lengths(text: str) -> int | list[float]:
+    """Parse "512", "650,610" (mean and standard deviation) or the lengths of many requests.
+
+    Raises:
+        InputError: A part is no number.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"-?\d+(\.\d+)?", part) for part in parts):
+        raise InputError(
+            "tokens are numbers", given=repr(text), allowed="such as 512; 650,610 for mean and standard deviation"
+        )
+    return int(parts[0]) if len(parts) == 1 and "." not in parts[0] else [float(part) for part in parts]
+
+
+def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
+    """Parse prices such as "1.2" for every GPU, or "A30=0.7,T4=0.35".
+
+    Raises:
+        InputError: A price is not a number.
+    """
+    if not texts:
+        return None
+    prices: dict[str, float] = {}
+    for part in (part for text in texts for part in text.split(",")):
+        name, _, price = part.rpartition("=")
+        try:
+            prices[name.strip()] = float(price)
+        except ValueError as error:
+            raise InputError(
+                "a price per hour is a number, or GPU=number", given=repr(part), allowed="such as 1.2 or A30=0.7"
+            ) from error
+    return prices
+
+
+def model_and_options(text: str, options: list[str] | None) -> tuple[Any, dict[str, Any] | None]:
+    """Turn the arguments into a model for `joulecast.predict`, and the options that remain for it.
+
+    "my_file.py:Net" runs the user's own file and calls its Net with the options. The service never does that.
+
+    Raises:
+        InputError: An option has no value; or the file cannot be run, has no such name, or the model cannot be built.
+    """
+    given = named_values(options, "an option of a model")
+    found = re.fullmatch(r"(.+\.py):(\w+)", text)
+    if found is None:
+        return text, given or None
+    path, name = Path(found[1]), found[2]
+    if not path.is_file():
+        raise InputError("this Python file cannot be read", given=str(path), hint="give FILE.py:NAME")
+    try:
+        content = vars(_run(path))
+    except Exception as error:
+        raise InputError(
+            f"{path} cannot be run: {type(error).__name__}: {error}",
+            given=text,
+            hint=f"run python {path}, and mend what it reports",
+        ) from error
+    if name not in content:
+        raise unknown_name(f"name in {path}", name, [each for each in content if not each.startswith("_")])
+    made = content[name]
+    if not callable(made) or (hasattr(made, "forward") and not isinstance(made, type)):
+        return made, given or None
+    try:
+        return made(**given), None
+    except Exception as error:
+        raise InputError(
+            f"{name} cannot be built: {type(error).__name__}: {error}",
+            given=", ".join(options or ["no options"]),
+            hint="--model-option NAME=VALUE gives it an argument",
+        ) from error
+
+
+def named_values(texts: list[str] | None, what: str) -> dict[str, Any]:
+    """Parse texts of the form name=value. Numbers, lists and booleans are read as in Python, all else is a string.
+
+    Raises:
+        InputError: There is no name before an equals sign.
+    """
+    values: dict[str, Any] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise InputError(f"{what} is written as name=value", given=repr(text), allowed="NAME=VALUE")
+        try:
+            values[name] = ast.literal_eval(value)
+        except (SyntaxError, ValueError):
+            values[name] = value
+    return values
+
+
+def _run(path: Path) -> Any:
+    """Run a Python file as a module. It can import the files beside it, as if it were run directly."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("this is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    return module

@@ -1,0 +1,166 @@
+"""How importers read the files of a source: rows of CSV, columns of Parquet, and samples of large tables."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import DatasetError, MissingDependencyError, with_extra
+from ...system.damage import refusing_damage, unreadable
+from ...system.regular_files import read_regular
+from ..measurement import Dataset
+from ..parquet_limits import read_limited
+
+Options = ParamSpec("Options")
+Folder = str | Path
+
+
+Importer = Callable[Concatenate[Folder, Options], list[Dataset]]
+
+
+def importer(read: Importer[Options]) -> Importer[Options]:
+    """Decorator of an importer: it raises a DatasetError if a column or a cell does not have the format of the source.
+
+    Args:
+        read: Function that reads datasets from the folder with the files of a source.
+    """
+
+    @wraps(read)
+    def imported(folder: Folder, *args: Options.args, **options: Options.kwargs) -> list[Dataset]:
+        with refusing_damage("these files are damaged, or are not those of the source", Path(folder), DatasetError):
+            return read(folder, *args, **options)
+
+    return cast("Importer[Options]", imported)
+
+
+_MOST_BYTES = 256 << 20
+
+
+def read_rows(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
+    """Read the rows of a CSV file, each as column -> text. The first of them is line 2 of the file.
+
+    Args:
+        path: Path of the file.
+        columns: Columns that it must have.
+
+    Raises:
+        DatasetError: The file cannot be read, is no table, or lacks a column.
+    """
+    what = "this file of measurements"
+    data = read_regular(path, _MOST_BYTES, what, DatasetError)
+    try:
+        reader = csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""))
+        missing = set(columns) - set(reader.fieldnames or ())
+        rows = list(reader)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise unreadable(f"{what} cannot be read", path, error, DatasetError) from error
+    if missing:
+        raise DatasetError(
+            "columns are missing",
+            given=str(path),
+            allowed=", ".join(columns),
+            hint=f"add {', '.join(sorted(missing))}",
+        )
+    return rows
+
+
+_MOST_VALUES = 30_000_000
+"""The largest table of a source has 18 million."""
+
+Columns = dict[str, npt.NDArray[Any]]
+
+
+def read_columns(path: Path, wanted: Iterable[str]) -> Columns:
+    """Read columns of a Parquet file by name, all of one length.
+
+    Missing numbers are NaN, missing texts are empty.
+
+    Raises:
+        DatasetError: The file is missing or damaged, or lacks columns.
+        MissingDependencyError: pyarrow is not installed.
+    """
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise MissingDependencyError("datasets need pyarrow", hint=with_extra("train")) from error
+    wanted = list(wanted)
+    try:
+        table = read_limited(path, _MOST_VALUES, wanted)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise unreadable("this file of measurements cannot be read", path, error, DatasetError) from error
+    return {name: _array(name, table[name], pyarrow) for name in wanted}
+
+
+def _array(name: str, column: Any, pyarrow: Any) -> npt.NDArray[Any]:
+    if pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type):
+        # Millions of rows have few distinct texts, so each text is created once.
+        encoded = column.fill_null("").combine_chunks().dictionary_encode()
+        texts: npt.NDArray[Any] = np.asarray(encoded.dictionary.to_pylist(), dtype=object)
+        return np.asarray(texts[encoded.indices.to_numpy()])
+    values = np.asarray(column.to_numpy())
+    if values.dtype.kind not in "biuf":
+        raise DatasetError(
+            "a column is neither texts nor numbers",
+            given=f"{name}: {column.type}",
+            allowed="texts, integers, floating-point numbers or truth values",
+        )
+    return values
+
+
+def codes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The index of each value among the sorted distinct values."""
+    if values.dtype == object:
+        place = {value: rank for rank, value in enumerate(sorted(set(values.tolist())))}
+        return np.fromiter((place[value] for value in values.tolist()), dtype=np.int64, count=len(values))
+    return np.unique(values, return_inverse=True)[1].reshape(-1)
+
+
+def groups(columns: Iterable[npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
+    """Number the rows so that those that agree in all columns have the same number."""
+    found = None
+    for column in columns:
+        place = codes(column)
+        found = place if found is None else codes(found * (int(place.max(initial=0)) + 1) + place)
+    if found is None:
+        raise ValueError("no columns to group by")
+    return found
+
+
+_SEED = 2026
+
+
+def thinned(stratum: npt.NDArray[Any], rows: int | None) -> npt.NDArray[np.int64]:
+    """Indices of the rows to take, ascending.
+
+    Strata share the rows evenly. What a small stratum does not use is shared by the others.
+
+    Args:
+        stratum: Number of each row's stratum, from 0.
+        rows: Total number of rows to take; None for every row.
+    """
+    if rows is None or rows >= len(stratum):
+        return np.arange(len(stratum))
+    sizes = np.bincount(stratum)
+    shares = _shares(sizes, rows)
+    shuffled = np.random.default_rng(_SEED).permutation(len(stratum))
+    shuffled = shuffled[np.argsort(stratum[shuffled], kind="stable")]
+    begins = np.cumsum(sizes) - sizes
+    taken = [shuffled[begin : begin + share] for begin, share in zip(begins, shares, strict=True)]
+    return np.sort(np.concatenate(taken))
+
+
+def _shares(sizes: npt.NDArray[np.int64], rows: int) -> npt.NDArray[np.int64]:
+    shares = np.zeros(len(sizes), dtype=np.int64)
+    left, open_strata = rows, [place for place in range(len(sizes)) if sizes[place]]
+    # The smallest stratum comes first, so that what it does not use is shared by the rest.
+    for rank, place in enumerate(sorted(open_strata, key=lambda place: int(sizes[place]))):
+        shares[place] = min(int(sizes[place]), left // (len(open_strata) - rank))
+        left -= int(shares[place])
+    return shares

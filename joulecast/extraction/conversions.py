@@ -1,0 +1,233 @@
+"""Calls of PyTorch's operators, and what products, recurrent layers, transforms and resampling become as operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..operations.rules import Shape
+
+Bound = Mapping[str, Any]
+"""Name of an argument in the operator's schema -> its value, and "<output>" -> the result."""
+
+Converted = tuple[str, list[Shape], dict[str, Any]] | None
+"""Kind, input shapes and attributes of an operation; None if the call does no work."""
+
+
+def shape_of(tensor: Any) -> Shape:
+    """The shape of a tensor; for a complex tensor, the shape of its real view."""
+    shape = tuple(tensor.shape)
+    return (*shape, 2) if tensor.dtype.is_complex else shape
+
+
+def first_of(bound: Bound) -> Any:
+    """The first argument, whose name differs between an operator and its in-place form."""
+    return next(iter(bound.values()))
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether an argument is a tensor, not a number."""
+    return hasattr(value, "shape")
+
+
+def plain(value: Any) -> Any:
+    """An argument as the value of an attribute: lists become tuples."""
+    return tuple(value) if isinstance(value, list | tuple) else value
+
+
+def result_of(bound: Bound) -> Any:
+    """The first tensor that an operator returns."""
+    result = bound["<output>"]
+    return result if is_tensor(result) else result[0]
+
+
+def convolution(transposed: bool) -> Callable[[Bound], Converted]:
+    """A convolution of any dimension, or a transposed one."""
+
+    def convert(bound: Bound) -> Converted:
+        x, weight = bound["input"], shape_of(bound["weight"])
+        dimensions = len(weight) - 2
+        groups = bound["groups"]
+        attributes: dict[str, Any] = {
+            "out_channels": weight[1] * groups if transposed else weight[0],
+            "kernel_size": weight[2:],
+            "bias": bound["bias"] is not None,
+            **{
+                name: _per_dimension(bound[name], dimensions)
+                for name in ("stride", "padding", "dilation", *(("output_padding",) if transposed else ()))
+            },
+            "groups": groups,
+        }
+        name = "conv_transpose" if transposed else "conv"
+        return f"{name}{dimensions}d", [shape_of(x)], attributes
+
+    return convert
+
+
+def any_convolution(bound: Bound) -> Converted:
+    """A convolution of an exported program, in which an argument says whether it is transposed."""
+    return convolution(bound["transposed"])(bound)
+
+
+def _per_dimension(value: Any, dimensions: int) -> Any:
+    if isinstance(value, str):
+        return value
+    return tuple(value) * dimensions if len(value) == 1 else tuple(value)
+
+
+def linear(bound: Bound) -> Converted:
+    """A product with weights, with or without a bias."""
+    weight = shape_of(bound["weight"])
+    return "linear", [shape_of(bound["input"])], {"out_features": weight[0], "bias": bound["bias"] is not None}
+
+
+def addmm(bound: Bound) -> Converted:
+    """A product and a sum in one kernel."""
+    # A product with a bias is a linear layer, such as GPT-2's Conv1D.
+    return "linear", [shape_of(bound["mat1"])], {"out_features": shape_of(bound["mat2"])[1], "bias": True}
+
+
+def scaled_product(bound: Bound) -> Converted:
+    """A product of quantized matrices, with one scale per tensor, per row, or per block of a row."""
+    scale = shape_of(bound["scale_a"])
+    attributes = {
+        "out_features": shape_of(bound["mat2"])[1],
+        "bias": bound["bias"] is not None,
+        "block_scaled": len(scale) == 2 and scale[1] > 1,
+    }
+    return "linear", [shape_of(bound["self"])], attributes
+
+
+def matmul(first: str, second: str) -> Callable[[Bound], Converted]:
+    """A product of the two arguments with these names."""
+
+    def convert(bound: Bound) -> Converted:
+        a, b = shape_of(bound[first]), shape_of(bound[second])
+        a = (1, *a) if len(a) == 1 else a
+        b = (*b, 1) if len(b) == 1 else b
+        return "matmul", [a, b], {}
+
+    return convert
+
+
+def attention(bound: Bound) -> Converted:
+    """Scaled dot-product attention."""
+    return "attention", [shape_of(bound[name]) for name in ("query", "key", "value")], {"causal": bound["is_causal"]}
+
+
+_GRID_MODES = ("linear", "nearest", "cubic")  # As torch.ops.aten.grid_sampler numbers them.
+
+
+def fourier(form: str) -> Callable[[Bound], Converted]:
+    """A Fourier transform of complex numbers ("c2c"), or one whose input or output is real ("r2c", "c2r")."""
+
+    def convert(bound: Bound) -> Converted:
+        x = bound["self"]
+        attributes = {"dim": tuple(dim % x.ndim for dim in bound["dim"]), "form": form}
+        if form == "c2r":
+            attributes["last_size"] = bound["last_dim_size"]
+        return "fft", [shape_of(x)], attributes
+
+    return convert
+
+
+def interpolation(mode: str) -> Callable[[Bound], Converted]:
+    """Interpolation that resizes the spatial dimensions."""
+
+    def convert(bound: Bound) -> Converted:
+        output = result_of(bound).shape
+        return "interpolate", [shape_of(first_of(bound))], {"output_size": tuple(output[2:]), "mode": mode}
+
+    return convert
+
+
+def grid_sample(bound: Bound) -> Converted:
+    """The input sampled at the points of a grid."""
+    mode = _GRID_MODES[bound["interpolation_mode"]]
+    return "grid_sample", [shape_of(bound["input"]), shape_of(bound["grid"])], {"mode": mode}
+
+
+def roi_align(bound: Bound) -> Converted:
+    """Boxes cut out of an image. An adaptive number of samples is taken to be 2 x 2 per cell, as detectors use."""
+    attributes = {
+        "boxes": shape_of(bound["rois"])[0],
+        "output_size": (bound["pooled_height"], bound["pooled_width"]),
+        "sampling_ratio": bound["sampling_ratio"] if bound["sampling_ratio"] > 0 else 2,
+    }
+    return "roi_align", [shape_of(bound["input"])], attributes
+
+
+def distances(bound: Bound) -> Converted:
+    """Distances between all pairs of points.
+
+    For many points and p = 2, PyTorch computes them by a matrix product, which is about the same amount of work.
+    """
+    return "cdist", [shape_of(bound["x1"]), shape_of(bound["x2"])], {"p": float(bound.get("p", 2.0))}
+
+
+def grouped_product(bound: Bound) -> Converted:
+    """A matrix product for each group of rows, in which every group has a matrix of its own."""
+    x, weights = shape_of(bound["self"]), shape_of(bound["mat2"])
+    if len(x) == 2 and len(weights) == 3:
+        attributes = {"out_features": weights[-1], "num_experts": weights[0], "bias": bound["bias"] is not None}
+        return "grouped_linear", [x], attributes
+    if len(x) == 3 and len(weights) == 3:
+        return "matmul", [x, weights], {}
+    # The groups divide the columns or the reduction, so their work is that of a single product.
+    return "matmul", [(x[-2], x[-1]), (x[-1], weights[-1])], {}
+
+
+def vectors(bound: Bound) -> Converted:
+    """The product of a matrix and a vector, or of two vectors."""
+    first, second = list(bound.values())[:2]
+    a, b = shape_of(first), shape_of(second)
+    return "matmul", [a if len(a) == 2 else (1, *a), (*b, 1)], {}
+
+
+def cumulative(bound: Bound) -> Converted:
+    """A cumulative sum, product or maximum along a dimension."""
+    x = first_of(bound)
+    return "cumsum", [shape_of(x) or (1,)], {"dim": bound["dim"]}
+
+
+def random(bound: Bound) -> Converted:
+    """A tensor of random numbers."""
+    return "random", [plain(result_of(bound).shape) or (1,)], {}
+
+
+def _layer(kind: str, bound: Bound, hidden: Any, **attributes: Any) -> Converted:
+    if "batch_sizes" in bound:  # a packed sequence: rows of all steps, with fewer rows in later steps
+        rows, features = bound["data"].shape
+        steps = bound["batch_sizes"].shape[0]
+        shape = (steps, -(-rows // steps), features)
+    else:
+        first, second, features = bound["input"].shape
+        shape = (second, first, features) if bound["batch_first"] else (first, second, features)
+    return (
+        kind,
+        [shape],
+        {
+            "hidden_size": hidden.shape[-1],
+            "num_layers": bound["num_layers"],
+            "bidirectional": bound["bidirectional"],
+            "bias": bound["has_biases"],
+            **attributes,
+        },
+    )
+
+
+def lstm(bound: Bound) -> Converted:
+    """nn.LSTM. A projection makes its hidden state smaller than its cell state."""
+    hidden, cells = bound["hx"]
+    projected = hidden.shape[-1] if hidden.shape[-1] != cells.shape[-1] else 0
+    return _layer("lstm", bound, cells, proj_size=projected)
+
+
+def gru(bound: Bound) -> Converted:
+    """nn.GRU."""
+    return _layer("gru", bound, bound["hx"])
+
+
+def rnn(bound: Bound) -> Converted:
+    """nn.RNN, with tanh or relu."""
+    return _layer("rnn", bound, bound["hx"])

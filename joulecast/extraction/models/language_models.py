@@ -1,0 +1,124 @@
+"""Well-known language models by name: class and sizes as the config.json of their repositories gives them.
+
+To add one, add a row, and write the parts of all of them again (`python -m joulecast.generation.making`, which needs
+torch and transformers). Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .transformers_configs import ARCHITECTURES, Architecture
+
+
+def _sizes(hidden: int, inner: int, layers: int, heads: int, cached: int, words: int, **others: Any) -> dict[str, Any]:
+    """The settings that nearly all configurations have, and others."""
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": cached,
+        "vocab_size": words,
+        "max_position_embeddings": 32768,
+        **others,
+    }
+
+
+def _llama(source: str, *sizes: int, **others: Any) -> Architecture:
+    return Architecture("LlamaForCausalLM", f"meta-llama/{source}", _sizes(*sizes, **others))
+
+
+def _qwen2(source: str, *sizes: int, **others: Any) -> Architecture:
+    return Architecture("Qwen2ForCausalLM", f"Qwen/{source}", _sizes(*sizes, **others))
+
+
+def _qwen3(source: str, *sizes: int, **others: Any) -> Architecture:
+    return Architecture("Qwen3ForCausalLM", f"Qwen/{source}", _sizes(*sizes, head_dim=128, **others))
+
+
+def _gemma3(source: str, *sizes: int, **others: Any) -> Architecture:
+    settings = _sizes(*sizes, sliding_window=1024, tie_word_embeddings=True, **others)
+    return Architecture("Gemma3ForCausalLM", f"google/{source}", settings)
+
+
+def _architecture(class_name: str, source: str, *sizes: int, **others: Any) -> Architecture:
+    return Architecture(class_name, source, _sizes(*sizes, **others))
+
+
+_TIED = {"tie_word_embeddings": True}
+_QWEN3_EXPERTS = {"num_experts": 128, "num_experts_per_tok": 8, "head_dim": 128}
+
+LANGUAGE_MODELS: Mapping[str, Architecture] = {
+    **{name: ARCHITECTURES[name] for name in ("gpt2", "gpt2_xl", "llama2_7b", "llama3_8b", "qwen2_0_5b", "qwen2_7b")},
+    "llama3_1_8b": _llama("Llama-3.1-8B", 4096, 14336, 32, 32, 8, 128256),
+    "llama3_1_70b": _llama("Llama-3.1-70B", 8192, 28672, 80, 64, 8, 128256),
+    "llama3_1_405b": _llama("Llama-3.1-405B", 16384, 53248, 126, 128, 8, 128256),
+    "llama3_2_1b": _llama("Llama-3.2-1B", 2048, 8192, 16, 32, 8, 128256, **_TIED),
+    "llama3_2_3b": _llama("Llama-3.2-3B", 3072, 8192, 28, 24, 8, 128256, **_TIED),
+    "qwen2_5_7b": _qwen2("Qwen2.5-7B", 3584, 18944, 28, 28, 4, 152064),
+    "qwen2_5_14b": _qwen2("Qwen2.5-14B", 5120, 13824, 48, 40, 8, 152064),
+    "qwen2_5_32b": _qwen2("Qwen2.5-32B", 5120, 27648, 64, 40, 8, 152064),
+    "qwen2_5_72b": _qwen2("Qwen2.5-72B", 8192, 29568, 80, 64, 8, 152064),
+    "qwen3_0_6b": _qwen3("Qwen3-0.6B", 1024, 3072, 28, 16, 8, 151936, **_TIED),
+    "qwen3_1_7b": _qwen3("Qwen3-1.7B", 2048, 6144, 28, 16, 8, 151936, **_TIED),
+    "qwen3_4b": _qwen3("Qwen3-4B", 2560, 9728, 36, 32, 8, 151936, **_TIED),
+    "qwen3_8b": _qwen3("Qwen3-8B", 4096, 12288, 36, 32, 8, 151936),
+    "qwen3_14b": _qwen3("Qwen3-14B", 5120, 17408, 40, 40, 8, 151936),
+    "qwen3_32b": _qwen3("Qwen3-32B", 5120, 25600, 64, 64, 8, 151936),
+    "mistral_7b": _architecture(
+        "MistralForCausalLM", "mistralai/Mistral-7B-v0.3", 4096, 14336, 32, 32, 8, 32768, sliding_window=None
+    ),
+    "mistral_small_24b": _architecture(
+        "MistralForCausalLM",
+        "mistralai/Mistral-Small-24B-Instruct-2501",
+        *(5120, 32768, 40, 32, 8, 131072),
+        head_dim=128,
+        sliding_window=None,
+    ),
+    "phi4": _architecture("Phi3ForCausalLM", "microsoft/phi-4", 5120, 17920, 40, 40, 10, 100352, pad_token_id=0),
+    "gemma3_12b": _gemma3("gemma-3-12b-it", 3840, 15360, 48, 16, 8, 262208, head_dim=256),
+    "gemma3_27b": _gemma3("gemma-3-27b-it", 5376, 21504, 62, 32, 16, 262208, head_dim=128),
+    "mixtral_8x7b": _architecture(
+        "MixtralForCausalLM",
+        "mistralai/Mixtral-8x7B-v0.1",
+        *(4096, 14336, 32, 32, 8, 32000),
+        num_local_experts=8,
+        num_experts_per_tok=2,
+        sliding_window=None,
+    ),
+    "qwen3_30b_a3b": _architecture(
+        "Qwen3MoeForCausalLM",
+        "Qwen/Qwen3-30B-A3B",
+        *(2048, 6144, 48, 32, 4, 151936),
+        moe_intermediate_size=768,
+        **_QWEN3_EXPERTS,
+    ),
+    "qwen3_235b_a22b": _architecture(
+        "Qwen3MoeForCausalLM",
+        "Qwen/Qwen3-235B-A22B",
+        *(4096, 12288, 94, 64, 4, 151936),
+        moe_intermediate_size=1536,
+        **_QWEN3_EXPERTS,
+    ),
+    "gpt_oss_20b": Architecture(
+        "GptOssForCausalLM", "openai/gpt-oss-20b", {"num_hidden_layers": 24, "num_local_experts": 32}
+    ),
+    "gpt_oss_120b": Architecture("GptOssForCausalLM", "openai/gpt-oss-120b"),
+    "deepseek_v3": Architecture("DeepseekV3ForCausalLM", "deepseek-ai/DeepSeek-V3"),
+}
+"""Name -> class and sizes. Where sizes are left out, the defaults of transformers are those of the model."""
+
+BY_NAME: Mapping[str, Architecture] = {**ARCHITECTURES, **LANGUAGE_MODELS}
+"""All transformers that are built by name."""
+
+SAME_ARCHITECTURE: Mapping[str, str] = {
+    "meta-llama/Llama-3.3-70B-Instruct": "llama3_1_70b",
+    "deepseek-ai/DeepSeek-R1": "deepseek_v3",
+    "microsoft/resnet-18": "resnet18",
+    "microsoft/resnet-50": "resnet50",
+    "microsoft/resnet-101": "resnet101",
+    "microsoft/resnet-152": "resnet152",
+}
+"""Repository -> name of the model whose layers it has, with other weights."""

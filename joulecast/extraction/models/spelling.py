@@ -1,0 +1,58 @@
+"""Names of models as people write them: ids of repositories, other spellings, and names of tuned versions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+
+from ..templates.store import names as templated_names
+from .language_models import BY_NAME, SAME_ARCHITECTURE
+
+_TUNED = re.compile(r"(?<![a-z0-9])(instruct|it|chat|hf|base|thinking|meta|2[3-9](0[1-9]|1[0-2]))(?![a-z0-9])")
+"""Words of a name that say how weights were trained, and the months of versions ("2507"). Layers are the same."""
+
+
+_NAME = re.compile(r"(?!timm/)(\w[\w.-]*/)?[^/]+")
+"""A name, or the id of a repository. Who writes "timm/..." asks for that library's model; other paths are no names."""
+
+
+def known_names() -> list[str]:
+    """The names of all models that are known without torch, in alphabetical order."""
+    return sorted({*templated_names(), *BY_NAME})
+
+
+def known_as(name: str) -> str:
+    """The name under which a model is known here: "Qwen/Qwen3-32B" and "qwen3-32b" are both "qwen3_32b".
+
+    The id of a repository counts by its last part. Words such as "Instruct" are left out if the name is not known with
+    them. A name that is not known in any spelling is returned as it is.
+
+    Args:
+        name: The name, as users write it.
+    """
+    spelled = _spellings()
+    if name in spelled.values() or not _NAME.fullmatch(name):
+        return name
+    return spelled.get(_letters(name)) or spelled.get(_letters(name, tuned=False), name)
+
+
+@cache
+def _spellings() -> Mapping[str, str]:
+    """Letters and digits of a name, or of the repository that it stands for -> the name."""
+    repositories = {row.source: name for name, row in BY_NAME.items()} | dict(SAME_ARCHITECTURE)
+    return {
+        **{_letters(repository, tuned=False): name for repository, name in repositories.items()},
+        **{_letters(repository): name for repository, name in repositories.items()},
+        **{_letters(name): name for name in known_names()},
+    }
+
+
+def _letters(name: str, *, tuned: bool = True) -> str:
+    """Letters and digits of the last part of a name; without the words of tuning, if they are not to be kept.
+
+    Numbers stay apart: "regnet_x_1_6gf" is not "regnet_x_16gf".
+    """
+    last = name.rpartition("/")[2].lower()
+    words = re.sub("[^a-z0-9]+", " ", last if tuned else _TUNED.sub("", last)).strip()
+    return re.sub("(?<![0-9]) | (?![0-9])", "", words)

@@ -1,0 +1,173 @@
+"""Where measured joules go besides files: MLflow, Prometheus, and a comparison with Zeus."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+from ..errors import InputError, MissingDependencyError, SensorError, with_extra
+from .result import Metering
+
+PREFIX = "system/"
+"""MLflow shows metrics with this prefix together with its own system metrics."""
+
+
+def active_run() -> Any:
+    """The active run, to which metrics are logged.
+
+    Raises:
+        MissingDependencyError: MLflow is not installed.
+        InputError: No run is active.
+    """
+    try:
+        import mlflow
+    except ImportError as error:
+        raise MissingDependencyError("logging to MLflow needs the package mlflow", hint=with_extra("mlflow")) from error
+    run = mlflow.active_run()
+    if run is None:
+        raise InputError("no MLflow run is active", given="mlflow=True", hint="measure inside mlflow.start_run()")
+    return run
+
+
+def log_metering(metering: Metering) -> None:
+    """Log the totals, and those of each device and window, as metrics of the active run."""
+    active_run()
+    import mlflow
+
+    values = {"duration_s": metering.duration_s}
+    if metering.energy_j is not None and metering.mean_w is not None:
+        values |= {"energy_j": metering.energy_j, "mean_power_w": metering.mean_w}
+    for found in metering.devices:
+        values[f"{found.device.name}_energy_j"] = found.energy_j
+        values[f"{found.device.name}_mean_power_w"] = found.mean_w
+    for node in metering.tree().root.walk():
+        if node.level == "module":
+            values[f"window/{node.path}_energy_j"] = node.total.energy_j
+    mlflow.log_metrics({PREFIX + name: value for name, value in values.items()})
+
+
+Totals = Callable[[], Mapping[str, Mapping[str, float | None]]]
+
+
+def exposition(totals: Mapping[str, Mapping[str, float | None]]) -> str:
+    """The text that Prometheus reads.
+
+    Args:
+        totals: Device -> "energy_j" and "power_w"; values of None are left out.
+    """
+    lines = []
+    for metric, kind, name, about in (
+        ("joulecast_energy_joules_total", "counter", "energy_j", "Joules since the measurement began"),
+        ("joulecast_power_watts", "gauge", "power_w", "Last power reading"),
+    ):
+        lines += [f"# HELP {metric} {about}", f"# TYPE {metric} {kind}"]
+        lines += [
+            f'{metric}{{device="{device}"}} {values[name]!r}'
+            for device, values in totals.items()
+            if values.get(name) is not None
+        ]
+    return "\n".join(lines) + "\n"
+
+
+class MetricsServer:
+    """Answers GET /metrics until it is closed, for clients on this machine only.
+
+    Args:
+        port: Port that the server listens on.
+        totals: Returns the present joules and watts of each device.
+
+    Raises:
+        InputError: The port is in use or is not a valid port number.
+    """
+
+    def __init__(self, port: int, totals: Totals) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            timeout = 5
+
+            def do_GET(self) -> None:
+                known = self.path == "/metrics"
+                text = exposition(totals()).encode() if known else b"metrics are at /metrics\n"
+                self.send_response(200 if known else 404)
+                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, *_: object) -> None:
+                """Write no log, because the terminal belongs to the measured program."""
+
+        try:
+            self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        except (OSError, OverflowError) as error:
+            raise InputError(
+                "metrics cannot be served on this port",
+                given=f"port {port}: {error}",
+                allowed="a free port from 1 to 65535",
+                hint="choose another port",
+            ) from error
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+_WINDOW = "joulecast"
+
+
+class ZeusCheck:
+    """A context manager that measures with Zeus.
+
+    Raises:
+        MissingDependencyError: Zeus is not installed.
+        SensorError: Zeus cannot read any device.
+    """
+
+    def __init__(self) -> None:
+        try:
+            from zeus.monitor import ZeusMonitor
+        except ImportError as error:
+            raise MissingDependencyError(
+                "the comparison with Zeus needs the package zeus", hint="pip install zeus"
+            ) from error
+        try:
+            self._monitor: Any = ZeusMonitor()
+        except Exception as error:
+            raise SensorError(
+                "Zeus cannot read any device of this machine", given=str(error), hint="measure without the comparison"
+            ) from error
+        self.energy_j: dict[str, float] = {}
+        """Our name of a device -> joules; empty until the context is left."""
+
+    def __enter__(self) -> Self:
+        # By default Zeus synchronizes with torch's GPUs, which the measured program may not use.
+        self._monitor.begin_window(_WINDOW, sync_execution=False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        found = self._monitor.end_window(_WINDOW, sync_execution=False)
+        self.energy_j = {f"gpu{index}": float(joules) for index, joules in found.gpu_energy.items()}
+        self.energy_j |= {f"cpu{index}": float(joules) for index, joules in (found.cpu_energy or {}).items()}
+        self.energy_j |= {f"ram{index}": float(joules) for index, joules in (found.dram_energy or {}).items()}
+
+
+def differences(metering: Metering, zeus_j: dict[str, float]) -> list[str]:
+    """One line for each device that both have read: the joules of both, and their relative difference.
+
+    Args:
+        metering: Our measurement.
+        zeus_j: Device -> joules that Zeus measured.
+    """
+    ours = {found.device.name: found.energy_j for found in metering.devices}
+    lines = [
+        f"{name}: {ours[name]:.2f} J here, {joules:.2f} J by Zeus, {100 * (joules / ours[name] - 1):+.1f} %"
+        for name, joules in zeus_j.items()
+        if ours.get(name)
+    ]
+    return lines or ["Zeus and joulecast read no device in common"]

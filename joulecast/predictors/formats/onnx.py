@@ -1,0 +1,176 @@
+"""Writes ONNX models, as far as models of ours need them, and imports ONNX Runtime, which computes them.
+
+Sources: https://github.com/onnx/onnx, onnx/onnx.proto; https://protobuf.dev/programming-guides/encoding/
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import ZooError
+from ...system.damage import first_line
+
+# Fields of GraphProto.
+NODE, INITIALIZER, INPUT, OUTPUT = 1, 5, 11, 12
+
+_INT, _TENSOR, _INTS = 2, 4, 7  # AttributeProto.type
+_TYPES = {np.dtype("<f4"): 1, np.dtype("u1"): 2, np.dtype("<i8"): 7}  # TensorProto.data_type
+_VARINT, _BYTES = 0, 2  # wire types of Protocol Buffers
+_SWITCH = "ORT_DISABLE_TELEMETRY"
+
+
+def session(model: bytes, what: str, allowed: str, hint: str) -> Any:
+    """ONNX Runtime for a model, in one thread: starting more takes longer than they save for tens of operations.
+
+    Args:
+        model: A serialized ONNX model.
+        what: What it computes, for the message: "these trees".
+        allowed: What can be computed.
+        hint: The next step.
+
+    Raises:
+        ZooError: ONNX Runtime cannot load it.
+    """
+    # Imported here, because measurements are collected on machines without ONNX Runtime.
+    onnxruntime = import_onnxruntime()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4  # Fatal errors only: all others are raised as exceptions, too.
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # The exception classes of onnxruntime have no common base.
+        raise refused(error, what, allowed, hint) from error
+
+
+def refused(error: Exception, what: str, allowed: str, hint: str) -> ZooError:
+    """The error for what ONNX Runtime does not load or compute; see `session`."""
+    return ZooError(
+        f"ONNX Runtime cannot compute {what}",
+        given=f"onnxruntime {import_onnxruntime().__version__}: {first_line(error)}",
+        allowed=allowed,
+        hint=hint,
+    )
+
+
+def import_onnxruntime() -> ModuleType:
+    """Import ONNX Runtime without its telemetry.
+
+    Unless an environment variable turns that off at the moment of the import, importing it writes a device id into the
+    home folder, and looks up a host of Microsoft.
+    """
+    if "onnxruntime" in sys.modules:
+        return sys.modules["onnxruntime"]
+    before = os.environ.get(_SWITCH)
+    os.environ[_SWITCH] = "1"
+    try:
+        import onnxruntime
+    finally:
+        if before is None:
+            del os.environ[_SWITCH]
+        else:
+            os.environ[_SWITCH] = before
+    onnxruntime.disable_telemetry_events()
+    found: ModuleType = onnxruntime
+    return found
+
+
+def whole(name: str, value: int) -> bytes:
+    """An attribute with an integer that is not negative."""
+    return _attribute(name, _INT, _number_field(3, value))
+
+
+def integers(name: str, values: NDArray[np.int64]) -> bytes:
+    """An attribute with integers that are not negative."""
+    return _attribute(name, _INTS, _bytes_field(8, packed_integers(values)))
+
+
+def array(name: str, values: NDArray[Any]) -> bytes:
+    """An attribute with a tensor."""
+    return _attribute(name, _TENSOR, _bytes_field(5, _tensor(values)))
+
+
+def node(operator: str, inputs: Sequence[str], outputs: Sequence[str], *attributes: bytes, domain: str = "") -> bytes:
+    """A node of a graph."""
+    return _bytes_field(
+        NODE,
+        *(_bytes_field(1, name.encode()) for name in inputs),
+        *(_bytes_field(2, name.encode()) for name in outputs),
+        _bytes_field(4, operator.encode()),
+        *attributes,
+        _bytes_field(7, domain.encode()),
+    )
+
+
+def initializer(name: str, values: NDArray[Any]) -> bytes:
+    """A constant of a graph."""
+    return _bytes_field(INITIALIZER, _tensor(values), _bytes_field(8, name.encode()))
+
+
+def value(field: int, name: str, dtype: type[np.generic], shape: Sequence[str | int]) -> bytes:
+    """An input or output of a graph; sizes that are free have a name."""
+    sizes = (
+        _bytes_field(1, _number_field(1, size) if isinstance(size, int) else _bytes_field(2, size.encode()))
+        for size in shape
+    )
+    tensor = _bytes_field(1, _number_field(1, _TYPES[np.dtype(dtype)]), _bytes_field(2, *sizes))
+    return _bytes_field(field, _bytes_field(1, name.encode()), _bytes_field(2, tensor))
+
+
+def model(graph: Sequence[bytes], *, ir_version: int, **operator_sets: int) -> bytes:
+    """A model: its graph, and the versions of the operators; `ml` for those of ai.onnx.ml, `default` for the others."""
+    domains = {"default": "", "ml": "ai.onnx.ml"}
+    versions = (
+        _bytes_field(8, _bytes_field(1, domains[name].encode()), _number_field(2, number))
+        for name, number in operator_sets.items()
+    )
+    return b"".join([_number_field(1, ir_version), _bytes_field(7, *graph, _bytes_field(2, b"joulecast")), *versions])
+
+
+def _attribute(name: str, kind: int, part: bytes) -> bytes:
+    return _bytes_field(5, _bytes_field(1, name.encode()), part, _number_field(20, kind))
+
+
+def _tensor(values: NDArray[Any]) -> bytes:
+    little = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).reshape(values.shape)
+    shape = b"".join(_number_field(1, size) for size in values.shape)
+    return shape + _number_field(2, _TYPES[little.dtype]) + _bytes_field(9, little.tobytes())
+
+
+def _varint(value: int) -> bytes:
+    """A number that is not negative, seven bits in each byte; the highest bit says that more follow."""
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
+
+
+def _number_field(number: int, value: int) -> bytes:
+    """A field with a number that is not negative."""
+    return _varint(number << 3 | _VARINT) + _varint(value)
+
+
+def _bytes_field(number: int, *parts: bytes) -> bytes:
+    """A field with bytes, a text or a message, put together from its parts."""
+    data = b"".join(parts)
+    return _varint(number << 3 | _BYTES) + _varint(len(data)) + data
+
+
+def packed_integers(values: NDArray[np.int64]) -> bytes:
+    """Numbers that are not negative, one after the other as a packed field holds them; see `_varint`."""
+    unsigned = values.astype(np.uint64)
+    widest = max(1, -(-int(unsigned.max(initial=0)).bit_length() // 7))
+    # A row for each number, a column for each seven bits of it; what is above its highest bit is left out.
+    rest = unsigned[:, None] >> (7 * np.arange(widest, dtype=np.uint64))
+    more = (rest > 0x7F).astype(np.uint8) << 7
+    there = rest > 0
+    there[:, 0] = True
+    septets = rest.astype(np.uint8) & 0x7F | more
+    return septets[there].tobytes()

@@ -1,0 +1,245 @@
+"""Measurements as rows that predictors learn from: measured loops of a GPU's own predictor, device times for any GPU.
+
+A training campaign with only tiny convolutions says nothing about large ones, and a predictor that has seen a single
+unusual large convolution is wrong about the others. Training loops of kinds that were hardly measured in training are
+therefore estimated from their inference loops, where inference was measured in full: the inference time times the ratio
+of the rooflines, times the ratio of slowdowns (training over inference) of kinds that were measured in both modes.
+Depthwise convolutions have ratios of their own, because PyTorch computes their gradients in kernels that are far slower
+than the forward: the gradient of a weight reads both tensors once per element of the window, and with a stride most
+elements of the window meet no output.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+
+from ...datasets import Dataset, Measurement
+from ...hardware import GPU, find_gpu
+from ...operations.operation import MODES, Operation
+from ..physics.baseline import Baseline, Loops, group_of
+from ..physics.norms import smooth_max
+from ..physics.roofline import tiled_roofline
+
+
+@dataclass(frozen=True)
+class MeasuredLoop:
+    """Medians over the repeats of one operation by one method; power is None where no reading is usable."""
+
+    operation: Operation
+    method: str
+    time_s: float
+    power_w: float | None
+
+
+def measured_loops(dataset: Dataset, mode: str, without: Collection[Operation] = ()) -> list[MeasuredLoop]:
+    """The usable loops of a mode. Timings without the host are not loops.
+
+    There is one loop per operation, by the most used method. For an operation that this method did not measure, there
+    is one per other method. Otherwise other methods are ignored, because their host costs differ.
+
+    Args:
+        dataset: Measurements of one GPU.
+        mode: inference or training.
+        without: Operations to leave out, with all their repeats.
+    """
+    left_out = frozenset(without)
+    groups: dict[tuple[Operation, str], list[Measurement]] = defaultdict(list)
+    for measurement in dataset.usable(mode):
+        if measurement.method not in dataset.card.without_host and measurement.operation not in left_out:
+            groups[measurement.operation, measurement.method].append(measurement)
+    loops = []
+    for (operation, method), group in groups.items():
+        powers_w = [m.power_w for m in group if m.power_usable and m.power_w is not None]
+        time_s = median(m.time_s for m in group)
+        loops.append(MeasuredLoop(operation, method, time_s, median(powers_w) if powers_w else None))
+    main = Counter(loop.method for loop in loops).most_common(1)[0][0] if loops else ""
+    by_main = {loop.operation for loop in loops if loop.method == main}
+    return [loop for loop in loops if loop.method == main or loop.operation not in by_main]
+
+
+def as_arrays(loops: Sequence[MeasuredLoop]) -> Loops:
+    """Times and powers as arrays; NaN where there is no power."""
+    powers_w = [np.nan if loop.power_w is None else loop.power_w for loop in loops]
+    return Loops(np.array([loop.time_s for loop in loops]), np.array(powers_w))
+
+
+def fit_baseline(loops: Sequence[MeasuredLoop], gpu: GPU, accumulates_gradients: Collection[str]) -> Baseline:
+    """Determine the constants of each kind from measured loops.
+
+    Args:
+        loops: Measured loops, at least one of them with power.
+        gpu: The GPU that they were measured on, at its default clock.
+        accumulates_gradients: Methods whose loop accumulates gradients.
+    """
+    operations = [loop.operation for loop in loops]
+    arrays = as_arrays(loops)
+    return Baseline.fit(
+        operations,
+        arrays,
+        ~np.isnan(arrays.power_w),
+        [loop.method for loop in loops],
+        tiled_roofline(operations, gpu, float(gpu.boost_clock_mhz)).time_s,
+        gpu,
+        frozenset(accumulates_gradients),
+    )
+
+
+ENOUGH = 3
+"""Groups with at least this many loops bound by the device need no transfer."""
+
+_SLOWER = (
+    1.4  # Slowdown over the roofline in training relative to that in inference; the median over the A30's kinds is 1.5.
+)
+
+_SLOWER_DEPTHWISE = {1: 1.7, 2: 3.9}
+"""Stride -> the same ratio of depthwise convolutions: medians over 38 and 10 of the A30's (quartiles 1.7 to 2.2 and 3.4
+to 4.0), where those of other convolutions have 1.2. Larger strides take that of 2."""
+
+
+def transferred_loops(
+    training: Sequence[MeasuredLoop],
+    inference: Sequence[MeasuredLoop],
+    gpu: GPU,
+    accumulates_gradients: Collection[str],
+    without: Collection[Operation] = (),
+) -> list[MeasuredLoop]:
+    """Estimate the large training loops of kinds that lack them but have large inference loops.
+
+    Args:
+        training: Loops measured in training. Kinds that were not measured in training at all are left out.
+        inference: Loops measured in inference.
+        gpu: The GPU that they were measured on.
+        accumulates_gradients: Methods whose loop accumulates gradients.
+        without: Training operations that are held out, for which no loop is estimated.
+    """
+    if not any(loop.power_w is not None for loop in inference):
+        return []
+    after, before = (fit_baseline(loops, gpu, accumulates_gradients) for loops in (training, inference))
+    known = [group for group in after.groups if group in before.groups]
+    enough_after = {group: after.groups[group].large_loops >= ENOUGH for group in known}
+    enough_before = [group for group in known if before.groups[group].large_loops >= ENOUGH]
+    enough_in_both = [group for group in enough_before if enough_after[group]]
+    ratios = [after.groups[group].slowdown / before.groups[group].slowdown for group in enough_in_both]
+    slower = median(ratios) if ratios else _SLOWER
+    short = set(enough_before) - set(enough_in_both)
+    taken = {loop.operation for loop in training} | set(without)
+    clock = float(gpu.boost_clock_mhz)
+    made = []
+    for loop in inference:
+        operation, group = loop.operation.replace(mode="training"), group_of(loop.operation, gpu)
+        if group not in short or operation in taken:
+            continue
+        line_s = tiled_roofline([operation, loop.operation], gpu, clock).time_s
+        work = line_s[0] / line_s[1]
+        device_s = loop.time_s * work * _slowdown(operation, slower)
+        host_s = after.groups[group].host_s[after.method]
+        if device_s > host_s:
+            time_s = float(smooth_max(device_s, host_s))
+            made.append(MeasuredLoop(operation, after.method, time_s, loop.power_w))
+    return made
+
+
+def _slowdown(operation: Operation, usual: float) -> float:
+    """Slowdown over the roofline in training relative to that in inference.
+
+    Args:
+        operation: The operation.
+        usual: That of kinds that were measured in both modes.
+    """
+    if not operation.is_depthwise:
+        return usual
+    return _SLOWER_DEPTHWISE[min(int(np.max(operation.attributes["stride"])), 2)]
+
+
+LEAST_ROWS = 100
+"""Least number of device times to fit a predictor."""
+
+AT_CAP = 0.97
+"""Share of the power cap above which a power reading is a lower bound only, because the cap lowers the clock."""
+
+_CLEARLY_DEVICE = (
+    3.0  # A loop that takes this many times its host time is bound by the device, so its time is the device time.
+)
+# Seconds that a launch takes on the A30's machine; used where no loop of the kind was measured.
+_USUAL_HOST_S = {"inference": 12e-6, "training": 170e-6}
+
+
+class DeviceRow(NamedTuple):
+    """An operation that was measured on a GPU: seconds of GPU work, and watts of the board where known."""
+
+    gpu: GPU
+    operation: Operation
+    device_s: float
+    power_w: float | None
+
+
+def device_rows(dataset: Dataset) -> list[DeviceRow]:
+    """Device times of a dataset: those measured without the host, and those of loops clearly bound by the device."""
+    gpu = find_gpu(dataset.card.gpu)
+    measured: dict[Operation, list[float]] = defaultdict(list)
+    powers: dict[Operation, list[float]] = defaultdict(list)
+    for m in dataset.measurements:
+        if m.usable and m.device_time_s is not None:
+            measured[m.operation].append(m.device_time_s)
+            if m.power_usable and m.power_w is not None and m.time_s < 1.5 * m.device_time_s:
+                powers[m.operation].append(m.power_w)
+    rows = [
+        DeviceRow(gpu, operation, median(times), median(powers[operation]) if powers[operation] else None)
+        for operation, times in measured.items()
+    ]
+    for mode in MODES:
+        rows += _from_loops(dataset, gpu, mode, measured.keys())
+    return [row for row in rows if not row.operation.is_identity]
+
+
+def power_rows(datasets: Sequence[Dataset]) -> list[DeviceRow]:
+    """Operations whose power and device time were measured in one run."""
+    return [
+        DeviceRow(find_gpu(dataset.card.gpu), m.operation, m.device_time_s, m.power_w)
+        for dataset in datasets
+        for m in dataset.measurements
+        if m.usable and m.power_usable and m.power_w is not None and m.device_time_s is not None
+    ]
+
+
+def _from_loops(dataset: Dataset, gpu: GPU, mode: str, known: Collection[Operation]) -> Iterator[DeviceRow]:
+    loops = [loop for loop in measured_loops(dataset, mode) if loop.operation not in known]
+    if not any(loop.power_w is not None for loop in loops):
+        return
+    baseline = fit_baseline(loops, gpu, dataset.card.accumulates_gradients)
+    groups = [group_of(loop.operation, gpu) for loop in loops]
+    host_s = baseline.host_s(groups, [loop.method for loop in loops])
+    costs = baseline.device_costs([loop.operation for loop in loops], groups, as_arrays(loops), gpu)
+    for loop, device_s, least_s in zip(loops, costs.time_s.tolist(), host_s.tolist(), strict=True):
+        if loop.time_s > _CLEARLY_DEVICE * least_s:
+            yield DeviceRow(gpu, loop.operation, device_s, loop.power_w)
+
+
+def launch_times_s(datasets: Sequence[Dataset]) -> dict[str, dict[str, float]]:
+    """Mode -> kind -> seconds that launching takes in a loop, as medians over datasets; "" stands for other kinds."""
+    result = {}
+    for mode in MODES:
+        by_kind: dict[str, list[float]] = defaultdict(list)
+        for dataset in datasets:
+            loops: list[MeasuredLoop] = measured_loops(dataset, mode)
+            if any(loop.power_w is not None for loop in loops):
+                baseline = fit_baseline(loops, find_gpu(dataset.card.gpu), dataset.card.accumulates_gradients)
+                for group, constants in baseline.groups.items():
+                    by_kind[group.split()[0]].append(constants.host_s[baseline.method])
+        kinds = {kind: median(values) for kind, values in sorted(by_kind.items())}
+        result[mode] = {"": median(kinds.values()) if kinds else _USUAL_HOST_S[mode], **kinds}
+    return result
+
+
+def rows_by_gpu(rows: Sequence[DeviceRow]) -> dict[tuple[GPU, str], list[DeviceRow]]:
+    """Rows by GPU and mode."""
+    groups: dict[tuple[GPU, str], list[DeviceRow]] = defaultdict(list)
+    for row in rows:
+        groups[row.gpu, row.operation.mode].append(row)
+    return groups

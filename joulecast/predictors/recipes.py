@@ -1,0 +1,382 @@
+"""Recipes: the settings of each kind of predictor, as they are written in TOML files under `predictors/`.
+
+A setting is one field: its default, and the values that it may have. Recipes are checked when they are made.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
+
+from ..errors import InputError, unknown_name
+from ..system.damage import refusing_damage
+from ..system.regular_files import MOST_BYTES, read_regular
+from ..system.resources import named_file
+
+Value = TypeVar("Value")
+Made = TypeVar("Made", bound="Settings")
+_LEAST_SHARE = 1e-6  # A share or a learning rate lies above zero.
+
+
+def setting(
+    default: Value, least: float = 0, most: float = math.inf, *, choices: Sequence[str] = (), table: Any = None
+) -> Value:
+    """A setting of a recipe: a field of a dataclass that is checked when the recipe is made.
+
+    Args:
+        default: Its default. The setting is of this type: an integer, a decimal number, true or false, or a text.
+        least: Smallest value of a number.
+        most: Largest value of a number.
+        choices: What a text may be.
+        table: Class of settings that is a table of its own in a TOML file.
+    """
+    found: Value = field(default=default, metadata={"range": (least, most), "choices": choices, "table": table})
+    return found
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings with defaults, checked when they are made.
+
+    Raises:
+        InputError: A value is of another type, or out of range.
+        UnknownNameError: A text is none of its choices.
+    """
+
+    WHAT: ClassVar[str] = "recipe"  # What the settings belong to, in messages.
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if each.metadata:
+                require_setting(each, getattr(self, each.name), self.WHAT)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as a dictionary; those of the test come last."""
+        found = asdict(self)
+        return found | {name: found.pop(name) for name in ("folds", "seed") if name in found}
+
+
+def require_setting(of: Field[Any], value: object, what: str) -> None:
+    """Require that a setting of a recipe, or of a table of it, may have a value; see `Settings`."""
+    name, table, choices, (least, most) = of.name, *(of.metadata[fact] for fact in ("table", "choices", "range"))
+    kind: type = type(of.default)
+    if table is not None:
+        if value is not None and not isinstance(value, table):
+            raise InputError(f"{name} of a {what} is not a table", given=repr(value)[:100], allowed=f"[{name}]")
+    elif choices:
+        if value not in choices:
+            raise unknown_name(f"{name} of a {what}", value, choices)
+    elif kind is bool:
+        if not isinstance(value, bool):
+            raise InputError(f"{name} of a {what} is neither true nor false", given=repr(value), allowed="true, false")
+    elif isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
+        words = "an integer" if kind is int else "a decimal number"
+        allowed = f"{words} from {least:g}" + (f" to {most:g}" if math.isfinite(most) else "")
+        raise InputError(f"{name} of a {what} is out of range", given=repr(value), allowed=allowed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seeded(Settings):
+    """Settings of something random.
+
+    Args:
+        seed: Seed of the random numbers, so that training is repeatable.
+    """
+
+    seed: int = setting(0, 0, 2**31)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(Seeded):
+    """Settings of a predictor: a frozen dataclass whose fields are the keys of its TOML file.
+
+    Args:
+        folds: Folds of the cross-validation.
+    """
+
+    folds: int = setting(10, 2, 1000)
+
+
+@dataclass(frozen=True)
+class RooflineRecipe(Recipe):
+    """Settings of the roofline predictor for any GPU, which has no parameters: they concern its test only."""
+
+
+@dataclass(frozen=True)
+class ForestRecipe(Recipe):
+    """Settings of a forest on the measurements of one GPU.
+
+    Args:
+        forest: "extra_trees" draws split points at random; "random_forest" searches for the best ones on bootstrap
+            samples of the measurements.
+        trees: Number of trees.
+        max_features: Share of the inputs that a split may choose from.
+        min_samples_leaf: Least number of operations in a leaf.
+    """
+
+    forest: Literal["extra_trees", "random_forest"] = setting("extra_trees", choices=("extra_trees", "random_forest"))
+    trees: int = setting(64, 1)
+    max_features: float = setting(1.0, _LEAST_SHARE, 1)
+    min_samples_leaf: int = setting(1, 1)
+
+
+@dataclass(frozen=True)
+class BlendRecipe(Recipe):
+    """Settings of extremely randomized trees with a Gaussian process (regressors/blend.py), for one GPU.
+
+    Args:
+        trees: Number of trees.
+        max_features: Share of the inputs that a split may choose from.
+        min_samples_leaf: Least number of operations in a leaf.
+        time_share, power_share: Weight of the Gaussian process in the prediction of time and of power, for operations
+            close to measured ones.
+    """
+
+    trees: int = setting(64, 1)
+    max_features: float = setting(1.0, _LEAST_SHARE, 1)
+    min_samples_leaf: int = setting(2, 1)
+    time_share: float = setting(0.8, 0, 1)
+    power_share: float = setting(0.4, 0, 1)
+
+
+@dataclass(frozen=True)
+class TreeSettings(Seeded):
+    """Settings of gradient-boosted trees.
+
+    Args:
+        trees: Number of trees.
+        depth: Largest number of levels of a tree.
+        learning_rate: Factor on the values of each tree before they are added.
+        subsample: Share of the measurements that a tree sees.
+        features_per_split: Share of the features that a split may choose from.
+        min_child_weight: Least sum of the weights of the measurements in a leaf; a measurement has weight 1 on average.
+        regularization: L2 penalty on the values of leaves.
+    """
+
+    trees: int = setting(300, 1, 10_000)
+    depth: int = setting(8, 1, 16)
+    learning_rate: float = setting(0.1, _LEAST_SHARE, 1)
+    subsample: float = setting(0.8, _LEAST_SHARE, 1)
+    features_per_split: float = setting(0.5, _LEAST_SHARE, 1)
+    min_child_weight: float = setting(20.0)
+    regularization: float = setting(2.0)
+
+
+@dataclass(frozen=True)
+class XGBoostRecipe(TreeSettings, Recipe):
+    """Settings of boosted trees for one GPU (regressors/fitted_trees.py), and where to search for better ones.
+
+    Args:
+        trees: Largest number of trees; early stopping may choose fewer.
+        patience: Training stops after this number of trees without a smaller error on held-out operations.
+        search: Setting -> values that `joulecast train --tune` tries.
+    """
+
+    trees: int = setting(1500, 1, 10_000)
+    depth: int = setting(6, 1, 16)
+    learning_rate: float = setting(0.05, _LEAST_SHARE, 1)
+    min_child_weight: float = setting(1.0)
+    regularization: float = setting(1.0)
+    patience: int = setting(60, 1, 10_000)
+    search: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        searchable = {each.name: each for each in fields(self) if each.name not in ("folds", "seed", "search")}
+        for name, values in self.search.items():
+            if name not in searchable:
+                raise unknown_name("setting to search", name, searchable)
+            if not isinstance(values, list | tuple) or not values:
+                allowed = f"such as {name} = [{getattr(self, name)}]"
+                raise InputError("a search has a list of values", given=f"{name} = {values!r}", allowed=allowed)
+            for value in values:
+                require_setting(searchable[name], value, self.WHAT)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as a dictionary, without `search`."""
+        return {name: value for name, value in super().to_dict().items() if name != "search"}
+
+
+@dataclass(frozen=True)
+class PerceptronRecipe(Settings):
+    """Settings of a perceptron (regressors/perceptron.py). Its prediction is averaged with that of boosted trees.
+
+    Args:
+        share: Weight of the perceptron in the mean.
+        width: Units of a layer.
+        layers: Number of residual pairs of layers between the first layer and the head.
+        epochs: Passes over the measurements.
+        batch: Measurements per step.
+        learning_rate: Highest learning rate of AdamW, for biases and the head.
+        matrix_learning_rate: Highest learning rate of Muon, for the matrices.
+        blur: Standard deviation of the noise on the GPU's features, in units of twice their spread.
+        unknown_kinds: Share of the operations whose kind is hidden.
+    """
+
+    WHAT = "perceptron"
+
+    share: float = setting(0.5, 0, 1)
+    width: int = setting(128, 1, 4096)
+    layers: int = setting(2, 1, 64)
+    epochs: int = setting(10, 1, 10_000)
+    batch: int = setting(256, 1, 1 << 20)
+    learning_rate: float = setting(3e-3, 1e-6, 1)
+    matrix_learning_rate: float = setting(1e-2, 1e-6, 1)
+    blur: float = setting(0.1, 0, 10)
+    unknown_kinds: float = setting(0.02, 0, 1)
+
+
+@dataclass(frozen=True)
+class BoostingRecipe(TreeSettings, Recipe):
+    """Settings of gradient-boosted trees over the measurements of many GPUs.
+
+    Args:
+        perceptron: Settings of a perceptron whose prediction is averaged with that of the trees; None for trees alone.
+            In a file, a table.
+    """
+
+    trees: int = setting(400, 1, 10_000)
+    learning_rate: float = setting(0.08, _LEAST_SHARE, 1)
+    features_per_split: float = setting(0.7, _LEAST_SHARE, 1)
+    min_child_weight: float = setting(3.0)
+    perceptron: PerceptronRecipe | None = setting(None, table=PerceptronRecipe)
+
+
+@dataclass(frozen=True)
+class KernelTrees(TreeSettings):
+    """Settings of boosted trees over the measurements of kernels."""
+
+
+@dataclass(frozen=True)
+class KernelRecipe(Recipe):
+    """How the one model of kernels in half precision and below is learned.
+
+    Args:
+        generation: Settings of the trees of each measured generation and group. In a file, a table.
+        other_generations: Settings of the trees over all GPUs, for all other generations. They are fewer and simpler,
+            so that they follow no generation closely. In a file, a table.
+        quantile: Quantile of the measurements that is predicted. Disturbances make measurements longer, so the most
+            frequent value lies below the median.
+        most_rows: Largest number of measurements of a part on one GPU; more are thinned out at random.
+        constants_rows: Most measurements of one GPU, group, way and width to which the constants of physics are fitted.
+        folds: Folds of the cross-validation over sizes of operations.
+    """
+
+    generation: KernelTrees = setting(KernelTrees(subsample=0.7), table=KernelTrees)
+    other_generations: KernelTrees = setting(
+        KernelTrees(trees=200, depth=6, subsample=0.5, features_per_split=0.3, min_child_weight=30.0), table=KernelTrees
+    )
+    quantile: float = setting(0.42, 0.01, 0.99)
+    most_rows: int = setting(8_000, 100)
+    constants_rows: int = setting(120, 50)
+    folds: int = setting(8, 2, 1000)
+
+
+@dataclass(frozen=True)
+class TransformerRecipe(Recipe):
+    """Settings of a transformer over operations and networks.
+
+    The variants are those of the ablation in DeepPM (Shim et al., DATE 2022): a standard encoder (layer_norm = true),
+    without weighting (distance_weighting = false), without the three stacks (stacks = "one").
+
+    Args:
+        width: Width of a token's vector, a multiple of `heads`.
+        heads: Attention heads of a layer.
+        network_layers: Layers over all tokens of the sequence.
+        operation_layers: Layers over the tokens of one operation.
+        kind_layers: Layers over one vector per operation.
+        feed_forward: Width of the feed-forward part over that of a vector, in the first two stacks.
+        kind_feed_forward: Width of the feed-forward part in the third stack, which has a tenth of the vectors.
+        stacks: three, or one over all tokens with as many layers.
+        layer_norm: Whether every residual is normalized, as in the standard encoder.
+        distance_weighting: Whether attention scores shrink with the distance of two tokens.
+        operation_vector: What the third stack reads of an operation: the sum of its tokens' vectors, or, as in DeepPM,
+            which reads opcodes only, the vector of the token that names its kind.
+        positional_encoding: Whether tokens start from sinusoids of their place in the operation instead of random
+            vectors, and sinusoids of an operation's place in the network are added to its vector, as in DeepPM.
+        epochs: Passes over the operations.
+        batch: Operations per step.
+        learning_rate: Highest learning rate of AdamW, for embeddings, biases and heads.
+        matrix_learning_rate: Highest learning rate of Muon (regressors/descent.py), for the matrices of token
+            embeddings and layers; with 0, AdamW updates them, too.
+        most_rows: Largest number of device times to learn from; more are thinned out within each kind and GPU.
+        unknown_kinds: Share of the operations whose kind is hidden in training, so that the vector of unmeasured kinds
+            is trained, too.
+        together: Share of the training steps that read operations as parts of synthetic networks instead of alone.
+        shrinkage: Weight of the penalty that draws the corrections of networks to zero; the data has weight 1.
+    """
+
+    width: int = setting(32, 1)
+    heads: int = setting(2, 1)
+    network_layers: int = setting(1)
+    operation_layers: int = setting(1)
+    kind_layers: int = setting(2)
+    feed_forward: int = setting(2, 1)
+    kind_feed_forward: int = setting(8, 1)
+    stacks: Literal["three", "one"] = setting("three", choices=("three", "one"))
+    layer_norm: bool = setting(False)
+    distance_weighting: bool = setting(True)
+    operation_vector: Literal["sum", "kind"] = setting("sum", choices=("sum", "kind"))
+    positional_encoding: bool = setting(False)
+    epochs: int = setting(20, 1)
+    batch: int = setting(256, 1)
+    learning_rate: float = setting(3e-3, 0, 1)
+    matrix_learning_rate: float = setting(0.01, 0, 1)
+    most_rows: int = setting(150_000, 1)
+    unknown_kinds: float = setting(0.02, 0, 0.5)
+    together: float = setting(0.15, 0, 1)
+    shrinkage: float = setting(1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # With positional encoding, a sine and a cosine share each frequency.
+        for name, divisor in (("heads", self.heads), ("2 with positional encoding", 1 + self.positional_encoding)):
+            if self.width % divisor:
+                allowed = f"k x {divisor}"
+                raise InputError(f"width of a recipe is not a multiple of {name}", given=self.width, allowed=allowed)
+
+
+def read_recipe(path: str | Path, make: Callable[[dict[str, Any]], Made]) -> Made:
+    """Read a recipe.
+
+    Args:
+        path: A TOML file, or the name of a recipe that came with joulecast, such as "blend".
+        make: Makes the recipe from the values of the file, with `recipe_of`.
+
+    Raises:
+        InputError: The file cannot be read, or a value is out of range.
+        UnknownNameError: A key does not exist.
+    """
+    path = named_file(path, "predictors", "recipe")
+    with refusing_damage("this recipe cannot be read", path):
+        return make(tomllib.loads(read_regular(path, MOST_BYTES, "this recipe").decode()))
+
+
+def load_kernel_recipe(path: str | Path) -> KernelRecipe:
+    """Read a recipe of kernels: a TOML file, or "kernels", the recipe that came with joulecast; see `read_recipe`."""
+    return read_recipe(path, lambda values: recipe_of(KernelRecipe, values, "recipe of kernels"))
+
+
+def recipe_of(settings: type[Made], values: Mapping[str, Any], what: str) -> Made:
+    """Make a recipe, or a table of one, from the values of a file.
+
+    Args:
+        settings: Class of the recipe.
+        values: Setting -> value.
+        what: What the settings belong to, for messages.
+
+    Raises:
+        InputError: A value is out of range.
+        UnknownNameError: A key does not exist.
+    """
+    tables: dict[str, Any] = {each.name: each.metadata.get("table") for each in fields(settings)}
+    made = {}
+    for name, value in values.items():
+        if name not in tables:
+            raise unknown_name(f"key of a {what}", name, tables)
+        made[name] = recipe_of(tables[name], value, name) if tables[name] and isinstance(value, dict) else value
+    return settings(**made)

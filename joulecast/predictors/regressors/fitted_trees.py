@@ -1,0 +1,236 @@
+"""Trees as they are fitted: forests by scikit-learn, boosted trees by XGBoost, and how their numbers are stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import FloatArray
+from ...errors import MissingDependencyError, with_extra
+from ...operations.operation import Operation
+from ..measured.splits import fold_of
+from ..predictor import INPUT_NAMES
+from ..recipes import ForestRecipe, TreeSettings, XGBoostRecipe
+from .trees import Trees, trees_file
+
+MORE_WORK: tuple[str, ...] = (
+    *("log_roofline", "log_compute_time", "log_memory_time", "log_flops", "log_bytes_read", "log_bytes_written"),
+    *("log_input_size", "log_output_size", "log_parameters", "log_batch", "log_positions", "log_rows", "log_waves"),
+    *("log_cache_fill", "log_baseline", "log_baseline_over_host"),
+)
+"""Inputs that grow with the amount of work. The baseline's time grows with the roofline. Its correction must not fall
+with any of these inputs, so that their product, the time, never falls when one of them grows and the others stay."""
+
+_STOPPING_FOLDS = 10  # Folds for early stopping; one of them is held out.
+_LEAST_HELD = 5
+_CURVE_POINTS = 100
+
+
+@dataclass(frozen=True)
+class FittedTrees:
+    """A fitted forest of scikit-learn, or trees of XGBoost, behind the interface of a regressor.
+
+    Args:
+        model: The fitted forest or XGBRegressor.
+        curves: Learning curves by name, see `curves_of`.
+    """
+
+    model: Any
+    curves: Mapping[str, Sequence[float]] = field(default_factory=dict, compare=False)
+
+    def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
+        """One value per row of inputs."""
+        return np.asarray(self.model.predict(inputs), dtype=np.float64)
+
+    def trees(self) -> Trees:
+        """The trees as arrays, which predict the same to the last bit."""
+        return _boosting(self.model) if hasattr(self.model, "get_booster") else _forest(self.model)
+
+    def to_files(self, name: str) -> dict[str, bytes]:
+        """See `Regressor.to_files`: arrays; of boosted trees also XGBoost's format, to explain and to train further."""
+        found = {trees_file(name): self.trees().to_bytes()}
+        if hasattr(self.model, "get_booster"):
+            found[f"{name}.ubj"] = bytes(self.model.get_booster().save_raw("ubj"))
+        return found
+
+    def error_by_trees(self, inputs: NDArray[np.float32], targets: FloatArray) -> list[float]:
+        """Mean absolute error of boosted trees on held-out rows after every hundredth of the trees.
+
+        Args:
+            inputs: Features of the held-out rows, shape (rows, features).
+            targets: True values of these rows, shape (rows,).
+        """
+        import xgboost
+
+        booster: Any = self.model.get_booster()
+        matrix, trees = xgboost.DMatrix(inputs), booster.num_boosted_rounds()
+        ends = np.unique(np.linspace(0, trees, _CURVE_POINTS + 1).round().astype(int))[1:].tolist()
+        found, margin = [], None
+        # Each step adds to the sum of the trees before it, so that every tree is evaluated once.
+        for start, end in zip([0, *ends], ends, strict=False):
+            if margin is not None:
+                matrix.set_base_margin(margin)
+            margin = booster.predict(matrix, output_margin=True, iteration_range=(start, end))
+            found.append(float(np.abs(margin - targets).mean()))
+        return found
+
+
+class _Nodes(NamedTuple):
+    """The nodes of one tree in preorder; a leaf has a value, any other node an input and a threshold."""
+
+    is_leaf: NDArray[np.bool_]
+    inputs: NDArray[Any]
+    thresholds: NDArray[np.float32]
+    values: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, left: Sequence[int], right: Sequence[int], *columns: NDArray[Any]) -> _Nodes:
+        """Sort nodes into preorder.
+
+        Args:
+            left: Where to go from each node if its condition holds; negative for leaves.
+            right: Where to go otherwise.
+            columns: Input, threshold and value of each node.
+        """
+        order, waiting = [], [0]
+        while waiting:
+            node = waiting.pop()
+            order.append(node)
+            if left[node] >= 0:
+                waiting += (right[node], left[node])
+        is_leaf = np.array([left[node] < 0 for node in order])
+        inputs, thresholds, values = (column[order] for column in columns)
+        return cls(is_leaf, inputs[~is_leaf], thresholds[~is_leaf], values[is_leaf])
+
+
+def _sum_of(trees: Sequence[_Nodes], columns: int, below: bool, base: float) -> Trees:
+    is_leaf, inputs, thresholds, values = map(np.concatenate, zip(*trees, strict=True))
+    return Trees(columns, below, base, is_leaf, inputs.astype(np.uint16), thresholds, values)
+
+
+def _forest(model: Any) -> Trees:
+    trees = [each.tree_ for each in model.estimators_]
+    nodes = []
+    for tree in trees:
+        # Inputs are in single precision, so a condition stays the same if its threshold is rounded down to that.
+        thresholds = tree.threshold.astype(np.float32)
+        above = thresholds > tree.threshold
+        thresholds[above] = np.nextafter(thresholds[above], np.float32(-np.inf))
+        values = (tree.value[:, 0, 0] / len(trees)).astype(np.float32)
+        nodes.append(
+            _Nodes.of(tree.children_left.tolist(), tree.children_right.tolist(), tree.feature, thresholds, values)
+        )
+    return _sum_of(nodes, model.n_features_in_, below=False, base=0.0)
+
+
+def _boosting(model: Any) -> Trees:
+    stored = json.loads(bytes(model.get_booster().save_raw("json")))["learner"]
+    base = np.float32(stored["learner_model_param"]["base_score"].strip("[]"))  # newer versions write a list
+    nodes = []
+    for tree in stored["gradient_booster"]["model"]["trees"]:
+        # The value of a leaf stands where other nodes have their threshold.
+        numbers = np.array(tree["split_conditions"], np.float32)
+        inputs = np.array(tree["split_indices"])
+        nodes.append(_Nodes.of(tree["left_children"], tree["right_children"], inputs, numbers, numbers))
+    return _sum_of(nodes, model.n_features_in_, below=True, base=float(base))
+
+
+def fit_forest(
+    operations: Sequence[Operation],
+    inputs: NDArray[np.float32],
+    targets: FloatArray,
+    recipe: ForestRecipe,
+    quantity: str,
+) -> FittedTrees:
+    """See `OneGpuForm.fit`; time and power are fitted alike, and only inputs and targets matter.
+
+    Raises:
+        MissingDependencyError: scikit-learn is not installed.
+    """
+    try:
+        from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
+    except ImportError as error:
+        raise MissingDependencyError("training needs scikit-learn", hint=with_extra("train")) from error
+    forest = {"extra_trees": ExtraTreesRegressor, "random_forest": RandomForestRegressor}[recipe.forest]
+    model = forest(
+        n_estimators=recipe.trees,
+        max_features=recipe.max_features,
+        min_samples_leaf=recipe.min_samples_leaf,
+        random_state=recipe.seed,
+        n_jobs=1,  # With more threads, sums differ in the last bits between runs.
+    )
+    return FittedTrees(model.fit(inputs, targets))
+
+
+def fit_boosted(
+    operations: Sequence[Operation],
+    inputs: NDArray[np.float32],
+    targets: FloatArray,
+    recipe: XGBoostRecipe,
+    quantity: str,
+) -> FittedTrees:
+    """See `OneGpuForm.fit`: boosted trees of one GPU, monotone in the work.
+
+    The number of trees is found by early stopping on a tenth of the operations, with all variants of an operation on
+    one side of the split. That many trees are then fitted to all operations.
+
+    Args:
+        operations: The measured operations.
+        inputs: Inputs, shape (operations, len(INPUT_NAMES)).
+        targets: What to predict, shape (operations,).
+        recipe: Settings of the trees.
+        quantity: "time" is monotone in the work; "power" is not: a larger operation may wait for memory.
+
+    Raises:
+        MissingDependencyError: xgboost is not installed.
+    """
+    fold = fold_of(set(operations), _STOPPING_FOLDS, recipe.seed)
+    held = np.array([fold[operation] == 0 for operation in operations])
+    trees = recipe.trees
+    curves: Mapping[str, Sequence[float]] = {}
+    monotone = tuple(int(quantity == "time" and name in MORE_WORK) for name in INPUT_NAMES)
+    if _LEAST_HELD <= held.sum() < len(operations):
+        stopped = unfitted_trees(recipe, trees, monotone_constraints=monotone, early_stopping_rounds=recipe.patience)
+        seen, unseen = (inputs[~held], targets[~held]), (inputs[held], targets[held])
+        stopped.fit(*seen, eval_set=[seen, unseen], verbose=False)  # Early stopping uses the last set.
+        trees = int(stopped.best_iteration) + 1
+        rmse = [each["rmse"] for each in stopped.evals_result().values()]
+        curves = dict(zip(("fitted_rmse", "held_out_rmse"), rmse, strict=True))
+    model = unfitted_trees(recipe, trees, monotone_constraints=monotone)
+    return FittedTrees(model.fit(inputs, targets), curves)
+
+
+def unfitted_trees(recipe: TreeSettings, trees: int, depth: int | None = None, **more: Any) -> Any:
+    """An XGBRegressor that gives the same trees every time.
+
+    Args:
+        recipe: Settings of the trees.
+        trees: Number of trees.
+        depth: Largest number of levels of a tree; None for that of the recipe.
+        more: Further arguments of XGBRegressor.
+
+    Raises:
+        MissingDependencyError: xgboost is not installed.
+    """
+    try:
+        from xgboost import XGBRegressor
+    except ImportError as error:
+        raise MissingDependencyError("training needs xgboost", hint=with_extra("train")) from error
+    return XGBRegressor(
+        n_estimators=trees,
+        max_depth=recipe.depth if depth is None else depth,
+        learning_rate=recipe.learning_rate,
+        subsample=recipe.subsample,
+        colsample_bynode=recipe.features_per_split,
+        min_child_weight=recipe.min_child_weight,
+        reg_lambda=recipe.regularization,
+        tree_method="hist",
+        random_state=recipe.seed,
+        n_jobs=1,  # With more threads, sums differ in the last bits between runs.
+        **more,
+    )

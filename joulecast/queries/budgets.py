@@ -1,0 +1,184 @@
+"""Budgets of a review: what a change to a model may add to its predicted joules, time, power and memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import BudgetError, InputError, named
+from ..operations.operation import Operation
+from ..operations.operation_list import operation_text
+from ..units import SI_PREFIXES, si
+
+MEASURES: Mapping[str, tuple[str, str]] = {
+    "energy": ("energy_j", "J"),
+    "time": ("time_s", "s"),
+    "power": ("power_w", "W"),
+    "memory": ("memory_bytes", "B"),
+}
+"""What has a budget -> its field in a prediction's dictionary, and its unit."""
+
+_PREFIXES = {prefix: factor for factor, prefix in SI_PREFIXES}
+_LIMIT = re.compile(r"(?:(\+?)([0-9]*\.?[0-9]+)\s*%|([0-9]*\.?[0-9]+)\s*([TGMkmunp]?)([A-Za-z]+))")
+_MOST_CHANGES = 5
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A limit to one measure of a prediction.
+
+    Args:
+        measure: "energy", "time", "power" or "memory".
+        limit: Largest value, in SI units; or largest increase over the baseline, as a share.
+        relative: Whether it limits the increase.
+    """
+
+    measure: str
+    limit: float
+    relative: bool
+
+    @classmethod
+    def of(cls, written: str) -> Budget:
+        """Read a budget as users write it: "energy=+5%", "time=20ms", "memory=8GB".
+
+        Raises:
+            InputError: It is not written like this.
+            UnknownNameError: There is no such measure.
+        """
+        measure, _, limit = written.partition("=")
+        _, unit = named("measure", measure.strip(), MEASURES, hint="write a budget as energy=+5% or energy=3J")
+        match = _LIMIT.fullmatch(limit.strip())
+        if match and match[2]:
+            return cls(measure.strip(), float(match[2]) / 100, relative=True)
+        if match and match[5] == unit:
+            return cls(measure.strip(), float(match[3]) * _PREFIXES[match[4]], relative=False)
+        raise InputError(
+            "this is not a budget",
+            given=written,
+            allowed=f"an increase in percent, or a number with the unit {unit}",
+            hint=f"write {measure}=+5%, or {measure}=20{unit}",
+        )
+
+    def allows(self, now: float, before: float | None) -> bool:
+        """Whether a value is within the budget; before is that of the baseline, None if there is none."""
+        if not self.relative:
+            return now <= self.limit
+        return before is not None and now <= before * (1 + self.limit)
+
+    def __str__(self) -> str:
+        return f"+{100 * self.limit:g} %" if self.relative else si(self.limit, MEASURES[self.measure][1])
+
+
+@dataclass(frozen=True)
+class Review:
+    """A prediction beside that of a baseline, and the budgets that it has to keep.
+
+    Args:
+        now: The prediction, as `Prediction.to_dict` gives it.
+        before: That of the baseline; None if there is none.
+        budgets: What is allowed.
+        names: What to call the baseline and the prediction.
+    """
+
+    now: Mapping[str, Any]
+    before: Mapping[str, Any] | None
+    budgets: Sequence[Budget]
+    names: tuple[str, str] = ("before", "now")
+
+    def __post_init__(self) -> None:
+        for budget in self.budgets:
+            field, unit = MEASURES[budget.measure]
+            if any(prediction is not None and prediction[field] is None for prediction in (self.now, self.before)):
+                raise InputError(
+                    f"the {budget.measure} of a list of operations is not known",
+                    given=f"{budget.measure}={budget}",
+                    hint="give the model itself, or leave this budget out",
+                )
+            if budget.relative and self.before is None:
+                raise InputError(
+                    "an increase needs something to compare with",
+                    given=f"{budget.measure}={budget}",
+                    hint=f"name a baseline (--ref or --against), or give the budget in {unit} alone",
+                )
+
+    @property
+    def exceeded(self) -> list[Budget]:
+        """The budgets that are not kept."""
+        return [budget for budget in self.budgets if not budget.allows(*self._values(budget.measure))]
+
+    def require(self) -> None:
+        """Refuse a prediction that is over a budget.
+
+        Raises:
+            BudgetError: A budget is exceeded.
+        """
+        if over := self.exceeded:
+            raise BudgetError(
+                "the model is over its budget",
+                given=", ".join(f"{b.measure} {self._change(b.measure)}" for b in over),
+                allowed=", ".join(f"{b.measure} {b}" for b in over),
+                hint="the table names the operations that changed; raise the budget if they are worth it",
+            )
+
+    def to_markdown(self) -> str:
+        """A table of all measures, and of the operations whose joules changed most."""
+        before, now = self.names
+        rows = [
+            [measure, *(si(v, unit) for v in (old, new)), _percent(old, new), *self._verdict(measure)]
+            for measure, (_, unit) in MEASURES.items()
+            for new, old in [self._values(measure)]
+        ]
+        text = f"**{self.now['network']} on {self.now['gpu']}**, per iteration of {self.now['mode']}, predicted\n\n"
+        text += _markdown(["", before, now, "change", "budget", ""], rows)
+        if self.before is not None and (changed := _changes(self.before, self.now)):
+            text += "\n\n" + _markdown(["operations that changed most", before, now, "change"], changed)
+        return text
+
+    def _values(self, measure: str) -> tuple[Any, Any]:
+        field = MEASURES[measure][0]
+        return self.now[field], None if self.before is None else self.before[field]
+
+    def _change(self, measure: str) -> str:
+        now, before = self._values(measure)
+        return si(now, MEASURES[measure][1]) + (f" ({_percent(before, now)})" if before else "")
+
+    def _verdict(self, measure: str) -> list[str]:
+        budgets = [budget for budget in self.budgets if budget.measure == measure]
+        over = any(budget in self.exceeded for budget in budgets)
+        return [", ".join(map(str, budgets)), ("over budget" if over else "within") if budgets else ""]
+
+
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[list[str]]:
+    """The operations whose joules changed most, as rows; equal operations of all modules are one."""
+    old, new = _joules(before), _joules(now)
+    changed = sorted({*old, *new}, key=lambda text: -abs(new.get(text, 0.0) - old.get(text, 0.0)))
+    return [
+        [text, si(old.get(text), "J"), si(new.get(text), "J"), _percent(old.get(text), new.get(text))]
+        for text in changed[:_MOST_CHANGES]
+        if old.get(text) != new.get(text)
+    ]
+
+
+def _joules(prediction: Mapping[str, Any]) -> dict[str, float]:
+    joules: dict[str, float] = {}
+    for row in prediction["operations"]:
+        operation = Operation.from_dict({name: row[name] for name in _FIELDS})
+        text = f"{row['count']} x {operation_text(operation)}"
+        joules[text] = joules.get(text, 0.0) + row["energy_j"]
+    return joules
+
+
+_FIELDS = ("kind", "input_shapes", "attributes", "precision", "mode")
+
+
+def _percent(before: float | None, now: float | None) -> str:
+    if not before or now is None:
+        return "" if before is now is None else "new" if not before else "gone"
+    return f"{100 * (now / before - 1):+.1f} %"
+
+
+def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

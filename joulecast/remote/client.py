@@ -1,0 +1,162 @@
+"""Client: the library's functions, answered by a service over HTTP."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from .. import api
+from ..api.choosing import best, sweep
+from ..api.operations import explain, predict_operations
+from ..generation.choices import GenerationChoices
+from ..generation.choosing import best_generation
+from ..generation.generate import predict_generation
+from ..generation.images.predict import ImagePrediction, predict_image
+from ..generation.prediction import GenerationPrediction
+from ..generation.training import ParallelTraining, predict_parallel_training
+from ..operations.columns import is_table, networks_of, operations_of
+from ..operations.network import Network
+from ..operations.operation_list import checked_operations, mode_of
+from ..predictors.explanation import Explanation
+from ..predictors.networks.many import NetworkPredictions
+from ..predictors.networks.prediction import Prediction
+from ..predictors.operation_predictions import OperationPredictions
+from ..queries import Choices, Sweep
+from .connection import LOCAL, Connection
+from .requests import pieces, question_of
+
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+Asks = Callable[[Connection, dict[str, Any]], Answer]
+
+
+def _asked(
+    function: Callable[Arguments, Answer], kind: type[Answer], asks: Asks[Answer] | None = None
+) -> Callable[Concatenate[Any, Arguments], Answer]:
+    """A method with the arguments, the documentation and the errors of a function, which a service computes.
+
+    Args:
+        function: The library's function.
+        kind: Class of its answer.
+        asks: Function that asks the service, given the connection and the body of the request; None for a request to
+            the path with the name of the function.
+    """
+
+    @wraps(function)
+    def method(self: Any, *given: Arguments.args, **options: Arguments.kwargs) -> Answer:
+        question = question_of(function, given, options)
+        connection: Connection = self._connection
+        return connection.ask(function.__name__, question, kind) if asks is None else asks(connection, question)
+
+    signature = inspect.signature(function)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    method.__signature__ = signature.replace(parameters=[own, *signature.parameters.values()])  # type: ignore[attr-defined]
+    return cast("Callable[Concatenate[Any, Arguments], Answer]", method)
+
+
+def _many(connection: Connection, question: dict[str, Any]) -> NetworkPredictions:
+    """Many networks, in as many requests as they need."""
+    networks = question.pop("networks")
+    if is_table(networks):
+        networks = (calls.network(place) for calls in networks_of(networks) for place in range(len(calls.names)))
+    parts = (
+        connection.ask("predict_many", {**question, "networks": piece}, NetworkPredictions)
+        for piece in pieces(networks)
+    )
+    return NetworkPredictions.joined([*parts])
+
+
+def _single(connection: Connection, question: dict[str, Any]) -> OperationPredictions:
+    """Single operations, or those of a table, each different one once."""
+    given = question["operations"]
+    if is_table(given):
+        different, places = operations_of(given)
+        predictions = _single(connection, {**question, "operations": different})
+        return predictions.take(places, [different[place] for place in places.tolist()])
+    operations = checked_operations(given)
+    mode_of(operations)
+    sent = [operation.to_dict() for operation in operations]
+    return connection.ask("predict_operations", {**question, "operations": sent}, OperationPredictions)
+
+
+class Client:
+    """Calls a service. Its methods have the arguments, results and errors of the library's functions.
+
+    What only this process has, such as operators of your own, cannot be sent, and neither can models that need torch:
+    `joulecast.extract` makes a Network of them. It can be used from several threads. Each request opens a connection of
+    its own.
+
+    Args:
+        url: URL of the service, including the path prefix of a proxy if there is one.
+        token: Token that the service accepts; None if it requires no token.
+        timeout_s: Longest time in seconds to wait for a complete answer.
+
+    Raises:
+        InputError: The text is not the URL of a service.
+
+    Examples:
+        >>> client = Client("http://127.0.0.1:8000")
+        >>> round(client.predict("resnet50", (32, 3, 224, 224), "A30").energy_j, 1)
+        3.5
+    """
+
+    def __init__(self, url: str = LOCAL, *, token: str | None = None, timeout_s: float = 60.0) -> None:
+        self._connection = Connection(url, token, timeout_s)
+
+    @property
+    def url(self) -> str:
+        """URL of the service."""
+        return self._connection.url
+
+    predict = _asked(api.predict, Prediction)
+    """See `joulecast.predict`."""
+
+    extract = _asked(api.extract, Network)
+    """See `joulecast.extract`."""
+
+    best = _asked(best, Choices)
+    """See `joulecast.best`."""
+
+    sweep = _asked(sweep, Sweep)
+    """See `joulecast.sweep`."""
+
+    predict_generation = _asked(predict_generation, GenerationPrediction)
+    """See `joulecast.predict_generation`, for models that are known by name."""
+
+    best_generation = _asked(best_generation, GenerationChoices)
+    """See `joulecast.best_generation`, for models that are known by name."""
+
+    predict_image = _asked(predict_image, ImagePrediction)
+    """See `joulecast.predict_image`, which predicts videos, too."""
+
+    predict_parallel_training = _asked(predict_parallel_training, ParallelTraining)
+    """See `joulecast.predict_parallel_training`, for models by name."""
+
+    explain = _asked(explain, Explanation)
+    """See `joulecast.explain`."""
+
+    predict_many = _asked(api.predict_many, NetworkPredictions, _many)
+    """See `joulecast.predict_many`. Networks are sent in as many requests as they need."""
+
+    predict_operations = _asked(predict_operations, OperationPredictions, _single)
+    """See `joulecast.predict_operations`."""
+
+    def gpus(self) -> list[dict[str, Any]]:
+        """The catalogue of the service: one dictionary per GPU, as GET /v1/gpus lists it.
+
+        Raises:
+            ServiceError: The service does not answer, or refuses the request.
+        """
+        rows: list[dict[str, Any]] = self._connection.request("gpus", None, "application/json")["gpus"]
+        return rows
+
+    def version(self) -> dict[str, str]:
+        """Versions of joulecast and Python that the service runs, and the state of its zoo.
+
+        Raises:
+            ServiceError: The service does not answer, or refuses the request.
+        """
+        versions: dict[str, str] = self._connection.request("version", None, "application/json")
+        return versions

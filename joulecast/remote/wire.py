@@ -1,0 +1,160 @@
+"""Conversion of the library's values to JSON and back, field by field, for the client and the service.
+
+`unpack` creates instances of the classes in the table below, from their fields, and nothing else. So data from the
+network can contain wrong values, but cannot run code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from ..errors import InputError, JoulecastError
+from ..generation.choices import GenerationChoice, GenerationChoices
+from ..generation.images.predict import ImagePrediction
+from ..generation.memory import GenerationMemory
+from ..generation.prediction import GenerationPrediction
+from ..generation.training import ParallelTraining
+from ..hardware.gpu import GPU, IdleCurve, VoltageCurve
+from ..operations.dropped import Dropped, DroppedWork
+from ..operations.network import Entry, Network
+from ..operations.operation import Operation
+from ..predictors.explanation import Contribution, Explanation, Neighbour
+from ..predictors.intervals.network_spread import NetworkSpread, SentNetworkSpread
+from ..predictors.intervals.operation_spread import OperationIntervals, OperationSpread, SentOperationSpread
+from ..predictors.networks.interval import Interval
+from ..predictors.networks.many import NetworkPredictions
+from ..predictors.networks.operation_cost import OperationCost
+from ..predictors.networks.prediction import Prediction
+from ..predictors.networks.uncovered import Coverage, Uncovered
+from ..predictors.operation_predictions import OperationPredictions
+from ..queries import Choice, Choices, LeftOut, Sweep
+from ..queries.objectives import Tariff
+
+MEDIA_TYPE = "application/vnd.joulecast.v1+json"
+
+_TAG = "$"
+_CLASSES: Mapping[str, type[Any]] = {
+    cls.__name__: cls
+    for cls in (
+        Choice,
+        Contribution,
+        Coverage,
+        Dropped,
+        DroppedWork,
+        Entry,
+        Explanation,
+        GPU,
+        GenerationChoice,
+        GenerationMemory,
+        GenerationPrediction,
+        IdleCurve,
+        ImagePrediction,
+        Interval,
+        LeftOut,
+        Neighbour,
+        Network,
+        NetworkPredictions,
+        OperationCost,
+        OperationIntervals,
+        OperationPredictions,
+        ParallelTraining,
+        Prediction,
+        Sweep,
+        Tariff,
+        SentNetworkSpread,
+        SentOperationSpread,
+        Uncovered,
+        VoltageCurve,
+    )
+}
+# Fields that are not sent; the receiver uses their defaults.
+_LEFT_BEHIND = frozenset({"work"})
+
+
+def pack(value: Any) -> Any:
+    """Convert a value to what JSON can hold.
+
+    Raises:
+        TypeError: The class of the value is not in the table, which is a mistake in the code.
+    """
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else {_TAG: "float", "value": str(value)}
+        case Operation():
+            return {_TAG: "Operation", **value.to_dict()}
+        case Choices():
+            return {_TAG: "Choices", "choices": [*map(pack, value)], "left_out": pack(value.left_out)}
+        case GenerationChoices():
+            return {_TAG: "GenerationChoices", "rows": [*map(pack, value.rows)], "left_out": pack(value.left_out)}
+        case Mapping():
+            return {_TAG: "map", "items": [[pack(key), pack(item)] for key, item in value.items()]}
+        case list() | tuple():
+            return [pack(item) for item in value]
+        case np.ndarray():
+            return {_TAG: "array", "values": [None if math.isnan(item) else item for item in value.tolist()]}
+        case np.generic():
+            return pack(value.item())
+    name = type(value).__name__
+    if is_dataclass(value) and _CLASSES.get(name) is type(value):
+        sent = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in _LEFT_BEHIND}
+        # The table in which a spread looks up errors is large, so only the errors that were looked up are sent.
+        match sent.get("spread"):
+            case NetworkSpread() as spread:
+                sent["spread"] = spread.as_sent()
+            case OperationSpread() as spread:
+                sent["spread"] = spread.as_sent(cast(OperationPredictions, value))
+        return {_TAG: name, **{each: pack(item) for each, item in sent.items()}}
+    raise TypeError(f"{name} cannot be sent")
+
+
+def unpack(value: Any) -> Any:
+    """Convert the result of `pack` back to the value; lists become tuples.
+
+    Raises:
+        InputError: The argument is not a result of `pack` in this version.
+    """
+    if isinstance(value, list):
+        return tuple(map(unpack, value))
+    if not isinstance(value, dict):
+        return value
+    try:
+        return _tagged(value.get(_TAG), value)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, JoulecastError):
+            raise
+        raise _other_version(repr(value)[:100]) from error
+
+
+def _tagged(tag: Any, value: dict[str, Any]) -> Any:
+    content = {name: item for name, item in value.items() if name != _TAG}
+    match tag:
+        case "float":
+            return float(content["value"])
+        case "map":
+            return {unpack(key): unpack(item) for key, item in content["items"]}
+        case "array":
+            return np.array([math.nan if item is None else item for item in content["values"]], dtype=float)
+        case "Choices":
+            return Choices(unpack(content["choices"]), unpack(content["left_out"]))
+        case "GenerationChoices":
+            return GenerationChoices(unpack(content["rows"]), unpack(content["left_out"]))
+        case "Operation":
+            return Operation.from_dict(content)
+    if tag not in _CLASSES:
+        raise _other_version(repr(tag))
+    return _CLASSES[tag](**{name: unpack(item) for name, item in content.items()})
+
+
+def _other_version(given: str) -> InputError:
+    return InputError(
+        "this answer is not of a kind that this version of joulecast knows",
+        given=given,
+        hint="install the version of joulecast that the service runs: GET /v1/version says which",
+    )

@@ -1,0 +1,249 @@
+"""Cards of entries: what users should know about a predictor, and values in them that predictions depend on."""
+
+from __future__ import annotations
+
+import datetime
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...errors import ZooError
+from ...predictors.formats.numbers import number
+from ...predictors.networks.composition import HostModel
+from ...predictors.networks.learned import MOST_NETWORK_STATIC_W, TF32_FACTORS
+from ..rendering import markdown
+from .files import checked_files, json_bytes, parsed_json
+
+CARD, README = "card.json", "README.md"
+"""Names of the files that hold the card, for programs and for people."""
+
+_LONGEST_NAME = 200
+_MOST_OFFSET_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What every card says.
+
+    Args:
+        name: "gpu/entry", as `predictor=` takes it.
+        recipe: Settings of the recipe.
+        splits: How the errors of the card were found.
+        limits: What the predictor cannot do.
+        created: Date that it was made on.
+        licence: Licence of the predictor.
+        provenance: Commit of the code that trained it.
+    """
+
+    name: str
+    recipe: Mapping[str, Any]
+    splits: str
+    limits: tuple[str, ...] = ()
+    created: str = ""
+    licence: str = "Apache-2.0"
+    provenance: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCard(Card):
+    """What a user should know about a predictor of one GPU or CPU.
+
+    Args:
+        gpu, mode: The GPU or CPU, and the mode that it predicts for.
+        precisions: Precisions that a user may ask for and in which all operations are covered.
+        predictor: Name of the recipe's predictor.
+        data: Source, licence, sensor and limits of the dataset, and the sha256 of its card.
+        operation_errors: Campaign -> summary, from cross-validation.
+        network_errors: Network -> relative errors of time and energy when left out.
+        host: Host costs of a call inside a network, see `HostModel`.
+        composition: The default composition, "overlap" or "sum".
+        coverage: For each split, how many held-out cases lay within their 90 % interval.
+        kind_errors: Campaign -> kind -> count, median and mean error of time and of power, from cross-validation.
+    """
+
+    gpu: str
+    mode: str
+    precisions: tuple[str, ...]
+    predictor: str
+    data: Mapping[str, Any]
+    operation_errors: Mapping[str, Mapping[str, float]]
+    network_errors: Mapping[str, Mapping[str, float]]
+    host: Mapping[str, Any]
+    composition: str
+    coverage: tuple[Mapping[str, Any], ...] = ()
+    kind_errors: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnyGpuCard(Card):
+    """What a user should know about a predictor for any GPU.
+
+    Args:
+        predictor: Name of the recipe's predictor.
+        data: One description for each dataset that it was trained on.
+        operation_errors: Split ("folds", "gpu left out") -> GPU -> kind and mode -> median and mean error of device
+            time.
+        network_errors: What was known of the chip ("nothing", or other "networks" on it) -> network -> relative errors
+            of time, energy and power. Operations measured on the chip were left out in both cases.
+        host: Mode -> host costs of a call inside a network, see `HostModel`.
+        log_errors: Mode -> quantity -> sorted absolute log errors on networks, for intervals.
+        device_errors: Family -> sorted absolute log errors of device time on chips that were left out, for intervals of
+            operations; "" stands for all families.
+        power_errors: "power" and "energy" -> family -> the same, for loops that are bound by the GPU; empty where power
+            was measured on too few chips.
+    """
+
+    predictor: str
+    data: tuple[Mapping[str, Any], ...]
+    operation_errors: Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]]
+    network_errors: Mapping[str, Mapping[str, Mapping[str, float]]]
+    host: Mapping[str, Mapping[str, Any]]
+    log_errors: Mapping[str, Mapping[str, tuple[float, ...]]]
+    device_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    power_errors: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelsCard(Card):
+    """What a user should know about the entry of device times of kernels.
+
+    Args:
+        kernels: Part of the model -> the GPUs that it was measured on.
+        data: What it was trained on: one description per dataset.
+        errors: Part -> basis and GPU -> number of operations, median and mean absolute error.
+        coverage: Part -> basis -> share of left-out operations within their 90 % interval.
+        power_errors: Part -> basis and GPU -> number of operations, median and mean absolute error.
+        network_factors: How much longer operations take inside measured networks than alone: field -> value.
+        network_errors: Basis -> quantity -> sorted absolute log errors on measured networks that were left out.
+    """
+
+    kernels: Mapping[str, tuple[str, ...]]
+    data: tuple[Mapping[str, Any], ...]
+    errors: Mapping[str, Mapping[str, tuple[int, float, float]]]
+    coverage: Mapping[str, Mapping[str, float]]
+    power_errors: Mapping[str, Mapping[str, tuple[int, float, float]]] = field(default_factory=dict)
+    network_factors: Mapping[str, Any] = field(default_factory=dict)
+    network_errors: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+
+
+def made_now() -> dict[str, Any]:
+    """What a card says of when and from what its entry is made: today, and the commit of the checkout."""
+    return {
+        "created": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "provenance": {"git_commit": git_commit()},
+    }
+
+
+def git_commit() -> str:
+    """The commit of the checkout that joulecast runs from, followed by "+" if files were changed; else "unknown"."""
+    checkout = Path(__file__).resolve().parents[3]
+    if not (checkout / "pyproject.toml").is_file():
+        return "unknown"
+    commit = _git(checkout, "rev-parse", "HEAD")
+    changed = _git(checkout, "status", "--porcelain", "--untracked-files=no", "--", "joulecast", "predictors")
+    return f"{commit}{'+' if changed else ''}" if commit else "unknown"
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    try:
+        result = subprocess.run(  # noqa: S603
+            ["git", *arguments],  # noqa: S607
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return result.stdout.strip() if result.returncode == 0 else ""
+
+
+def card_files(card: Card | Mapping[str, Any]) -> dict[str, bytes]:
+    """The files of a card: file name -> content."""
+    known = asdict(card) if isinstance(card, Card) else card
+    return {CARD: json_bytes(known), README: markdown(known).encode()}
+
+
+def read_card(files: Mapping[str, bytes]) -> Any:
+    """Parse the card of an entry.
+
+    Raises:
+        ZooError: The file is not JSON.
+    """
+    return parsed_json(files[CARD], "the card of this zoo entry")
+
+
+def load_card(folder: Path) -> dict[str, Any]:
+    """Read the card of an entry, checked against its manifest.
+
+    Raises:
+        ZooError: The entry is damaged.
+    """
+    card = read_card(checked_files(folder, {CARD})[1])
+    if not isinstance(card, dict):
+        raise ZooError("the card of this zoo entry is damaged", given=str(folder), hint="pull it again")
+    return card
+
+
+def name_of(value: Any) -> str:
+    """Check the name of an entry, as its card states it.
+
+    Raises:
+        ZooError: It is not a short text.
+    """
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME or not value.isprintable():
+        raise _damaged("name", value, "a short text")
+    return value
+
+
+def host_of(value: Mapping[str, Any]) -> HostModel:
+    """Host costs of a call inside a network, as a card states them.
+
+    Raises:
+        ZooError, KeyError, TypeError: The value is not such a host cost, or is out of range.
+    """
+    offset = value["offset_s"]
+    if type(offset) not in (int, float) or not abs(offset) <= _MOST_OFFSET_S:
+        raise _damaged("offset_s", offset, f"within {_MOST_OFFSET_S:g} s")
+    return HostModel.from_dict(value)
+
+
+def network_static_of(facts: Mapping[str, Any]) -> float:
+    """Watts in networks in addition to static power, as the facts of an entry state them.
+
+    Entries of GPUs without measured networks may lack the value; they learned none.
+
+    Raises:
+        ZooError, TypeError: The value is not such a power.
+    """
+    static_w = number(facts.get("network_static_w", 0.0))
+    if not 0 <= static_w <= MOST_NETWORK_STATIC_W:
+        raise _damaged("network_static_w", static_w, f"from 0 to {MOST_NETWORK_STATIC_W:g} W")
+    return static_w
+
+
+def network_tf32_of(facts: Mapping[str, Any]) -> float:
+    """Cost of operations in TF32 inside networks over that in loops, as the facts of an entry state it.
+
+    Entries of GPUs without measured networks may lack the value; they learned none.
+
+    Raises:
+        ZooError, TypeError: The value is not such a factor.
+    """
+    factor = number(facts.get("network_tf32_factor", 1.0))
+    least, most = TF32_FACTORS
+    if not least <= factor <= most:
+        raise _damaged("network_tf32_factor", factor, f"from {least:g} to {most:g}")
+    return factor
+
+
+def _damaged(what: str, given: object, allowed: str) -> ZooError:
+    return ZooError(
+        f"{what} in the card of this zoo entry is damaged",
+        given=str(given)[:100],
+        allowed=allowed,
+        hint="pull it again",
+    )

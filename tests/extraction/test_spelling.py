@@ -1,0 +1,71 @@
+"""Names of models as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+import joulecast
+from joulecast.errors import InputError, UnknownNameError
+from joulecast.extraction.models.language_models import BY_NAME, SAME_ARCHITECTURE
+from joulecast.extraction.models.spelling import known_as, known_names
+
+WRITTEN = {
+    "Qwen/Qwen3-32B": "qwen3_32b",
+    "qwen3-8b": "qwen3_8b",
+    "Qwen3-30B-A3B-Instruct-2507": "qwen3_30b_a3b",
+    "Qwen/Qwen2.5-7B-Instruct": "qwen2_5_7b",
+    "gpt-oss-120b": "gpt_oss_120b",
+    "openai/gpt-oss-20b": "gpt_oss_20b",
+    "llama3_3_70b": "llama3_1_70b",
+    "meta-llama/Llama-3.1-8B-Instruct": "llama3_1_8b",
+    "meta-llama/Meta-Llama-3.1-405B": "llama3_1_405b",
+    "Llama-2-7b-chat-hf": "llama2_7b",
+    "bert-base-uncased": "bert_base",
+    "google-bert/bert-large-uncased": "bert_large",
+    "distilbert-base-uncased": "distilbert",
+    "roberta-base": "roberta_base",
+    "mistralai/Mistral-7B-Instruct-v0.3": "mistral_7b",
+    "Mixtral-8x7B-Instruct-v0.1": "mixtral_8x7b",
+    "deepseek-ai/DeepSeek-R1": "deepseek_v3",
+    "google/gemma-3-27b-it": "gemma3_27b",
+    "microsoft/phi-4": "phi4",
+    "google/vit-base-patch16-224": "vit_base",
+    "ResNet-50": "resnet50",
+    "RegNet-X-1.6GF": "regnet_x_1_6gf",
+    "RegNet-X-16GF": "regnet_x_16gf",
+    "microsoft/resnet-50": "resnet50",
+    "ViT-B/16": "ViT-B/16",  # the part after the slash alone would be no name
+}
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_models_are_found_as_people_write_them(written):
+    assert known_as(written) == WRITTEN[written]
+
+
+def test_every_name_and_repository_means_its_own_model():
+    assert all(known_as(name) == name for name in known_names())
+    assert all(known_as(row.source) == name for name, row in BY_NAME.items())
+    assert all(known_as(repository) == name for repository, name in SAME_ARCHITECTURE.items())
+
+
+# Other weights of the same name may have other layers: their configuration is needed.
+@pytest.mark.parametrize("name", ["mistralai/Mistral-7B-v0.1", "Qwen3-9B", "gpt2-large", "bert", "my/model", "", "/"])
+def test_other_models_stay_unknown(name):
+    assert known_as(name) == name
+
+
+def test_predictions_and_generation_take_them():
+    network = joulecast.extract("bert-base-uncased", (1, 128))
+    assert network.name.startswith("bert_base")
+    assert network.flops == joulecast.extract("bert_base", (1, 128)).flops
+    written, known = (
+        joulecast.predict_generation(name, "H100 SXM", batch=8, prompt_tokens=500, output_tokens=100)
+        for name in ("meta-llama/Llama-3.1-8B-Instruct", "llama3_1_8b")
+    )
+    assert written.energy_per_request_j == known.energy_per_request_j
+    assert written.model == "llama3_1_8b"
+    with pytest.raises(InputError, match="does not write text"):
+        joulecast.predict_generation("resnet50", "H100 SXM", batch=8, prompt_tokens=500, output_tokens=100)
+    with pytest.raises(UnknownNameError):
+        joulecast.predict_generation("llama9", "H100 SXM", batch=8, prompt_tokens=500, output_tokens=100)

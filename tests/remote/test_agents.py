@@ -1,0 +1,76 @@
+"""Tools for agents, asked by the client of the protocol's own SDK."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mcp", reason="agents need joulecast[mcp]")
+import anyio
+from mcp import Client, StdioServerParameters, stdio_client
+
+import joulecast
+from joulecast.hardware import gpus
+from joulecast.remote.agents import server
+
+SHAPE = [8, 3, 224, 224]
+
+
+def answers(*calls):
+    """What the tools answer: the values, or the text of an error."""
+
+    async def ask():
+        async with Client(server()) as client:
+            return [await client.call_tool(name, arguments) for name, arguments in calls]
+
+    return [
+        answer.content[0].text if answer.is_error else answer.structured_content or json.loads(answer.content[0].text)
+        for answer in anyio.run(ask)
+    ]
+
+
+def test_tools_answer_as_the_library():
+    question = {"model": "ResNet-18", "input_shape": SHAPE, "gpu": "A30", "clock_mhz": 900, "mode": "training"}
+    served = {"model": "qwen3_8b", "gpu": "H100 SXM", "batch": 8, "prompt_tokens": 100, "output_tokens": 50}
+    chosen = {"model": "resnet18", "input_shape": SHAPE, "gpus": ["A30", "L4"], "objective": "time"}
+    predicted, generated, best = answers(("predict", question), ("generate", served), ("best", chosen))
+    expected = joulecast.predict("resnet18", SHAPE, "A30", 900, mode="training")
+    assert predicted["energy_j"] == expected.energy_j
+    assert predicted["operations"][0]["energy_j"] == max(cost.energy_j for cost in expected.operations)
+    assert len(json.dumps(predicted)) < 5000  # an agent reads every word
+    expected = joulecast.predict_generation("qwen3_8b", "H100 SXM", batch=8, prompt_tokens=100, output_tokens=50)
+    assert generated["energy_per_token_j"] == expected.energy_per_token_j
+    expected = joulecast.best("resnet18", SHAPE, gpus=["A30", "L4"], objective="time")
+    assert [choice["time_s"] for choice in best["result"]] == [choice.time_s for choice in expected]
+
+
+def test_names_are_found():
+    models, boards = answers(("models", {"search": "qwen3_8"}), ("gpus", {"search": "A30"}))
+    assert models["result"] == ["qwen3_8b"]
+    assert boards["result"][0]["memory_bytes"] == gpus()["NVIDIA A30"].memory_bytes
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"model": "resnet19"}, "did you mean resnet18"),
+        ({"gpu": "A31"}, "next:"),
+        ({"input_shape": [8, 3]}, "given:"),
+        ({"mode": "sideways"}, "inference"),
+    ],
+)
+def test_errors_say_what_to_do(change, says):
+    (text,) = answers(("predict", {"model": "resnet18", "input_shape": SHAPE, "gpu": "A30", **change}))
+    assert says in text
+
+
+def test_the_command_answers_on_standard_input():
+    async def ask():
+        program = StdioServerParameters(command=str(Path(sys.executable).with_name("joulecast")), args=["mcp"])
+        async with Client(stdio_client(program)) as client:
+            return [tool.name for tool in (await client.list_tools()).tools]
+
+    assert anyio.run(ask) == ["predict", "best", "generate", "models", "gpus"]
