@@ -28,12 +28,16 @@ from .work import GROUPS, WIDTHS, Work
 
 _USUAL_ERROR = 0.1  # Larger log errors count less than by their square, so that outliers do not shift the constants.
 _COUNTED_AS = 400.0  # Measurements that all measurements together count as, beside one for each constant's start.
+_SHOWS_LAUNCH = 3.0  # Times above this multiple of a launch do not determine it.
 _FARTHEST = 2.5  # Most standard deviations between a constant and its start.
 _ENOUGH_GENERATIONS, _FEW_WEIGHT = 3, 4.0
 _LEAST_OF_WAY = 50  # Measurements of a way on a GPU below which they do not take part in the fit of constants.
 _EVALUATIONS = 20
 _STEP = 0.03  # Of the numerical derivative; it must be wider than the jumps at whole waves.
 _LEAST_CONSTANTS_S = 2e-6  # Shorter times are those of a launch.
+# Most measurements of a part on a GPU that trees over all GPUs learn from. With 24,000 they follow the measured GPUs too
+# closely: networks on an A10, whose generation was not measured, were 20 to 27 % too slow instead of 3 %.
+_SHARED_ROWS = 8_000
 USUAL_TRUST = 0.5
 """Trust in the trees over all GPUs of a part that was measured on a single generation."""
 
@@ -110,8 +114,13 @@ def fit_one_model(tables: Sequence[Measured], recipe: KernelRecipe) -> OneModel:
         MissingDependencyError: scipy or xgboost is not installed.
     """
     constants = fit_constants(tables, recipe)
-    tables = [table.drawn(recipe.most_rows, recipe.seed) for table in tables]
-    trees = fit_trees(tables, constants, recipe, {table.generation for table in tables}, shared=True)
+    many, few = (
+        [table.drawn(min(recipe.most_rows, most), recipe.seed) for table in tables] for most in (10**9, _SHARED_ROWS)
+    )
+    trees = {
+        **fit_trees(many, constants, recipe, {table.generation for table in tables}, shared=False),
+        **fit_trees(few, constants, recipe, (), shared=True),
+    }
     return model_of(tables, constants, trees)
 
 
@@ -248,6 +257,9 @@ def _fitted_constants(place: tuple[int, int, int], samples: Sequence[_Sample], p
             errors.append(weight * (np.log(summed) - sample.log_s))
         return np.concatenate([*errors, prior * x])
 
+    # A launch does not show in times that are much longer.
+    shows = min(float(np.exp(sample.log_s.min())) for sample in samples) < _SHOWS_LAUNCH * STARTS[place][0]
+    spread[0] *= shows
     start, limits = np.zeros(len(CONSTANTS)), (-_FARTHEST, _FARTHEST)
     found = least_squares(residuals, start, bounds=limits, loss="soft_l1", max_nfev=_EVALUATIONS, diff_step=_STEP)
     fitted: FloatArray = STARTS[place] * np.exp(found.x * spread)

@@ -151,10 +151,27 @@ class OneModel:
     def _started(self, parts: Parts, gpu: GPU) -> tuple[Burst, FloatArray]:
         work, machine, count = Work.of(parts.kernels), Machine.of(gpu), len(parts.kernels)
         found = costs(work, machine, self.constants)
-        seconds = [np.bincount(work.place, each, count) for each in (found.time_s, found.uncapped_s)]
+        seconds = (np.bincount(work.place, each, count) for each in (found.time_s, self._freely_s(work, found, gpu)))
         physics_s, uncapped_s = (np.maximum(each, LEAST_S) for each in seconds)
         rows = features(parts.kernels, work, found, machine)
         return Burst(physics_s, rows, work.group[first_kernels(work, count)], physics_s, uncapped_s), uncapped_s
+
+    def _freely_s(self, work: Work, found: Costs, gpu: GPU) -> FloatArray:
+        """Seconds by physics without the power cap of a GPU, for networks, shape (kernels,).
+
+        What was measured of a generation is taken as it is. Another board of the generation has another cap, so its
+        loops take longer or shorter by physics; without its cap it is like the measured one.
+        """
+        names = frozenset().union(*self.measured.values())
+        boards = [board for board in map(find_gpu, sorted(names)) if generation_of(board) == generation_of(gpu)]
+        if not boards:
+            return found.uncapped_s
+        if any(board.chip == gpu.chip and board.power_limit_w == gpu.power_limit_w for board in boards):
+            return found.time_s
+        machine, others = Machine.of(gpu), [Machine.of(board) for board in boards]
+        watts = max(other.logic_power_w / (other.sms * other.clock_hz) for other in others)
+        like = machine._replace(logic_power_w=watts * machine.sms * machine.clock_hz)
+        return costs(work, like, self.constants).time_s
 
     def _learned(
         self, parts: Parts, group: NDArray[np.int64], gpu: GPU
