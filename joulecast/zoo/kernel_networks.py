@@ -2,7 +2,7 @@
 
 Two numbers are learned, which hold on all chips: a factor on products, and the cycles in which load units load an
 element of another operation (predictors/model/in_networks.py). Learned from an A100 alone and from an A10 alone, the
-first is 1.30 and 1.31; an A10 has too little bandwidth to show the second (energaizer2026).
+first is 1.30 and 1.19; an A10 has too little bandwidth to show the second (energaizer2026).
 """
 
 from __future__ import annotations

@@ -146,7 +146,8 @@ def _of_operations(operations: Sequence[Operation], work: Work) -> FloatArray:
         np.log2(np.maximum(w.launches, 1.0)),
     ]
     # Of kernels that only move bytes, additions alone were measured. What is peculiar to these is hidden from trees.
-    return np.column_stack([np.asarray(column, dtype=float) for column in columns]) * (w.group != STREAM)[:, None]
+    found: FloatArray = np.column_stack([np.asarray(column, dtype=float) for column in columns])
+    return np.where((w.group != STREAM)[:, None], found, 0.0)
 
 
 def _alignment(sizes: FloatArray) -> FloatArray:

@@ -35,8 +35,8 @@ _LEAST_OF_WAY = 50  # Measurements of a way on a GPU below which they do not tak
 _EVALUATIONS = 20
 _STEP = 0.03  # Of the numerical derivative; it must be wider than the jumps at whole waves.
 _LEAST_CONSTANTS_S = 2e-6  # Shorter times are those of a launch.
-# Most measurements of a part on a GPU that trees over all GPUs learn from. With 24,000 they follow the measured GPUs too
-# closely: networks on an A10, whose generation was not measured, were 20 to 27 % too slow instead of 3 %.
+# Most measurements of a part on a GPU that trees over all GPUs learn from. With 24,000 they follow the measured GPUs
+# too closely: networks on an A10, whose generation was not measured, were 20 to 27 % too slow instead of 3 %.
 _SHARED_ROWS = 8_000
 USUAL_TRUST = 0.5
 """Trust in the trees over all GPUs of a part that was measured on a single generation."""

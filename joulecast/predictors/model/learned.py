@@ -28,8 +28,8 @@ from .basis import Basis, basis_of, generation_of, is_like_measured, known_basis
 from .features import features, first_kernels
 from .in_networks import NetworkFactors, loaded_elements, slower
 from .parts import FLASH_GENERATION, Parts, parts_of
-from .physics import Machine, costs
-from .power import PowerDemand
+from .physics import Costs, Machine, costs
+from .power import Burst, PowerDemand
 from .work import GROUPS, Work
 
 NetworkBasis = Literal["networks of the chip", "networks of other chips"]
@@ -45,24 +45,6 @@ LEAST_S = 1e-6
 
 Key = tuple[str, str]
 """A generation, or ALL, and a group of kernels."""
-
-
-class Burst(NamedTuple):
-    """Kernels on a GPU in a short loop at the default clock; arrays of shape (kernels,).
-
-    Args:
-        physics_s: Device seconds by physics.
-        features: What trees see of the kernels, shape (kernels, features).
-        group: Group of each, as an index into GROUPS.
-        device_s: Predicted device seconds.
-        uncapped_s: Predicted device seconds if no power cap lowered the clock.
-    """
-
-    physics_s: FloatArray
-    features: NDArray[np.float32]
-    group: NDArray[np.int64]
-    device_s: FloatArray
-    uncapped_s: FloatArray
 
 
 class _Known(NamedTuple):
@@ -178,9 +160,9 @@ class OneModel:
     ) -> list[tuple[Key, NDArray[np.bool_], FloatArray | float]]:
         """Trees that predict kernels, a mask of these, and how far the trees are trusted."""
         found: list[tuple[Key, NDArray[np.bool_], FloatArray | float]] = []
-        for part, flash in dict.fromkeys(zip(parts.names.tolist(), parts.flash.tolist(), strict=True)):
-            mine = (parts.names == part) & (parts.flash == flash)
-            name = GROUPS[group[mine.argmax()]]
+        kinds = zip(parts.names.tolist(), parts.flash.tolist(), group.tolist(), strict=True)
+        for part, flash, place in dict.fromkeys(kinds):
+            mine, name = (parts.names == part) & (parts.flash == flash) & (group == place), GROUPS[place]
             generation = FLASH_GENERATION if flash else generation_of(gpu)
             of_this = {generation_of(find_gpu(each)) for each in self.measured[part]}
             if generation in of_this and (generation, name) in self.trees:

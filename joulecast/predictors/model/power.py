@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,8 @@ from ..contract import Regressor
 from ..physics.energy import static_power_w
 from ..physics.voltage import relative_voltage
 from .basis import Basis, basis_of, generation_of, is_measured, known_basis
+from .parts import Parts
 from .work import GROUPS
-
-if TYPE_CHECKING:
-    from .learned import Burst
-    from .parts import Parts
 
 _ALL = "all"
 _LEAST_W, _MOST_OVER_CAP = 1.0, 2.0
@@ -39,6 +36,24 @@ the energy constants, which were fitted to networks, are better."""
 
 POWER_NAMES = ("log_time_over_physics", "log_cap_per_rate")
 """Names of the features of power in addition to those of device times."""
+
+
+class Burst(NamedTuple):
+    """Kernels on a GPU in a short loop at the default clock; arrays of shape (kernels,).
+
+    Args:
+        physics_s: Device seconds by physics.
+        features: What trees see of the kernels, shape (kernels, features).
+        group: Group of each, as an index into GROUPS.
+        device_s: Predicted device seconds.
+        uncapped_s: Predicted device seconds if no power cap lowered the clock.
+    """
+
+    physics_s: FloatArray
+    features: NDArray[np.float32]
+    group: NDArray[np.int64]
+    device_s: FloatArray
+    uncapped_s: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,12 +113,14 @@ class PowerDemand:
         logs = {gpu: np.full(len(parts.kernels), np.nan) for gpu, parts in kernels.items()}
         for gpu, parts in kernels.items():
             inputs = power_inputs(bursts[gpu], gpu)
-            for part in dict.fromkeys(parts.names.tolist()):
-                mine = parts.names == part
-                group = GROUPS[bursts[gpu].group[mine.argmax()]]
-                if part in self.measured:
-                    near = self.basis(part, gpu) != "other generations"
-                    regressors.append(self.trees[generation_of(gpu) if near else _ALL, group])
+            groups = bursts[gpu].group
+            for part, group in dict.fromkeys(zip(parts.names.tolist(), groups.tolist(), strict=True)):
+                mine = (parts.names == part) & (groups == group)
+                near = part in self.measured and self.basis(part, gpu) != "other generations"
+                key = generation_of(gpu) if near else _ALL, GROUPS[group]
+                # A layer of a single input is no product, and its power was not measured.
+                if part in self.measured and key in self.trees:
+                    regressors.append(self.trees[key])
                     tables.append(inputs[mine])
                     places.append((gpu, mine))
         for (gpu, mine), values in zip(places, asked_together(regressors, tables), strict=True):
