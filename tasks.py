@@ -63,7 +63,7 @@ def check() -> None:
     run("mypy")
     run("mkdocs", "build", "--quiet")  # strict: a link that leads nowhere fails
     # Three processes for two cores, because tests wait for servers and sensors. Each of them needs about 1.5 GB.
-    run("python", "-m", "pytest", *(["-n", "3", "--dist", "loadgroup"] if (os.cpu_count() or 1) > 1 else []))
+    run("python", "-m", "pytest", *(["-n", "3"] if (os.cpu_count() or 1) > 1 else []))
 
 
 def docs() -> None:

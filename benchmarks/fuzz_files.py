@@ -225,9 +225,9 @@ def read_journal(path: Path) -> None:
 
 
 def read_source(source: str, path: Path) -> None:
-    from joulecast.datasets import IMPORTERS, save
+    from joulecast.datasets import PUBLISHED, save
 
-    for dataset in IMPORTERS[source](path):
+    for dataset in PUBLISHED[source].importer(path):
         save(dataset, path.parent / "imported")
 
 

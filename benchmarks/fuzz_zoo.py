@@ -247,8 +247,8 @@ def probed(folder: Path) -> str:
     from joulecast.hardware import find_gpu
     from joulecast.operations.operation_list import OperationList
     from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
+    from joulecast.zoo.entries.entry import load_any
     from joulecast.zoo.entries.kernels_entry import KernelsEntry
-    from joulecast.zoo.entries.loading import load_any
 
     found = load_any(folder)
     numbers: list[float] = []

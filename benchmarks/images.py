@@ -2,7 +2,7 @@
 
     python benchmarks/images.py ../shared/data/mlenergy2026 [--first]
 
-The folder holds what the ML.ENERGY Benchmark published (github.com/ml-energy/leaderboard). Rows with one GPU are read.
+The folder holds what the ML.ENERGY Benchmark published (github.com/ml-energy/leaderboard).
 flux_1_dev, sd3_5_large and cogvideox_2b may be looked at (--first reads no others); the others are a test. Without
 --first, writes benchmarks/IMAGES.md.
 """
@@ -31,10 +31,11 @@ _NAMES = {
 _FIRST = ("flux_1_dev", "sd3_5_large", "cogvideox_2b")
 _NOTES = """# Images and videos by diffusers
 
-Made by `python benchmarks/images.py FOLDER`; do not edit. Published by the ML.ENERGY Benchmark, on one GPU, in bf16;
-several batches each, of 1 to 32. Errors are those of the time of a batch, of its mean power, and of joules per image:
-predicted over published, the mean over batches and the farthest. No constant was fitted to these runs. Parts that were
-missing were found by tracing the models of diffusers 0.35.2: which operations run, and in which memory layout.
+Made by `python benchmarks/images.py FOLDER`; do not edit. Published by the ML.ENERGY Benchmark, in bf16; batches of 1
+to 32, on several GPUs in several degrees of Ulysses and ring. Errors are those of the time of a batch, of its mean
+power, and of joules per image: predicted over published, the mean over batches and the farthest. The host's time of an
+exchange between GPUs was set with FLUX.1; no other constant was fitted to these runs. Parts that were missing were
+found by tracing the models of diffusers 0.35.2: which operations run, and in which memory layout.
 
 Attention is predicted as PyTorch's FlashAttention 2: with kernels of engines (FlashAttention 3, TensorRT-LLM), the
 pipelines that were looked at first came out 10 to 55 % too quick. SD 3.5 medium drew 449 to 529 W on one H100, but
@@ -50,12 +51,19 @@ class Error(NamedTuple):
     energy: float
 
 
-def errors(folder: Path, names: tuple[str, ...]) -> dict[tuple[str, str], list[Error]]:
+class Run(NamedTuple):
+    """Errors of a run, and whether each quantity lies in its 90 % interval."""
+
+    error: Error
+    held: tuple[bool, ...]
+
+
+def errors(folder: Path, names: tuple[str, ...]) -> dict[tuple[str, str, int], list[Run]]:
     """Errors by pipeline and GPU, for pipelines of these names."""
-    found: dict[tuple[str, str], list[Error]] = defaultdict(list)
+    found: dict[tuple[str, str, int], list[Run]] = defaultdict(list)
     for kind in ("image", "video"):
         with (folder / f"{kind}s.csv").open(encoding="utf-8") as file:
-            rows = [row for row in csv.DictReader(file) if row["gpus"] == "1" and _NAMES[row["model"]] in names]
+            rows = [row for row in csv.DictReader(file) if _NAMES[row["model"]] in names]
         for row in rows:
             try:
                 made = joulecast.predict_image(
@@ -66,23 +74,45 @@ def errors(folder: Path, names: tuple[str, ...]) -> dict[tuple[str, str], list[E
                     height=int(row[f"{kind}_height"]),
                     width=int(row[f"{kind}_width"]),
                     frames=int(row["num_frames"]) if kind == "video" else None,
+                    gpus=int(row["gpus"]),
+                    ulysses=int(row["ulysses_degree"]),
+                    ring=int(row["ring_degree"]),
                 )
             except InputError:
                 continue
             time, power = float(row["batch_latency_s"]), float(row["avg_power_watts"])
             joules = float(row[f"energy_per_{kind}_joules"])
             pairs = ((made.time_per_batch_s, time), (made.power_w, power), (made.energy_per_image_j, joules))
-            found[made.model, made.gpu].append(Error(*(predicted / published - 1 for predicted, published in pairs)))
+            interval = made.interval(0.9)
+            ends = (interval.time_per_image_s, interval.power_w, interval.energy_per_image_j)
+            read = (time / made.batch, power, joules)
+            held = tuple(low <= value <= high for value, (low, high) in zip(read, ends, strict=True))
+            error = Error(*(predicted / published - 1 for predicted, published in pairs))
+            found[made.model, made.gpu, made.gpus].append(Run(error, held))
     return found
 
 
-def _table(found: dict[tuple[str, str], list[Error]]) -> list[str]:
-    lines = ["| pipeline | GPU | batches | time | power | energy |", "| --- | --- | --- | --- | --- | --- |"]
-    for (name, gpu), some in sorted(found.items()):
+def _table(found: dict[tuple[str, str, int], list[Run]]) -> list[str]:
+    lines = ["| pipeline | GPUs | batches | time | power | energy |", "| --- | --- | --- | --- | --- | --- |"]
+    for (name, gpu, gpus), some in sorted(found.items()):
         cells = [
-            f"{100 * np.mean(each):+.0f} % ({100 * max(each, key=abs):+.0f} %)" for each in zip(*some, strict=True)
+            f"{100 * np.mean(each):+.0f} % ({100 * max(each, key=abs):+.0f} %)"
+            for each in zip(*(run.error for run in some), strict=True)
         ]
-        lines.append(f"| {name} | {gpu} | {len(some)} | {' | '.join(cells)} |")
+        lines.append(f"| {name} | {gpus} {gpu} | {len(some)} | {' | '.join(cells)} |")
+    return lines
+
+
+def _summary(found: dict[tuple[str, str, int], list[Run]]) -> list[str]:
+    """Mean and median absolute errors by GPU and number of GPUs, and the share in 90 % intervals."""
+    lines = ["| GPUs | batches | time | power | energy |", "| --- | --- | --- | --- | --- |"]
+    for gpu, gpus in sorted({key[1:] for key in found}):
+        some = [run for key, runs in found.items() if key[1:] == (gpu, gpus) for run in runs]
+        off = 100 * np.abs([run.error for run in some])
+        held = 100 * np.mean([run.held for run in some], axis=0)
+        of_each = zip(off.mean(axis=0), np.median(off, axis=0), held, strict=True)
+        cells = [f"{mean:.1f}, {middle:.1f} %, {share:.0f} %" for mean, middle, share in of_each]
+        lines.append(f"| {gpus} {gpu} | {len(some)} | {' | '.join(cells)} |")
     return lines
 
 
@@ -91,12 +121,24 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="folder of mlenergy2026")
     parser.add_argument("--first", action="store_true", help="print what may be looked at; write nothing")
     arguments = parser.parse_args()
-    first = _table(errors(arguments.folder, _FIRST))
+    first = errors(arguments.folder, _FIRST)
     if arguments.first:
-        print(*first, sep="\n")
+        print(*_table(first), sep="\n")
         return
-    others = _table(errors(arguments.folder, tuple(set(_NAMES.values()) - set(_FIRST))))
-    lines = [_NOTES, "## Looked at", "", *first, "", "## Others", "", *others, ""]
+    others = errors(arguments.folder, tuple(set(_NAMES.values()) - set(_FIRST)))
+    lines = [_NOTES, "## By GPUs: mean and median absolute error, and the share in 90 % intervals", ""]
+    lines += [
+        *_summary(first | others),
+        "",
+        "## Looked at",
+        "",
+        *_table(first),
+        "",
+        "## Others",
+        "",
+        *_table(others),
+        "",
+    ]
     Path(__file__).with_name("IMAGES.md").write_text("\n".join(lines), encoding="utf-8")
 
 

@@ -106,12 +106,6 @@ def costs(predictions: OperationPredictions) -> FloatArray:
     return np.array([getattr(predictions, name) for name in COSTS])
 
 
-def with_attributes(operation: Operation, **attributes: object) -> Operation:
-    """The operation with other values of some attributes."""
-    merged = {**operation.attributes, **attributes}
-    return Operation(operation.kind, operation.input_shapes, merged, precision=operation.precision, mode=operation.mode)
-
-
 def batches(subject: Subject, operations: int, at_once: int, seed: int) -> Iterator[Batch]:
     """Batches on all GPUs of the catalogue, until there are so many operations.
 

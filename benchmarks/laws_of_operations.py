@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 from law import OperationLaw, differing
-from laws_drawn import COSTS, Batch, costs, with_attributes
+from laws_drawn import COSTS, Batch, costs
 
 from joulecast.arrays import FloatArray
 from joulecast.hardware import GPU, gpus
@@ -135,7 +135,7 @@ def _masked(causal: bool, one: Operation) -> Operation | None:
     """Attention with or without a mask, if it has at least as many keys as queries."""
     if one.kind != "attention" or one.input_shapes[0][-2] > one.input_shapes[1][-2]:
         return None
-    return with_attributes(one, causal=causal)
+    return one.with_attributes(causal=causal)
 
 
 def _causal(batch: Batch) -> FloatArray:
@@ -153,7 +153,7 @@ def _long_square(causal: bool, one: Operation) -> Operation | None:
     if one.kind != "attention" or one.input_shapes[0][-2] != one.input_shapes[1][-2]:
         return None
     batch, heads, queries, _ = one.input_shapes[0]
-    return with_attributes(one, causal=causal) if queries >= _LONG and batch * heads >= 32 else None
+    return one.with_attributes(causal=causal) if queries >= _LONG and batch * heads >= 32 else None
 
 
 def _large_product(precision: str, gpu: GPU, one: Operation) -> Operation | None:

@@ -11,15 +11,13 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import joulecast
-from joulecast.operations.network import Entry, Network
-from joulecast.operations.operation import Operation
+from joulecast.operations.network import Network
 
 _FIRST = ("mpt-350m", "mpt-7b")
 _REPORT = Path(__file__).with_name("training") / "MPT.md"
@@ -76,17 +74,8 @@ class Step(NamedTuple):
         with torch.device("meta"):
             module = _mpt(self.hidden, self.heads, self.layers, self.vocabulary, self.sequence, head=mode == "training")
         tokens = torch.zeros((self.batch, self.sequence), dtype=torch.long)
-        found = joulecast.extract(module.to(torch.bfloat16), tokens, mode=mode, precision="bf16")
-        return replace(found, entries=tuple(_computed_by(library, entry) for entry in found))
-
-
-def _computed_by(library: str, entry: Entry) -> Entry:
-    each = entry.operation
-    if each.kind != "attention":
-        return entry
-    attributes = {**each.attributes, "implementation": library}
-    operation = Operation(each.kind, each.input_shapes, attributes, precision=each.precision, mode=each.mode)
-    return replace(entry, operation=operation)
+        by = {"attention": library}
+        return joulecast.extract(module.to(torch.bfloat16), tokens, mode=mode, precision="bf16", assume=by)
 
 
 def steps(path: Path) -> list[Step]:

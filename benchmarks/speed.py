@@ -33,7 +33,7 @@ from joulecast.operations.kinds import KINDS
 from joulecast.predictors.batches import cores
 from joulecast.system.resources import shipped
 from joulecast.zoo import find_predictor
-from joulecast.zoo.entries.loading import load_any
+from joulecast.zoo.entries.entry import load_any
 
 COLD_REPEATS = 9
 WARM_REPEATS = 50

@@ -23,6 +23,8 @@ if _typing.TYPE_CHECKING:
     from .predictors.explanation import Explanation
     from .queries import Choice, Sweep
     from .remote import Client
+    from .runs import Run
+    from .runs.predict import predict_run
 
 __version__ = "0.1.0"
 
@@ -37,6 +39,7 @@ __all__ = [
     "Network",
     "Operation",
     "Prediction",
+    "Run",
     "Sweep",
     "account",
     "best",
@@ -50,6 +53,7 @@ __all__ = [
     "predict_many",
     "predict_operations",
     "predict_parallel_training",
+    "predict_run",
     "sweep",
 ]
 
@@ -60,6 +64,7 @@ _LOADED_ON_USE = {
     "GenerationChoices": "generation.choices",
     "GenerationPrediction": "generation.prediction",
     "ImagePrediction": "generation.images.predict",
+    "Run": "runs",
     "Sweep": "queries",
     "account": "accounting.account",
     "best": "api.choosing",
@@ -70,6 +75,7 @@ _LOADED_ON_USE = {
     "predict_image": "generation.images.predict",
     "predict_operations": "api.operations",
     "predict_parallel_training": "generation.training",
+    "predict_run": "runs.predict",
     "sweep": "api.choosing",
 }
 """Name -> module that defines it, for what `joulecast predict` starts quicker without."""

@@ -31,3 +31,11 @@ def scaled(value: float, unit: str) -> tuple[float, str]:
         if abs(value) >= factor:
             return factor, f"{prefix}{unit}"
     return 1.0, unit
+
+
+def duration(time_s: float) -> str:
+    """A time of seconds to years in the unit that people say: "3.2 h"."""
+    for seconds, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if time_s >= 2 * seconds:
+            return f"{time_s / seconds:.3g} {unit}"
+    return si(time_s, "s")

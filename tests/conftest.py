@@ -64,7 +64,7 @@ def full_disk(most_bytes: int = 100) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-# Services that are expensive to start are started once if tests are spread over processes (`-n 3 --dist loadgroup`).
+# Services that are expensive to start are started once if tests are spread over processes (`-n 3`).
 STARTED_ONCE = {"service": "service", "narrow": "service", "mlflow_at": "mlflow"}
 # What takes longest is begun first, or one process would still run it when the others have finished.
 BEGUN_FIRST = ["service", "tests/service/test_several_processes.py", "mlflow", "tests/profiling/test_session.py"]
@@ -73,9 +73,11 @@ BEGUN_FIRST += ["tests/test_laws.py", "tests/cli/test_tune.py", "tests/cli/test_
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Without this, xdist would begin files with many tests first, which are quick ones."""
+    """Where tests are spread over processes, keep groups together, and begin them in the order that is given here."""
     if config.pluginmanager.hasplugin("xdist"):
-        config.option.loadscopereorder = False
+        if config.option.dist == "load":  # the default of `-n 3`, which would start a service in each process
+            config.option.dist = "loadgroup"
+        config.option.loadscopereorder = False  # Files with many tests would come first, which are quick ones.
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -266,7 +268,8 @@ def narrow(tmp_path_factory):
     from service_process import NARROW, TOKEN, start
 
     tokens = f"another-token-entirely {TOKEN}"
-    running = start(tmp_path_factory.mktemp("narrow"), *NARROW, JOULECAST_SERVE_TOKENS=tokens)
+    variables = {"JOULECAST_SERVE_TOKENS": tokens, "FORWARDED_ALLOW_IPS": "*"}
+    running = start(tmp_path_factory.mktemp("narrow"), *NARROW, **variables)
     running.headers = {"Authorization": f"Bearer {TOKEN}"}
     yield running
     running.stop()

@@ -15,7 +15,9 @@ from joulecast.hardware import find_gpu, gpus
 from joulecast.hardware.gpu_toml import gpu_toml
 from joulecast.remote.requests import gpu_name
 
-EACH = pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.slug)
+# One board of each generation. `test_the_best_of_all` and benchmarks/laws.py have all boards.
+OF_EACH_GENERATION = {gpu.compute_capability: gpu for gpu in gpus().values()}.values()
+EACH = pytest.mark.parametrize("gpu", OF_EACH_GENERATION, ids=lambda gpu: gpu.slug)
 TRAINABLE = ("fp32", "tf32", "fp16", "bf16")
 
 

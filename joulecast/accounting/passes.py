@@ -16,9 +16,9 @@ from ..metering.meter import INTERVAL_S, Meter
 from ..metering.recording import Recording
 from .attribution import attributed, module_share
 from .events import Events
-from .resolution import resolution
 from .result import Accounting
 from .shares import Counter, Shares, Used, counters_of, refuse_apart, spread, swept
+from .sweep import resolution
 
 if TYPE_CHECKING:
     from .steps import Steps

@@ -21,7 +21,7 @@ from ..rendering.notebook import document, drawn_into, notes, table
 from ..units import si
 from .events import Events
 from .model_share import MeasuredLevels, Power, by_module, measured_levels, model_shares, power_of, tree_by_module
-from .resolution import Resolution
+from .sweep import Resolution
 from .text import energy_text, table_text
 
 if TYPE_CHECKING:

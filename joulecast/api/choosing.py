@@ -117,27 +117,7 @@ def sweep(
 ) -> Sweep:
     """Predict a job on GPUs over their clocks: a table, its Pareto front, and plots.
 
-    Args:
-        model: A name, module, configuration, file, Network or list of operations, as `extract` takes it.
-        input_shape: Shape of the input, batch first, or of several inputs.
-        objective: Quantity that each row has as its value and whose optimum the plots mark; see `best`.
-        gpus: Names, aliases or files of GPUs; None for the whole catalogue.
-        clocks: Graphics clocks in MHz; None for at most 40 that the GPU can hold, its default among them.
-        power_limit_w: Power cap in watts; None for each board's default.
-        mode: inference or training.
-        precision: One, or several.
-        batch_sizes: First sizes of the input instead of its own.
-        cache_length: Tokens that a transformer has cached.
-        optimizer: "adamw" or another, to include its step in a training iteration, as in `extract`.
-        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
-        execution: How it is run; see `predict`.
-        host: The machine that launches operations; see `predict`.
-        price_per_hour: Price of an hour of any GPU, or a mapping from GPU to price.
-        price_per_kwh: Price of a kilowatt-hour of electricity, in any currency.
-        carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE".
-        operators: Your own operators, as in `extract`.
-        assume: Assumptions about values of the input, as in `extract`.
-        model_options: Arguments of a model that is given by name, as in `extract`.
+    The arguments are those of `best`. The objective is the value of each row, and plots mark its optimum.
 
     Raises:
         UnknownNameError, InputError, ZooError, ExtractionError, MissingDependencyError: See `best`.

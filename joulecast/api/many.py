@@ -68,8 +68,8 @@ def predict_many(
         UnknownNameError, InputError, ZooError, ExtractionError, MissingDependencyError: See `predict`.
 
     Examples:
-        >>> found = predict_many(["resnet18", "resnet50", "alexnet"], "A30", input_shape=(32, 3, 224, 224))
-        >>> found.names[found.energy_j.argmin()]
+        >>> predictions = predict_many(["resnet18", "resnet50", "alexnet"], "A30", input_shape=(32, 3, 224, 224))
+        >>> predictions.names[predictions.energy_j.argmin()]
         'alexnet'
     """
     job, board = _ManyJob.of(locals()), find_gpu(gpu)

@@ -46,9 +46,9 @@ def predict_operations(
         return predictions.take(places, [different[place] for place in places.tolist()])
     listed = checked_operations(operations)
     mode = mode_of(listed)
-    found = find_gpu(gpu)
-    refuse_precisions(found, listed)
-    return find_predictor(found, mode, predictor).operations.predict(listed, clock, power_limit_w)
+    board = find_gpu(gpu)
+    refuse_precisions(board, listed)
+    return find_predictor(board, mode, predictor).operations.predict(listed, clock, power_limit_w)
 
 
 def explain(
@@ -76,10 +76,10 @@ def explain(
         'memory'
     """
     (operation,) = checked_operations([operation])
-    found = find_gpu(gpu)
-    refuse_precisions(found, [operation])
-    network_predictor = find_predictor(found, operation.mode, predictor)
-    background = find_background(found, operation.mode, predictor)
+    board = find_gpu(gpu)
+    refuse_precisions(board, [operation])
+    network_predictor = find_predictor(board, operation.mode, predictor)
+    background = find_background(board, operation.mode, predictor)
     return explain_operation(
         network_predictor.operations,
         network_predictor.name,

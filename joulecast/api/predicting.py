@@ -69,7 +69,8 @@ def extract(
         assume: Assumptions about values of the input, which extraction does not know: {"experts": "uniform"} gives each
             expert of a mixture equally many tokens, {"boxes": 100} lets each selection by values keep 100 candidates
             (and images that a detector is trained on have as many), {"box_side": 200} makes boxes squares of 200
-            pixels. Results name the assumptions.
+            pixels. {"attention": "cudnn"} says which library computes attention: "pytorch" (FlashAttention 2, the
+            default), "cudnn", "triton", or an engine. Results name the assumptions.
         model_options: Arguments of a model that is given by name, such as {"image_size": 384}.
 
     Raises:

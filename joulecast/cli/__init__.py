@@ -19,6 +19,7 @@ from .option_words import in_option_words
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "predict": ("predict", "predict"),
     "best": ("best", "best"),
+    "run": ("run", "run"),
     "generate": ("generate", "generate"),
     "best-generation": ("best_generation", "best_generation"),
     "image": ("image", "image"),

@@ -98,7 +98,7 @@ def run(
             hint="add --gpu",
         )
     asked_mode = mode_of(training, mode)
-    found = (
+    accounting = (
         _of_trace(trace, recording, clock_offset, model)
         if trace is not None
         else _of_model(
@@ -109,15 +109,15 @@ def run(
     if gpu is not None:
         prediction = _predicted(model, input_shape, gpu, asked_mode, predictor, model_option)
         if static_power is not None:
-            found = found.by_model(prediction, static_power)
+            accounting = accounting.by_model(prediction, static_power)
     if save is not None:
-        found.save(save)
+        accounting.save(save)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), indent=1))
+        typer.echo(json.dumps(accounting.to_dict(), indent=1))
         return
-    typer.echo(_text(found, depth, summarized, top))
+    typer.echo(_text(accounting, depth, summarized, top))
     if prediction is not None:
-        typer.echo(f"\n{_comparison(found, prediction)}")
+        typer.echo(f"\n{_comparison(accounting, prediction)}")
 
 
 def _of_trace(trace: Path, recording: Path | None, clock_offset: float, model: str | None) -> Accounting:

@@ -44,12 +44,12 @@ def evaluate(
     module, shapes = module_and_shapes(model, input_shape, model_option)
     asked_mode = mode_of(training, mode)
     with steps_of(module, shapes, asked_mode, find_device(device), None) as steps:
-        found = evaluate_model(
+        evaluation = evaluate_model(
             steps, experiments=experiments, iterations=iterations, pairs=pairs, sensors=chosen_sensors(sensors)
         )
     if save is not None:
-        found.save(save)
-    typer.echo(json.dumps(found.to_dict(), indent=1) if as_json else _evaluation_text(found))
+        evaluation.save(save)
+    typer.echo(json.dumps(evaluation.to_dict(), indent=1) if as_json else _evaluation_text(evaluation))
 
 
 def _evaluation_text(found: Evaluation) -> str:

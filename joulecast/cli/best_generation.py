@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..units import si
+from .generate import Engine
 from .options import PRICES, AsJson, Asked, asking
 from .printing import reason_lines, table, tell
 from .reading import names, positive_integers
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ..generation.choices import GenerationChoice
 
 
-@asking("prompt", "output", "gpus", "clocks", "cache_precision", "engine", "power_limit", *PRICES)
+@asking("prompt", "output", "gpus", "clocks", "cache_precision", "power_limit", *PRICES)
 def best_generation(
     asked: Asked,
     model: Annotated[str, typer.Argument(help="Name of a language model, or the path of its config.json.")],
@@ -36,6 +37,7 @@ def best_generation(
             help="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4; repeat it, or separate by commas. Default: bf16."
         ),
     ] = None,
+    engine: Engine = "vllm",
     max_first_token: Annotated[
         float | None, typer.Option(help="Most seconds that a request may wait for its first token.")
     ] = None,
@@ -68,6 +70,7 @@ def best_generation(
         counts=positive_integers(counts, "numbers of GPUs"),
         batches=None if batches is None else positive_integers(batches, "batches"),
         precisions=names(precision) or ("bf16",),
+        engine=engine,
         max_time_to_first_token_s=max_first_token,
         max_time_per_output_token_s=max_time_per_token,
         min_tokens_per_s=min_tokens_per_s,
@@ -78,7 +81,7 @@ def best_generation(
         return
     title = "Pareto front of energy and time per token" if pareto else f"least {_WORDS[objective]}"
     given = asked.given
-    head = f"{model}, {given['prompt']} + {given['output']} tokens, by {given['engine']}: {title}\n"
+    head = f"{model}, {given['prompt']} + {given['output']} tokens, by {engine}: {title}\n"
     by_reason: dict[str, list[str]] = {}
     for name, reason in choices.left_out.items():
         by_reason.setdefault(reason, []).append(name)

@@ -30,16 +30,16 @@ def calibrate(
     from ..profiling.chase_kernels import CudaChase
     from ..profiling.devices import find_device, sensor_of
 
-    found = find_device(device)
-    if found.type != "cuda":
+    board = find_device(device)
+    if board.type != "cuda":
         raise InputError("only an NVIDIA GPU can be calibrated", given=device, allowed="cuda")
     if out is not None and out.exists():
         raise InputError(
             "this file exists already", given=str(out), allowed="a new file", hint="give --out another name"
         )
-    known = find_gpu(torch.cuda.get_device_name(found) if gpu is None else gpu)
-    with sensor_of(found) as sensor:
-        calibration = calibrate_device(CudaChase(found, known, sensor), runs)
+    described = find_gpu(torch.cuda.get_device_name(board) if gpu is None else gpu)
+    with sensor_of(board) as sensor:
+        calibration = calibrate_device(CudaChase(board, described, sensor), runs)
     rows = [
         [
             each.level,
@@ -56,7 +56,7 @@ def calibrate(
     for note in calibration.notes:
         typer.echo(f"note: {note}")
     if out is not None:
-        source = f"access_energy_j: joulecast calibrate on this {torch.cuda.get_device_name(found)}"
-        measured = replace(known, access_energy_j=calibration.access_energy_j, sources=(*known.sources, source))
+        source = f"access_energy_j: joulecast calibrate on this {torch.cuda.get_device_name(board)}"
+        measured = replace(described, access_energy_j=calibration.access_energy_j, sources=(*described.sources, source))
         out.write_text(gpu_toml(measured), encoding="utf-8")
         typer.echo(f"wrote {out}; use it with --gpu {out}")

@@ -80,8 +80,8 @@ def _shown(name: str) -> str:
             "`gpus show` needs the name of a GPU", given="no name", allowed="such as joulecast gpus show A30"
         )
     gpu = find_gpu(name)
-    known = measured_gpus().get(gpu.name, "nothing by the zoo's predictors; predicted from its data sheet")
-    return f"{_all_figures(gpu)}\n\nmeasured: {known}"
+    measured = measured_gpus().get(gpu.name, "nothing by the zoo's predictors; predicted from its data sheet")
+    return f"{_all_figures(gpu)}\n\nmeasured: {measured}"
 
 
 def _row(gpu: GPU, trained: Iterable[str], measured: Mapping[str, Measured]) -> list[str]:

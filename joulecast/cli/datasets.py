@@ -29,9 +29,7 @@ app = typer.Typer(help="Convert, import, inspect and verify measurements.", no_a
 def import_source(
     source: Annotated[
         str,
-        typer.Argument(
-            help="The source: aiconfigurator2026, energaizer2026, miopen2024, neusight2025, nicolai2025 or vidur2024."
-        ),
+        typer.Argument(help="The source; `joulecast datasets sources` lists them."),
     ],
     folder: Annotated[Path, typer.Argument(help="Folder with the files of the source.")],
     out: Out = DATASETS,
@@ -72,20 +70,19 @@ def convert_clone(
 
 
 def _import(source: str, folder: Path, out: Path, rows: int | None) -> None:
-    from ..datasets import IMPORTERS, THINNED, save
-    from ..errors import InputError, unknown_name
+    from ..datasets import PUBLISHED, save
+    from ..errors import InputError, named
     from ..progress import tracked
 
-    if source not in IMPORTERS:
-        raise unknown_name("source of measurements", source, IMPORTERS)
-    if rows is not None and source not in THINNED:
+    published = named("source of measurements", source, PUBLISHED)
+    if rows is not None and not published.thinned:
         raise InputError(
             f"{source} has few rows and is always imported completely",
             given=f"--rows {rows}",
-            allowed=", ".join(THINNED),
+            allowed=", ".join(name for name, each in PUBLISHED.items() if each.thinned),
             hint="omit --rows",
         )
-    datasets = IMPORTERS[source](folder) if rows is None else THINNED[source](folder, rows=rows or None)
+    datasets = published.importer(folder, **({} if rows is None else {"rows": rows or None}))
     per_gpu = Counter(dataset.card.gpu for dataset in datasets)
     for dataset in tracked(datasets, "datasets to write"):
         path = out / _slug(dataset.card.gpu)

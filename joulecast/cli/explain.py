@@ -37,12 +37,12 @@ def explain(
     from ..api.operations import explain as explain_operation
     from ..operations.operation import Operation
 
-    found = parse_shapes(shapes)
-    if not isinstance(found, list | tuple) or not found:
+    parsed = parse_shapes(shapes)
+    if not isinstance(parsed, list | tuple) or not parsed:
         raise InputError(
             "an operation needs the shape of each input", given=" ".join(shapes), allowed="32,64,56,56 ..."
         )
-    listed = [found] if isinstance(found[0], int) else list(found)
+    listed = [parsed] if isinstance(parsed[0], int) else list(parsed)
     operation = Operation(
         kind,
         listed,

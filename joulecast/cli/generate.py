@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..generation.engines import ENGINES
 from ..units import si
 from .options import AsJson, Asked, asking
 from .printing import table, tell
@@ -16,14 +17,17 @@ if TYPE_CHECKING:
 
 _LEVEL = 0.9
 
+Engine = Annotated[str, typer.Option(help=f"The engine that serves it: {', '.join(ENGINES)}.")]
 
-@asking("prompt", "output", "cache_precision", "engine", "clock", "predictor")
+
+@asking("prompt", "output", "cache_precision", "clock", "predictor")
 def generate(
     asked: Asked,
     model: Annotated[str, typer.Argument(help="Name of a language model, or the path of its config.json.")],
     gpu: Annotated[str, typer.Option(help='GPU, such as "H100 SXM"; "2x H100 SXM" are two that share the model.')],
     batch: Annotated[int, typer.Option(help="Sequences at a time, on all GPUs together.")] = 1,
     precision: Annotated[str, typer.Option(help="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4.")] = "bf16",
+    engine: Engine = "vllm",
     sampling: Annotated[
         str | None,
         typer.Option(help="greedy, temperature, or top_p (also for top-k). Default: the engine's way."),
@@ -47,6 +51,7 @@ def generate(
         gpu,
         batch=batch,
         precision=precision,
+        engine=engine,
         sampling=sampling,
         batching=batching,
         tensor_parallel=tensor_parallel,

@@ -22,11 +22,10 @@ def host(
         rows = [[known.name, f"{known.factor:g}", known.source] for known in (USUAL, *hosts().values())]
         typer.echo(table(["host", "factor", "source"], rows, frozenset({1})))
         return
-    from ..profiling.devices import find_device
-    from ..profiling.host import LAUNCH_S, measure_host
+    from ..profiling.devices import LAUNCH_S, find_device, measure_host
 
-    found = find_device(device)
-    factor, facts = measure_host(found)
+    machine = find_device(device)
+    factor, facts = measure_host(machine)
     launch = f" and {1e6 * LAUNCH_S:g} us for a typical launch" if facts["launch_s"] else ""
     typer.echo(f"{facts['processor']}: {1e6 * facts['call_s']:.2f} us per call on the {facts['device']}{launch}")
     typer.echo(f"factor {factor:.2f}: launching takes {factor:.2f} times as long as on the reference host")

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 def image(
     asked: Asked,
     model: Annotated[str, typer.Argument(help="Name of a pipeline, such as flux_1_dev, or wan_2_1_14b for videos.")],
-    gpu: Annotated[str, typer.Option(help='GPU from the catalogue, such as "H100 SXM", or a TOML file.')],
+    gpu: Annotated[str, typer.Option(help='GPUs, such as "H100 SXM" or "4x H100 SXM", or a TOML file.')],
     batch: Annotated[int, typer.Option(help="Images or videos at once.")] = 1,
     frames: Annotated[int | None, typer.Option(help="Frames of a video. Default: the pipeline's.")] = None,
     height: Annotated[int | None, typer.Option(help="Pixels from top to bottom. Default: the pipeline's.")] = None,
     width: Annotated[int | None, typer.Option(help="Pixels from left to right. Default: the pipeline's.")] = None,
     steps: Annotated[int | None, typer.Option(help="Steps of the denoiser. Default: the pipeline's.")] = None,
     precision: Annotated[str, typer.Option(help="bf16, fp16 or fp32.")] = "bf16",
+    gpus: Annotated[int | None, typer.Option(help="GPUs that share each image. Default: the number in --gpu.")] = None,
+    ulysses: Annotated[int | None, typer.Option(help="GPUs that exchange tokens for heads.")] = None,
+    ring: Annotated[int | None, typer.Option(help="Groups of these that pass keys and values on.")] = None,
     power_limit: Annotated[float | None, typer.Option(help="Power cap in watts.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -40,6 +43,9 @@ def image(
         width=width,
         steps=steps,
         precision=precision,
+        gpus=gpus,
+        ulysses=ulysses,
+        ring=ring,
         power_limit_w=power_limit,
         **asked,
     )
@@ -47,15 +53,16 @@ def image(
 
 
 def _text(prediction: ImagePrediction) -> str:
-    batch = prediction.batch
-    parts = [
-        *((each.network, 1, each) for each in prediction.text),
-        ("denoiser", prediction.steps, prediction.denoise),
-        ("decoder", 1, prediction.decode),
-    ]
+    batch, boards = prediction.batch, prediction.gpus
     rows = [
-        [name, str(times), si(part.time_s, "s"), si(part.power_w, "W"), si(times * part.known_energy_j / batch, "J")]
-        for name, times, part in parts
+        [
+            name,
+            str(times),
+            si(part.time_s, "s"),
+            si(part.power_w, "W"),
+            si(boards * times * part.known_energy_j / batch, "J"),
+        ]
+        for name, times, part in prediction.parts
     ]
     rows.append(
         [
@@ -67,7 +74,7 @@ def _text(prediction: ImagePrediction) -> str:
         ]
     )
     head = (
-        f"{prediction.model}, {prediction.size}, batch {batch}, {prediction.precision}, on {prediction.gpu}; "
+        f"{prediction.model}, {prediction.size}, batch {batch}, {prediction.precision}, on {boards}x {prediction.gpu}; "
         f"{si(prediction.weights_bytes, 'B')} of weights\n"
     )
     shown = table(["part", "times", "each", "power", f"joules per {prediction.made}"], rows, frozenset({1, 2, 3, 4}))

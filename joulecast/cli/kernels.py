@@ -34,8 +34,8 @@ def train_kernels(
     from ..predictors.recipes import load_kernel_recipe
     from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
     from ..zoo.entries.any_gpu_entry import AnyGpuEntry
+    from ..zoo.entries.entry import load_entry
     from ..zoo.entries.kernels_entry import load_kernels
-    from ..zoo.entries.loading import load_entry
     from ..zoo.kernels_training import learn_networks
     from ..zoo.kernels_training import train_kernels as train
     from ..zoo.renewal import renew_hosts

@@ -99,7 +99,7 @@ OPTIONS: Mapping[str, Option] = {
             list[str] | None,
             "--assume",
             help="An assumption on values that depend on the input: experts=uniform, boxes=100 or box_side=200 "
-            "(pixels); repeat it for several.",
+            "(pixels); or the library of attention: attention=cudnn. Repeat it for several.",
         ),
         read=lambda texts: named_values(texts, "an assumption") or None,
     ),
@@ -186,7 +186,6 @@ OPTIONS: Mapping[str, Option] = {
         lengths,
     ),
     "cache_precision": Option(_option(str | None, help="fp8 for keys and values. Default: 16 bits.")),
-    "engine": Option(_option(str, help="vllm, vllm_async, sglang, tensorrt_llm or transformers."), default="vllm"),
 }
 """Name of an option -> the option."""
 

@@ -52,11 +52,11 @@ def clock_text(choice: Choice) -> str:
 
 def left_out_lines(left_out: Iterable[LeftOut]) -> list[str]:
     """The GPUs that were left out: one line for each reason."""
-    found = list(left_out)
-    several_precisions = len({out.precision for out in found}) > 1
-    several_batches = len({out.batch_size for out in found}) > 1
+    listed = list(left_out)
+    several_precisions = len({out.precision for out in listed}) > 1
+    several_batches = len({out.batch_size for out in listed}) > 1
     by_reason: dict[str, list[str]] = {}
-    for out in found:
+    for out in listed:
         precision = f" in {out.precision}" if several_precisions else ""
         batch = f" at batch {out.batch_size}" if several_batches else ""
         by_reason.setdefault(out.reason, []).append(out.gpu + precision + batch)

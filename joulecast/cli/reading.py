@@ -97,10 +97,10 @@ def model_and_options(text: str, options: list[str] | None) -> tuple[Any, dict[s
         InputError: An option has no value; or the file cannot be run, has no such name, or the model cannot be built.
     """
     given = named_values(options, "an option of a model")
-    found = re.fullmatch(r"(.+\.py):(\w+)", text)
-    if found is None:
+    file_and_name = re.fullmatch(r"(.+\.py):(\w+)", text)
+    if file_and_name is None:
         return text, given or None
-    path, name = Path(found[1]), found[2]
+    path, name = Path(file_and_name[1]), file_and_name[2]
     if not path.is_file():
         raise InputError("this Python file cannot be read", given=str(path), hint="give FILE.py:NAME")
     try:

@@ -104,17 +104,17 @@ def _own(loaded: Sequence[Loaded], asked: Sequence[str]) -> list[tuple[Loaded, s
     """
     for mode in asked:
         require_mode(mode)
-    found = [
+    with_modes = [
         (each, mode) for each in loaded for mode in MODES if mode in asked or (not asked and each.dataset.usable(mode))
     ]
-    if not found:
+    if not with_modes:
         raise DatasetError(
             "no usable operation was measured, and a GPU's own predictor is trained on operations",
             given=", ".join(f"{each.folder}, {len(each.dataset.networks)} networks" for each in loaded),
             allowed="a dataset with operations",
             hint="`joulecast datasets show FOLDER` describes a dataset; `joulecast collect` measures operations",
         )
-    return found
+    return with_modes
 
 
 def _of_mode(loaded: Loaded, mode: str) -> dict[NetworkMeasurement, Network]:

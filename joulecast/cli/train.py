@@ -78,9 +78,9 @@ def train(
             tracking = None if no_track else (tracking_uri, _command())
             for chosen, trained in _trained(handler, part, _asked_modes(mode, training), one, quick, tune, tracking):
                 entry = trained.save(zoo)
-                found = [*handler.scores(trained.validation)]
-                typer.echo(f"{entry}\n{_table({name: found}) if found else _FEW}")
-                scores.setdefault(name, []).extend(found)
+                own_scores = [*handler.scores(trained.validation)]
+                typer.echo(f"{entry}\n{_table({name: own_scores}) if own_scores else _FEW}")
+                scores.setdefault(name, []).extend(own_scores)
                 if not no_track:
                     run = track(trained, chosen, entry, tracking_uri, command=_command())
                     typer.echo(f"MLflow run {run}")
@@ -117,8 +117,8 @@ def _trained(
         yield from ((recipe, entry) for entry in handler.train(loaded, modes, recipe, quick))
         return
     for each, mode, best in tune(loaded, modes, recipe, trials, tracking):
-        found = ", ".join(f"{name} = {value:g}" for name, value in best.settings.items())
-        typer.echo(f"{each.dataset.card.gpu}, {mode}: {found}")
+        settings = ", ".join(f"{name} = {value:g}" for name, value in best.settings.items())
+        typer.echo(f"{each.dataset.card.gpu}, {mode}: {settings}")
         yield from ((best.recipe, entry) for entry in handler.train([each], [mode], best.recipe, quick))
 
 

@@ -48,11 +48,11 @@ def list_entries(
         rows = [(name, row, source) for name, row in index_of(open_source(source)).items()]
     rows.sort(key=lambda row: row[0])
     if as_json:
-        found = {
+        listed = {
             name: {"source": origin, **({"sha256": row.sha256, "size_bytes": row.size_bytes} if row else {})}
             for name, row, origin in rows
         }
-        typer.echo(json.dumps(found, indent=1))
+        typer.echo(json.dumps(listed, indent=1))
         return
     if not rows:
         typer.echo("the zoo is empty")
@@ -155,7 +155,7 @@ def verify_entries(
 ) -> None:
     """Check every file and the golden prediction of predictors. The exit code is 5 if any is damaged."""
     from ..zoo import entries
-    from ..zoo.entries.loading import load_any
+    from ..zoo.entries.entry import load_any
     from ..zoo.store import pulled, pulled_folder
 
     failed = 0
@@ -218,9 +218,9 @@ def _folder(name: str) -> Path:
         return registry_folder(name)
     if found := pulled_folder(name):
         return found
-    known = entries()
-    if name in known:
+    names = entries()
+    if name in names:
         return shipped("zoo") / name
     if (Path(name) / MANIFEST).is_file():
         return Path(name)
-    raise unknown_name("predictor", name, {*known, *pulled()}, hint="the folder of an entry is allowed, too")
+    raise unknown_name("predictor", name, {*names, *pulled()}, hint="the folder of an entry is allowed, too")

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+from .importers.aiconfigurator2026 import import_aiconfigurator2026
+from .importers.energaizer2026 import import_energaizer2026
+from .importers.miopen2024 import import_miopen2024
+from .importers.neusight2025 import import_neusight2025
+from .importers.nicolai2025 import import_nicolai2025
+from .importers.vidur2024 import import_vidur2024
+from .measurement import Dataset
 
 
 @dataclass(frozen=True)
@@ -16,7 +24,10 @@ class Published:
         address: Where the authors' files are.
         licence: Terms on which they may be used.
         tables: Names of the files that the importer needs, which are made from the authors' files.
+        importer: Function that reads a folder with these files as Datasets.
         more_tables: Names of files that the importer reads if they are there.
+        thinned: Whether only a part of each table is read by default. The importer then takes `rows`, the number of
+            rows of each table; None for all.
     """
 
     measured: str
@@ -24,7 +35,9 @@ class Published:
     address: str
     licence: str
     tables: tuple[str, ...]
+    importer: Callable[..., list[Dataset]]
     more_tables: tuple[str, ...] = ()
+    thinned: bool = False
 
 
 PUBLISHED: Mapping[str, Published] = {
@@ -34,6 +47,7 @@ PUBLISHED: Mapping[str, Published] = {
         address="https://github.com/ConstantinNicolai/ml-operator-profiling",
         licence="none stated: do not redistribute",
         tables=("operations.csv", "networks.csv"),
+        importer=import_nicolai2025,
     ),
     "neusight2025": Published(
         measured="time of operations in fp32: P4, P100, V100, T4, A100, MI100, MI210",
@@ -42,6 +56,7 @@ PUBLISHED: Mapping[str, Published] = {
         address="https://github.com/sitar-lab/NeuSight",
         licence="MIT",
         tables=("operations.parquet", "device_specs.json"),
+        importer=import_neusight2025,
         more_tables=("amd_operations.parquet",),
     ),
     "energaizer2026": Published(
@@ -50,6 +65,7 @@ PUBLISHED: Mapping[str, Published] = {
         address="the artifact of the paper, arXiv 2604.20105",
         licence="MIT",
         tables=("networks.csv", "a100_pcie_40gb_idle_power.json"),
+        importer=import_energaizer2026,
     ),
     "aiconfigurator2026": Published(
         measured="time, and in part power, of kernels of LLM engines in half precision and below: A100 to GB200",
@@ -57,6 +73,8 @@ PUBLISHED: Mapping[str, Published] = {
         address="https://github.com/ai-dynamo/aiconfigurator, commit 095f58a",
         licence="Apache-2.0",
         tables=("linear.parquet", "attention.parquet", "experts.parquet", "collectives.parquet"),
+        importer=import_aiconfigurator2026,
+        thinned=True,
     ),
     "miopen2024": Published(
         measured="time of convolutions and their gradients: MI210, MI250X",
@@ -64,6 +82,8 @@ PUBLISHED: Mapping[str, Published] = {
         address="https://github.com/ROCm/MIOpen, commit 2d1fd99",
         licence="MIT",
         tables=("convolutions.parquet",),
+        importer=import_miopen2024,
+        thinned=True,
     ),
     "vidur2024": Published(
         measured="time of layers of language models in fp16: A100, H100",
@@ -71,6 +91,8 @@ PUBLISHED: Mapping[str, Published] = {
         address="https://github.com/microsoft/vidur, commit 7d47513",
         licence="MIT",
         tables=("layers.parquet",),
+        importer=import_vidur2024,
+        thinned=True,
     ),
 }
-"""Name of a source -> who measured it, where it is, and its tables."""
+"""Name of a source -> who measured it, where it is, its tables, and what reads them."""

@@ -9,9 +9,13 @@ from typing import Self
 from ..errors import InputError, unknown_name
 
 Assume = Mapping[str, str | int]
-"""Assumptions as users give them: {"experts": "uniform"}, {"boxes": 100}, {"box_side": 200}, or several of them."""
+"""Assumptions as users give them: {"experts": "uniform"}, {"boxes": 100}, {"box_side": 200}, {"attention": "cudnn"}, or
+several of them."""
 
-_NAMES = ("boxes", "box_side", "experts")
+ATTENTION = "attention"
+"""The assumption about the library that computes attention, which does not depend on the model."""
+
+_NAMES = ("boxes", "box_side", "experts", ATTENTION)
 
 EXPERTS = "every expert gets equally many tokens"
 """The assumption about mixtures of experts, in words."""
@@ -38,7 +42,7 @@ class Assumptions:
         """Read the assumptions of a user.
 
         Raises:
-            UnknownNameError: A name is not experts, boxes or box_side.
+            UnknownNameError: A name is not experts, boxes, box_side or attention.
             InputError: The value of experts is not "uniform", or another value is not a positive integer.
         """
         stated = stated or {}

@@ -1,4 +1,9 @@
-"""torch.utils.checkpoint: parts of a forward that the backward runs again, instead of storing their tensors."""
+"""Parts of a forward that autograd treats as one: checkpoints, recurrent layers, and torchvision's `roi_align`.
+
+torch.utils.checkpoint runs parts of a forward again in the backward, instead of storing their tensors. Recurrent layers
+and `roi_align` become single functions of autograd: the backward is run on the meta device to find where gradients are
+added up (`tracing.Forward.record_accumulations`), and PyTorch would unroll them there.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils import checkpoint
 
 from ..operations.operation import Operation
@@ -77,3 +84,33 @@ def recomputed(calls: Sequence[tuple[Operation, str]], stops_early: bool) -> lis
         if repeated and repeated[-1][0].row.family in _SAVE_INPUTS:
             repeated.pop()
     return [(operation.replace(gradients="recomputed"), path) for operation, path in repeated]
+
+
+_LAYERS = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu", "roi_align"})
+
+
+class _Whole(torch.autograd.Function):
+    """A function with given outputs, whose backward returns one gradient of the right shape for each input."""
+
+    @staticmethod
+    def forward(ctx: Any, outputs: Any, *inputs: Any) -> Any:
+        ctx.save_for_backward(*inputs)
+        return tuple(torch.empty_like(output) for output in outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return None, *(torch.empty_like(tensor) for tensor in ctx.saved_tensors)
+
+
+class WholeLayers(TorchFunctionMode):
+    """Replaces recurrent layers and `roi_align` by single functions of autograd."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") not in _LAYERS:
+            return result
+        nested = (value if isinstance(value, list | tuple) else (value,) for value in args)
+        inputs = [tensor for values in nested for tensor in values if isinstance(tensor, torch.Tensor)]
+        outputs = [result] if isinstance(result, torch.Tensor) else result
+        made = _Whole.apply([output.detach() for output in outputs], *inputs)  # type: ignore[no-untyped-call]
+        return made[0] if isinstance(result, torch.Tensor) else made

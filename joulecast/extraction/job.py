@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -34,6 +34,9 @@ class Job:
         operators: The user's own operators.
         assume: Assumptions about values of the input.
         model_options: Arguments of a model that is given by name.
+        autocast: "bf16" or "fp16" for a forward within torch.autocast; None without it.
+        lora: Rank of the low-rank adapters beside which all parameters are frozen; None for none.
+        lora_targets: Layers that get adapters; None for those that peft chooses.
         power_limit_w: Power cap in watts; None for the board's default.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
         composition: "overlap" or "sum"; None for what was better on networks left out.
@@ -52,6 +55,9 @@ class Job:
     operators: CustomOperators | None = None
     assume: Assume | None = None
     model_options: Mapping[str, Any] | None = None
+    autocast: str | None = None
+    lora: int | None = None
+    lora_targets: str | Sequence[str] | None = None
     power_limit_w: float | None = None
     predictor: str | Path | None = None
     composition: str | None = None
@@ -78,7 +84,7 @@ class Job:
     def to_json(self, inputs: Inputs | None) -> dict[str, Any]:
         """What the process that extracts models needs beside the model; `of_json` reads it."""
         return {
-            **{name: getattr(self, name) for name in ("mode", "precision", "cache_length", "optimizer")},
+            **{name: getattr(self, name) for name in _IN_JSON},
             "whitelist": None if self.whitelist is WHITELIST else sorted(self.whitelist),
             "assume": None if self.assume is None else dict(self.assume),
             "model_options": None if self.model_options is None else dict(self.model_options),
@@ -93,4 +99,5 @@ class Job:
         return cls.of(value, model=model, input_shape=inputs, whitelist=whitelist)
 
 
+_IN_JSON = ("mode", "precision", "cache_length", "optimizer", "autocast", "lora", "lora_targets")
 _FOR_TRACE = ("mode", "precision", "whitelist", "operators", "optimizer", "assume")

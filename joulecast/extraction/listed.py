@@ -51,12 +51,12 @@ def _pair(item: Any) -> tuple[Operation, int]:
 
 
 def _refuse_extraction_options(job: Job) -> None:
-    """Refuse an optimizer and operators for operations that were listed before.
+    """Refuse an optimizer, operators and assumptions for operations that were listed before.
 
     Raises:
         InputError: One of them is given.
     """
-    for name in ("optimizer", "operators"):
+    for name in ("optimizer", "operators", "assume"):
         if getattr(job, name) is not None:
             raise InputError(
                 "a list of operations is complete",

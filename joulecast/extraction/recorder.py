@@ -23,8 +23,7 @@ from .assumptions import NOTHING_ASSUMED, Assumptions
 from .autocast import Autocast
 from .checkpoints import recomputed
 from .conversions import Bound, Converted, shape_of
-from .dropped_work import CallSizes
-from .gradients import Gradients
+from .gradients import CallSizes, Gradients
 from .known_values import UNKNOWN, KnownValues, decides, with_places, without_memory
 from .operators import (
     CONTIGUOUS_INPUT,

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from ..operations.network import Network
 from ..operations.operation import Operation, require_mode, require_precision
 from ..system.damage import refusing_damage
 from ..system.regular_files import MOST_JSON_BYTES, is_file, open_regular, read_json
+from .assumptions import ATTENTION
 from .cache import recall, remember
 from .job import Job
 from .listed import listed_network, network_of_pairs
@@ -34,11 +36,26 @@ if TYPE_CHECKING:
     Model = str | Path | torch.nn.Module | Network | Sequence[tuple[Operation, int]] | Any
 
 
+def _with_attention(extract: Callable[..., Network]) -> Callable[..., Network]:
+    """A function of a job that heeds the library of attention among its assumptions."""
+
+    @wraps(extract)
+    def heeding(job: Job, **options: Any) -> Network:
+        assume = job.assume
+        if not isinstance(assume, Mapping) or ATTENTION not in assume:
+            return extract(job, **options)
+        others = {name: value for name, value in assume.items() if name != ATTENTION}
+        return extract(replace(job, assume=others or None), **options).with_attention_by(str(assume[ATTENTION]))
+
+    return heeding
+
+
 def network_of(model: Model, input_shape: InputShape | None, **options: Any) -> Network:
     """List the operations of a model; see `joulecast.extract` for the arguments, and `network_of_job` for errors."""
     return network_of_job(Job(model, input_shape, **options))
 
 
+@_with_attention
 def network_of_job(job: Job) -> Network:
     """List the operations of the model of a job; see `joulecast.extract`.
 
@@ -55,6 +72,12 @@ def network_of_job(job: Job) -> Network:
             "options make a model that is given by name",
             given=f"{', '.join(job.model_options)} for a {type(model).__name__}",
             hint="build the model with them, and give it without options",
+        )
+    if job.lora is not None and not isinstance(model, str | Path):
+        raise InputError(
+            "adapters are put into models that are given by name, or by their config.json",
+            given=f"lora={job.lora} for a {type(model).__name__}",
+            hint="put adapters into your module with peft, and give it without lora",
         )
     if isinstance(model, Network):
         return listed_network(model, job)
@@ -84,6 +107,7 @@ def network_of_job(job: Job) -> Network:
     )
 
 
+@_with_attention
 def named_network(job: Job, *, may_trace: bool = True) -> Network:
     """List the operations of a named model. The name is never read as the path of a file.
 
@@ -188,6 +212,7 @@ def _named(name: str, job: Job, may_trace: bool = True) -> Network:
     refuse_optimizer(job.optimizer, job.mode)
     # Neither the cache nor templates cover the user's own operators, assumptions and model options.
     own = {**(job.operators or {}), **(job.assume or {}), **(job.model_options or {})}
+    own |= {name: value for name in ("autocast", "lora") if (value := getattr(job, name)) is not None}
     cached = job.whitelist is WHITELIST and not own
     key = [inputs.to_list(), job.mode, job.precision, job.cache_length, job.optimizer]
     if cached and (known := recall(name, key)) is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,21 @@ def traced(
         name: Name of the network; None for the name of the module's class.
         on_trace: Function that is called with the recorder at the end, as in `trace`.
     """
+    if job.lora is not None:
+        from .adapters import adapt
+
+        adapt(module, job.lora, job.lora_targets)
+    with _autocast(job.autocast):
+        return _traced(module, inputs, job, name, on_trace)
+
+
+def _traced(
+    module: torch.nn.Module,
+    inputs: Inputs,
+    job: Job,
+    name: str | None,
+    on_trace: Callable[[Recorder], None] | None,
+) -> Network:
     from .models.detectors import is_detector, prepare_training
     from .models.transformers_models import is_transformer, named_inputs, prepare
     from .tracing import trace
@@ -55,6 +71,24 @@ def traced(
             input_shape=inputs, name=name, prepare=partial(prepare_training, boxes=Assumptions.of(job.assume).boxes)
         )
     return traces(input_shape=inputs, name=name)
+
+
+@contextmanager
+def _autocast(precision: str | None) -> Iterator[None]:
+    """Autocast for CUDA in this thread, which torch.autocast itself refuses on machines without a GPU."""
+    if precision is None:
+        yield
+        return
+    import torch
+
+    before = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
+    torch.set_autocast_enabled("cuda", True)
+    torch.set_autocast_dtype("cuda", torch.bfloat16 if precision == "bf16" else torch.float16)
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled("cuda", before[0])
+        torch.set_autocast_dtype("cuda", before[1])
 
 
 def configured(config: Any, inputs: Inputs, job: Job) -> Network:

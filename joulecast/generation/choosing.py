@@ -105,7 +105,7 @@ def best_generation(
             largest that fits.
         precisions: Precisions of the weights, to choose from.
         clocks: Graphics clocks in MHz, to choose from; None for eight of each GPU, its default among them.
-        engine: vllm, vllm_async (asynchronous scheduling), sglang, tensorrt_llm or transformers.
+        engine: Name of an engine in `joulecast.generation.engines.ENGINES`, such as vllm.
         cache_precision: fp8 for keys and values; None for 16 bits.
         power_limit_w: Power cap of a board in watts; None for each board's default. Boards whose highest limit is lower
             keep that one.

@@ -53,8 +53,7 @@ def predict_generation(
         output_tokens: Tokens that the model generates for each prompt, in the same forms.
         precision: Precision of the weights: bf16, fp16, fp8, nvfp4, or mxfp4, in which only experts have four bits, as
             in GPT-OSS. Norms, logits and attention stay in 16 bits.
-        engine: vllm (scheduling as in version 0.11), vllm_async (asynchronous scheduling, the default of later
-            versions), sglang or tensorrt_llm, with fused kernels in CUDA graphs; or transformers, which is eager.
+        engine: Name of an engine in `joulecast.generation.engines.ENGINES`, such as vllm.
         tensor_parallel: Number of GPUs that share each layer. Further GPUs are replicas, which share the batch. None
             for as many of the GPUs as the model can be divided over, or with `expert_parallel` for 1.
         expert_parallel: Number of GPUs over which whole experts are distributed; 1 if tensor parallelism divides each

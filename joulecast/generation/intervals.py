@@ -115,7 +115,16 @@ def _with_unknown(half: FloatArray, shares: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class GenerationInterval:
+class Listed:
+    """Intervals of several quantities, which JSON holds as lists."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The intervals as plain lists; quantities in SI units."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True)
+class GenerationInterval(Listed):
     """The interval of each quantity, as (low, high).
 
     Args:
@@ -132,7 +141,3 @@ class GenerationInterval:
     power_w: tuple[float, float]
     energy_per_token_j: tuple[float, float]
     basis: str = BASIS
-
-    def to_dict(self) -> dict[str, Any]:
-        """The intervals as plain lists; quantities in SI units."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}

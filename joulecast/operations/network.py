@@ -247,16 +247,41 @@ class Network(Tabular, Plain):
 
     def replace(self, *, mode: str, precision: str | None = None) -> Network:
         """The same network in another mode, and in another precision if one is given."""
+
+        def changed(operation: Operation) -> Operation | None:
+            if mode == "inference" and operation.gradients == "recomputed":
+                return None  # The backward of training runs it again.
+            real = None if precision is None else real_precision(operation.kind, precision)
+            return operation.replace(mode=mode, precision=real)
+
+        held = None if precision else self.parameter_bytes
+        return replace(self, entries=self._with(changed), mode=mode, parameter_bytes=held)
+
+    def with_attention_by(self, library: str) -> Network:
+        """The same network with attention computed by a library, which its assumptions name.
+
+        Args:
+            library: A value of the attribute `implementation` of attention, such as "cudnn".
+
+        Raises:
+            InputError: There is no such library.
+        """
+
+        def changed(operation: Operation) -> Operation:
+            return operation.with_attributes(implementation=library) if operation.kind == "attention" else operation
+
+        said = f"attention is computed by {library}"
+        stated = tuple(dict.fromkeys((*self.assumptions, said)))
+        return replace(self, entries=self._with(changed), assumptions=stated)
+
+    def _with(self, changed: Callable[[Operation], Operation | None]) -> tuple[Entry, ...]:
+        """Entries with other operations, equal ones put together; those that become None are left out."""
         entries: dict[Operation, Entry] = {}
         for entry in self.entries:
-            if mode == "inference" and entry.operation.gradients == "recomputed":
-                continue  # The backward of training runs it again.
-            real = None if precision is None else real_precision(entry.operation.kind, precision)
-            operation = entry.operation.replace(mode=mode, precision=real)
-            changed = replace(entry, operation=operation)
-            entries[operation] = entries[operation].plus(changed) if operation in entries else changed
-        held = None if precision else self.parameter_bytes
-        return replace(self, entries=tuple(entries.values()), mode=mode, parameter_bytes=held)
+            if (operation := changed(entry.operation)) is not None:
+                other = replace(entry, operation=operation)
+                entries[operation] = entries[operation].plus(other) if operation in entries else other
+        return tuple(entries.values())
 
     def diff(self, other: Network) -> NetworkDiff:
         """Compare with another network: operations that it adds, removes, or calls another number of times."""

@@ -242,6 +242,15 @@ class Operation(Counted):
             mode=mode or self.mode,
         )
 
+    def with_attributes(self, **changed: object) -> Operation:
+        """The same operation with other values of some attributes.
+
+        Raises:
+            InputError, UnknownNameError: An attribute that the kind does not have, or a value that it may not have.
+        """
+        merged = {**self.attributes, **changed}
+        return Operation(self.kind, self.input_shapes, merged, precision=self.precision, mode=self.mode)
+
     @property
     def written_attributes(self) -> dict[str, Any]:
         """Name -> value of the attributes that JSON contains: all but refinements that have their default."""

@@ -1,4 +1,4 @@
-"""The interfaces of predictors and recipes: `fit` makes a `Fitted`, which predicts operations on a GPU in a mode.
+"""The interfaces of predictors: what predicts operations on a GPU in a mode, and what is learned for it.
 
 Predictors for any GPU compute seconds and joules in the same way (any_gpu/predictor.py): physics at the clock and under
 the power cap that are asked for, times the ratio that a `ResidualModel` has learned. Physics alone, trees, a
@@ -7,7 +7,7 @@ transformer and an average of these differ only in their residual model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -25,7 +25,7 @@ from .physics.energy import EnergyConstants
 from .physics.operation_numbers import numbers_of
 
 if TYPE_CHECKING:
-    from ..datasets import Dataset, NetworkMeasurement
+    from ..datasets import NetworkMeasurement
 
 Networks: TypeAlias = "Sequence[tuple[GPU, NetworkMeasurement, Network]]"
 """Measured networks: the GPU, the measurement, and the network's operations."""
@@ -160,13 +160,13 @@ class SharedModel(Protocol):
         """Compute what is learned of operations on many GPUs at once, which takes less time than one after the other.
 
         Args:
-            operations: Operations in precisions that all these GPUs have. The result is kept.
+            operations: Operations in precisions that all these GPUs have. The result is kept for later questions.
             gpus: The GPUs that will be asked for.
         """
         ...
 
 
-class ResidualModel(Protocol):
+class ResidualModel(SharedModel, Protocol):
     """The ratio of measured operations to physics, learned from many GPUs. It does not depend on the clock."""
 
     @property
@@ -192,15 +192,6 @@ class ResidualModel(Protocol):
         """
         ...
 
-    def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """Compute `factors` for many GPUs at once, which takes less time than one GPU after the other.
-
-        Args:
-            operations: Operations in precisions that all these GPUs have. The result is kept for `factors`.
-            gpus: The GPUs that `factors` will be asked for.
-        """
-        ...
-
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """How it is stored: facts as plain lists and dictionaries, with its name under "predictor", and files.
 
@@ -223,22 +214,6 @@ class ResidualModel(Protocol):
             gpu: The GPU that they run on.
         """
         ...
-
-
-class Fitted(Protocol):
-    """A recipe after its fit, from which the predictors of GPUs are made."""
-
-    def on(self, gpu: GPU, mode: str) -> PredictsOperations:
-        """The predictor of a GPU and mode.
-
-        Raises:
-            InputError: It was fitted for others only.
-        """
-        ...
-
-
-Fit: TypeAlias = "Callable[[Sequence[Dataset], Networks, Any], Fitted]"
-"""Fits a recipe to datasets and measured networks."""
 
 
 def require_mode(operations: Sequence[Operation], mode: str) -> None:

@@ -107,37 +107,41 @@ class RooflineRecipe(Recipe):
 
 
 @dataclass(frozen=True)
-class ForestRecipe(Recipe):
+class ForestSettings(Recipe):
     """Settings of a forest on the measurements of one GPU.
 
     Args:
-        forest: "extra_trees" draws split points at random; "random_forest" searches for the best ones on bootstrap
-            samples of the measurements.
         trees: Number of trees.
         max_features: Share of the inputs that a split may choose from.
         min_samples_leaf: Least number of operations in a leaf.
     """
 
-    forest: Literal["extra_trees", "random_forest"] = setting("extra_trees", choices=("extra_trees", "random_forest"))
     trees: int = setting(64, 1)
     max_features: float = setting(1.0, _LEAST_SHARE, 1)
     min_samples_leaf: int = setting(1, 1)
 
 
 @dataclass(frozen=True)
-class BlendRecipe(Recipe):
-    """Settings of extremely randomized trees with a Gaussian process (regressors/blend.py), for one GPU.
+class ForestRecipe(ForestSettings):
+    """Settings of a forest alone.
 
     Args:
-        trees: Number of trees.
-        max_features: Share of the inputs that a split may choose from.
-        min_samples_leaf: Least number of operations in a leaf.
-        time_share, power_share: Weight of the Gaussian process in the prediction of time and of power, for operations
-            close to measured ones.
+        forest: "extra_trees" draws split points at random; "random_forest" searches for the best ones on bootstrap
+            samples of the measurements.
     """
 
-    trees: int = setting(64, 1)
-    max_features: float = setting(1.0, _LEAST_SHARE, 1)
+    forest: Literal["extra_trees", "random_forest"] = setting("extra_trees", choices=("extra_trees", "random_forest"))
+
+
+@dataclass(frozen=True)
+class BlendRecipe(ForestSettings):
+    """Settings of extremely randomized trees with a Gaussian process (regressors/blend.py).
+
+    Args:
+        time_share: Weight of the process in the prediction of time, for operations close to measured ones.
+        power_share: Weight of the process in the prediction of power, for the same operations.
+    """
+
     min_samples_leaf: int = setting(2, 1)
     time_share: float = setting(0.8, 0, 1)
     power_share: float = setting(0.4, 0, 1)
@@ -211,8 +215,7 @@ class PerceptronRecipe(Settings):
         layers: Number of residual pairs of layers between the first layer and the head.
         epochs: Passes over the measurements.
         batch: Measurements per step.
-        learning_rate: Highest learning rate of AdamW, for biases and the head.
-        matrix_learning_rate: Highest learning rate of Muon, for the matrices.
+        learning_rate, matrix_learning_rate: Highest learning rate of AdamW (biases and head) and of Muon (matrices).
         blur: Standard deviation of the noise on the GPU's features, in units of twice their spread.
         unknown_kinds: Share of the operations whose kind is hidden.
     """
@@ -263,7 +266,6 @@ class KernelRecipe(Recipe):
             frequent value lies below the median.
         most_rows: Largest number of measurements of a part on one GPU; more are thinned out at random.
         constants_rows: Most measurements of one GPU, group, way and width to which the constants of physics are fitted.
-        folds: Folds of the cross-validation over sizes of operations.
     """
 
     generation: KernelTrees = setting(KernelTrees(subsample=0.7), table=KernelTrees)
@@ -286,9 +288,8 @@ class TransformerRecipe(Recipe):
     Args:
         width: Width of a token's vector, a multiple of `heads`.
         heads: Attention heads of a layer.
-        network_layers: Layers over all tokens of the sequence.
-        operation_layers: Layers over the tokens of one operation.
-        kind_layers: Layers over one vector per operation.
+        network_layers, operation_layers, kind_layers: Layers over all tokens of the sequence, over the tokens of one
+            operation, and over one vector per operation.
         feed_forward: Width of the feed-forward part over that of a vector, in the first two stacks.
         kind_feed_forward: Width of the feed-forward part in the third stack, which has a tenth of the vectors.
         stacks: three, or one over all tokens with as many layers.
@@ -368,10 +369,6 @@ def recipe_of(settings: type[Made], values: Mapping[str, Any], what: str) -> Mad
         settings: Class of the recipe.
         values: Setting -> value.
         what: What the settings belong to, for messages.
-
-    Raises:
-        InputError: A value is out of range.
-        UnknownNameError: A key does not exist.
     """
     tables: dict[str, Any] = {each.name: each.metadata.get("table") for each in fields(settings)}
     made = {}

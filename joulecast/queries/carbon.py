@@ -51,11 +51,11 @@ def carbon_intensity(value: float | str) -> float:
         UnknownNameError: The table does not have the country.
     """
     if isinstance(value, str) and not value.replace(".", "").isdigit():
-        known = grids()
-        by_name = {grid.name.lower(): grid for grid in known.values()}
-        found = known.get(value.upper()) or by_name.get(value.lower())
+        by_code = grids()
+        by_name = {grid.name.lower(): grid for grid in by_code.values()}
+        found = by_code.get(value.upper()) or by_name.get(value.lower())
         if found is None:
-            raise unknown_name("country in the table of grids", value, known, hint="give grams of CO2 per kWh")
+            raise unknown_name("country in the table of grids", value, by_code, hint="give grams of CO2 per kWh")
         return found.carbon_g_per_kwh
     value = float(value) if isinstance(value, str) else value
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):

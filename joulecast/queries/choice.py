@@ -17,26 +17,8 @@ LEVEL = 0.9
 """Level of the intervals of choices."""
 
 _COLUMNS = (
-    "gpu",
-    "clock_mhz",
-    "held_clock_mhz",
-    "power_limit_w",
-    "precision",
-    "mode",
-    "batch_size",
-    "time_s",
-    "power_w",
-    "energy_j",
-    "edp_js",
-    "ed2p_js2",
-    "time_per_sample_s",
-    "energy_per_sample_j",
-    "cost",
-    "carbon_g",
-    "memory_bytes",
-    "predictor",
-    "measured",
-    "uncovered_share",
+    "gpu clock_mhz held_clock_mhz power_limit_w precision mode batch_size time_s power_w energy_j edp_js ed2p_js2 "
+    "time_per_sample_s energy_per_sample_j cost carbon_g memory_bytes predictor measured uncovered_share"
 )
 
 
@@ -145,34 +127,10 @@ class Choice(Plain, Drawn):
     def to_dict(self) -> dict[str, Any]:
         """The choice as plain lists and dictionaries; quantities in SI units."""
         return {
-            "gpu": self.gpu,
-            "alias": self.alias,
-            "clock_mhz": self.clock_mhz,
-            "default_clock_mhz": self.default_clock_mhz,
-            "held_clock_mhz": self.held_clock_mhz,
-            "power_limit_w": self.power_limit_w,
-            "precision": self.precision,
-            "mode": self.mode,
-            "batch_size": self.batch_size,
-            "time_s": self.time_s,
-            "power_w": self.power_w,
-            "energy_j": self.energy_j,
-            "edp_js": self.edp_js,
-            "ed2p_js2": self.ed2p_js2,
-            "time_per_sample_s": self.time_per_sample_s,
-            "energy_per_sample_j": self.energy_per_sample_j,
-            "cost": self.cost,
-            "carbon_g": self.carbon_g,
+            **{name: getattr(self, name) for name in WRITTEN.split()},
             "interval": None if self.interval is None else self.interval.to_dict(),
-            "objective": self.objective,
-            "value": self.value,
-            "tied": self.tied,
-            "memory_bytes": self.memory_bytes,
-            "predictor": self.predictor,
-            "measured": self.measured,
             "notes": list(self.notes),
             "uncovered": list(self.uncovered),
-            "uncovered_share": self.uncovered_share,
         }
 
 
@@ -184,7 +142,16 @@ def incomplete_notes(choices: Iterable[Choice]) -> list[str]:
 
 def choices_table(choices: Iterable[Choice]) -> Table:
     """A row for each choice."""
-    return Table(_COLUMNS, ([getattr(choice, column) for column in _COLUMNS] for choice in choices))
+    columns = _COLUMNS.split()
+    return Table(columns, ([getattr(choice, column) for column in columns] for choice in choices))
+
+
+WRITTEN = (
+    "gpu alias clock_mhz default_clock_mhz held_clock_mhz power_limit_w precision mode batch_size time_s power_w "
+    "energy_j edp_js ed2p_js2 time_per_sample_s energy_per_sample_j cost carbon_g objective value tied "
+    "memory_bytes predictor measured uncovered_share"
+)
+"""What a dictionary of a choice has, beside its interval and lists."""
 
 
 @dataclass(frozen=True)

@@ -92,8 +92,8 @@ def curves(jobs: Sequence[ClockJob], power_limit_w: float | None) -> list[Curve]
         InputError: A GPU cannot hold a clock or the cap.
     """
     prepared = [one.predictor.prepared(one.variant.network, power_limit_w) for one in jobs]
-    found = over_gpus([(network, one.clocks_mhz) for network, one in zip(prepared, jobs, strict=True)])
+    predicted = over_gpus([(network, one.clocks_mhz) for network, one in zip(prepared, jobs, strict=True)])
     return [
         Curve(one.predictor.operations.gpu, one.variant, one.memory, over)
-        for one, over in zip(jobs, found, strict=True)
+        for one, over in zip(jobs, predicted, strict=True)
     ]

@@ -44,9 +44,9 @@ def best(
     """
     wanted = find_objective(objective, tariff, question.has_batch)
     limits = constraints or Constraints()
-    found = _Candidates.of(question, wanted, tariff)
+    candidates = _Candidates.of(question, wanted, tariff)
     points, missed = [], []
-    for each, values in zip(found.curves, found.values, strict=True):
+    for each, values in zip(candidates.curves, candidates.values, strict=True):
         allowed = np.where(limits.satisfied(each), values, np.inf)
         place = int(np.argmin(allowed))
         if np.isfinite(allowed[place]):
@@ -55,10 +55,10 @@ def best(
             variant = each.variant
             missed.append(LeftOut(each.gpu.aliases[0], variant.precision, variant.batch_size, limits.violation(each)))
     if not points:
-        raise limits.none_satisfied(found.curves, len(found.left_out))
+        raise limits.none_satisfied(candidates.curves, len(candidates.left_out))
     points.sort(key=lambda point: point[0])
-    make = found.maker(*points[0][1:])
-    return Choices((make(each, place) for _, each, place in points), (*found.left_out, *missed))
+    make = candidates.maker(*points[0][1:])
+    return Choices((make(each, place) for _, each, place in points), (*candidates.left_out, *missed))
 
 
 def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE) -> Sweep:
@@ -70,18 +70,18 @@ def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE)
         ZooError: A predictor is missing or damaged.
     """
     wanted = find_objective(objective, tariff, question.has_batch)
-    found = _Candidates.of(question, wanted, tariff)
-    lowest = min(range(len(found.curves)), key=lambda i: float(found.values[i].min()))
-    make = found.maker(found.curves[lowest], int(np.argmin(found.values[lowest])))
+    candidates = _Candidates.of(question, wanted, tariff)
+    lowest = min(range(len(candidates.curves)), key=lambda i: float(candidates.values[i].min()))
+    make = candidates.maker(candidates.curves[lowest], int(np.argmin(candidates.values[lowest])))
     first = question.variants[0].network
     return Sweep(
         network=first.name,
         input_shape=first.input_shape,
         mode=first.mode,
         objective=objective,
-        rows=tuple(make(each, place) for each in found.curves for place in paced(range(len(each.clocks_mhz)))),
+        rows=tuple(make(each, place) for each in candidates.curves for place in paced(range(len(each.clocks_mhz)))),
         tariff=tariff,
-        left_out=found.left_out,
+        left_out=candidates.left_out,
     )
 
 
@@ -142,7 +142,7 @@ class _Candidates:
         least = float(self.objective.value(*times, self._job(best_curve)))
         of_best = caveats(best, best_place, LEVEL).interval
         high = None if of_best is None else self._value_at(of_best, 1, best_curve)
-        known = measured_gpus()
+        measured = measured_gpus()
 
         def ties(value: float, each: Curve, interval: Interval | None) -> bool:
             # Two clocks of one GPU are never tied: their errors are the same, and cancel when they are compared.
@@ -176,7 +176,7 @@ class _Candidates:
                 tied=ties(value, each, interval),
                 memory_bytes=each.memory.total_bytes,
                 predictor=over.knowledge.name,
-                measured=any(each.name in known for each in same_boards(gpu)),
+                measured=any(each.name in measured for each in same_boards(gpu)),
                 cost=self.tariff.cost(time_s, energy_j, gpu.name),
                 carbon_g=self.tariff.carbon_g(energy_j),
                 notes=notes,

@@ -64,8 +64,10 @@ class Sweep(Tabular, Plain, Drawn):
         per_sample = len({row.batch_size for row in self.rows}) > 1
 
         def value(row: Choice) -> float:
-            found = wanted.value(row.time_s, row.energy_j, Job(row.gpu, row.batch_size, self.tariff, per_sample))
-            return float("inf") if found is None else float(found)
+            objective_value = wanted.value(
+                row.time_s, row.energy_j, Job(row.gpu, row.batch_size, self.tariff, per_sample)
+            )
+            return float("inf") if objective_value is None else float(objective_value)
 
         return min(self.rows, key=value)
 

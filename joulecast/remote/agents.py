@@ -25,15 +25,15 @@ _Answer = TypeVar("_Answer")
 
 def server() -> MCPServer:
     """A server with the tools below. `run()` answers on standard input and output until its client leaves."""
-    found = MCPServer(
+    tools = MCPServer(
         "joulecast",
         version=joulecast.__version__,
         instructions="Predicts time, power and energy of PyTorch models on GPUs before anything runs. Values are in "
         "seconds, watts, joules, bytes, MHz. Intervals hold 90 of 100 measurements.",
     )
     for tool in (predict, best, generate, models, graphics_cards):
-        found.tool(name="gpus" if tool is graphics_cards else tool.__name__)(_told(tool))
-    return found
+        tools.tool(name="gpus" if tool is graphics_cards else tool.__name__)(_told(tool))
+    return tools
 
 
 def _told(tool: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
@@ -121,12 +121,12 @@ def generate(
         prompt_tokens: Tokens of a prompt.
         output_tokens: Tokens of its output.
         precision: Of weights: "bf16", "fp16", "fp8" or others that the GPU has.
-        engine: "vllm", "sglang", "tensorrt_llm" or others.
+        engine: Engine that serves the model, such as "vllm"; the error for an unknown name lists all.
     """
     lengths = {"batch": batch, "prompt_tokens": prompt_tokens, "output_tokens": output_tokens}
-    found = joulecast.predict_generation(model, gpu, precision=precision, engine=engine, **lengths)  # type: ignore[arg-type]
+    prediction = joulecast.predict_generation(model, gpu, precision=precision, engine=engine, **lengths)  # type: ignore[arg-type]
     # The operations of both kinds of steps are thousands of lines.
-    return {name: value for name, value in found.to_dict().items() if name not in ("prefill", "decode")}
+    return {name: value for name, value in prediction.to_dict().items() if name not in ("prefill", "decode")}
 
 
 def models(search: str = "") -> list[str]:

@@ -52,12 +52,12 @@ class Connection:
 
         answer = self.request(path, question, wire.MEDIA_TYPE)
         try:
-            found = wire.unpack(answer)
-            if not isinstance(found, kind):
-                raise TypeError(f"{type(found).__name__}, where {kind.__name__} was asked for")
+            value = wire.unpack(answer)
+            if not isinstance(value, kind):
+                raise TypeError(f"{type(value).__name__}, where {kind.__name__} was asked for")
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise self._no_answer(error) from error
-        return found
+        return value
 
     def request(self, path: str, question: Mapping[str, Any] | None, accept: str) -> Any:
         """The answer to a request, as plain lists and dictionaries.
@@ -123,5 +123,5 @@ def _refusal(status: int, body: bytes) -> JoulecastError:
             given=f"{status}: {body[:200]!r}",
             hint=_OTHER_PROGRAM,
         )
-    known = ERRORS_BY_PROBLEM.get(kind)
-    return ServiceError(what, status=status, **parts) if known is None else known(what, **parts)
+    error = ERRORS_BY_PROBLEM.get(kind)
+    return ServiceError(what, status=status, **parts) if error is None else error(what, **parts)

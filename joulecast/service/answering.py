@@ -81,21 +81,21 @@ async def computed(request: Request, compute: Callable[[Answers], Answer]) -> An
     client = request.scope["state"]["client"]
     until_s = time.monotonic() + state.settings.max_seconds
     try:
-        found: Answer = await state.workers.run(
+        answer: Answer = await state.workers.run(
             functools.partial(compute, state.answers),
             seconds=state.settings.max_seconds,
             client=client,
             left=_disconnection(request),
         )
     except TracingNeededError:
-        found = await state.tracers.run(
+        answer = await state.tracers.run(
             functools.partial(compute, state.answers.tracing(state.tracer)),
             seconds=max(0.0, until_s - time.monotonic()),
             client=client,
             left=_disconnection(request),
             stop=state.tracer.stop,
         )
-    return found
+    return answer
 
 
 async def _disconnection(request: Request) -> None:

@@ -178,8 +178,8 @@ async def _no_route(request: Request, error: Exception) -> Response:
         refused = not_found(request.url.path)
     elif error.status_code == 405:
         # Starlette lists the methods of only the first route with this path.
-        known = chain.from_iterable(router.routes for router in _ROUTERS)
-        here = [route for route in known if route.matches(request.scope)[0] is not Match.NONE]
+        routes = chain.from_iterable(router.routes for router in _ROUTERS)
+        here = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
         allowed = ", ".join(sorted({method for route in here for method in getattr(route, "methods", ())}))
         refused = RefusalError(
             405, "method", "this path does not support this method", given=request.method, allowed=allowed

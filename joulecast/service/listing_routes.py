@@ -14,8 +14,7 @@ from starlette.responses import Response
 from .. import __version__
 from ..errors import RefusalError
 from ..zoo import entries
-from . import listing_schemas as schemas
-from . import listings, metrics
+from . import listings, metrics, schemas
 from .answering import PROBLEMS, answering, ask, computed, found, naming
 from .caching import CachedRoute
 from .reload import damage

@@ -29,7 +29,7 @@ _FALLBACK = 224
 
 def gpu_summary(gpu: GPU) -> dict[str, Any]:
     """A GPU as a row of the catalogue."""
-    known = measured_gpus()
+    measured = measured_gpus()
     return {
         "name": gpu.name,
         "short_name": gpu.aliases[0],
@@ -42,7 +42,7 @@ def gpu_summary(gpu: GPU) -> dict[str, Any]:
         "max_clock_mhz": gpu.max_clock_mhz,
         "power_limit_w": gpu.power_limit_w,
         "precisions": list(gpu.peak_flops),
-        "measured": str(known[gpu.name]) if gpu.name in known else None,
+        "measured": str(measured[gpu.name]) if gpu.name in measured else None,
         "predictors": [entry for entry in entries() if entry.startswith(f"{gpu.slug}/")],
     }
 
@@ -59,10 +59,12 @@ def one_gpu(gpu: GPU) -> dict[str, Any]:
 
 def ways_to_run() -> dict[str, Any]:
     """How a network can be run, the hosts and engines that are known by name, and grids with their carbon intensity."""
-    known = [{"name": host.name, "factor": host.factor, "source": host.source} for host in (USUAL, *hosts().values())]
+    named_hosts = [
+        {"name": host.name, "factor": host.factor, "source": host.source} for host in (USUAL, *hosts().values())
+    ]
     return {
         "executions": list(EXECUTIONS),
-        "hosts": known,
+        "hosts": named_hosts,
         "engines": [engine.name for engine in ENGINES.values() if engine.fused],
         "grids": [
             {"code": grid.code, "name": grid.name, "carbon_g_per_kwh": grid.carbon_g_per_kwh}
@@ -102,10 +104,10 @@ def _model(name: str) -> dict[str, Any] | None:
 def all_models(search: str = "", *, others: bool = False) -> dict[str, Any]:
     """Models with templates, language models and image pipelines whose names contain a text."""
     wanted = search.lower()
-    found = [row for row in _models() if wanted in row["name"]]
+    rows = [row for row in _models() if wanted in row["name"]]
     # Names that begin with it come first.
     return {
-        "models": sorted(found, key=lambda row: not row["name"].startswith(wanted)),
+        "models": sorted(rows, key=lambda row: not row["name"].startswith(wanted)),
         "language_models": [name for name in LANGUAGE_MODELS if wanted in name],
         "pipelines": [name for name in PIPELINES if wanted in name],
         "others": others,
@@ -119,8 +121,8 @@ def zoo_card(name: str) -> dict[str, Any]:
         UnknownNameError: There is no such entry.
         ZooError: The entry is damaged.
     """
-    known = entries()
-    if name not in known:
-        raise unknown_name("predictor", name, known)
+    names = entries()
+    if name not in names:
+        raise unknown_name("predictor", name, names)
     card = load_card(shipped("zoo") / name)
     return {**card, "name": name, "markdown": markdown(card)}

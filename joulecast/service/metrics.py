@@ -1,12 +1,13 @@
-"""Counters and gauges in Prometheus' text format (version 0.0.4)."""
+"""Counters and gauges for Prometheus."""
 
 from __future__ import annotations
 
-import bisect
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Bounds of the histogram. A cached answer takes under a millisecond, a sweep over all GPUs tenths of a second.
@@ -14,8 +15,6 @@ _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
 
 # Clients may send any text as a method, and each text would become a label of its own.
 _METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
-
-Labels = tuple[str, ...]
 
 
 class Metrics:
@@ -30,60 +29,47 @@ class Metrics:
     def __init__(
         self, gauges: Mapping[str, tuple[str, Callable[[], float]]], version: str, process: int | None = None
     ) -> None:
+        disable_created_metrics()  # the times at which the service saw each label first, which nobody asks for
         self._gauges = gauges
         self._version = version
-        self._labels = {} if process is None else {"process": str(process)}
-        self._requests: dict[Labels, int] = {}
-        self._seconds: dict[str, list[float]] = {}
-        self._lock = threading.Lock()
+        self._own = {} if process is None else {"process": str(process)}
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "joulecast_requests",
+            "Number of requests answered",
+            ["route", "method", "status", *self._own],
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "joulecast_request_seconds",
+            "Seconds from the head of a request to the answer",
+            ["route", *self._own],
+            buckets=_BUCKETS_S,
+            registry=self._registry,
+        )
+        self._registry.register(self)
 
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a request that was answered. Methods that no route has share one label."""
         method = method if method in _METHODS else "other"
-        with self._lock:
-            labels = (route, method, str(status))
-            self._requests[labels] = self._requests.get(labels, 0) + 1
-            row = self._seconds.setdefault(route, [0.0] * (len(_BUCKETS_S) + 2))
-            row[bisect.bisect_left(_BUCKETS_S, seconds)] += 1
-            row[-1] += seconds
+        self._requests.labels(route=route, method=method, status=str(status), **self._own).inc()
+        self._seconds.labels(route=route, **self._own).observe(seconds)
 
-    def text(self) -> str:
-        """All counters and gauges in Prometheus' text format."""
-        with self._lock:
-            requests, seconds = dict(self._requests), {route: list(row) for route, row in self._seconds.items()}
-        lines = [
-            *_head("joulecast_build_info", "gauge", "Version of joulecast"),
-            self._value("joulecast_build_info", 1, version=self._version),
-            *_head("joulecast_requests_total", "counter", "Number of requests answered"),
-            *(
-                self._value("joulecast_requests_total", count, route=route, method=method, status=status)
-                for (route, method, status), count in sorted(requests.items())
-            ),
-            *_head("joulecast_request_seconds", "histogram", "Seconds from the head of a request to the answer"),
-            *(line for route, row in sorted(seconds.items()) for line in self._histogram(route, row)),
-        ]
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        """The gauges, and the counters that other parts of the service keep, as their functions read them now."""
+        build = GaugeMetricFamily("joulecast_build_info", "Version of joulecast", labels=["version", *self._own])
+        build.add_metric([self._version, *self._own.values()], 1)
+        yield build
         for name, (meaning, read) in self._gauges.items():
-            lines += [
-                *_head(name, "counter" if name.endswith("_total") else "gauge", meaning),
-                self._value(name, read()),
-            ]
-        return "\n".join(lines) + "\n"
+            family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            each = family(name, meaning, labels=list(self._own))
+            each.add_metric(list(self._own.values()), read())
+            yield each
 
-    def _value(self, name: str, value: float, **labels: str) -> str:
-        text = ",".join(f'{label}="{of}"' for label, of in {**labels, **self._labels}.items())
-        return f"{name}{{{text}}} {value:.15g}" if text else f"{name} {value:.15g}"
-
-    def _histogram(self, route: str, row: list[float]) -> Iterator[str]:
-        total = 0.0
-        for bound, count in zip((*map(str, _BUCKETS_S), "+Inf"), row, strict=False):
-            total += count
-            yield self._value("joulecast_request_seconds_bucket", total, route=route, le=bound)
-        yield self._value("joulecast_request_seconds_sum", row[-1], route=route)
-        yield self._value("joulecast_request_seconds_count", total, route=route)
-
-
-def _head(name: str, kind: str, meaning: str) -> Iterable[str]:
-    return f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"
+    def text(self) -> bytes:
+        """All counters and gauges in Prometheus' text format."""
+        text: bytes = generate_latest(self._registry)
+        return text
 
 
 def resident_bytes() -> float:

@@ -98,8 +98,8 @@ class RequestChecks:
         kind, _, given = headers.get("authorization", "").partition(" ")
         token = given.strip().encode("latin-1", "replace")
         # The token is compared with all tokens in constant time, so that the time of the check reveals nothing.
-        known = [hmac.compare_digest(token, each) for each in self._tokens]
-        return known.index(True) if kind.lower() == "bearer" and any(known) else None
+        matches = [hmac.compare_digest(token, each) for each in self._tokens]
+        return matches.index(True) if kind.lower() == "bearer" and any(matches) else None
 
     def _refuse_stranger(self, path: str, headers: Headers, token: int | None) -> None:
         if not self._tokens or token is not None or path in OPEN_PATHS or _is_page(path):

@@ -149,7 +149,7 @@ class Networks:
         Raises:
             JoulecastError: The operations are not valid, or too many.
         """
-        for name in ("cache_length", "optimizer", "assume", "model_options"):
+        for name in ("cache_length", "optimizer", "model_options"):
             if getattr(subject, name) is not None:
                 raise InputError(
                     "a list of operations is complete",
@@ -191,12 +191,12 @@ def entry_of(item: OperationItem) -> Entry:
 def _refusing_overflow(function: Callable[[], Found]) -> Found:
     """Call a function, and turn overflows into an InputError: sizes may be valid singly but impossible together."""
     try:
-        found = function()
-        for entry in found if isinstance(found, Network) else (found,):
+        result = function()
+        for entry in result if isinstance(result, Network) else (result,):
             _refuse_impossible(entry)
     except (OverflowError, ZeroDivisionError) as error:
         raise InputError("these sizes are impossible together", given=str(error), hint="use smaller sizes") from error
-    return found
+    return result
 
 
 def _refuse_impossible(entry: Entry) -> None:

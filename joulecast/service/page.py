@@ -25,13 +25,13 @@ _TYPES = {
 @cache
 def _static() -> dict[str, tuple[bytes, str, str]]:
     """Name -> content, type and ETag. Nothing else is served, whatever path is requested."""
-    found = {}
+    content_by_name = {}
     for file in files(__package__).joinpath("static").iterdir():
         suffix = "." + file.name.rpartition(".")[2]
         if file.is_file() and suffix in _TYPES:
             content = file.read_bytes()
-            found[file.name] = (content, _TYPES[suffix], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
-    return found
+            content_by_name[file.name] = (content, _TYPES[suffix], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+    return content_by_name
 
 
 @router.get("/")

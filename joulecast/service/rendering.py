@@ -19,8 +19,8 @@ def media_type_of(accept: str, form: str | None = None) -> str:
     if form is not None:
         return CSV if form == "csv" else JSON
     accepted = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
-    known = {"text/csv": CSV, JSON: JSON, wire.MEDIA_TYPE: wire.MEDIA_TYPE}
-    return next((known[part] for part in accepted if part in known), JSON)
+    answered = {"text/csv": CSV, JSON: JSON, wire.MEDIA_TYPE: wire.MEDIA_TYPE}
+    return next((answered[part] for part in accepted if part in answered), JSON)
 
 
 def rendered(

@@ -19,7 +19,8 @@ from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.prediction import Prediction
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices, Sweep
-from . import generation_schemas, query_strings, questions, schemas
+from ..runs import Run
+from . import query_strings, questions, schemas
 from .answering import FormatQuery, answering, ask
 from .batches import batch_csv, batch_json
 from .caching import CachedRoute, Handler
@@ -123,7 +124,7 @@ _PATHS = (
         "predict_generation",
         questions.GenerationQuestion,
         GenerationPrediction,
-        generation_schemas.GenerationAnswer,
+        schemas.GenerationAnswer,
         "generation",
         "Predict seconds, watts and joules per token of a language model that an engine serves.",
     ),
@@ -131,7 +132,7 @@ _PATHS = (
         "best_generation",
         questions.BestGenerationQuestion,
         GenerationChoices,
-        generation_schemas.BestGenerationAnswer,
+        schemas.BestGenerationAnswer,
         "generation",
         "Choose GPU, number of GPUs, clock, batch and precision to serve a language model; with the Pareto front.",
     ),
@@ -139,7 +140,7 @@ _PATHS = (
         "predict_image",
         questions.ImageQuestion,
         ImagePrediction,
-        generation_schemas.ImageAnswer,
+        schemas.ImageAnswer,
         "generation",
         "Predict seconds, watts and joules of images or videos that a diffusion pipeline makes.",
     ),
@@ -147,9 +148,17 @@ _PATHS = (
         "predict_parallel_training",
         questions.ParallelTrainingQuestion,
         ParallelTraining,
-        generation_schemas.ParallelTrainingAnswer,
+        schemas.ParallelTrainingAnswer,
         "generation",
         "Predict an iteration of training a transformer over several GPUs of a node.",
+    ),
+    _Path(
+        "predict_run",
+        questions.RunQuestion,
+        Run,
+        schemas.RunAnswer,
+        "predict",
+        "Predict a whole training run: hours, joules at the boards and at the plug, price and carbon.",
     ),
 )
 

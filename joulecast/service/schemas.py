@@ -1,16 +1,95 @@
-"""Schemas of the answers, for the OpenAPI document. Answers may have further fields."""
+"""Schemas of the answers, for the OpenAPI document, made from the library's dataclasses."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+import sys
+import types
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from ..generation.choices import GenerationChoice
+from ..generation.images.predict import ImageInterval, ImagePrediction
+from ..generation.intervals import GenerationInterval
+from ..generation.memory import GenerationMemory
+from ..generation.prediction import GenerationPrediction
+from ..generation.training import ParallelTraining
+from ..hardware.gpu import GPU
+from ..hardware.host import Host
+from ..predictors.explanation import Explanation
+from ..predictors.networks.interval import Interval
+from ..predictors.networks.many import NetworkPredictions
+from ..predictors.networks.prediction import Prediction
+from ..queries.carbon import Grid
+from ..queries.choice import WRITTEN, Choice
+from ..runs import Layout, Part, Run, RunInterval
+
+_ENTRY = re.compile(r"^ {8}(\w+(?:, \w+)*): (.*(?:\n {12}.*)*)", re.MULTILINE)
+_PLAIN = (str, int, float, bool, type(None))
 
 
 class Open(BaseModel):
     """An object that may have further fields."""
 
     model_config = ConfigDict(extra="allow")
+
+
+def _answer(name: str, kind: type[Any], about: str, listed: str = "", /, **declared: Any) -> Any:
+    """The schema of a class of the library, as `to_dict` writes it.
+
+    Args:
+        name: Name of the schema in the document.
+        kind: The class. The words of its docstring and its properties describe the fields.
+        about: What it is, as a sentence.
+        listed: Names of fields and properties that are written; empty for all fields but those that are declared.
+        declared: Types of what is written in another form, or is no field.
+    """
+    documented = {
+        each: " ".join(text.split()) for names, text in _ENTRY.findall(kind.__doc__ or "") for each in names.split(", ")
+    }
+    columns = {field.name: field.type for field in fields(kind) if field.repr}
+    found: dict[str, Any] = {}
+    for each in listed.split() or [field for field in columns if field not in declared]:
+        getter: Any = getattr(kind, each, None)
+        words = documented.get(each) or (getter.__doc__ if isinstance(getter, property) else "") or ""
+        hint = columns[each] if each in columns else getter.fget.__annotations__["return"]
+        found[each] = (_plain(_evaluated(hint, kind)), Field(description=words.partition("\n")[0]))
+    return _open(name, about, **found, **declared)
+
+
+def _open(name: str, about: str, /, **declared: Any) -> Any:
+    """The schema of an answer that is no class of the library: name -> type, or type and description."""
+    found: Any = {each: given if isinstance(given, tuple) else (given, ...) for each, given in declared.items()}
+    return create_model(name, __base__=Open, __doc__=about, **found)
+
+
+def _several(schema: Any) -> Any:
+    return list[schema]
+
+
+def _said(type_: Any, words: str) -> tuple[Any, Any]:
+    return type_, Field(description=words)
+
+
+def _evaluated(hint: Any, kind: type[Any]) -> Any:
+    """The type that an annotation means in the module of a class; Any where the module imports it for checkers only."""
+    held = types.SimpleNamespace(__annotations__={"hint": hint})
+    try:
+        return get_type_hints(held, vars(sys.modules[kind.__module__]))["hint"]
+    except NameError:
+        return Any
+
+
+def _plain(type_: Any) -> Any:
+    """The type of a value as plain lists, numbers and texts."""
+    if type_ in _PLAIN or get_origin(type_) is Literal:
+        return type_
+    if get_origin(type_) is types.UnionType and all(each in _PLAIN for each in get_args(type_)):
+        return type_
+    return {tuple[str, ...]: list[str], tuple[float, float]: list[float]}.get(type_, Any)
 
 
 class Problem(Open):
@@ -26,14 +105,17 @@ class Problem(Open):
     instance: str | None = Field(None, description="Id of the request, as in the log of the service.")
 
 
-class IntervalAnswer(Open):
-    """Low and high of each quantity."""
+_Ends = list[float] | None
 
-    level: float
-    time_s: list[float]
-    power_w: list[float]
-    energy_j: list[float]
-    edp_js: list[float]
+IntervalAnswer = _answer(
+    "IntervalAnswer",
+    Interval,
+    "Low and high of each quantity.",
+    time_s=list[float],
+    power_w=_Ends,
+    energy_j=_Ends,
+    edp_js=_Ends,
+)
 
 
 class OperationAnswer(Open):
@@ -54,36 +136,18 @@ class OperationAnswer(Open):
     bound_by: str = Field(examples=["compute", "memory", "launch"])
 
 
-class SummaryAnswer(Open):
-    """The cost of one iteration."""
-
-    network: str
-    input_shape: Any
-    mode: str
-    gpu: str
-    clock_mhz: float
-    held_clock_mhz: float
-    power_limit_w: float
-    predictor: str
-    composition: str
-    execution: str
-    host: str
-    time_s: float
-    power_w: float
-    energy_j: float
-    edp_js: float
-    device_time_s: float
-    host_time_s: float
-    batch_size: int | None
-    samples_per_s: float | None
-    energy_per_sample_j: float | None
-    memory_bytes: int | None
-    interval: IntervalAnswer | None
-    uncovered: list[str] = Field(description="Operations and operators that are in no total, and why.")
-    uncovered_share: float | None = Field(
-        description="Their share of the network's FLOPs or bytes, whichever is larger; null if it is not known."
-    )
-    notes: list[str]
+_SUMMARY = (
+    "network mode gpu clock_mhz held_clock_mhz power_limit_w predictor composition execution host time_s power_w "
+    "energy_j edp_js device_time_s host_time_s batch_size samples_per_s energy_per_sample_j memory_bytes far_outside "
+    "uncovered_share notes"
+)
+_IN_NO_TOTAL = _said(list[str], "Operations and operators that are in no total, and why.")
+_of_prediction: Mapping[str, Any] = {
+    "input_shape": Any,
+    "interval": IntervalAnswer | None,
+    "uncovered": _IN_NO_TOTAL,
+}
+SummaryAnswer = _answer("SummaryAnswer", Prediction, "The cost of one iteration.", _SUMMARY, **_of_prediction)
 
 
 class NodeAnswer(Open):
@@ -109,138 +173,239 @@ class TreeAnswer(Open):
     root: NodeAnswer
 
 
-class PredictionAnswer(SummaryAnswer):
-    """The cost of one iteration, and of each of its operations."""
+PredictionAnswer = _answer(
+    "PredictionAnswer",
+    Prediction,
+    "The cost of one iteration, and of each of its operations.",
+    _SUMMARY,
+    **_of_prediction,
+    operations=_several(OperationAnswer),
+    tree=(TreeAnswer | None, Field(None, description="Left out unless the question asks for it.")),
+)
 
-    operations: list[OperationAnswer]
-    tree: TreeAnswer | None = Field(None, description="Left out unless the question asks for it.")
+BatchItemAnswer = _open(
+    "BatchItemAnswer",
+    "A prediction, or the problem why there is none.",
+    prediction=SummaryAnswer | None,
+    problem=Problem | None,
+)
 
-
-class BatchItemAnswer(Open):
-    """A prediction, or the problem why there is none."""
-
-    prediction: SummaryAnswer | None
-    problem: Problem | None
-
-
-class BatchAnswer(Open):
-    """One result for each request, in their order."""
-
-    results: list[BatchItemAnswer]
-
-
-class NetworkTotalsAnswer(Open):
-    """The totals of one of many networks. Values are null where too much of it is not covered."""
-
-    network: str
-    time_s: float | None
-    power_w: float | None
-    energy_j: float | None
-    edp_js: float | None
-    device_time_s: float | None
-    host_time_s: float | None
-    held_clock_mhz: float | None
-    uncovered_share: float | None
-    problem: str = Field(description="Why there is no total; empty where there is one.")
+BatchAnswer = _open("BatchAnswer", "One result for each request, in their order.", results=_several(BatchItemAnswer))
 
 
-class ManyAnswer(Open):
-    """The totals of each network, in the order of the request."""
+_TOTALS = "time_s power_w energy_j edp_js device_time_s host_time_s held_clock_mhz uncovered_share"
+NetworkTotalsAnswer = _open(
+    "NetworkTotalsAnswer",
+    "The totals of one of many networks. Values are null where too much of it is not covered.",
+    network=str,
+    **dict.fromkeys(_TOTALS.split(), float | None),
+    problem=_said(str, "Why there is no total; empty where there is one."),
+)
+ManyAnswer = _answer(
+    "ManyAnswer",
+    NetworkPredictions,
+    "The totals of each network, in the order of the request.",
+    "gpu clock_mhz power_limit_w predictor",
+    networks=_several(NetworkTotalsAnswer),
+)
 
-    gpu: str
-    clock_mhz: float
-    power_limit_w: float
-    predictor: str
-    networks: list[NetworkTotalsAnswer]
+ChoiceAnswer = _answer(
+    "ChoiceAnswer",
+    Choice,
+    "One GPU at one clock in one precision.",
+    f"{WRITTEN.replace(' value ', ' ')} notes uncovered",
+    interval=IntervalAnswer | None,
+    value=_said(float | None, "Value of the objective; the lowest is best."),
+)
+
+BestAnswer = _open(
+    "BestAnswer",
+    "The best clock of each GPU, precision and batch size, best first.",
+    choices=_several(ChoiceAnswer),
+    left_out=list[dict[str, Any]],
+)
+
+SweepAnswer = _open(
+    "SweepAnswer",
+    "All clocks of each GPU, precision and batch size.",
+    network=str,
+    input_shape=Any,
+    mode=str,
+    objective=str,
+    rows=_several(ChoiceAnswer),
+    left_out=list[dict[str, Any]],
+)
+
+SingleOperationAnswer = _open(
+    "SingleOperationAnswer",
+    "One operation alone in a loop. Values are null where it is not covered.",
+    kind=str,
+    input_shapes=list[list[int]],
+    time_s=float | None,
+    power_w=float | None,
+    energy_j=float | None,
+    device_time_s=float | None,
+    source=str,
+)
+
+OperationsAnswer = _open(
+    "OperationsAnswer",
+    "One answer for each operation, in the order of the request.",
+    operations=_several(SingleOperationAnswer),
+    static_power_w=float | None,
+)
+
+ExplainAnswer = _answer(
+    "ExplainAnswer",
+    Explanation,
+    "The explanation of an operation's prediction on a GPU.",
+    "gpu clock_mhz predictor source bound_by compute_s memory_s far_outside remarks",
+    operation=dict[str, Any],
+    device_time_s=float | None,
+    host_time_s=float | None,
+)
+
+NetworkAnswer = _open(
+    "NetworkAnswer",
+    "The operations of a network.",
+    name=str,
+    input_shape=Any,
+    mode=str,
+    operations=list[dict[str, Any]],
+    dropped=list[dict[str, Any]],
+)
+
+_ENDS = "Low and high of each quantity."
+GenerationIntervalAnswer = _answer("GenerationIntervalAnswer", GenerationInterval, _ENDS)
+
+GenerationAnswer = _answer(
+    "GenerationAnswer",
+    GenerationPrediction,
+    "Time, power and energy of a model that writes text for a batch of requests.",
+    replicas=_said(int, "Copies of the model, which share the batch."),
+    latency_s=_said(float, "Of a request: first token + (tokens - 1) x time per output token."),
+    memory=_answer("GenerationMemoryAnswer", GenerationMemory, "Bytes of one GPU, by what they hold."),
+    interval=GenerationIntervalAnswer | None,
+    prefill=_said(PredictionAnswer, "On one GPU, a step that reads prompts and nothing else."),
+    decode=_said(PredictionAnswer, "On one GPU, a step in which the batch decodes and nothing else."),
+)
+
+GenerationChoiceAnswer = _answer(
+    "GenerationChoiceAnswer",
+    GenerationChoice,
+    "One way to serve a model.",
+    layout=_said(str, "How GPUs share the model, in words, such as TP 4, 2 replicas."),
+)
+
+BestGenerationAnswer = _open(
+    "BestGenerationAnswer",
+    "Ways to serve a model within the limits.",
+    choices=_said(_several(GenerationChoiceAnswer), "The best way of each GPU and number of GPUs."),
+    pareto=_said(_several(GenerationChoiceAnswer), "Joules against seconds per token, fastest first."),
+    rows=_said(_several(GenerationChoiceAnswer), "All ways."),
+    left_out=_said(dict[str, str], "GPU and why it is not among the choices."),
+)
+
+ImageAnswer = _answer(
+    "ImageAnswer",
+    ImagePrediction,
+    "Time, power and energy of images or videos.",
+    text=(_several(SummaryAnswer), Field(description="The text encoders.")),
+    denoise=_said(SummaryAnswer, "One step of the denoiser."),
+    decode=SummaryAnswer,
+    interval=_answer("ImageIntervalAnswer", ImageInterval, _ENDS),
+)
+
+ParallelTrainingAnswer = _answer(
+    "ParallelTrainingAnswer",
+    ParallelTraining,
+    "Time, power and energy of an iteration of training over several GPUs.",
+    power_w=_said(float, "Mean power of all boards together."),
+    micro=_said(SummaryAnswer, "One micro-batch through all layers, or a GPU's part of them."),
+)
+
+RunAnswer = _answer(
+    "RunAnswer",
+    Run,
+    "A whole training run: time, energy, price and carbon.",
+    "model gpu precision samples epochs steps memory_bytes pue notes",
+    input_shape=list[int],
+    **{each.name: (str if each.name in ("sharding", "recompute") else int) for each in fields(Layout)},
+    replicas=int,
+    nodes=int,
+    step_s=float,
+    time_s=float,
+    energy_j=_said(float, "Of all boards."),
+    wall_energy_j=_said(float, "At the plugs of the servers."),
+    cost=_said(float | None, "In the currency of the prices; null without prices."),
+    carbon_kg=float | None,
+    samples_per_s=float,
+    tokens_per_s=float | None,
+    interval=(_answer("RunIntervalAnswer", RunInterval, "Low and high of each quantity.") | None, ...),
+    parts=_said(_several(_answer("RunPartAnswer", Part, "A part of a run.", share=float)), "What each part takes."),
+)
+
+_GPU_FIGURES = (
+    "name aliases architecture memory_bytes memory_bandwidth min_clock_mhz boost_clock_mhz max_clock_mhz power_limit_w"
+)
+_ABOUT_GPU: Mapping[str, Any] = {
+    "short_name": str,
+    "precisions": list[str],
+    "measured": _said(str | None, "What was measured on it; null if nothing was."),
+    "predictors": (
+        list[str],
+        Field(description="Its own predictors. A GPU without any is predicted from its data sheet."),
+    ),
+}
+GpuSummary = _answer("GpuSummary", GPU, "A GPU of the catalogue.", _GPU_FIGURES, **_ABOUT_GPU)
+GpuAnswer = _answer(
+    "GpuAnswer", GPU, "All figures of a GPU, with their sources.", f"{_GPU_FIGURES} sources", **_ABOUT_GPU
+)
+HostAnswer = _answer("HostAnswer", Host, "A host that is known by name.", "name factor source")
+GridAnswer = _answer(
+    "GridAnswer", Grid, "The electricity of a country, averaged over a year.", "code name carbon_g_per_kwh"
+)
+
+ExecutionAnswer = _open(
+    "ExecutionAnswer",
+    "How a network can be run, on which hosts, by which engines, and on which grids.",
+    executions=(list[str], Field(examples=[["eager", "graph"]])),
+    hosts=_several(HostAnswer),
+    engines=_said(list[str], "Engines that serve language models."),
+    grids=_several(GridAnswer),
+)
+
+GpusAnswer = _open("GpusAnswer", "The catalogue.", gpus=_several(GpuSummary))
 
 
-class ChoiceAnswer(Open):
-    """One GPU at one clock in one precision."""
-
-    gpu: str
-    alias: str
-    clock_mhz: float
-    held_clock_mhz: float = Field(description="Lower than clock_mhz where the power cap makes the GPU slow down.")
-    precision: str
-    mode: str
-    batch_size: int | None
-    time_s: float
-    power_w: float
-    energy_j: float
-    edp_js: float
-    interval: IntervalAnswer | None
-    objective: str
-    value: float | None = Field(description="Value of the objective; the lowest is best.")
-    tied: bool = Field(
-        description="Whether this cannot be told from the best choice: its value lies within the interval of the best."
-    )
-    memory_bytes: int
-    predictor: str
-    measured: bool = Field(description="Whether anything was measured on this GPU.")
-    notes: list[str]
-    uncovered: list[str] = Field(description="Operations and operators that are in no total, and why.")
-    uncovered_share: float | None = Field(
-        description="Their share of the job's FLOPs or bytes; null if it is not known."
-    )
-
-
-class BestAnswer(Open):
-    """The best clock of each GPU, precision and batch size, best first."""
-
-    choices: list[ChoiceAnswer]
-    left_out: list[dict[str, Any]]
-
-
-class SweepAnswer(Open):
-    """All clocks of each GPU, precision and batch size."""
-
-    network: str
-    input_shape: Any
-    mode: str
-    objective: str
-    rows: list[ChoiceAnswer]
-    left_out: list[dict[str, Any]]
-
-
-class SingleOperationAnswer(Open):
-    """One operation alone in a loop. Values are null where it is not covered."""
-
-    kind: str
-    input_shapes: list[list[int]]
-    time_s: float | None
-    power_w: float | None
-    energy_j: float | None
-    device_time_s: float | None
-    source: str
-
-
-class OperationsAnswer(Open):
-    """One answer for each operation, in the order of the request."""
-
-    operations: list[SingleOperationAnswer]
-    static_power_w: float | None
-
-
-class ExplainAnswer(Open):
-    """The explanation of an operation's prediction on a GPU."""
-
-    operation: dict[str, Any]
-    gpu: str
-    clock_mhz: float
-    predictor: str
-    source: str
-    bound_by: str = Field(examples=["compute", "memory", "launch"])
-    compute_s: float = Field(description="Least time of its arithmetic by the data sheet.")
-    memory_s: float = Field(description="Least time of its memory traffic by the data sheet.")
-    device_time_s: float | None
-    host_time_s: float | None
-
-
-class NetworkAnswer(Open):
-    """The operations of a network."""
+class ModelAnswer(Open):
+    """A model that has a name."""
 
     name: str
-    input_shape: Any
-    mode: str
-    operations: list[dict[str, Any]]
-    dropped: list[dict[str, Any]]
+    family: Literal["image", "tokens", "features"]
+    input_shape: list[int] = Field(description="An input shape that it accepts.")
+    input_names: list[str]
+
+
+ModelsAnswer = _open(
+    "ModelsAnswer",
+    "Models that need no torch. Other models of torchvision, timm and transformers need it.",
+    models=_several(ModelAnswer),
+    language_models=_said(list[str], "Models that /v1/predict_generation knows."),
+    pipelines=_said(list[str], "Pipelines that /v1/predict_image knows."),
+    others=_said(bool, "Whether this service can extract models without a template."),
+)
+
+ZooAnswer = _open("ZooAnswer", "Names of the predictors.", entries=list[str])
+
+CardAnswer = _open("CardAnswer", "A model card.", name=str)
+
+HealthAnswer = _open("HealthAnswer", "That the process runs, and its number.", status=str, process=int)
+
+VersionAnswer = _open(
+    "VersionAnswer",
+    "The version of joulecast, and the state of the predictors.",
+    joulecast=str,
+    python=str,
+    generation=_said(str, "Changes whenever the predictors change."),
+)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from ipaddress import ip_network
-from typing import Self
+from typing import Any, Self
 
 from ..errors import InputError
 
@@ -13,87 +13,84 @@ _LAST_PORT = 65535
 _SHARED = ("cached_answers_bytes", "cached_networks_bytes", "cached_predictions_bytes")
 
 
+def _setting(default: Any, words: str) -> Any:
+    """A field with its default, and what it is."""
+    return field(default=default, metadata={"help": words})
+
+
 @dataclass(frozen=True)
 class Settings:
     """Options and limits of the service.
 
-    Args:
-        host: Address to listen on. The default cannot be reached from other machines.
-        port: Port to listen on; 0 for any free one.
-        tokens: Bearer tokens that clients may use; empty to let everybody in.
-        cors_origins: Origins of other web pages that may send requests; empty for none.
-        root_path: Prefix that a proxy strips from every path, such as "/joulecast".
-        proxies: Addresses or networks of proxies, whose X-Forwarded-For says which client asks; empty for none.
-        max_body_bytes: Most bytes in the body of a request.
-        max_bodies_bytes: Most bytes in all large bodies that have not been answered; one client may use a quarter.
-        max_batch: Most predictions in one batch.
-        max_operations: Most different operations in a network.
-        max_choices: Most GPUs x clocks x precisions x batch sizes in a sweep.
-        max_work: Most operations x GPUs x clocks of all precisions and batch sizes of a sweep together.
-        max_seconds: Longest time until an answer, including the time that it waits.
-        max_waiting: Most requests that wait for a thread or are computed. Beyond that, the client with the most of them
-            loses its newest one.
-        max_tracing: Most requests for models without a template, which are traced one after the other.
-        max_connections: Most open connections, or fewer where the limit on open files is lower. Beyond that, the
-            address with the most connections loses one.
-        body_seconds: Longest time for the head of a request to arrive, and then for its body.
-        write_seconds: Longest time in which a client reads nothing of its answer.
-        workers: Number of processes that answer requests on the same port.
-        threads: Number of threads of each process that compute answers.
-        cached_answers_bytes: Memory for finished answers.
-        cached_networks_bytes: Memory for networks that were requested by name.
-        cached_predictions_bytes: Memory for networks prepared for a GPU: everything that does not depend on the clock.
-        extraction: Whether models without a template are extracted with torch, where it is installed.
-        follow: Places of predictors that may change, as `joulecast zoo pull` takes them, such as
-            "models:/joulecast-a30-inference@champion". Each new version takes its name.
-        follow_seconds: Seconds between two checks of these places.
-        watch_seconds: Seconds between two checks of the zoo on this machine.
-        drain_seconds: Time for running requests to finish after a signal to stop.
-        log_level: Level of the log on stderr: debug, info, warning or error.
+    Each field says what it is, in the words of `joulecast serve --help`, too.
 
     Raises:
         InputError: A value is out of range or has the wrong form.
     """
 
-    host: str = "127.0.0.1"
-    port: int = 8000
-    tokens: tuple[str, ...] = ()
-    cors_origins: tuple[str, ...] = ()
-    root_path: str = ""
-    proxies: tuple[str, ...] = ()
-    max_body_bytes: int = 4_000_000
-    max_bodies_bytes: int = 64_000_000
-    max_batch: int = 5_000
-    max_operations: int = 5_000
-    max_choices: int = 10_000
-    max_work: int = 5_000_000
-    max_seconds: float = 60.0
-    max_waiting: int = 256
-    max_tracing: int = 16
-    max_connections: int = 1_000
-    body_seconds: float = 10.0
-    write_seconds: float = 20.0
-    workers: int = 1
-    threads: int = 2
-    cached_answers_bytes: int = 64_000_000
-    cached_networks_bytes: int = 64_000_000
-    cached_predictions_bytes: int = 128_000_000
-    extraction: bool = True
-    follow: tuple[str, ...] = ()
-    follow_seconds: float = 60.0
-    watch_seconds: float = 2.0
-    drain_seconds: float = 10.0
-    log_level: str = "info"
+    host: str = _setting("127.0.0.1", "Address to listen on. The default cannot be reached from other machines.")
+    port: int = _setting(8000, "Port to listen on; 0 for any free one.")
+    tokens: tuple[str, ...] = _setting((), "Bearer tokens that clients may use; empty to let everybody in.")
+    cors_origins: tuple[str, ...] = _setting((), "Origin of another web page that may send requests.")
+    root_path: str = _setting("", 'Prefix that a proxy strips from every path, such as "/joulecast".')
+    proxies: tuple[str, ...] = _setting(
+        (), "Address or network of a proxy, whose X-Forwarded-For says which client asks."
+    )
+    max_body_bytes: int = _setting(4_000_000, "Most bytes in the body of a request.")
+    max_bodies_bytes: int = _setting(
+        64_000_000, "Most bytes in all large bodies that have not been answered; one client may use a quarter."
+    )
+    max_batch: int = _setting(5_000, "Most predictions in one batch.")
+    max_operations: int = _setting(5_000, "Most different operations in a network.")
+    max_choices: int = _setting(10_000, "Most GPUs x clocks x precisions x batch sizes in a sweep.")
+    max_work: int = _setting(
+        5_000_000, "Most operations x GPUs x clocks of all precisions and batch sizes of a sweep together."
+    )
+    max_seconds: float = _setting(60.0, "Longest time until an answer, including the time that it waits.")
+    max_waiting: int = _setting(
+        256,
+        "Most requests that wait for a thread or are computed. Beyond that, the client with the most of them loses its "
+        "newest one.",
+    )
+    max_tracing: int = _setting(
+        16, "Most requests for models without a template, which are traced one after the other."
+    )
+    max_connections: int = _setting(
+        1_000,
+        "Most open connections, or fewer where the limit on open files is lower. Beyond that, the address with the "
+        "most connections loses one.",
+    )
+    body_seconds: float = _setting(10.0, "Longest time for the head of a request to arrive, and then for its body.")
+    write_seconds: float = _setting(20.0, "Longest time in which a client reads nothing of its answer.")
+    workers: int = _setting(1, "Number of processes that answer requests on the same port.")
+    threads: int = _setting(2, "Number of threads of each process that compute answers.")
+    cached_answers_bytes: int = _setting(64_000_000, "Memory for finished answers.")
+    cached_networks_bytes: int = _setting(64_000_000, "Memory for networks that were requested by name.")
+    cached_predictions_bytes: int = _setting(
+        128_000_000, "Memory for networks prepared for a GPU: everything that does not depend on the clock."
+    )
+    extraction: bool = _setting(
+        True, "Whether models without a template are extracted with torch, where it is installed."
+    )
+    follow: tuple[str, ...] = _setting(
+        (),
+        "Predictor to update while serving, as `joulecast zoo pull` takes it: models:/NAME@champion. Each new version "
+        "takes its name.",
+    )
+    follow_seconds: float = _setting(60.0, "Seconds between checks for updates of these predictors.")
+    watch_seconds: float = _setting(2.0, "Seconds between two checks of the zoo on this machine.")
+    drain_seconds: float = _setting(10.0, "Time for running requests to finish after a signal to stop.")
+    log_level: str = _setting("info", "Level of the log on stderr: debug, info, warning or error.")
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            least = _LEAST.get(field.name, 1 if field.type == "int" else 0)
-            if field.type in ("int", "float") and not (value >= least if field.type == "int" else value > 0):
+        for each in fields(self):
+            value = getattr(self, each.name)
+            least = _LEAST.get(each.name, 1 if each.type == "int" else 0)
+            if each.type in ("int", "float") and not (value >= least if each.type == "int" else value > 0):
                 raise InputError(
-                    f"the setting {field.name} is too small",
+                    f"the setting {each.name} is too small",
                     given=value,
-                    allowed=f"at least {least}" if field.type == "int" else "more than 0",
+                    allowed=f"at least {least}" if each.type == "int" else "more than 0",
                 )
         if self.port > _LAST_PORT:
             raise InputError("there is no such port", given=self.port, allowed=f"0 to {_LAST_PORT}; 0 for any free one")

@@ -127,10 +127,10 @@ class Subject(Strict):
     optimizer: Optimizer | None = Field(
         None, description="Optimizer whose step is part of a training iteration of a named model. Default: none."
     )
-    assume: Annotated[dict[Name, Assumed], up_to(3)] | None = Field(
+    assume: Annotated[dict[Name, Assumed], up_to(4)] | None = Field(
         None,
         description="Assumptions about values of the input of a named model: `experts` is uniform, `boxes` "
-        "and `box_side` (pixels) are numbers up to 100000.",
+        "and `box_side` (pixels) are numbers up to 100000; `attention` is the library that computes it, such as cudnn.",
         examples=[{"boxes": 100}],
     )
     model_options: Annotated[dict[OptionName, Option], up_to(16)] | None = Field(

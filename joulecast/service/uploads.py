@@ -83,10 +83,10 @@ def _as_sent(error: JoulecastError, path: str, name: str) -> JoulecastError:
 
 def _refuse_other_json(content: bytes) -> None:
     try:
-        found = json.loads(content)
+        configuration = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise InputError("this file is not valid JSON", given=str(error)[:100], allowed="a config.json") from error
-    if not isinstance(found, dict) or "model_type" not in found:
+    if not isinstance(configuration, dict) or "model_type" not in configuration:
         raise InputError(
             "this file is no configuration of a model",
             given="no model_type",

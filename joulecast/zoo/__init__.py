@@ -2,8 +2,7 @@
 
 from .catalogue import entries, find_background, find_cpu_predictor, find_predictor
 from .entries.cards import ModelCard
-from .entries.entry import save_entry
-from .entries.loading import load_entry
+from .entries.entry import load_entry, save_entry
 
 __all__ = [
     "ModelCard",

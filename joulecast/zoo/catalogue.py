@@ -14,12 +14,12 @@ from ..predictors.fallback import FallbackPredictor
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..system.regular_files import is_file
 from ..system.resources import shipped
-from .entries.entry import Background, load_background
+from .entries.entry import Background, Loaded, load_any, load_background
 from .entries.files import MANIFEST
-from .entries.loading import Loaded, load_any
 from .store import NAME, pulled, pulled_folder
 
 if TYPE_CHECKING:
+    from ..predictors.contract import PredictsOperations
     from ..predictors.cpu.network import CpuNetworkPredictor
     from ..predictors.model.learned import OneModel
     from ..predictors.predictor import OperationPredictor
@@ -262,8 +262,11 @@ def _having_fallback(found: NetworkPredictor) -> NetworkPredictor:
     def fallback() -> NetworkPredictor:
         return find_predictor(own.gpu, own.mode, ANY_GPU)
 
+    def forward() -> PredictsOperations:
+        return find_predictor(own.gpu, "inference").operations
+
     return replace(
         found,
-        operations=FallbackPredictor(own, lambda: fallback().operations),
+        operations=FallbackPredictor(own, lambda: fallback().operations, forward if own.mode == "training" else None),
         find_fallback=fallback,
     )

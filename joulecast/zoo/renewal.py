@@ -24,9 +24,9 @@ from ..system.resources import shipped
 from .entries.any_gpu_entry import AnyGpuEntry
 from .entries.cards import card_files, read_card
 from .entries.cpu_entry import CPU_PREDICTOR
+from .entries.entry import read_entry
 from .entries.files import MANIFEST, json_bytes, predictor_of, put_in_place, sha256_of, stored_files
 from .entries.kernels_entry import KERNELS_PREDICTOR
-from .entries.loading import read_entry
 from .entries.stored import golden_values
 from .kernels_training import LIMITS as KERNELS_LIMITS
 from .training import ANY_GPU_LIMITS, limits_of

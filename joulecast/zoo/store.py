@@ -218,7 +218,7 @@ def verify_apart(folder: Path) -> None:
         "    pass\n"
         "from pathlib import Path\n"
         "from joulecast.errors import JoulecastError\n"
-        "from joulecast.zoo.entries.loading import load_any\n"
+        "from joulecast.zoo.entries.entry import load_any\n"
         "try:\n"
         "    load_any(Path(sys.argv[1]))\n"
         "except JoulecastError as error:\n"

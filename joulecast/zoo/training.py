@@ -233,7 +233,7 @@ def train_any_gpu(
     """
     data = [dataset for _, dataset in datasets]
     validation = any_gpu.validate_any_gpu(data, networks, recipe, quick=quick)
-    learned = fit_on_all(data, networks, recipe).correction
+    learned = fit_on_all(data, networks, recipe)
     hosts = any_gpu.fit_hosts(learned, networks)
     card = AnyGpuCard(
         name=f"any-gpu/{predictor_of(recipe)}",

@@ -7,8 +7,8 @@ import pytest
 
 from joulecast.accounting import Events, Place
 from joulecast.accounting.passes import one_pass
-from joulecast.accounting.resolution import resolution
 from joulecast.accounting.shares import Used, counters_of, spread, swept
+from joulecast.accounting.sweep import resolution
 from joulecast.energy import EnergyTree
 from joulecast.errors import InputError
 from joulecast.metering.energy_curve import EnergyCurve

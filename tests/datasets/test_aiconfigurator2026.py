@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from joulecast import Operation
 from joulecast.cli import application
-from joulecast.datasets import import_aiconfigurator2026, load, save
+from joulecast.datasets import load, save
 from joulecast.datasets.importers import aiconfigurator_tables
+from joulecast.datasets.importers.aiconfigurator2026 import import_aiconfigurator2026
 from joulecast.datasets.importers.reading import thinned
 from joulecast.errors import DatasetError
 from joulecast.hardware import find_gpu

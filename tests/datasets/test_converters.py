@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from joulecast.cli import application
-from joulecast.datasets import IMPORTERS
 from joulecast.datasets.converters import convert as module
 from joulecast.datasets.converters import nicolai2025
 from joulecast.datasets.converters.convert import CONVERTERS, convert
@@ -63,7 +62,7 @@ def test_layers_of_vidur(vidur, tmp_path):
         "hidden": 2560, "intermediate": 10240, "heads": 32, "kv_heads": 32, "vocabulary": 51200, "gated": False,
         "time_us": 39.0,
     }  # fmt: skip
-    (dataset,) = IMPORTERS["vidur2024"](tmp_path / "out")
+    (dataset,) = PUBLISHED["vidur2024"].importer(tmp_path / "out")
     assert sorted(m.time_s for m in dataset.measurements) == pytest.approx([39e-6, 208e-6, 294.5e-6])
 
 
@@ -80,7 +79,7 @@ def test_convolutions_of_miopen(miopen, tmp_path):
     assert (grouped["solver"], grouped["time_us"]) == ("ConvAsm", pytest.approx(23.52))
     assert {row["gpu"] for row in others} == {"AMD Instinct MI250X GCD"}
     assert len(others) == 2
-    IMPORTERS["miopen2024"](tmp_path / "out")
+    PUBLISHED["miopen2024"].importer(tmp_path / "out")
 
 
 def test_the_same_rows_have_the_same_digest(vidur, tmp_path):
@@ -175,7 +174,7 @@ def test_logs_of_nicolai(tmp_path, monkeypatch):
     (network,) = csv.DictReader((tmp_path / "out/networks.csv").read_text().splitlines())
     expected = {"network": "resnet18", "mode": "training", "tf32": "False", "time_s": "0.012", "energy_j": "1.152"}
     assert {name: network[name] for name in expected} == expected
-    datasets = IMPORTERS["nicolai2025"](tmp_path / "out")
+    datasets = PUBLISHED["nicolai2025"].importer(tmp_path / "out")
     assert sorted(len(dataset.measurements) for dataset in datasets) == [2, 2]
 
 

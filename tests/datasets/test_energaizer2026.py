@@ -9,8 +9,8 @@ from functools import cache
 
 import pytest
 
-from joulecast.datasets import import_energaizer2026, load, save
-from joulecast.datasets.importers.energaizer2026 import _COLUMNS
+from joulecast.datasets import load, save
+from joulecast.datasets.importers.energaizer2026 import _COLUMNS, import_energaizer2026
 from joulecast.errors import DatasetError
 from joulecast.extraction import network_of
 

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from joulecast import Operation
-from joulecast.datasets import import_miopen2024, load, save
+from joulecast.datasets import load, save
+from joulecast.datasets.importers.miopen2024 import import_miopen2024
 from joulecast.errors import DatasetError, InputError
 from joulecast.predictors.measured.splits import variants
 

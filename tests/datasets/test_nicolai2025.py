@@ -6,8 +6,7 @@ import csv
 
 import pytest
 
-from joulecast.datasets import import_nicolai2025
-from joulecast.datasets.importers.nicolai2025 import _COLUMNS
+from joulecast.datasets.importers.nicolai2025 import _COLUMNS, import_nicolai2025
 from joulecast.errors import DatasetError
 
 CONV = "Conv2d(8, 8, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))"

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from joulecast import Operation
-from joulecast.datasets import import_vidur2024
+from joulecast.datasets.importers.vidur2024 import import_vidur2024
 from joulecast.errors import DatasetError
 
 # Llama 2 70B over two GPUs: 64 heads of 128, 8 of keys and values, and an MLP of 28672.

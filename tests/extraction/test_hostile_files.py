@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import zipfile
 
 import pytest
 import torch
 
 import joulecast
-from joulecast.errors import ExtractionError, InputError, JoulecastError
+from joulecast.errors import ExtractionError, InputError
 from joulecast.extraction.assumptions import NOTHING_ASSUMED
 from joulecast.extraction.isolation import SHARED, Limits
 from joulecast.extraction.job import Job
@@ -228,18 +227,6 @@ def test_archives_of_other_kinds(tmp_path, damage):
     path.write_bytes(data)
     with pytest.raises(InputError, match="cannot be read"):
         joulecast.extract(path)
-
-
-def test_a_configuration_opens_no_connection(tmp_path):
-    """If a configuration names a backbone, it is not downloaded from the hub."""
-    pytest.importorskip("transformers")
-    path = tmp_path / "config.json"
-    backbone = {"model_type": "upernet", "backbone": "openmmlab/upernet-convnext-tiny", "use_pretrained_backbone": True}
-    path.write_text(json.dumps(backbone))
-    started_s = time.perf_counter()
-    with pytest.raises(JoulecastError):
-        joulecast.extract(path, (1, 3, 64, 64))
-    assert time.perf_counter() - started_s < 60
 
 
 def test_operators_of_the_users_own_are_read_here(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -314,9 +313,7 @@ def test_large_constants_are_known_by_shape_only(tmp_path, bomb):
         "x_one": np.array([1], np.float32),
     }
     path = save(tmp_path / "m.onnx", nodes, {"x": [1]}, weights)
-    started_s = time.perf_counter()
     network = joulecast.extract(path)
-    assert time.perf_counter() - started_s < 10
     assert [max(max(shape) for shape in e.operation.input_shapes) for e in network] == [
         4 * 10**8 if bomb == "range" else 2**29
     ]

@@ -12,6 +12,7 @@ from joulecast.generation.images.deep_compression import DeepCompression
 from joulecast.generation.images.encoders import CLIP_L, gemma_2_2b, t5_xxl, umt5_xxl
 from joulecast.generation.images.layers import parameters_of
 from joulecast.generation.images.pipelines import PIPELINES
+from joulecast.generation.images.sequence_parallel import Split
 from joulecast.generation.images.video_decoder import CausalDecoder
 
 
@@ -174,6 +175,45 @@ def test_residuals_of_sd_3_5_stay_as_a_convolution_wrote_them():
     assert flux[1, 4096, 3072] == 19
 
 
+@pytest.mark.parametrize(("ulysses", "ring"), [(8, 1), (4, 2), (1, 8)])
+def test_gpus_share_the_attention(ulysses, ring):
+    pipeline = PIPELINES["flux_1_dev"]
+    alone, shared = (
+        pipeline.networks(1, None, 1024, 1024, "bf16", Split(*degrees))[-2] for degrees in ((1, 1), (ulysses, ring))
+    )
+    kinds = ("attention", "linear")
+    whole, part = ({kind: _flops_of(step, kind) for kind in kinds} for step in (alone, shared))
+    assert part["attention"] * 8 == whole["attention"]  # 4096 + 512 tokens divide by 8
+    assert part["linear"] * 8 == pytest.approx(whole["linear"], rel=0.01)  # embeddings of the time are computed by all
+    calls = {kind: sum(e.count for e in shared if e.operation.kind == kind) for kind in ("all_to_all", "all_gather")}
+    # Four exchanges of an attention; keys and values go to each of the others; pixels come together at the end.
+    assert calls == {"all_to_all": 4 * 57 * (ulysses > 1), "all_gather": 2 * 57 * (ring - 1) + 1}
+
+
+def test_text_that_cannot_be_divided_is_seen_once():
+    step = PIPELINES["sd3_5_medium"].networks(1, None, 1024, 1024, "bf16", Split(4, 1))[-2]
+    found = {e.operation.input_shapes[1]: e.count for e in step if e.operation.kind == "attention"}
+    assert found == {(2, 6, 4096 + 333, 64): 24, (2, 6, 4096, 64): 13}
+
+
+def test_more_gpus_are_quicker_and_cost_more():
+    one, two, four = (predict_image("flux_1_dev", "H100 SXM", batch=8, steps=2, gpus=gpus) for gpus in (None, 2, 4))
+    assert one.time_per_image_s > two.time_per_image_s > four.time_per_image_s
+    assert one.energy_per_image_j < two.energy_per_image_j < four.energy_per_image_j
+    assert four == predict_image("flux_1_dev", "4x H100 SXM", batch=8, steps=2, ulysses=4)
+    assert "on 4x NVIDIA H100" in str(four)
+    assert four.power_w == pytest.approx(four.energy_per_image_j / four.time_per_image_s)
+
+
+def test_an_interval_is_around_the_prediction():
+    found = predict_image("sd3_5_medium", "H100 SXM", steps=2)
+    wide, narrow = (found.interval(level).energy_per_image_j for level in (0.9, 0.5))
+    assert wide[0] < narrow[0] < found.energy_per_image_j < narrow[1] < wide[1]
+    # 1.645 standard deviations of 14.4 %.
+    assert wide[1] == pytest.approx(found.energy_per_image_j * 1.267, rel=0.001)
+    assert found.interval().power_w[1] <= 700
+
+
 def test_a_video_costs_by_its_frames():
     def video(**options):
         return predict_image("wan_2_1_1_3b", "H100 SXM", **options)
@@ -185,9 +225,13 @@ def test_a_video_costs_by_its_frames():
     assert default.weights_bytes == pytest.approx(2 * (5681e6 + 1419e6 + 73.3e6), rel=0.001)
     # A forward is 30 blocks over 32,760 tokens, of which attention alone is 198 TFLOP; a step is two forwards.
     assert default.denoise.time_s > 30 * 4 * 32760**2 * 1536 / 989.4e12
-    assert default.time_per_image_s > 50 * default.forwards * default.denoise.time_s == 100 * default.denoise.time_s
+    assert default.time_per_image_s > default.denoise_calls * default.denoise.time_s == 100 * default.denoise.time_s
     assert "81 frames" in str(default)
     assert "per video" in str(default)
+
+
+def _flops_of(network, kind):
+    return sum(e.count * e.operation.flops for e in network if e.operation.kind == kind)
 
 
 def _flops(network):
@@ -241,6 +285,9 @@ def test_fused_point_wise_operations_are_quicker():
         ({"model": "wan_2_1_1_3b", "frames": True}, "one more than a multiple of 4"),
         ({"precision": "fp8"}, "precision of a pipeline"),
         ({"gpu": "T4"}, "does not fit"),
+        ({"gpus": 3}, "1, 2, 4, 8"),
+        ({"gpus": 8, "ulysses": 4, "ring": 1}, "give ulysses=8, ring=1"),
+        ({"model": "sd3_5_large", "gpus": 8, "ulysses": 8}, "give ulysses=2, ring=4"),
         ({"execution": "quickly"}, "execution"),
     ],
 )

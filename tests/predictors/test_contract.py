@@ -9,7 +9,8 @@ from simulated_measurements import simulated_dataset, simulated_gpu, simulated_o
 from joulecast.cli.recipes import HANDLERS
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.fitting.fit import FITS, RECIPES, fit
+from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
+from joulecast.predictors.fitting.fit import RECIPES, fit_on_all, fit_own
 from joulecast.predictors.recipes import (
     BlendRecipe,
     BoostingRecipe,
@@ -37,16 +38,20 @@ A30 = find_gpu("A30")
 def test_every_recipe_is_tested_here_and_listed_in_every_table():
     assert list(SMALL) == list(RECIPES)
     assert [type(recipe) for recipe in SMALL.values()] == list(RECIPES.values())
-    assert set(FITS) == set(HANDLERS) == set(RECIPES.values())
+    assert set(HANDLERS) == set(RECIPES.values())
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_every_recipe_keeps_the_contract(name):
     recipe, operations = SMALL[name], simulated_operations()
     own = name in ("forest", "blend", "xgboost")
-    datasets = [simulated_dataset()] if own else [simulated_gpu("A30"), simulated_gpu("T4")]
-    fitted = fit(recipe, datasets)
-    predictor = fitted.on(A30, "inference")
+
+    def fitted():
+        if own:
+            return fit_own(simulated_dataset(), "inference", recipe)
+        return AnyGpuPredictor(A30, "inference", fit_on_all([simulated_gpu("A30"), simulated_gpu("T4")], (), recipe))
+
+    predictor = fitted()
     assert (predictor.gpu, predictor.mode) == (A30, "inference")
     whole, slow, capped = (
         predictor.predict(operations),
@@ -60,15 +65,10 @@ def test_every_recipe_keeps_the_contract(name):
     assert np.all(slow.device_time_s >= whole.device_time_s * 0.999)
     assert np.all(capped.device_time_s >= whole.device_time_s * 0.999)
     assert capped.power_w.max() < whole.power_w.max()
-    again = fit(recipe, datasets).on(A30, "inference").predict(operations)
+    again = fitted().predict(operations)
     assert np.array_equal(again.time_s, whole.time_s)
     # Knowledge about whole networks must not change the predictions of their operations as loops.
     in_network = predictor.in_network(whole, np.ones(len(operations)))
     assert np.array_equal(in_network.time_s, whole.time_s)
     with pytest.raises(InputError):
         predictor.predict([operations[0].replace(mode="training")])
-    if own:
-        with pytest.raises(InputError, match="fitted for other GPUs"):
-            fitted.on(find_gpu("T4"), "inference")
-    else:
-        assert fitted.on(find_gpu("H100 SXM"), "training").gpu.name == find_gpu("H100 SXM").name

@@ -19,8 +19,7 @@ from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.roofline import tiled_roofline
 from joulecast.predictors.recipes import ForestRecipe, XGBoostRecipe
 from joulecast.zoo.entries.cards import ModelCard
-from joulecast.zoo.entries.entry import load_background, save_entry
-from joulecast.zoo.entries.loading import load_entry
+from joulecast.zoo.entries.entry import load_background, load_entry, save_entry
 
 A30 = find_gpu("A30")
 CONV = {"out_channels": 64, "kernel_size": 3, "padding": 1, "bias": False}

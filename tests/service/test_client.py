@@ -25,7 +25,7 @@ def client(service):
 
 
 FUNCTIONS = ("predict", "predict_many", "predict_operations", "explain", "extract", "best", "sweep")
-FUNCTIONS += ("predict_generation", "best_generation", "predict_image", "predict_parallel_training")
+FUNCTIONS += ("predict_generation", "best_generation", "predict_image", "predict_parallel_training", "predict_run")
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -49,8 +49,10 @@ QUESTIONS = {
     "operations": (([(RELU, 3), (ODD, 2)], None, "A30"), {}),
     "another host": (("resnet18", (8, 3, 64, 64), "A30"), {"host": 0.5}),
     "a CUDA graph": (("resnet18", (8, 3, 64, 64), "A30"), {"execution": "graph", "host": "h100-server"}),
-    "options": (("resnet18", (2, 3, 64, 64), "A30"), {"model_options": {"num_classes": 10}}),
-    "an assumption": (("ssdlite320_mobilenet_v3_large", (1, 3, 320, 320), "T4"), {"assume": {"boxes": 50}}),
+    "an assumption and an option": (
+        ("ssdlite320_mobilenet_v3_large", (1, 3, 320, 320), "T4"),
+        {"assume": {"boxes": 50}, "model_options": {"num_classes": 10}},
+    ),
     "torch.compile": (("resnet18", (8, 3, 64, 64), "A30"), {"execution": "compiled"}),
     "the usual board": (("resnet18", (8, 3, 64, 64), "H100"), {}),
     "plain sum": (("resnet18", (8, 3, 64, 64), "A30"), {"composition": "sum"}),

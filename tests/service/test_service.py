@@ -274,7 +274,7 @@ def test_an_unknown_gpu_is_not_asked_for_as_a_file(service, path):
 
 def test_lists_what_there_is(service):
     gpus = {gpu["short_name"]: gpu for gpu in service.ask("/v1/gpus").json["gpus"]}
-    assert "48 networks" in gpus["A30"]["measured"]
+    assert "48 measurements of networks" in gpus["A30"]["measured"]
     assert "a30/forest-inference" in gpus["A30"]["predictors"]
     assert "time only" in gpus["T4"]["measured"]
     assert (gpus["L4"]["measured"], gpus["L4"]["predictors"]) == (None, [])

@@ -33,7 +33,7 @@ def reloads(running):
     """Process that answers -> changes of predictors that it has noticed."""
     text = running.ask("/v1/metrics").text
     assert all("process=" in line for line in text.splitlines() if not line.startswith("#"))
-    return re.search(r'joulecast_reloads_total{process="(\d+)"} (\d+)', text).groups()
+    return re.search(r'joulecast_reloads_total{process="(\d+)"} (\d+)\.0', text).groups()
 
 
 def test_two_processes_share_a_port_and_are_replaced(small_entry, tmp_path):

@@ -18,7 +18,7 @@ from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import BoostingRecipe, RooflineRecipe
 from joulecast.zoo import entries, find_predictor
-from joulecast.zoo.entries.loading import load_any
+from joulecast.zoo.entries.entry import load_any
 from joulecast.zoo.renewal import renew_hosts
 from joulecast.zoo.training import train_any_gpu
 

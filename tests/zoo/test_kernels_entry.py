@@ -22,13 +22,12 @@ from joulecast.predictors.model.in_networks import NetworkFactors, cached_share
 from joulecast.predictors.model.physics import STARTS
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.recipes import KernelRecipe, KernelTrees
-from joulecast.zoo import find_predictor, kernel_networks
+from joulecast.zoo import find_predictor, kernels_training
 from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
+from joulecast.zoo.entries.entry import load_any
 from joulecast.zoo.entries.files import MANIFEST, write_files
 from joulecast.zoo.entries.kernels_entry import load_kernels
-from joulecast.zoo.entries.loading import load_any
-from joulecast.zoo.kernel_networks import network_errors, network_factors
-from joulecast.zoo.kernels_training import train_kernels
+from joulecast.zoo.kernels_training import network_errors, network_factors, train_kernels
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
 pytest.importorskip("scipy", reason="fits constants")
@@ -220,11 +219,11 @@ def test_factors_are_those_of_least_squares():
     """
     longer = (1 + 1.5**3) ** (1 / 3) - 1
     shown = [
-        kernel_networks._Shown("GA100", "first", 0.5, np.zeros(0), np.zeros(0), 0.2),
-        kernel_networks._Shown("GA102", "second", 0.0, np.ones(1), np.full(1, 5.0), longer),
+        kernels_training._Shown("GA100", "first", 0.5, np.zeros(0), np.zeros(0), 0.2),
+        kernels_training._Shown("GA102", "second", 0.0, np.ones(1), np.full(1, 5.0), longer),
     ]
-    assert kernel_networks._fitted(shown) == (1.4, 0.3, ("GA100", "GA102"))
-    impossible = kernel_networks._fitted([each._replace(slower=9.0) for each in shown])
+    assert kernels_training._fitted(shown) == (1.4, 0.3, ("GA100", "GA102"))
+    impossible = kernels_training._fitted([each._replace(slower=9.0) for each in shown])
     assert impossible.products == 2.5  # No measured network has such a large factor.
 
 

@@ -20,4 +20,4 @@ def test_datasets_add_up_and_predictors_share():
     one, other = Measured(100, 5, (900.0,), True), Measured(50, 3, (600.0, 900.0))
     assert one + other == Measured(150, 8, (600.0, 900.0), True)
     assert one | other == Measured(100, 5, (600.0, 900.0), True)
-    assert str(other) == "50 operations, 3 networks at 2 clocks (time only)"
+    assert str(other) == "50 operations, 3 measurements of networks at 2 clocks (time only)"

@@ -20,7 +20,7 @@ from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.zoo import entries, find_predictor
-from joulecast.zoo.entries.loading import load_any
+from joulecast.zoo.entries.entry import load_any
 from joulecast.zoo.training import train_any_gpu
 
 pytest.importorskip("torch")

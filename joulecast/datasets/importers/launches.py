@@ -1,4 +1,4 @@
-"""Derives device times from times between two CUDA events around one call on an idle GPU.
+"""What times between two CUDA events hide: launches, kernels behind them, and a GPU that was throttled.
 
 The GPU passes the first event at once and then waits for the launch. The host issues the second event some time after
 the launch. So
@@ -9,6 +9,11 @@ and a kernel that is shorter than `after` cannot be seen: all such calls of a ki
 (24 to 108 us in neusight2025, where the kernels themselves take 1 to 20 us). Element-wise kernels reveal both unknowns,
 because their time is proportional to the bytes. A line through the longer ones has its value at zero bytes at `launch`
 (residuals are 0.1 to 1 %), and the floor minus `launch` is `after`, which hardly differs between kinds.
+
+A board that is too hot, or held by its power cap, lowers its clock. A table of times does not state that but shows it:
+long products fill the GPU, so linear layers and batched products should reach about the same share of the peak. In
+neusight2025, linear layers of more than half a millisecond at the peak reach 0.9 to 1.3 of the rate of batched products
+of that length on A100, V100, P100 and T4, but 0.5 on the P4, where short linear layers are not slower.
 """
 
 from __future__ import annotations
@@ -75,3 +80,25 @@ def beside_s(time_s: Values, least_s: Values) -> float:
         return 0.0
     _, at_zero_s = np.polyfit(least_s, time_s, 1, w=1 / time_s)
     return max(0.0, float(at_zero_s))
+
+
+LONG_S = 0.5e-3
+"""Least time by the data sheet of products that fill a GPU and last long enough to be throttled."""
+
+_LEAST_ROWS = 50
+# Relative to the rate of the other kind. On four GPUs that were not throttled the lowest value is 0.93.
+_THROTTLED = 0.7
+
+
+def throttled_kinds(times: Mapping[str, tuple[Values, Values]]) -> frozenset[str]:
+    """Which kinds of products were measured on a GPU while it was throttled.
+
+    Args:
+        times: Kind of product -> measured seconds, and the least seconds that the data sheet allows, of each row.
+    """
+    reached = {}
+    for kind, (time_s, least_s) in times.items():
+        long = least_s > LONG_S
+        if long.sum() >= _LEAST_ROWS:
+            reached[kind] = float(np.median(least_s[long] / time_s[long]))
+    return frozenset(kind for kind, share in reached.items() if share < _THROTTLED * max(reached.values()))

@@ -32,9 +32,8 @@ from ...operations.operation import Operation
 from ...system.damage import refusing_damage
 from ...system.regular_files import MOST_BYTES, read_json
 from ..measurement import Card, Dataset, Measurement, refuse_lines
-from .launches import Launches, Values, after_s, beside_s, floor_s
+from .launches import LONG_S, Launches, Values, after_s, beside_s, floor_s, throttled_kinds
 from .reading import importer, read_columns
-from .throttling import LONG_S, throttled_kinds
 
 _SOURCE = (
     "github.com/sitar-lab/NeuSight; S. Lee, A. Phanishayee, D. Mahajan, Forecasting GPU Performance for Deep Learning "

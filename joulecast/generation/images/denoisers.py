@@ -18,6 +18,11 @@ from .layers import Layers, Shape
 class Denoiser(Protocol):
     """A network that removes noise from the latents of a batch."""
 
+    @property
+    def heads(self) -> int:
+        """Number of heads of its attention over the image."""
+        ...
+
     def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
         """The operations of one step.
 

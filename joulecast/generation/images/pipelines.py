@@ -18,6 +18,7 @@ from .denoisers import CrossDiT, Denoiser, JointDiT
 from .encoders import CLIP_G, CLIP_L, HUNYUAN_BERT, TextEncoder, gemma_2_2b, llama_3_8b, mt5_xl, t5_xxl, umt5_xxl
 from .joint_video_denoiser import JointVideoDiT
 from .linear_denoiser import LinearDiT
+from .sequence_parallel import ONE_GPU, Split
 from .video_decoder import CausalDecoder, GroupedDecoder
 from .video_denoiser import VideoDiT
 
@@ -67,7 +68,9 @@ class ImagePipeline:
         """Number of forwards of the denoiser in each step."""
         return 2 if self.guided and self.in_turn else 1
 
-    def networks(self, batch: int, frames: int | None, height: int, width: int, precision: str) -> list[Network]:
+    def networks(
+        self, batch: int, frames: int | None, height: int, width: int, precision: str, split: Split = ONE_GPU
+    ) -> list[Network]:
         """Text encoders, one forward of the denoiser, and the decoder: of all images, or of one video.
 
         Videos are decoded one after the other (`enable_slicing`), which takes no longer and needs less memory.
@@ -78,6 +81,7 @@ class ImagePipeline:
             height: Height in pixels.
             width: Width in pixels.
             precision: Precision of all parts.
+            split: How GPUs share the denoiser, of which each of them computes its part.
         """
         prompts = batch * (2 if self.guided else 1)
         grid: tuple[int, ...] = (height // self.multiple, width // self.multiple)
@@ -85,9 +89,12 @@ class ImagePipeline:
         if frames is not None:
             latent = 1 + (frames - 1) // self.frame_scale
             grid, size = (-(-latent // self.patch_frames), *grid), (frames, *size)
+        grid = split.grid(grid)
+        text = split.text_tokens(self.text_tokens)
+        denoiser = self.denoiser.network(prompts // self.forwards, grid, text, precision)
         return [
             *(encoder.network(prompts, precision) for encoder in self.encoders),
-            self.denoiser.network(prompts // self.forwards, grid, self.text_tokens, precision),
+            split.network(denoiser, grid, self.text_tokens),
             self.autoencoder.network(batch if frames is None else 1, size, precision),
         ]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from ...errors import InputError, unknown_name
-from ...hardware import GPU, find_gpu, gpu_name_notes
+from ...hardware import GPU, gpu_name_notes
 from ...hardware.host import Host, find_host
 from ...operations.attributes import ELEMENT_BYTES
 from ...operations.checked_values import require_positive_integer
@@ -20,10 +21,36 @@ from ...predictors.physics.precisions import refuse_precisions
 from ...rendering.answers import Plain
 from ...units import si
 from ...zoo import find_predictor
+from ..intervals import Listed, normal_quantile
+from ..parallel import find_gpus
 from .layers import parameters_of
 from .pipelines import PIPELINES, ImagePipeline
+from .sequence_parallel import DividedNetwork, Split
 
 _PRECISIONS = ("bf16", "fp16", "fp32")
+_SIGMAS = {"time": 0.174, "power": 0.151, "energy": 0.144}
+"""Standard deviations of logarithms of published over predicted values: of 491 runs of 6 pipelines on 1 to 8 H100 and
+B200, each pipeline counted alike (benchmarks/IMAGES.md). Those of 5 pipelines hold 86, 90 and 86 % of the runs of the
+sixth in 90 % intervals."""
+
+
+@dataclass(frozen=True)
+class ImageInterval(Listed):
+    """The interval of each quantity, as (low, high).
+
+    Args:
+        level: The share of runs whose values should lie in the intervals.
+        time_per_image_s: Interval of the seconds per image.
+        power_w: Interval of the mean power of all boards together in watts.
+        energy_per_image_j: Interval of the joules per image.
+        basis: What the intervals are based on, in words.
+    """
+
+    level: float
+    time_per_image_s: tuple[float, float]
+    power_w: tuple[float, float]
+    energy_per_image_j: tuple[float, float]
+    basis: str = "errors of published runs of other pipelines on one to eight GPUs"
 
 
 @dataclass(frozen=True)
@@ -33,6 +60,7 @@ class ImagePrediction(Plain):
     Args:
         model: Name of the pipeline.
         gpu: Full name of the GPU.
+        gpus: Number of GPUs that share each image or video.
         batch: Number of images or videos that are generated together.
         frames: Frames of a video; None for images.
         height, width: Height and width of an image in pixels.
@@ -40,19 +68,21 @@ class ImagePrediction(Plain):
         precision: Precision of all parts.
         time_per_batch_s: Seconds from the prompts to the pixels of all images.
         time_per_image_s: Seconds of the batch divided by its images.
-        power_w: Mean board power in watts.
-        energy_per_image_j: Joules per image.
+        power_w: Mean power of all boards together in watts.
+        energy_per_image_j: Joules of all boards per image.
         weights_bytes: Bytes of the weights of all parts.
         text: Prediction of each text encoder, which runs once for the batch.
         denoise: Prediction of one forward of the denoiser.
         decode: Prediction of the decoder of the autoencoder, which runs once for all images, or for each video.
-        forwards: Number of forwards of the denoiser in each step: two where the prompt and the empty prompt are
-            computed one after the other.
+        denoise_calls: Number of forwards of the denoiser: one for each step, or two where the prompt and the empty
+            prompt are computed one after the other.
+        decode_calls: Number of forwards of the decoder.
         notes: Warnings about this prediction.
     """
 
     model: str
     gpu: str
+    gpus: int
     batch: int
     frames: int | None
     height: int
@@ -67,13 +97,15 @@ class ImagePrediction(Plain):
     text: tuple[Prediction, ...] = field(repr=False)
     denoise: Prediction = field(repr=False)
     decode: Prediction = field(repr=False)
-    forwards: int = 1
+    denoise_calls: int = 1
+    decode_calls: int = 1
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        boards = self.gpu if self.gpus == 1 else f"{self.gpus}x {self.gpu}"
         return (
             f"{self.model}, {self.size}, {self.steps} steps, batch {self.batch}, {self.precision}, on "
-            f"{self.gpu}: {si(self.time_per_image_s, 's')} and {si(self.energy_per_image_j, 'J')} per {self.made}, "
+            f"{boards}: {si(self.time_per_image_s, 's')} and {si(self.energy_per_image_j, 'J')} per {self.made}, "
             f"{si(self.power_w, 'W')}"
         )
 
@@ -81,6 +113,32 @@ class ImagePrediction(Plain):
     def made(self) -> str:
         """The kind of output: "image" or "video"."""
         return "image" if self.frames is None else "video"
+
+    @property
+    def parts(self) -> list[tuple[str, int, Prediction]]:
+        """Each part: its name, the number of its forwards, and the prediction of one forward on one GPU."""
+        text = [(each.network, 1, each) for each in self.text]
+        ends = [("denoiser", self.denoise_calls, self.denoise), ("decoder", self.decode_calls, self.decode)]
+        return [*text, *ends]
+
+    def interval(self, level: float = 0.9) -> ImageInterval:
+        """Intervals of time, power and energy of an image or video, from errors of published runs.
+
+        Args:
+            level: The share of runs, above 0 and below 1.
+
+        Raises:
+            InputError: The level is not between 0 and 1.
+        """
+        widths = {name: math.exp(normal_quantile(level) * sigma) for name, sigma in _SIGMAS.items()}
+        low_w, high_w = (self.power_w / widths["power"], self.power_w * widths["power"])
+        most_w = self.gpus * (self.denoise.power_limit_w or math.inf)
+        return ImageInterval(
+            level,
+            (self.time_per_image_s / widths["time"], self.time_per_image_s * widths["time"]),
+            (max(low_w, self.gpus * self.denoise.idle_power_w), min(high_w, max(most_w, self.power_w))),
+            (self.energy_per_image_j / widths["energy"], self.energy_per_image_j * widths["energy"]),
+        )
 
     @property
     def size(self) -> str:
@@ -96,6 +154,7 @@ class ImagePrediction(Plain):
             "text": [each.to_dict(details=False) for each in self.text],
             "denoise": self.denoise.to_dict(details=False),
             "decode": self.decode.to_dict(details=False),
+            "interval": self.interval().to_dict(),
             "notes": list(self.notes),
         }
 
@@ -110,6 +169,9 @@ def predict_image(
     width: int | None = None,
     steps: int | None = None,
     precision: str = "bf16",
+    gpus: int | None = None,
+    ulysses: int | None = None,
+    ring: int | None = None,
     clock: float | None = None,
     power_limit_w: float | None = None,
     execution: str = "eager",
@@ -124,13 +186,16 @@ def predict_image(
         model: sd3_5_large, sd3_5_medium, flux_1_dev, flux_1_schnell, pixart_sigma, hunyuan_dit, sana_1_6b,
             sana_1_5_1_6b or sana_1_5_4_8b; for videos wan_2_1_1_3b, wan_2_1_14b, cogvideox_2b, cogvideox_5b,
             cogvideox1_5_5b or hunyuan_video.
-        gpu: Name or alias from the catalogue, or the path of a TOML file that describes a GPU.
+        gpu: Name or alias from the catalogue, or the path of a TOML file that describes a GPU; "2x H100 SXM" are two.
         batch: Number of images or videos that are generated together.
         frames: Frames of a video; None for the pipeline's default.
         height: Height in pixels; None for the pipeline's default: 1024 for images, 480 for videos.
         width: Width in pixels; None for the pipeline's default: 1024 for images, 832 or 720 for videos.
         steps: Number of steps of the denoiser; None for the pipeline's default.
         precision: Precision of all parts: bf16, fp16 or fp32.
+        gpus: Number of GPUs that share the tokens of each image or video: 1, 2, 4 or 8. None for the number in `gpu`.
+        ulysses: Number of GPUs that exchange tokens for attention heads; None for as many as can.
+        ring: Number of groups of such GPUs that pass keys and values on; None for gpus / ulysses.
         clock: Graphics clock in MHz; None for the GPU's default.
         power_limit_w: Power cap in watts; None for the board's default.
         execution: "eager", "graph" or "compiled"; see `joulecast.predict`.
@@ -154,27 +219,31 @@ def predict_image(
         raise unknown_name("image pipeline", model, PIPELINES)
     if precision not in _PRECISIONS:
         raise unknown_name("precision of a pipeline", precision, _PRECISIONS)
-    pipeline, board = PIPELINES[model], find_gpu(gpu)
+    pipeline, (named, board) = PIPELINES[model], find_gpus(gpu)
+    split = Split.of(named if gpus is None else gpus, ulysses, ring, pipeline.denoiser.heads, board)
     count = pipeline.steps if steps is None else steps
     frames = pipeline.frames if frames is None else frames
     height = pipeline.height if height is None else height
     width = pipeline.width if width is None else width
     _refuse_sizes(pipeline, {"batch": batch, "steps": count}, {"height": height, "width": width})
     _refuse_frames(model, pipeline, frames)
-    networks = pipeline.networks(batch, frames, height, width, precision)
+    networks = pipeline.networks(batch, frames, height, width, precision, split)
     weights = _refuse_shortage(model, networks, board, precision)
     found = find_predictor(board, "inference", predictor).under(Execution.of(execution, find_host(host)))
     predictions = []
     for network in networks:
         refuse_precisions(board, network.operations)
-        predictions.append(found.predict(network, clock, power_limit_w))
+        prepared = DividedNetwork(found, network, board.checked_power_limit_w(power_limit_w))
+        predictions.append(prepared.at(clock))
     *text, denoise, decode = predictions
     calls = [*(1 for _ in text), count * pipeline.forwards, 1 if frames is None else batch]
     time_s = sum(number * each.time_s for number, each in zip(calls, predictions, strict=True))
-    energy_j = sum(number * each.known_energy_j for number, each in zip(calls, predictions, strict=True))
+    # Each GPU reads the prompt and decodes; the others would only wait.
+    energy_j = split.gpus * sum(number * each.known_energy_j for number, each in zip(calls, predictions, strict=True))
     return ImagePrediction(
         model=model,
         gpu=board.name,
+        gpus=split.gpus,
         batch=batch,
         frames=frames,
         height=height,
@@ -189,7 +258,8 @@ def predict_image(
         text=tuple(text),
         denoise=denoise,
         decode=decode,
-        forwards=pipeline.forwards,
+        denoise_calls=calls[-2],
+        decode_calls=calls[-1],
         notes=(
             *gpu_name_notes(gpu),
             "predicted from the pipeline's configuration: operations of diffusers between its modules are left out",

@@ -17,7 +17,7 @@ from ...operations.operation import Operation
 from ..measured.rows import MeasuredLoop
 from ..networks.composition import counts_of
 from ..recipes import Recipe
-from ..regressors.forms import ONE_GPU_FORMS
+from ..regressors.forms import ONE_GPU_FORMS, form_of
 from .network import SerialModel
 from .predictor import CallModel, CpuPredictor, as_run, call_inputs, group_of
 
@@ -81,7 +81,7 @@ def fit_cpu(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection[
     time_s = np.array([loop.time_s for loop in loops])
     calls = CallModel.fit(operations, time_s)
     inputs, by_constants_s = call_inputs(operations, calls, [group_of(operation) for operation in operations])
-    form = next(form for form in ONE_GPU_FORMS.values() if form.settings is type(recipe))
+    form = form_of(recipe, ONE_GPU_FORMS)
     fitted = CpuPredictor(
         cpu=find_cpu(dataset.card.gpu),
         mode=mode,

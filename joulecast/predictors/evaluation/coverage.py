@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ..intervals.calibration import QUANTITIES, Calibration, Cases
@@ -92,12 +91,9 @@ def operation_coverage(
         groups |= {f"family {family}": usable & (families == family) for family in sorted(set(families.tolist()))}
         for group, chosen in groups.items():
             if chosen.sum() >= LEAST_ERRORS:
-                found.append(_coverage(split, group, part.where(chosen), _chosen(widths[split], chosen), power_range_w))
+                halves = {quantity: half[chosen] for quantity, half in widths[split].items()}
+                found.append(_coverage(split, group, part.where(chosen), halves, power_range_w))
     return found
-
-
-def _chosen(widths: Mapping[str, FloatArray], chosen: NDArray[np.bool_]) -> dict[str, FloatArray]:
-    return {quantity: half[chosen] for quantity, half in widths.items()}
 
 
 def _coverage(

@@ -1,4 +1,4 @@
-"""One way to fit any recipe: `fit(recipe, datasets, networks).on(gpu, mode).predict(operations, clock_mhz)`.
+"""From a recipe and datasets to a predictor.
 
 A GPU's own predictor is fitted to its measurements. A predictor for any GPU is fitted in two steps. The first, which
 takes long, learns from operations. The second learns what measured networks add to that. It is quick and repeated
@@ -8,22 +8,21 @@ often, because validation leaves out one network after the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...datasets import Dataset
-from ...errors import DatasetError, InputError, unknown_name
+from ...errors import DatasetError, unknown_name
 from ...hardware import GPU, find_gpu
-from ...operations.operation import MODES, Operation
+from ...operations.operation import Operation
 from ..any_gpu.boosted_residual import BoostedResidual
 from ..any_gpu.boosting import fit_any_gpu
 from ..any_gpu.network_fits import learn_from_networks
-from ..any_gpu.predictor import AnyGpuPredictor
 from ..any_gpu.roofline import NoResidual
-from ..contract import Files, Fit, Fitted, Networks, ResidualModel
+from ..contract import Files, Networks, ResidualModel
 from ..measured.rows import (
     DeviceRow,
     MeasuredLoop,
@@ -37,7 +36,7 @@ from ..physics.baseline import group_of
 from ..physics.features import features
 from ..predictor import OperationPredictor, regressor_inputs
 from ..recipes import BoostingRecipe, Recipe, RooflineRecipe, TransformerRecipe, read_recipe, recipe_of
-from ..regressors.forms import ONE_GPU_FORMS
+from ..regressors.forms import ONE_GPU_FORMS, form_of
 from ..transformer.attentive import Attentive
 from ..transformer.networks import read_networks
 
@@ -67,19 +66,8 @@ class AnyGpuForm(NamedTuple):
     quicker: Callable[[Any], Recipe] = lambda recipe: recipe
 
 
-@dataclass(frozen=True)
-class FittedAnyGpu:
-    """A residual model that was fitted, for use on any GPU."""
-
-    correction: ResidualModel
-
-    def on(self, gpu: GPU, mode: str) -> AnyGpuPredictor:
-        """The predictor of a GPU and mode, see `Fitted.on`. Every GPU is allowed."""
-        return AnyGpuPredictor(gpu, mode, self.correction)
-
-
-def fit_on_all(datasets: Sequence[Dataset], networks: Networks, recipe: Recipe) -> FittedAnyGpu:
-    """Fit a recipe on all data.
+def fit_on_all(datasets: Sequence[Dataset], networks: Networks, recipe: Recipe) -> ResidualModel:
+    """Fit a recipe for any GPU on all data.
 
     Raises:
         DatasetError: There are too few device times.
@@ -87,23 +75,23 @@ def fit_on_all(datasets: Sequence[Dataset], networks: Networks, recipe: Recipe) 
     """
     rows = [row for dataset in datasets for row in device_rows(dataset)]
     learned = fit_operations(datasets, rows, recipe)
-    return FittedAnyGpu(network_learner(learned, rows, recipe)(networks))
+    return network_learner(learned, rows, recipe)(networks)
 
 
 def fit_operations(datasets: Sequence[Dataset], rows: Rows, recipe: Recipe) -> ResidualModel:
     """The first step: fit to these device times. The datasets are used for their launch times only."""
-    return _form_of(recipe).operations(datasets, rows, recipe)
+    return form_of(recipe, ANY_GPU_FORMS).operations(datasets, rows, recipe)
 
 
 def network_learner(correction: ResidualModel, rows: Rows, recipe: Recipe) -> LearnNetworks:
     """Prepare the second step. Without networks it returns the same residual model."""
-    learn = _form_of(recipe).networks(correction, rows, recipe)
+    learn = form_of(recipe, ANY_GPU_FORMS).networks(correction, rows, recipe)
     return lambda networks: learn(networks) if networks else correction
 
 
 def quicker(recipe: Recipe) -> Recipe:
     """See `AnyGpuForm.quicker`."""
-    return _form_of(recipe).quicker(recipe)
+    return form_of(recipe, ANY_GPU_FORMS).quicker(recipe)
 
 
 def read_residual_model(facts: Mapping[str, Any], files: Files) -> ResidualModel:
@@ -116,10 +104,6 @@ def read_residual_model(facts: Mapping[str, Any], files: Files) -> ResidualModel
     if name not in ANY_GPU_FORMS:
         raise unknown_name("predictor of a zoo entry", name, ANY_GPU_FORMS)
     return ANY_GPU_FORMS[name].from_files(facts, files)
-
-
-def _form_of(recipe: Recipe) -> AnyGpuForm:
-    return next(form for form in ANY_GPU_FORMS.values() if form.settings is type(recipe))
 
 
 def _transformer(datasets: Sequence[Dataset], rows: Rows, recipe: TransformerRecipe) -> Attentive:
@@ -186,7 +170,7 @@ def fit_own(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection[
     matrix, line = features(operations, gpu, float(gpu.boost_clock_mhz))
     loop_s = baseline.loop_s(groups, line.time_s, methods)
     inputs = regressor_inputs(matrix, loop_s, baseline.host_s(groups, methods))
-    form = next(form for form in ONE_GPU_FORMS.values() if form.settings is type(recipe))
+    form = form_of(recipe, ONE_GPU_FORMS)
     return OperationPredictor(
         gpu=gpu,
         mode=mode,
@@ -237,54 +221,3 @@ def _recipe(values: dict[str, Any]) -> Recipe:
     if name not in RECIPES:
         raise unknown_name("predictor of a recipe", name, RECIPES)
     return recipe_of(RECIPES[name], values, f"{name} recipe")
-
-
-@dataclass(frozen=True)
-class FittedOwn:
-    """Predictors of single GPUs, each fitted on its own measurements."""
-
-    predictors: Mapping[tuple[str, str], OperationPredictor]
-
-    def on(self, gpu: GPU, mode: str) -> OperationPredictor:
-        """See `Fitted.on`."""
-        if (gpu.name, mode) not in self.predictors:
-            raise InputError(
-                "this recipe was fitted for other GPUs and modes",
-                given=f"{gpu.name}, {mode}",
-                allowed="; ".join(", ".join(each) for each in self.predictors),
-                hint="give it a dataset of this GPU, or take a recipe for any GPU",
-            )
-        return self.predictors[gpu.name, mode]
-
-
-def fit(recipe: Recipe, datasets: Sequence[Dataset], networks: Networks = ()) -> Fitted:
-    """Fit a recipe.
-
-    Args:
-        recipe: Settings of any predictor in `RECIPES`.
-        datasets: Measurements of the GPUs to predict, or of any GPUs, depending on the recipe.
-        networks: Measured networks to learn from. A GPU's own predictor does not use them.
-
-    Raises:
-        DatasetError: There are too few measurements.
-        MissingDependencyError: A library that this recipe trains with is not installed.
-    """
-    return FITS[type(recipe)](datasets, networks, recipe)
-
-
-def _fit_own(datasets: Sequence[Dataset], networks: Networks, recipe: Recipe) -> FittedOwn:
-    return FittedOwn(
-        {
-            (find_gpu(dataset.card.gpu).name, mode): fit_own(dataset, mode, recipe)
-            for dataset in datasets
-            for mode in MODES
-            if dataset.usable(mode)
-        }
-    )
-
-
-FITS: Mapping[type[Recipe], Fit] = {
-    **{form.settings: _fit_own for form in ONE_GPU_FORMS.values()},
-    **{form.settings: fit_on_all for form in ANY_GPU_FORMS.values()},
-}
-"""Class of recipe -> function that fits it."""

@@ -127,7 +127,9 @@ _SPLITS: FloatArray = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
 _LEAST_REDUCTION = 64.0  # Least number of steps in a part of a split reduction.
 _FEWEST_STEPS = 32.0  # A shorter reduction takes as long as this many steps.
 _PARTIAL_BYTES = 8.0  # A partial sum in fp32 is written once and read once.
-_STEEPNESS = 4  # How sharply the share of hits falls where the working set outgrows the L2.
+# How sharply the share of hits falls where the working set outgrows the L2: sharply for products, whose loops hold
+# several sets of weights, and so gently for others that twice the data never take more than four times the time.
+_STEEPNESS, _STREAM_STEEPNESS = 4, 2
 _REFERENCE_RATE = 1024.0  # FLOPs per cycle of the multiprocessor for which rates of loading and energies are stated.
 _READ_BYTES = 16.0  # Bytes that a thread reads at once.
 _LINE_START = 2.5  # Starting a line and adding up what its threads found take as long as this many steps.
@@ -295,8 +297,10 @@ def costs(work: Work, machine: Machine, constants: FloatArray) -> Costs:
     compute_s = _capped_s(quick_s, work.flops, machine, rate, picojoules, burst_s)
     held = sets * work.held_bytes + work.moved_bytes - work.held_bytes
     bandwidth = share * np.where(work.rows > 0, machine.bandwidth, machine.copied)
-    memory_s = _moving_s(work.moved_bytes, held, machine, bandwidth, l2_rate)
-    passed_s = _moving_s(work.passed_bytes, held + work.passed_bytes, machine, share * machine.copied, l2_rate)
+    steepness = np.where(work.rows > 0, _STEEPNESS, _STREAM_STEEPNESS)
+    memory_s = _moving_s(work.moved_bytes, held, machine, bandwidth, l2_rate, steepness)
+    whole = held + work.passed_bytes
+    passed_s = _moving_s(work.passed_bytes, whole, machine, share * machine.copied, l2_rate, steepness)
     waits = work.line_threads > 0
     steps = np.ceil(work.line_bytes / (_READ_BYTES * np.maximum(work.line_threads, 1.0)))
     turns = np.maximum(work.lines * work.line_threads / (machine.sms * machine.threads), waits)
@@ -340,10 +344,15 @@ def way(work: Work, machine: Machine) -> NDArray[np.int64]:
 
 
 def _moving_s(
-    moved: FloatArray, held: FloatArray, machine: Machine, bandwidth: FloatArray, l2_rate: FloatArray
+    moved: FloatArray,
+    held: FloatArray,
+    machine: Machine,
+    bandwidth: FloatArray,
+    l2_rate: FloatArray,
+    steepness: FloatArray,
 ) -> FloatArray:
     """Seconds to move bytes through the L2 cache, as far as it holds what a loop uses, or through the memory."""
-    cached = 1 / (1 + (held / machine.l2_bytes) ** _STEEPNESS)
+    cached = 1 / (1 + (held / machine.l2_bytes) ** steepness)
     rate = l2_rate * machine.sms * machine.clock_hz
     seconds: FloatArray = moved * ((1 - cached) / bandwidth + cached / rate)
     return seconds

@@ -22,7 +22,7 @@ from ...operations.operation import Operation
 from ..contract import Files, Regressor
 from ..formats.numbers import number
 from ..predictor import INPUT_NAMES
-from ..recipes import BlendRecipe, ForestRecipe
+from ..recipes import BlendRecipe
 from .fitted_trees import fit_forest
 from .gaussian import GaussianProcess, fit_gaussian
 from .trees import stored_trees
@@ -91,8 +91,7 @@ def fit_blend(
     Raises:
         MissingDependencyError: scikit-learn is not installed.
     """
-    forest = ForestRecipe("extra_trees", recipe.trees, recipe.max_features, recipe.min_samples_leaf, seed=recipe.seed)
-    trees = fit_forest(operations, inputs, targets, forest, quantity)
+    trees = fit_forest(operations, inputs, targets, recipe, quantity)
     share = recipe.time_share if quantity == "time" else recipe.power_share
     return BlendRegressor(trees, fit_gaussian(inputs, targets, recipe.seed), share) if share else trees
 
@@ -115,10 +114,9 @@ def stored_blend(files: Files, name: str) -> Regressor:
         share, falloff = number(mixing["share"]), number(mixing["falloff"])
     except (ValueError, KeyError, TypeError) as error:
         raise _refused("its share or falloff cannot be read", str(error)[:100], "two numbers") from error
-    if not 0 < share <= 1:
-        raise _refused("the share of its Gaussian process is out of range", share, "above 0, at most 1")
-    if not 0 < falloff <= _STEEPEST:
-        raise _refused("its falloff is out of range", falloff, f"above 0, at most {_STEEPEST}")
+    for what, value, most in (("share of its Gaussian process", share, 1), ("falloff", falloff, _STEEPEST)):
+        if not 0 < value <= most:
+            raise _refused(f"the {what} is out of range", value, f"above 0, at most {most}")
     if _process_file(name) not in files:
         raise _refused("the file of its Gaussian process is missing", None, _process_file(name))
     process = GaussianProcess.from_bytes(files[_process_file(name)])

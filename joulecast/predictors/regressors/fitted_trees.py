@@ -15,7 +15,7 @@ from ...errors import MissingDependencyError, with_extra
 from ...operations.operation import Operation
 from ..measured.splits import fold_of
 from ..predictor import INPUT_NAMES
-from ..recipes import ForestRecipe, TreeSettings, XGBoostRecipe
+from ..recipes import ForestRecipe, ForestSettings, TreeSettings, XGBoostRecipe
 from .trees import Trees, trees_file
 
 MORE_WORK: tuple[str, ...] = (
@@ -144,7 +144,7 @@ def fit_forest(
     operations: Sequence[Operation],
     inputs: NDArray[np.float32],
     targets: FloatArray,
-    recipe: ForestRecipe,
+    recipe: ForestSettings,
     quantity: str,
 ) -> FittedTrees:
     """See `OneGpuForm.fit`; time and power are fitted alike, and only inputs and targets matter.
@@ -156,8 +156,8 @@ def fit_forest(
         from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
     except ImportError as error:
         raise MissingDependencyError("training needs scikit-learn", hint=with_extra("train")) from error
-    forest = {"extra_trees": ExtraTreesRegressor, "random_forest": RandomForestRegressor}[recipe.forest]
-    model = forest(
+    at_random = not isinstance(recipe, ForestRecipe) or recipe.forest == "extra_trees"
+    model = (ExtraTreesRegressor if at_random else RandomForestRegressor)(
         n_estimators=recipe.trees,
         max_features=recipe.max_features,
         min_samples_leaf=recipe.min_samples_leaf,

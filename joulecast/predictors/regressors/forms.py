@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..contract import Files, Regressor
-from ..recipes import BlendRecipe, ForestRecipe, XGBoostRecipe
+from ..recipes import BlendRecipe, ForestRecipe, Recipe, XGBoostRecipe
 from .blend import fit_blend, stored_blend
 from .fitted_trees import fit_boosted, fit_forest
 from .trees import stored_trees
+
+
+class _HasSettings(Protocol):
+    @property
+    def settings(self) -> type[Any]: ...
+
+
+Form = TypeVar("Form", bound=_HasSettings)
 
 
 class OneGpuForm(NamedTuple):
     """How a recipe becomes a regressor of a GPU's time or power, and how that is read again.
 
     Args:
-        settings: Class of the recipe: a frozen dataclass with `folds`, `seed` and `to_dict`. Its fields are the keys of
-            the TOML file.
+        settings: Class of the recipe.
         fit: Fits a regressor. Its arguments are the measured operations; their inputs, shape (operations,
             len(INPUT_NAMES)); the targets, shape (operations,): the logarithm of loop time over the baseline's, or loop
             power over the board's cap; the recipe; and the quantity, "time" or "power".
@@ -36,3 +43,8 @@ ONE_GPU_FORMS: Mapping[str, OneGpuForm] = {
     "xgboost": OneGpuForm(XGBoostRecipe, fit_boosted, stored_trees),
 }
 """Name of a predictor in a recipe and in the zoo -> its form."""
+
+
+def form_of(recipe: Recipe, forms: Mapping[str, Form]) -> Form:
+    """The form, in a table of forms, of recipes of this class."""
+    return next(form for form in forms.values() if form.settings is type(recipe))

@@ -46,10 +46,11 @@ function parts(kind) {
   const { gpus, predictions } = state;
   const { steps, batch } = predictions[0];
   const sum = (values) => values.reduce((one, other) => one + other, 0);
+  const whole = (p, name) => (name === "energy_j" ? p.gpus : 1); // Each GPU needs its own joules in the same time.
   const rows = [
-    ["text encoders", (p, name) => sum(p.text.map((each) => each[name]))],
-    [`denoiser, ${steps} steps`, (p, name) => p.steps * p.denoise[name]],
-    ["decoder", (p, name) => p.decode[name]],
+    ["text encoders", (p, name) => whole(p, name) * sum(p.text.map((each) => each[name]))],
+    [`denoiser, ${steps} steps`, (p, name) => whole(p, name) * p.denoise_calls * p.denoise[name]],
+    ["decoder", (p, name) => whole(p, name) * p.decode_calls * p.decode[name]],
     [batch > 1 ? `all ${batch} ${kind}s` : `the ${kind}`, (p, name) => ({ time_s: p.time_per_batch_s, energy_j: p.batch * p.energy_per_image_j })[name]],
   ];
   byId("parts").replaceChildren(

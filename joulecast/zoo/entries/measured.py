@@ -56,7 +56,7 @@ class Measured:
         if self.networks:
             clocks = len(self.clocks_mhz)
             at = f" at {clocks} clocks" if clocks > 1 else f" at {self.clocks_mhz[0]:g} MHz" if clocks else ""
-            parts.append(f"{self.networks} networks{at}")
+            parts.append(f"{self.networks} measurements of networks{at}")
         return ", ".join(parts) + ("" if self.has_power else " (time only)")
 
 

@@ -12,8 +12,8 @@ from mlflow.pyfunc import PythonModel
 from joulecast.errors import InputError
 from joulecast.operations.operation import Operation
 from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
+from joulecast.zoo.entries.entry import load_any
 from joulecast.zoo.entries.kernels_entry import KernelsEntry, not_by_itself
-from joulecast.zoo.entries.loading import load_any
 from joulecast.zoo.mlflow.registry_model import ENTRY, OUTPUTS
 
 

@@ -53,7 +53,7 @@ def test_a_transformer_has_its_losses_by_epoch():
     pytest.importorskip("torch")
     pytest.importorskip("xgboost")
     tiny = TransformerRecipe(width=8, heads=2, kind_layers=1, kind_feed_forward=2, epochs=6, batch=32, together=0.3)
-    curves = curves_of(fit_on_all([simulated_gpu("A30")], (), tiny).correction)
+    curves = curves_of(fit_on_all([simulated_gpu("A30")], (), tiny))
     assert set(curves) == {f"transformer/loss_{how}" for how in ("alone", "together")}
     alone = np.array(curves["transformer/loss_alone"])
     assert len(alone) == 6

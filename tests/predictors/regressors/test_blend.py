@@ -10,7 +10,7 @@ from simulated_measurements import simulated_dataset, simulated_operations
 
 from joulecast import Operation
 from joulecast.datasets import save
-from joulecast.errors import InputError, ZooError
+from joulecast.errors import ZooError
 from joulecast.predictors.evaluation.left_out import cross_validate
 from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.recipes import BlendRecipe
@@ -104,12 +104,6 @@ def test_an_impossible_mixing_is_refused(predictor, mixing, says):
     files = {**predictor.time.to_files("time"), "time-mixing.json": mixing.encode()}
     with pytest.raises(ZooError, match=says):
         stored_blend(files, "time")
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.1, "0.5", True])
-def test_shares_out_of_range_are_refused(share):
-    with pytest.raises(InputError, match="0 to 1"):
-        BlendRecipe(time_share=share)
 
 
 def test_the_process_has_no_weight_far_from_measured_operations(predictor):

@@ -10,7 +10,6 @@ import pytest
 from simulated_measurements import simulated_dataset, simulated_operations
 
 from joulecast import Operation
-from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.evaluation.tuning import search
 from joulecast.predictors.fitting.fit import fit_own
@@ -93,23 +92,6 @@ def test_search_begins_with_the_recipe_and_finds_what_is_better():
     assert best.recipe.trees == 80
     assert best.loss < 0.8 * trials[0].loss
     assert [trial.settings for trial in search(data, "inference", replace(poor, search={}), 6)] == [{}]
-
-
-@pytest.mark.parametrize(
-    ("settings", "error", "says"),
-    [
-        ({"trees": 0}, InputError, "trees of a recipe"),
-        ({"depth": 3.0}, InputError, "an integer from 1 to 16"),
-        ({"learning_rate": 2.0}, InputError, "learning_rate"),
-        ({"patience": True}, InputError, "patience"),
-        ({"search": {"folds": [3]}}, UnknownNameError, "setting to search"),
-        ({"search": {"depth": []}}, InputError, "list of values"),
-        ({"search": {"depth": [4, 99]}}, InputError, "depth"),
-    ],
-)
-def test_impossible_settings_are_refused(settings, error, says):
-    with pytest.raises(error, match=says):
-        XGBoostRecipe(**settings)
 
 
 def test_a_larger_batch_is_never_quicker(predictor):

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from simulated_measurements import simulated_dataset, simulated_operations
 
-from joulecast.errors import DatasetError, InputError
+from joulecast.errors import DatasetError
 from joulecast.predictors.physics.least_times import LeastTimes
-from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.network_head import Example, NetworkHead
 from joulecast.predictors.transformer.networks import read_networks
 from joulecast.predictors.transformer.tokens import IN_NETWORK
@@ -184,24 +183,3 @@ def test_too_little_to_learn_from(dataset):
         fit_transformer([dataset], rows[:50], QUICK)
     with pytest.raises(DatasetError, match="too few"):
         fit_transformer([dataset], [row._replace(power_w=None) for row in rows], QUICK)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"width": 0},
-        {"width": 50, "heads": 4},
-        {"epochs": 1.5},
-        {"stacks": "two"},
-        {"operation_vector": "mean"},
-        {"positional_encoding": "yes"},
-        {"positional_encoding": True, "width": 9, "heads": 3},
-        {"layer_norm": 1},
-        {"learning_rate": 2.0},
-        {"folds": 1},
-    ],
-    ids=str,
-)
-def test_impossible_settings_are_refused(settings):
-    with pytest.raises(InputError):
-        TransformerRecipe(**settings)

@@ -41,19 +41,12 @@ def with_limits(operations: OperationList) -> WithLimits:
     Use with `OperationList.derived`, which calls it once for each list.
     """
     masked = [place for place, operation in enumerate(operations) if operation.attributes.get("causal")]
-    limited = [*operations, *(_without_mask(operations[place]) for place in masked)]
+    limited = [*operations, *(operations[place].with_attributes(causal=False) for place in masked)]
     trained = [place for place, each in enumerate(limited) if each.mode == "training" and not each.is_identity]
     forwards = [limited[place].replace(mode="inference") for place in trained]
     multiples = [1.0 + _doubles(limited[place], forward) for place, forward in zip(trained, forwards, strict=True)]
     listed = OperationList([*limited, *forwards]) if masked or trained else operations
     return WithLimits(listed, np.array(masked, dtype=np.int64), np.array(trained, dtype=np.int64), np.array(multiples))
-
-
-def _without_mask(operation: Operation) -> Operation:
-    attributes = {**operation.attributes, "causal": False}
-    return Operation(
-        operation.kind, operation.input_shapes, attributes, precision=operation.precision, mode=operation.mode
-    )
 
 
 def _doubles(operation: Operation, forward: Operation) -> bool:

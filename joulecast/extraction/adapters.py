@@ -1,0 +1,89 @@
+"""Low-rank adapters (LoRA; Hu et al., arXiv 2106.09685) in a model that was built by name, as peft adds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from ..errors import InputError
+from ..operations.checked_values import require_positive_integer
+
+ALL_LINEAR = "all-linear"
+"""The word of peft for adapters in every linear layer but the last one of the model."""
+
+# The attention's layers that peft adapts unless it is told otherwise (peft/utils/constants.py,
+# TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING); the first group of which the model has layers is taken.
+_BY_DEFAULT = (
+    ("q_proj", "v_proj"),
+    ("query", "value"),
+    ("qkv_proj",),
+    ("query_key_value",),
+    ("c_attn",),
+    ("q_lin", "v_lin"),
+    ("q", "v"),
+)
+
+
+class Adapted(nn.Module):
+    """A frozen layer, beside which two learned ones of low rank compute what is added to its result.
+
+    Args:
+        base: A linear layer, or the transposed one of GPT-2 in transformers (`Conv1D`).
+        rank: Features between the two learned layers.
+    """
+
+    def __init__(self, base: nn.Module, rank: int) -> None:
+        super().__init__()
+        weight: torch.Tensor = base.weight  # type: ignore[assignment]
+        outputs, inputs = weight.shape if isinstance(base, nn.Linear) else reversed(weight.shape)
+        where = {"device": weight.device, "dtype": weight.dtype}
+        self.base_layer = base
+        self.lora_A = nn.Linear(inputs, rank, bias=False, **where)
+        self.lora_B = nn.Linear(rank, outputs, bias=False, **where)
+        self.scaling = 2.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The layer's result and what the adapter adds to it."""
+        result: torch.Tensor = self.base_layer(x) + self.lora_B(self.lora_A(x)) * self.scaling
+        return result
+
+
+def adapt(module: nn.Module, rank: int, targets: str | Sequence[str] | None = None) -> None:
+    """Freeze all parameters of a module and put adapters into some of its layers.
+
+    Args:
+        module: The module, which is changed.
+        rank: Rank of the adapters.
+        targets: Last names of the layers, such as ("q_proj", "v_proj"), or "all-linear"; None for peft's default.
+
+    Raises:
+        InputError: The rank is not a positive integer, or the module has no such layers.
+    """
+    require_positive_integer("lora", rank)
+    layers = {path: each for path, each in module.named_modules() if _is_linear(each)}
+    present = {path.rpartition(".")[2] for path in layers}
+    if targets == ALL_LINEAR:
+        chosen = set(list(layers)[:-1])
+    else:
+        named = (targets,) if isinstance(targets, str) else targets
+        groups = _BY_DEFAULT if named is None else (tuple(named),)
+        wanted = next((group for group in groups if set(group) <= present), ())
+        chosen = {path for path in layers if path.rpartition(".")[2] in wanted}
+    if not chosen:
+        raise InputError(
+            f"{type(module).__name__} has no layers for these adapters",
+            given="peft's default targets" if targets is None else str(targets),
+            allowed=", ".join(sorted(present)) or "a model with linear layers",
+            hint=f"give lora_targets, or {ALL_LINEAR!r}",
+        )
+    for parameter in module.parameters():
+        parameter.requires_grad_(False)
+    for path in chosen:
+        parent, _, name = path.rpartition(".")
+        setattr(module.get_submodule(parent), name, Adapted(layers[path], rank))
+
+
+def _is_linear(module: nn.Module) -> bool:
+    return isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D"

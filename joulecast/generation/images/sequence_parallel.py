@@ -1,0 +1,171 @@
+"""Several GPUs that share the tokens of an image or a video (sequence parallelism), as xDiT runs denoisers.
+
+Each GPU has all weights and computes its part of the tokens. Attention needs all of them. Ulysses (Jacobs et al.,
+arXiv 2309.14509) exchanges tokens for heads before attention and back afterwards; a ring (Liu et al., arXiv
+2310.01889) passes keys and values on, and adds up what they contribute to each query (github.com/xdit-project/xDiT).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from ...errors import InputError
+from ...hardware import GPU
+from ...operations.network import Entry, Network
+from ...operations.rules import size
+from ...predictors.networks.prepared import PreparedNetwork
+from ...predictors.operation_predictions import OperationPredictions
+from ..collectives import KINDS
+from ..parallel import GROUPS
+from ..served import with_collectives
+from .layers import Layers, Shape
+
+_EXCHANGE_HOST_S = 300e-6
+_SEND_HOST_S = 150e-6
+"""Seconds for which exchanging tokens for heads, or sending keys on, keeps the host: a call of torch.distributed and
+the Python around it. Set with batches of one image of FLUX.1 on 8 GPUs, which the host decides: 96 ms a step by
+Ulysses and 160 ms by a ring, on H100 and B200 alike. Left out, SD 3.5 and SANA on 4 and 8 GPUs come out 7 % too quick
+in the mean, with a mean absolute error of 11 %, instead of 37 % too quick without it (benchmarks/IMAGES.md)."""
+
+
+class DividedNetwork(PreparedNetwork):
+    """One GPU's part of a network, with its collectives."""
+
+    @cached_property
+    def at_default(self) -> OperationPredictions:
+        """Predictions of the operations at the default clock, those of collectives included."""
+        found = with_collectives(super().at_default, self.knowledge.operations.gpu)
+        hosts = {kind: _EXCHANGE_HOST_S if kind == "all_to_all" else _SEND_HOST_S for kind in KINDS}
+        of_each = [hosts.get(operation.kind, math.nan) for operation in found.operations]
+        return replace(found, host_time_s=np.where(np.isnan(of_each), found.host_time_s, of_each))
+
+
+@dataclass(frozen=True)
+class Split:
+    """How GPUs share the tokens.
+
+    Args:
+        ulysses: Number of GPUs that exchange tokens for heads.
+        ring: Number of groups of such GPUs that pass keys and values on.
+        link: The connection between the GPUs: "nvlink" or "pcie".
+    """
+
+    ulysses: int = 1
+    ring: int = 1
+    link: str = "nvlink"
+
+    @classmethod
+    def of(cls, gpus: int, ulysses: int | None, ring: int | None, heads: int, gpu: GPU) -> Split:
+        """The degrees that were asked for; where none was, the largest group that can share the heads.
+
+        Raises:
+            InputError: So many GPUs cannot share a denoiser with so many heads, or not in these degrees.
+        """
+        if gpus not in GROUPS:
+            raise InputError("so many GPUs cannot share an image", given=gpus, allowed=", ".join(map(str, GROUPS)))
+        if ulysses is None:
+            ulysses = gpus // ring if ring and not gpus % ring else math.gcd(gpus, heads)
+        ring = max(1, gpus // ulysses) if ring is None else ring
+        if ulysses * ring != gpus or heads % ulysses:
+            raise InputError(
+                "the GPUs cannot share the attention in these degrees",
+                given=f"ulysses={ulysses} x ring={ring} on {gpus} GPUs, {heads} heads",
+                allowed="ulysses x ring is the number of GPUs, and the heads are a multiple of ulysses",
+                hint=f"give ulysses={math.gcd(gpus, heads)}, ring={gpus // math.gcd(gpus, heads)}",
+            )
+        return cls(ulysses, ring, "nvlink" if gpu.link_bandwidth else "pcie")
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return self.ulysses * self.ring
+
+    def grid(self, whole: Shape) -> Shape:
+        """One GPU's part of the patches: some rows of an image, or some patches of a video."""
+        if self.gpus == 1:
+            return whole
+        if len(whole) == 2:
+            return (-(-whole[0] // self.gpus), whole[1])
+        return (1, 1, -(-math.prod(whole) // self.gpus))
+
+    def text_tokens(self, whole: int) -> int:
+        """Tokens of the text that each GPU computes: its part, or all of them if they cannot be divided."""
+        return whole if whole % self.gpus else whole // self.gpus
+
+    def network(self, part: Network, grid: Shape, text_tokens: int) -> Network:
+        """One GPU's part of a denoiser with the attention over all tokens, and with collectives.
+
+        Args:
+            part: The denoiser over one GPU's part of the tokens.
+            grid: One GPU's part of the patches.
+            text_tokens: Tokens of the whole text.
+        """
+        if self.gpus == 1:
+            return part
+        found = Layers(part.entries[0].operation.precision)
+        for entry in part:
+            operation, paths = entry.operation, [path for path, n in entry.by_module.items() for _ in range(n)]
+            if operation.kind == "attention":
+                self._attention(found, entry, math.prod(grid), text_tokens % self.gpus != 0)
+                continue
+            found.calls.setdefault(operation, []).extend(paths)
+            if operation.kind == "matmul" and operation.input_shapes[0][-1] == math.prod(grid):
+                # Linear attention: the first product of each block sums over tokens.
+                self._collective(found, "all_reduce", operation.output_shape, entry.count)
+        latents = part.entries[0].operation.input_shapes[0]  # of the layer that embeds the patches
+        self._collective(found, "all_gather", latents, 1)
+        return found.network("denoiser", {"latents": latents})
+
+    def _attention(self, found: Layers, entry: Entry, tokens: int, text_whole: bool) -> None:
+        """Record an attention of the whole sequence: exchanges, one part for each member of the ring, and their sum.
+
+        Args:
+            found: The operations to which it is added.
+            entry: The attention over one GPU's part of the tokens.
+            tokens: Tokens of the image in this part.
+            text_whole: Whether each GPU has all tokens of the text.
+        """
+        queries, keys = entry.operation.input_shapes[:2]
+        path, calls = "attention", entry.count
+
+        def all_of(shape: Shape, text: int) -> Shape:
+            own = text if text_whole else 0
+            return (shape[0], shape[1] // self.ulysses, (shape[2] - own) * self.ulysses + own, shape[3])
+
+        wide = all_of(queries, max(0, queries[2] - tokens))
+        read = wide if keys == queries else all_of(keys, keys[2])
+        if self.ulysses > 1:
+            for shape in (queries, keys, keys, queries):
+                found.add(path, "copy", shape, blocks=calls, each=2)
+                self._collective(found, "all_to_all", shape, calls, self.ulysses)
+        found.attention(path, wide, read, blocks=calls * self.ring)
+        if self.ring > 1:
+            # Keys and values go to the next GPU, as in a pair that exchanges them.
+            self._collective(found, "all_gather", read, 2 * calls * (self.ring - 1), 2)
+            self._merge(found, path, wide, calls)
+
+    def _merge(self, found: Layers, path: str, shape: Shape, calls: int) -> None:
+        """Record adding up, in fp32, what the members of the ring contribute, by their logarithms of sums."""
+        precise, row = Layers("fp32", found.calls), (*shape[:-1], 1)
+        steps = calls * (self.ring - 1)
+        precise.add(path, "copy", shape, blocks=calls * self.ring)
+        for kind, shapes, each in (
+            ("sub", (shape, shape), 2),
+            ("mul", (shape, row), 1),
+            ("sub", (row, row), 3),
+            ("sigmoid", (row,), 2),
+        ):
+            precise.add(path, kind, *shapes, blocks=steps, each=each)
+        found.add(path, "copy", shape, blocks=calls)
+
+    def _collective(self, found: Layers, kind: str, shape: Shape, calls: int, gpus: int | None = None) -> None:
+        flat = (max(1, size(shape) // shape[-1]), shape[-1])
+        found.add("collectives", kind, flat, blocks=calls, gpus=gpus or self.gpus, link=self.link)
+
+
+ONE_GPU = Split()
+"""A single GPU, which computes everything."""

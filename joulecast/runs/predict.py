@@ -1,0 +1,243 @@
+"""predict_run: what a whole training or fine-tuning takes, before anything runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from ..extraction import Job, network_of_job
+from ..generation.parallel import find_gpus
+from ..hardware import GPU
+from ..hardware.host import Host, find_host
+from ..operations.network import Network
+from ..predictors.networks.execution import Execution
+from ..predictors.networks.memory import shortage
+from ..predictors.physics.precisions import refuse_precisions
+from ..queries.objectives import Tariff
+from ..zoo import find_predictor
+from .layout import NODE_GPUS, Layout
+from .run import Part, Run
+from .step import Cost, Step, step_of, with_loss
+from .traffic import Traffic
+
+if TYPE_CHECKING:
+    from ..extraction.sources import InputShape, Model
+
+AUTOCAST: Mapping[str, str] = {"amp": "bf16", "amp_fp16": "fp16"}
+"""Name of a precision of mixed training -> type of autocast. Weights, gradients and moments are fp32."""
+
+
+@dataclass(frozen=True)
+class _Between:
+    """What happens between the steps of a run; see `predict_run` for the fields."""
+
+    evaluation_samples: float = 0
+    checkpoints: int = 0
+    checkpoint_bandwidth: float = 1e9
+    loader_samples_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            least = name in ("evaluation_samples", "checkpoints")
+            if value is not None:
+                _number(name, value, "at least 0" if least else "above 0", zero=least)
+
+
+def predict_run(
+    model: Model,
+    input_shape: InputShape | None,
+    gpu: str | GPU | None,
+    *,
+    samples: float | None = None,
+    tokens: float | None = None,
+    epochs: float = 1,
+    precision: str = "default",
+    lora: int | None = None,
+    lora_targets: str | Sequence[str] | None = None,
+    optimizer: str | None = "adamw",
+    accumulation: int = 1,
+    sharding: str = "none",
+    recompute: str = "none",
+    tensor_parallel: int = 1,
+    pipeline_parallel: int = 1,
+    virtual_stages: int = 1,
+    gpus_per_node: int = NODE_GPUS,
+    network_bandwidth: float | None = None,
+    evaluation_samples: float = 0,
+    checkpoints: int = 0,
+    checkpoint_bandwidth: float = 1e9,
+    loader_samples_per_s: float | None = None,
+    clock: float | None = None,
+    power_limit_w: float | None = None,
+    execution: str = "eager",
+    host: str | float | Path | Host | None = None,
+    predictor: str | Path | None = None,
+    model_options: Mapping[str, object] | None = None,
+    price_per_hour: float | Mapping[str, float] | None = None,
+    price_per_kwh: float | None = None,
+    carbon: float | str | None = None,
+    pue: float = 1.0,
+) -> Run:
+    """Predict a whole training run: hours, joules of the boards and at the plug, price and carbon.
+
+    Args:
+        model: A name, module, configuration or file, as `joulecast.extract` takes it.
+        input_shape: Shape of the input of a step, batch first: of all GPUs and micro-batches together.
+        gpu: The GPUs, such as "8x H100 SXM".
+        samples: Samples of the data, all of which an epoch passes through.
+        tokens: Tokens of the data, in place of samples: for inputs of the form (samples, tokens).
+        epochs: Number of epochs.
+        precision: default, fp32, tf32, fp16 or bf16 as in `joulecast.extract`; "amp" and "amp_fp16" for weights in fp32
+            and a forward within torch.autocast, in bf16 or fp16.
+        lora: Rank of low-rank adapters, beside which all parameters are frozen; None to train all. For models by name.
+        lora_targets: Last names of the layers with adapters, such as ("q_proj", "v_proj"), or "all-linear"; None for
+            those that peft chooses.
+        optimizer: As in `joulecast.extract`, such as "adamw" or "adamw_fused"; None to leave its step out.
+        accumulation: Micro-batches of each replica in a step, whose gradients are added up.
+        sharding: What replicas divide among each other: "none" (DistributedDataParallel), "zero1", "zero2", or "zero3"
+            (FSDP's FULL_SHARD).
+        recompute: What the backward computes again instead of storing it: "none", "selective" (attention), or "full"
+            (each layer).
+        tensor_parallel: GPUs that share each layer.
+        pipeline_parallel: Stages into which the layers are divided.
+        virtual_stages: Parts of the layers that each stage has.
+        gpus_per_node: GPUs of a node.
+        network_bandwidth: Bytes per second between a node and others; None for an adapter for each GPU that is as fast
+            as its PCI Express slot.
+        evaluation_samples: Samples that are only evaluated, in each epoch.
+        checkpoints: How often weights and the state of the optimizer are stored while training waits.
+        checkpoint_bandwidth: Bytes per second at which they are stored.
+        loader_samples_per_s: Samples per second that the loader of the data can give; None if nothing waits for it.
+        clock: Graphics clock in MHz; None for the GPU's default.
+        power_limit_w: Power cap of a board in watts; None for its default.
+        execution: How each GPU runs its part; see `joulecast.predict`.
+        host: The machine that launches operations; see `joulecast.predict`.
+        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
+        model_options: Arguments of a model that is given by name, as in `joulecast.extract`.
+        price_per_hour: Price of an hour of one GPU, or a mapping from GPU to price.
+        price_per_kwh: Price of a kilowatt-hour, in the same currency.
+        carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE": its yearly average.
+        pue: Joules that the data centre draws for each joule of its servers, which price and carbon contain.
+
+    Raises:
+        UnknownNameError: No such model, GPU, precision, sharding, optimizer, country or predictor.
+        InputError: The data, the batch, the layers or the GPUs cannot be divided so; or a number that cannot be.
+        ZooError, ExtractionError, UncoveredError, MissingDependencyError: See `joulecast.predict`.
+
+    Examples:
+        >>> run = predict_run("gpt2", (64, 512), "8x H100 SXM", tokens=1e9, precision="bf16")
+        >>> run.steps
+        30518
+    """
+    return run_of(network_of_job, locals())
+
+
+def run_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> Run:
+    """Predict as `predict_run` does, with the network from a given function.
+
+    Args:
+        extract: Function that gives the network of a job.
+        asked: The arguments of `predict_run` by name.
+
+    Raises:
+        JoulecastError: See `predict_run`.
+    """
+    job = Job.of(asked, mode="training")
+    if job.precision in AUTOCAST:
+        job = replace(job, precision="default", autocast=AUTOCAST[job.precision])
+    count, board = find_gpus(asked["gpu"])
+    board.checked_clock_mhz(asked["clock"])
+    board.checked_power_limit_w(job.power_limit_w)
+    tariff = Tariff.of(asked["price_per_hour"], asked["price_per_kwh"], asked["carbon"])
+    between = _Between(**{each.name: asked[each.name] for each in fields(_Between)})
+    bandwidth = asked["network_bandwidth"]
+    if bandwidth is not None:
+        _number("network_bandwidth", bandwidth, "above 0, in bytes per second")
+    layout = Layout(count, **{each.name: asked[each.name] for each in fields(Layout) if each.name != "gpus"})
+    micro_shape = layout.micro_shape(job.input_shape)
+    shape = (micro_shape[0] * layout.replicas * layout.accumulation, *micro_shape[1:])
+    samples = _samples(asked["samples"], asked["tokens"], shape)
+    epochs = _number("epochs", asked["epochs"], "above 0")
+    pue = _number("pue", asked["pue"], "1 or more", least=1.0)
+    whole = with_loss(extract(replace(job, input_shape=micro_shape)))
+    refuse_precisions(board, whole.operations)
+    executed = Execution.of(job.execution, find_host(job.host))
+    run = find_predictor(board, "training", job.predictor).under(executed)
+    forward = find_predictor(board, "inference").under(executed)
+    traffic = Traffic(board, layout.gpus_per_node, bandwidth)
+    step = step_of(whole, board, layout, traffic, run, forward, asked["clock"], job.power_limit_w)
+    steps = math.ceil(samples * epochs / shape[0])
+    lacking = shortage(step.memory, board)
+    fits = f"it would not fit: each GPU {lacking}; divide more (sharding, recompute, accumulation, more GPUs)"
+    return Run(
+        model=whole.name,
+        gpu=board.name,
+        layout=layout,
+        input_shape=shape,
+        precision=asked["precision"],
+        samples=samples,
+        epochs=epochs,
+        steps=steps,
+        parts=tuple(_parts(step, steps, shape[0], epochs, layout, between)),
+        micro=step.micro,
+        memory_bytes=step.memory.total_bytes,
+        tariff=tariff,
+        pue=pue,
+        notes=(
+            *([fits] if lacking else []),
+            "at the plug: a server is taken to be like MLPerf's; those of vendors left out are up to 30 % off",
+            *(["between GPUs: what is sent goes on beside the backward"] if count > 1 else []),
+            "not in the time: clipping of gradients, and failures",
+            *step.micro.notes,
+        ),
+    )
+
+
+def _parts(step: Step, steps: int, batch: int, epochs: float, layout: Layout, between: _Between) -> list[Part]:
+    """The parts of the whole run, of all boards together."""
+    times = {name: (steps * cost.time_s, steps * cost.energy_j) for name, cost in step.parts.items()}
+    idle_w = step.micro.idle_power_w
+    waits = {}
+    if between.loader_samples_per_s is not None:
+        waits["waiting for data"] = steps * max(0.0, batch / between.loader_samples_per_s - step.time_s)
+    if between.checkpoints:
+        waits["checkpoints"] = between.checkpoints * step.state_bytes / between.checkpoint_bandwidth
+    forward = step.parts.get("forward", Cost(0.0, 0.0))
+    evaluated = between.evaluation_samples * epochs / batch
+    if evaluated:
+        times["evaluation"] = evaluated * forward.time_s, evaluated * forward.energy_j
+    times |= {name: (seconds, idle_w * seconds) for name, seconds in waits.items() if seconds > 0}
+    return [Part(name, seconds, layout.gpus * joules) for name, (seconds, joules) in times.items()]
+
+
+def _samples(samples: float | None, tokens: float | None, shape: Sequence[int]) -> float:
+    """The samples of an epoch."""
+    if (samples is None) == (tokens is None):
+        raise InputError(
+            "a run needs the size of its data, as samples or as tokens",
+            given="none" if samples is None else f"samples={samples}, tokens={tokens}",
+            allowed="one of samples and tokens",
+        )
+    if samples is not None:
+        return _number("samples", samples, "above 0")
+    if len(shape) != 2:
+        raise InputError(
+            "tokens are counted for inputs of the form (samples, tokens)", given=tuple(shape), hint="give samples"
+        )
+    return _number("tokens", tokens, "above 0") / shape[1]
+
+
+def _number(name: str, value: object, allowed: str, *, least: float = 0.0, zero: bool = False) -> float:
+    """A finite number above 0, or at least `least`."""
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not least <= value < 1e18
+        or (value == 0 and not zero)
+    ):
+        raise InputError(f"{name} is out of range", given=repr(value)[:60], allowed=allowed)
+    return float(value)

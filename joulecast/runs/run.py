@@ -1,0 +1,222 @@
+"""Run: hours, joules at the boards and at the plug, price and carbon of a whole training run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..operations.inputs import shape_to_json
+from ..predictors.networks.prediction import Prediction
+from ..queries.objectives import Tariff
+from ..rendering.answers import Plain
+from ..rendering.tables import Table, Tabular
+from ..units import duration, si
+from .layout import Layout
+from .plug import PLUG_ERROR, wall_energy_j
+
+# Factor that 90 % of collectives lie within, where they were not measured in the same place: assumed.
+_COLLECTIVES = 1.3
+_J_PER_KWH, _G_PER_KG = 3.6e6, 1e3
+
+Ends = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a run.
+
+    Args:
+        name: Name of the part, such as "forward".
+        time_s: Seconds of the run that it takes.
+        energy_j: Joules of all boards.
+    """
+
+    name: str
+    time_s: float
+    energy_j: float
+
+
+@dataclass(frozen=True)
+class RunInterval:
+    """Low and high of each quantity, for a share `level` of runs; price and carbon are None if not known."""
+
+    level: float
+    time_s: Ends
+    energy_j: Ends
+    wall_energy_j: Ends
+    cost: Ends | None = None
+    carbon_kg: Ends | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The interval as plain lists."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+
+
+@dataclass(frozen=True)
+class Run(Plain, Tabular):
+    """A whole training run: how long it takes, and what it draws and costs.
+
+    Args:
+        model: Name of the network.
+        gpu: Full name of the GPU model.
+        layout: How a step is divided over the GPUs.
+        input_shape: Shape of the input of a step, over all GPUs and micro-batches.
+        precision: Precision as it was asked for.
+        samples: Samples of an epoch.
+        epochs: Number of epochs.
+        steps: Number of steps.
+        parts: Seconds and joules of the boards by part; their sum is the run.
+        micro: Prediction of one micro-batch.
+        memory_bytes: Estimated device memory that each GPU needs.
+        tariff: Prices and carbon intensity.
+        pue: Joules of the data centre for each joule at the plug of a server.
+        notes: Warnings about this prediction.
+    """
+
+    model: str
+    gpu: str
+    layout: Layout
+    input_shape: tuple[int, ...]
+    precision: str
+    samples: float
+    epochs: float
+    steps: int
+    parts: tuple[Part, ...]
+    micro: Prediction = field(repr=False)
+    memory_bytes: int
+    tariff: Tariff
+    pue: float = 1.0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def time_s(self) -> float:
+        """Seconds of the whole run."""
+        return math.fsum(part.time_s for part in self.parts)
+
+    @property
+    def energy_j(self) -> float:
+        """Joules of all boards."""
+        return math.fsum(part.energy_j for part in self.parts)
+
+    @property
+    def wall_energy_j(self) -> float:
+        """Joules at the plugs of the servers: boards, processors, memory, fans, adapters and conversion."""
+        return wall_energy_j(self.time_s, self.energy_j, self.layout)
+
+    @property
+    def cost(self) -> float | None:
+        """Price of all GPUs and of the electricity; None where no prices were given, or none for this GPU."""
+        return self._cost(self.time_s, self.wall_energy_j)
+
+    @property
+    def carbon_kg(self) -> float | None:
+        """Kilograms of CO2 equivalent of the electricity; None where the grid's intensity was not given."""
+        return self._carbon_kg(self.wall_energy_j)
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step, with its share of what happens between steps."""
+        return self.time_s / self.steps
+
+    @property
+    def samples_per_s(self) -> float:
+        """Samples per second of all GPUs."""
+        return self.samples * self.epochs / self.time_s
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens per second of all GPUs; None where the input is not of the form (samples, tokens)."""
+        return self.samples_per_s * self.input_shape[1] if len(self.input_shape) == 2 else None
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """Name of a part -> its share of the time."""
+        return {part.name: part.time_s / self.time_s for part in self.parts}
+
+    def interval(self, level: float = 0.9) -> RunInterval | None:
+        """An interval around each quantity; None where no errors of such networks are known.
+
+        What is computed has the interval of its network. What is sent and waited for is between 1/1.3 and 1.3 times
+        itself (for 90 %). Both are taken to be wrong in the same direction. At the plug, the errors of servers that
+        were left out are added in squares.
+
+        Args:
+            level: Share of such runs that should lie within, above 0 and below 1.
+
+        Raises:
+            InputError: The level is not between 0 and 1, or too high for the number of networks.
+        """
+        around = self.micro.interval(level)
+        if around is None or around.energy_j is None:
+            return None
+        computed = {"forward", "backward", "recomputing", "optimizer", "evaluation"}
+        times, joules, walls = [], [], []
+        for end in (0, 1):
+            sign = 2 * end - 1
+            of_time = around.time_s[end] / self.micro.time_s
+            of_energy = around.energy_j[end] / self.micro.known_energy_j
+            sent = _COLLECTIVES**sign
+            times.append(math.fsum(p.time_s * (of_time if p.name in computed else sent) for p in self.parts))
+            joules.append(math.fsum(p.energy_j * (of_energy if p.name in computed else sent) for p in self.parts))
+            wall = wall_energy_j(times[-1], joules[-1], self.layout)
+            error = math.hypot(math.log(wall / self.wall_energy_j), math.log(PLUG_ERROR))
+            walls.append(self.wall_energy_j * math.exp(sign * error))
+        costs = [self._cost(*each) for each in zip(times, walls, strict=True)]
+        kilograms = [self._carbon_kg(each) for each in walls]
+        return RunInterval(
+            level,
+            (times[0], times[1]),
+            (joules[0], joules[1]),
+            (walls[0], walls[1]),
+            None if costs[0] is None or costs[1] is None else (costs[0], costs[1]),
+            None if kilograms[0] is None or kilograms[1] is None else (kilograms[0], kilograms[1]),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The run as plain lists and dictionaries; quantities in SI units, price in the currency that was given."""
+        interval = self.interval() if self.micro.supports(0.9) else None
+        return {
+            "model": self.model,
+            "gpu": self.gpu,
+            **vars(self.layout),
+            "replicas": self.layout.replicas,
+            "nodes": self.layout.nodes,
+            "input_shape": shape_to_json(self.input_shape),
+            "precision": self.precision,
+            "samples": self.samples,
+            "epochs": self.epochs,
+            "steps": self.steps,
+            "step_s": self.step_s,
+            "time_s": self.time_s,
+            "energy_j": self.energy_j,
+            "wall_energy_j": self.wall_energy_j,
+            "cost": self.cost,
+            "carbon_kg": self.carbon_kg,
+            "pue": self.pue,
+            "samples_per_s": self.samples_per_s,
+            "tokens_per_s": self.tokens_per_s,
+            "memory_bytes": self.memory_bytes,
+            "interval": None if interval is None else interval.to_dict(),
+            "parts": [{**vars(part), "share": part.time_s / self.time_s} for part in self.parts],
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model} on {self.layout.gpus}x {self.gpu}: {self.steps:,} steps, {duration(self.time_s)}, "
+            f"{si(self.energy_j, 'J')} at the boards, {self.wall_energy_j / _J_PER_KWH:,.3g} kWh at the plug"
+        )
+
+    def _table(self) -> Table:
+        header = ("part", "time_s", "energy_j", "share")
+        return Table(header, [(p.name, p.time_s, p.energy_j, p.time_s / self.time_s) for p in self.parts])
+
+    def _cost(self, time_s: float, wall_energy_j: float) -> float | None:
+        found: float | None = self.tariff.cost(time_s * self.layout.gpus, wall_energy_j * self.pue, self.gpu)
+        return found
+
+    def _carbon_kg(self, wall_energy_j: float) -> float | None:
+        grams: float | None = self.tariff.carbon_g(wall_energy_j * self.pue)
+        return None if grams is None else grams / _G_PER_KG

@@ -1,0 +1,238 @@
+"""Whole training runs, held against arithmetic by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from joulecast import Operation, predict, predict_run
+from joulecast.errors import InputError, UnknownNameError
+from joulecast.hardware import find_gpu
+from joulecast.operations.network import Network
+from joulecast.runs import Layout
+from joulecast.runs.step import with_loss
+from joulecast.runs.traffic import Traffic
+
+BERT = ("bert_base", (64, 128))
+PARAMETERS = 109_482_240  # of BERT-base, with its pooler
+MEMORY = 768 * 2**20  # what CUDA itself needs
+
+
+def run(gpu="8x H100 SXM", **options):
+    return predict_run(*BERT, gpu, **{"samples": 6400, "precision": "bf16", **options})
+
+
+def part(found, name):
+    return {each.name: each for each in found.parts}[name]
+
+
+def test_a_run_is_its_steps():
+    one = run("H100 SXM", samples=1000, epochs=3)
+    assert one.steps == math.ceil(3000 / 64)
+    step = predict(*BERT, gpu="H100 SXM", mode="training", precision="bf16")
+    computed = part(one, "forward").time_s + part(one, "backward").time_s
+    assert computed == pytest.approx(one.steps * step.time_s)
+    assert part(one, "forward").energy_j + part(one, "backward").energy_j == pytest.approx(one.steps * step.energy_j)
+    assert sum(one.shares.values()) == pytest.approx(1)
+    assert one.samples_per_s == pytest.approx(3000 / one.time_s)
+    assert one.tokens_per_s == pytest.approx(128 * 3000 / one.time_s)
+    assert run(samples=None, tokens=6400 * 128).steps == run().steps == 100
+
+
+def test_energy_at_the_plug_price_and_carbon_by_hand():
+    found = run("16x H100 SXM", price_per_hour={"H100 SXM": 2.5}, price_per_kwh=0.2, carbon=300, pue=1.25)
+    wall_j = 2 * 469 * found.time_s + 1.20 * found.energy_j
+    assert found.wall_energy_j == pytest.approx(wall_j)
+    kwh = 1.25 * wall_j / 3.6e6
+    assert found.cost == pytest.approx(16 * found.time_s / 3600 * 2.5 + 0.2 * kwh)
+    assert found.carbon_kg == pytest.approx(0.3 * kwh)
+    assert (run().cost, run().carbon_kg) == (None, None)
+    interval = found.interval(0.9)
+    for name in ("time_s", "energy_j", "wall_energy_j", "cost", "carbon_kg"):
+        low, high = getattr(interval, name)
+        assert low < getattr(found, name) < high
+    assert found.interval(0.5).time_s[1] < interval.time_s[1]
+
+
+def test_memory_by_what_replicas_divide():
+    """BERT in bf16 with AdamW: weights, gradients two moments of the same size, and gradients in buckets."""
+    stored = learned = 2 * PARAMETERS
+    held = {
+        "none": stored + 4 * learned,
+        "zero1": stored + 2 * learned + 2 * learned / 8,
+        "zero2": stored + 2 * learned / 8 + 2 * learned / 8,
+        "zero3": stored / 8 + learned / 8 + 2 * learned / 8,
+    }
+    memory = {name: run(sharding=name).memory_bytes for name in held}
+    activations = memory["none"] - held["none"]
+    assert activations > MEMORY
+    for name, weights in held.items():
+        assert memory[name] - weights == pytest.approx(activations, rel=0.02), name
+    assert run("H100 SXM").memory_bytes - run("H100 SXM", recompute="full").memory_bytes > 1e8
+
+
+def test_what_is_computed_again_is_a_forward():
+    plain, again = run("H100 SXM"), run("H100 SXM", recompute="full")
+    assert 0.7 < part(again, "recomputing").time_s / part(plain, "forward").time_s < 1.1
+    assert part(again, "backward") == part(plain, "backward")
+    attention = part(run("H100 SXM", recompute="selective"), "recomputing").time_s
+    assert 0 < attention < part(again, "recomputing").time_s
+
+
+def test_accumulated_gradients_are_summed_once():
+    whole, four = run("8x A100 SXM4 80GB"), run("8x A100 SXM4 80GB", accumulation=4)
+    assert four.layout.micro_shape((64, 128)) == (2, 128)
+    one = predict("bert_base", (2, 128), "A100 SXM4 80GB", mode="training", precision="bf16")
+    assert part(four, "forward").time_s + part(four, "backward").time_s == pytest.approx(100 * 4 * one.time_s)
+    assert part(four, "optimizer") == part(whole, "optimizer")
+    assert part(run("8x A100 SXM4 80GB", sharding="zero1"), "optimizer").time_s < part(whole, "optimizer").time_s
+
+
+def test_the_bubble_of_a_pipeline():
+    """Of m micro-batches on p stages, p - 1 turns of m + p - 1 are idle."""
+    found = run("4x H100 SXM", pipeline_parallel=4, accumulation=8)
+    computed = part(found, "forward").time_s + part(found, "backward").time_s
+    assert part(found, "waiting for stages").time_s / computed == pytest.approx(3 / 8)
+    halved = run("4x H100 SXM", pipeline_parallel=4, accumulation=8, virtual_stages=2)
+    assert part(halved, "waiting for stages").time_s / computed == pytest.approx(3 / 16)
+
+
+def test_what_is_sent_between_nodes_by_hand():
+    """Two nodes: half of the bytes cross 0.85 of the network, in two messages; inside, NVLink is quicker."""
+    traffic = Traffic(find_gpu("H100 SXM"), 8, network_bandwidth=1e9)
+    assert traffic.gathered(1e9, 16).time_s == pytest.approx(0.5 / 0.85 + 2 * 10e-6)
+    assert traffic.all_reduce(1e9, 16).time_s == pytest.approx(2 * (0.5 / 0.85 + 2 * 10e-6))
+    # Each second GPU: two such groups share the adapters of a node.
+    assert traffic.gathered(1e9, 8, stride=2).time_s == pytest.approx(2 * 0.5 / 0.85 + 2 * 10e-6)
+    assert traffic.gathered(1e9, 8).time_s < 0.02
+    # Its adapters are those of a DGX H100: 8 of 400 Gbit/s.
+    assert Traffic(find_gpu("H100 SXM"), 8).between_nodes == pytest.approx(0.85 * 8 * 50e9, rel=0.02)
+    assert traffic.gathered(1e9, 1) == (0.0, 0.0)
+
+
+def test_more_gpus_wait_longer_for_each_other():
+    shares = [
+        run(f"{count}x H100 SXM", samples=1e6, sharding=sharding).shares["communication"]
+        for sharding in ("none", "zero3")
+        for count in (2, 8, 16, 64)
+    ]
+    assert shares == sorted(shares[:4]) + sorted(shares[4:])
+    slow, quick = (run("64x H100 SXM", network_bandwidth=rate).time_s for rate in (1e9, 400e9))
+    assert slow > 2 * quick
+
+
+def test_between_steps_by_hand():
+    found = run(
+        "2x H100 SXM",
+        epochs=2,
+        evaluation_samples=640,
+        checkpoints=3,
+        checkpoint_bandwidth=1e9,
+        loader_samples_per_s=1e3,
+    )
+    plain = run("2x H100 SXM", epochs=2)
+    assert part(found, "evaluation").time_s == pytest.approx(part(plain, "forward").time_s * 640 / 6400)
+    assert found.steps == 200
+    assert part(found, "waiting for data").time_s == pytest.approx(200 * 64 / 1e3 - plain.time_s)
+    # Weights and two moments, stored once.
+    assert part(found, "checkpoints").time_s == pytest.approx(3 * 3 * 2 * PARAMETERS / 1e9, rel=0.01)
+
+
+def test_the_loss_over_words_is_added_where_it_is_missing():
+    head = Operation("linear", [(8, 512, 768)], {"out_features": 50257}, precision="bf16", mode="training")
+    added = with_loss(Network.of([(head, 1)])).entries[1:]
+    assert [(e.operation.kind, e.operation.precision) for e in added] == [("softmax", "fp32"), ("copy", "fp32")]
+    assert {e.operation.output_shape for e in added} == {(8, 512, 50257)}
+    small = Network.of([(Operation("linear", [(8, 768)], {"out_features": 10}, mode="training"), 1)])
+    assert with_loss(small) == small
+    again = with_loss(Network.of([(head, 1)]))
+    assert with_loss(again) == again
+
+
+def test_adapters_by_hand():
+    """Rank 4 beside queries and values of a layer: each has 4 x 64 + 64 x 4 parameters."""
+    pytest.importorskip("transformers")
+    sizes = {"num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4}
+    found = predict_run(
+        "bert_base", (4, 16), "H100 SXM", lora=4, precision="amp", samples=100, optimizer="sgd", model_options=sizes
+    )
+    linear = [cost for cost in found.micro.operations if cost.operation.kind == "linear"]
+    adapters = {path for cost in linear for path in cost.module_paths if ".lora_" in path}
+    assert len(adapters) == 2 * 2 * 2
+    assert all(".query." in path or ".value." in path for path in adapters)
+    learned = {cost.operation.gradients for cost in linear if adapters & set(cost.module_paths)}
+    assert learned <= {"all", "parameters"}
+    assert {cost.operation.precision for cost in linear} == {"bf16"}
+    assert {c.operation.precision for c in found.micro.operations if c.operation.kind == "layer_norm"} == {"fp32"}
+
+
+def test_adapters_in_layers():
+    torch = pytest.importorskip("torch")
+    from joulecast.extraction.adapters import adapt
+
+    def model():
+        return torch.nn.ModuleDict(
+            {name: torch.nn.Linear(8, 6, device="meta") for name in ("q_proj", "v_proj", "up", "head")}
+        )
+
+    for targets, adapted in ((None, ["q_proj", "v_proj"]), ("up", ["up"]), ("all-linear", ["q_proj", "v_proj", "up"])):
+        module = model()
+        adapt(module, 2, targets)
+        learned = {name: p.numel() for name, p in module.named_parameters() if p.requires_grad}
+        assert learned == {
+            f"{n}.{each}.weight": size for n in adapted for each, size in (("lora_A", 16), ("lora_B", 12))
+        }
+        assert module[adapted[0]](torch.empty(3, 8, device="meta")).shape == (3, 6)
+    with pytest.raises(InputError, match="no layers for these adapters"):
+        adapt(model(), 2, "query")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "what"),
+    [
+        ({"samples": 0}, InputError, "samples is out of range"),
+        ({"samples": None}, InputError, "needs the size of its data"),
+        ({"tokens": 5}, InputError, "needs the size of its data"),
+        ({"epochs": -1}, InputError, "epochs is out of range"),
+        ({"pue": 0.9}, InputError, "pue is out of range"),
+        ({"accumulation": 3}, InputError, "cannot be divided into replicas and micro-batches"),
+        ({"gpu": "3x H100 SXM"}, InputError, "cannot be divided into replicas and micro-batches"),
+        ({"tensor_parallel": 3}, InputError, "groups of GPUs whose collectives were measured"),
+        ({"pipeline_parallel": 3}, InputError, "the GPUs cannot be divided so"),
+        ({"sharding": "zero4"}, UnknownNameError, "zero4"),
+        ({"recompute": "some"}, UnknownNameError, "some"),
+        ({"lora": 0}, InputError, "lora"),
+        ({"network_bandwidth": 0}, InputError, "network_bandwidth is out of range"),
+        ({"loader_samples_per_s": float("nan")}, InputError, "loader_samples_per_s is out of range"),
+        ({"carbon": "Atlantis"}, UnknownNameError, "Atlantis"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, error, what):
+    with pytest.raises(error, match=what) as refused:
+        run(**options)
+    assert refused.value.given is not None
+    assert refused.value.allowed or refused.value.hint
+
+
+def test_tokens_are_of_text():
+    with pytest.raises(InputError, match="tokens are counted"):
+        predict_run("resnet50", (32, 3, 224, 224), "A30", tokens=1e6)
+
+
+def test_a_run_that_does_not_fit_says_so():
+    notes = predict_run("bert_base", (4096, 512), "T4", samples=4096).notes
+    assert notes[0].startswith("it would not fit: each GPU needs")
+    assert "it would not fit" not in run().notes[0]
+
+
+def test_as_table_and_json():
+    found = run("4x H100 SXM", sharding="zero3")
+    value = json.loads(found.to_json())
+    assert (value["time_s"], value["gpus"], value["replicas"]) == (found.time_s, 4, 4)
+    assert value["interval"]["wall_energy_j"] == list(found.interval().wall_energy_j)
+    assert list(found.to_frame()["time_s"]) == [each.time_s for each in found.parts]
+    assert "100 steps" in str(found)
+    assert replace(Layout(4), sharding="zero3").shares("parameters") == 4
