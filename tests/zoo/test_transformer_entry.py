@@ -57,15 +57,14 @@ def in_training(network):
 
 
 def test_a_stored_predictor_predicts_as_the_trained_one(transformer, tmp_path):
-    trained = transformer
-    entry = trained.save(tmp_path)
+    entry = transformer.save(tmp_path)
     gpu, operations = find_gpu("H100 SXM"), simulated_operations()
-    before = AnyGpuPredictor(gpu, "inference", trained.predictor).predict(operations)
+    before = AnyGpuPredictor(gpu, "inference", transformer.predictor).predict(operations)
     after = find_predictor(gpu, "inference", str(entry)).operations.predict(operations)
     assert after.device_time_s == pytest.approx(before.device_time_s, rel=1e-4)
     assert after.power_w == pytest.approx(before.power_w, rel=1e-4)
     with pytest.raises(ZooError, match="just trained"):
-        replace(trained, predictor=load_any(entry).learned).save(tmp_path / "again")
+        replace(transformer, predictor=load_any(entry).learned).save(tmp_path / "again")
 
 
 def test_training_twice_gives_the_same_files(transformer, tmp_path):
@@ -154,7 +153,7 @@ def test_weights_without_facts_are_those_of_older_entries(transformer, tmp_path)
     assert load_any(entry).name == "any-gpu/transformer"
 
 
-def test_loading_and_predicting_need_no_torch(trained, tmp_path):
+def test_loading_and_predicting_need_no_torch(transformer, tmp_path):
     script = (
         "import json, sys, joulecast as j\n"
         "o = j.Operation('linear', [(512, 512)], {'out_features': 512})\n"
@@ -162,7 +161,7 @@ def test_loading_and_predicting_need_no_torch(trained, tmp_path):
         "heavy = {'torch', 'sklearn', 'xgboost', 'scipy', 'onnx', 'safetensors', 'mlflow'} & set(sys.modules)\n"
         "print(json.dumps([*found, *heavy]))\n"
     )
-    entry = trained.save(tmp_path)
+    entry = transformer.save(tmp_path)
     run = subprocess.run([sys.executable, "-c", script, str(entry)], capture_output=True, text=True, check=True)
     (time_s,) = json.loads(run.stdout)
     assert time_s > 0
