@@ -160,13 +160,13 @@ class SharedModel(Protocol):
         """Compute what is learned of operations on many GPUs at once, which takes less time than one after the other.
 
         Args:
-            operations: Operations in precisions that all these GPUs have. The result is kept.
+            operations: Operations in precisions that all these GPUs have. The result is kept for later questions.
             gpus: The GPUs that will be asked for.
         """
         ...
 
 
-class ResidualModel(Protocol):
+class ResidualModel(SharedModel, Protocol):
     """The ratio of measured operations to physics, learned from many GPUs. It does not depend on the clock."""
 
     @property
@@ -189,15 +189,6 @@ class ResidualModel(Protocol):
             gpu: The GPU that they run on.
             capped: Whether the factors contain the effect of the default power cap in such a loop. Callers that lower
                 the clock for the cap themselves pass False.
-        """
-        ...
-
-    def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """Compute `factors` for many GPUs at once, which takes less time than one GPU after the other.
-
-        Args:
-            operations: Operations in precisions that all these GPUs have. The result is kept for `factors`.
-            gpus: The GPUs that `factors` will be asked for.
         """
         ...
 

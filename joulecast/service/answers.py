@@ -41,7 +41,6 @@ from .validation import (
     checked_gpu,
     checked_host,
     checked_predictor,
-    checked_predictor_anywhere,
     plain_clock,
 )
 
@@ -180,7 +179,7 @@ class Answers(GenerationAnswers):
         if count > self._settings.max_choices:
             raise too_large("there are too many choices to compare", count, self._settings.max_choices)
         tariff = Tariff.of(given["price_per_hour"], question.price_per_kwh, question.carbon)
-        job = self.networks.job(question, "default", predictor=checked_predictor_anywhere(question.predictor))
+        job = self.networks.job(question, "default", predictor=checked_predictor(question.predictor))
         asked = Question.of(job, chosen, clocks, question.batch_sizes, precision, self.networks.extract)
         each = len(asked.gpus) * per_gpu
         work = sum(len(variant.network) for variant in asked.variants) * each

@@ -114,36 +114,22 @@ def with_next_step(error: UnknownNameError, listing: str) -> UnknownNameError:
     return UnknownNameError(error.what, given=error.given, allowed=error.allowed, hint=hint)
 
 
-def _known() -> list[str]:
-    """Names of the entries that ship with joulecast or were pulled."""
-    return sorted({*entries(), *(name for name in pulled() if _PREDICTOR.fullmatch(name))})
+def checked_predictor(name: str | None, gpu: GPU | None = None, mode: str = "inference") -> str | None:
+    """Check the name of a zoo entry, or of a predictor for which a GPU has an entry.
 
-
-def checked_predictor(name: str | None, gpu: GPU | None, mode: str) -> str | None:
-    """Check the name of a zoo entry, or of a predictor for which the GPU has an entry.
+    Args:
+        name: The name, as the client gave it; None for the default.
+        gpu: The GPU that it is for; None for any, whose entries are found later.
+        mode: The mode that it is for.
 
     Raises:
         UnknownNameError: There is no such entry, as for every path and every address of a registry.
     """
     if name is None:
         return None
-    names = _known()
+    names = sorted({*entries(), *(each for each in pulled() if _PREDICTOR.fullmatch(each))})
     full = name if "/" in name or gpu is None else f"{gpu.slug}/{name}-{mode}"
-    if not _PREDICTOR.fullmatch(name) or full not in names:
+    short = {each.partition("/")[2].rpartition("-")[0] for each in names} if gpu is None else set()
+    if not _PREDICTOR.fullmatch(name) or full not in {*names, *short}:
         raise unknown_name("predictor", name[:_LONGEST], names, hint="/v1/zoo lists them")
     return full
-
-
-def checked_predictor_anywhere(name: str | None) -> str | None:
-    """Check the name of a zoo entry, or of a predictor for which some GPU has an entry.
-
-    Raises:
-        UnknownNameError: There is no such entry.
-    """
-    if name is None:
-        return None
-    names = _known()
-    short = {entry.partition("/")[2].rpartition("-")[0] for entry in names}
-    if not _PREDICTOR.fullmatch(name) or name not in {*names, *short}:
-        raise unknown_name("predictor", name[:_LONGEST], names, hint="/v1/zoo lists them")
-    return name

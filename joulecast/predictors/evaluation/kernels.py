@@ -188,7 +188,11 @@ def coverage(validation: Sequence[KernelErrors]) -> dict[str, dict[str, float]]:
         for basis in BASES:
             mine = [each for each in validation if (each.names, each.basis) == (names, basis)]
             pairs = _by_size(mine) if basis == "measured" else _by_gpu(mine)
-            inside = [np.abs(tested) <= _width(known) for known, tested in pairs if _enough(known) and len(tested)]
+            inside = [
+                np.abs(tested) <= conformal_error(np.sort(np.abs(known)), _LEVEL, "operations that were left out")
+                for known, tested in pairs
+                if conformal_rank(_LEVEL, len(known)) <= len(known) and len(tested)
+            ]
             if inside:
                 found.setdefault(", ".join(names), {})[basis] = float(np.concatenate(inside).mean())
     return found
@@ -206,11 +210,3 @@ def _by_gpu(errors: Sequence[KernelErrors]) -> Iterator[tuple[FloatArray, FloatA
         others = [each.log_errors["time"] for each in errors if each.gpu != one.gpu]
         if others:
             yield np.concatenate(others), one.log_errors["time"]
-
-
-def _enough(errors: FloatArray) -> bool:
-    return conformal_rank(_LEVEL, len(errors)) <= len(errors)
-
-
-def _width(errors: FloatArray) -> float:
-    return conformal_error(np.sort(np.abs(errors)), _LEVEL, "operations that were left out")

@@ -97,11 +97,10 @@ def never_measured(operations: Sequence[Operation], also_measured: Collection[st
         also_measured: Kinds that the predictor itself was trained on.
     """
     known = MEASURED_KINDS.union(also_measured)
-    return np.array([_is_new(operation, known) for operation in operations], dtype=bool)
-
-
-def _is_new(operation: Operation, known: Collection[str]) -> bool:
-    return (operation.kind not in known or operation.precision == "fp64") and not operation.is_identity
+    return np.array(
+        [(each.kind not in known or each.precision == "fp64") and not each.is_identity for each in operations],
+        dtype=bool,
+    )
 
 
 def least_half_width(quantity: str, level: float) -> float:
