@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..arrays import FloatArray
-from .samples import Samples
+from joulecast.arrays import FloatArray
+from joulecast.metering.samples import Samples
 
 _STEP_S = 1e-3
 # Worse than our sampler beside a busy loop, where the time between polls has a median of 10.1 ms and a 99th percentile
