@@ -268,7 +268,8 @@ def narrow(tmp_path_factory):
     from service_process import NARROW, TOKEN, start
 
     tokens = f"another-token-entirely {TOKEN}"
-    running = start(tmp_path_factory.mktemp("narrow"), *NARROW, JOULECAST_SERVE_TOKENS=tokens)
+    variables = {"JOULECAST_SERVE_TOKENS": tokens, "FORWARDED_ALLOW_IPS": "*"}
+    running = start(tmp_path_factory.mktemp("narrow"), *NARROW, **variables)
     running.headers = {"Authorization": f"Bearer {TOKEN}"}
     yield running
     running.stop()

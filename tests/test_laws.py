@@ -17,8 +17,6 @@ OPERATIONS, AT_ONCE = 800, 25
 BROKEN = {
     "growth of time": "work doubled",
     "growth of energy": "work doubled",
-    "training": "a GPU's own predictors of the two modes are fitted apart",
-    "backward": "a GPU's own predictors of the two modes are fitted apart",
     "narrow products": "fp8 on boards of which nothing was measured",
     "narrow weights": "fp8",
     "siblings": "item 3",

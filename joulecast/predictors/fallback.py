@@ -4,6 +4,9 @@ Kinds and precisions that were never measured on a GPU (half precision on the A3
 from what other GPUs showed, instead of being left out of the totals. Launching an operation takes the host as long in
 any precision, so the host time is the GPU's own where the kind was measured at all. Device times are used unchanged,
 because the predictor for any GPU has learned from this GPU's other measurements, too.
+
+In training, what the predictor of the GPU's inference says of forwards limits what that of its training says, because
+the two were fitted apart (physics/limits.py).
 """
 
 from __future__ import annotations
@@ -24,8 +27,10 @@ from .intervals.operation_spread import OperationSpread
 from .operation_predictions import OperationPredictions
 from .physics.baseline import group_of
 from .physics.cached import cached
+from .physics.limits import with_limits
 from .physics.norms import smooth_max
 
+_LEAST = 1e-15  # Instead of a division by zero.
 _Ask = Callable[[PredictsOperations, Sequence[Operation]], OperationPredictions]
 
 
@@ -37,10 +42,12 @@ class FallbackPredictor:
         own: The predictor that was trained on this GPU's measurements.
         find_fallback: Gives a predictor of the same GPU and mode that covers more. It is called, and so loaded, only
             when something is missing.
+        find_forward: In training, gives the predictor of the same GPU in inference; None in inference.
     """
 
     own: PredictsOperations
     find_fallback: Callable[[], PredictsOperations]
+    find_forward: Callable[[], PredictsOperations] | None = None
 
     @property
     def gpu(self) -> GPU:
@@ -70,7 +77,7 @@ class FallbackPredictor:
 
     def _with_fallback(self, operations: Sequence[Operation], ask: _Ask, cap_w: float) -> OperationPredictions:
         """Ask the own predictor for all operations, and the fallback for those that it does not cover."""
-        predictions = ask(self.own, operations)
+        predictions = self._at_least_forward(ask(self.own, operations), ask)
         missing = np.array([source == "missing" for source in predictions.source], dtype=bool)
         if not missing.any():
             return predictions
@@ -102,6 +109,26 @@ class FallbackPredictor:
             spread=_spread(predictions.spread, found.spread, missing),
             work=work if predictions.work is None or work is None else predictions.work.merge(work),
         )
+
+    def _at_least_forward(self, predictions: OperationPredictions, ask: _Ask) -> OperationPredictions:
+        """Predictions of training with at least the time and energy of the forward, and of as much a backward."""
+        operations = OperationList.of(predictions.operations)
+        listed, _, trained, multiples = operations.derived(with_limits)
+        if self.find_forward is None or not len(trained):
+            return predictions
+        forward = ask(self.find_forward(), OperationList(listed[len(listed) - len(trained) :]))
+        own = trained < len(operations)  # The others are forwards of attention without its mask.
+        factors = np.ones((2, len(operations)))
+        for row, least, found in zip(
+            factors,
+            (forward.device_time_s, forward.dynamic_energy_j),
+            (predictions.device_time_s, predictions.dynamic_energy_j),
+            strict=True,
+        ):
+            row[trained[own]] = np.fmax((multiples * least)[own] / np.maximum(found[trained[own]], _LEAST), 1.0)
+        raised = predictions.times(*factors)
+        time_s = np.maximum(raised.time_s, raised.device_time_s)
+        return replace(raised, time_s=time_s, energy_j=time_s * raised.power_w)
 
     def _host_s(self, operations: Sequence[Operation], otherwise: FloatArray) -> FloatArray:
         known = self.measured_launch_s

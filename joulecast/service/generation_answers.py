@@ -17,6 +17,8 @@ from ..generation.models import find_decoder
 from ..generation.parallel import layouts, split_count
 from ..generation.prediction import GenerationPrediction
 from ..generation.training import PARTS, ParallelTraining, training_of
+from ..runs import Run
+from ..runs.predict import run_of
 from .networks import Networks
 from .problems import too_large
 from .settings import Settings
@@ -60,6 +62,12 @@ class GenerationAnswers:
         job = Job.of(asked, mode="training", predictor=_check_gpus(question.gpu, question.predictor, "training"))
         parts = {name: asked[name] for name in PARTS}
         return training_of(job, asked["gpu"], asked["clock"], parts, asked["micro_batches"], self.networks.extract)
+
+    def predict_run(self, question: Any) -> Run:
+        """See `joulecast.predict_run`."""
+        asked = arguments_of(question)
+        asked["predictor"] = _check_gpus(question.gpu, question.predictor, "training")
+        return run_of(self.networks.extract, asked)
 
 
 def _check_gpus(name: str, predictor: str | None = None, mode: str = "inference") -> str | None:

@@ -19,6 +19,7 @@ from .entries.files import MANIFEST
 from .store import NAME, pulled, pulled_folder
 
 if TYPE_CHECKING:
+    from ..predictors.contract import PredictsOperations
     from ..predictors.cpu.network import CpuNetworkPredictor
     from ..predictors.kernels.learned import Kernels
     from ..predictors.predictor import OperationPredictor
@@ -261,8 +262,11 @@ def _having_fallback(found: NetworkPredictor) -> NetworkPredictor:
     def fallback() -> NetworkPredictor:
         return find_predictor(own.gpu, own.mode, ANY_GPU)
 
+    def forward() -> PredictsOperations:
+        return find_predictor(own.gpu, "inference").operations
+
     return replace(
         found,
-        operations=FallbackPredictor(own, lambda: fallback().operations),
+        operations=FallbackPredictor(own, lambda: fallback().operations, forward if own.mode == "training" else None),
         find_fallback=fallback,
     )

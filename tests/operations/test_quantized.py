@@ -65,11 +65,6 @@ def test_a_window_that_does_not_fit_the_cache_is_refused(window):
         attention(window=window)
 
 
-def test_heads_that_do_not_divide_are_refused():
-    with pytest.raises(InputError, match="heads"):
-        attention(heads=12, kv_heads=8)
-
-
 @pytest.mark.parametrize(
     ("kind", "shapes", "attributes"),
     [("relu", [(4, 4)], {}), ("conv2d", [(1, 8, 8, 8)], {"out_channels": 8, "kernel_size": 3})],

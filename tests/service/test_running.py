@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import gzip
 import json
+import re
 import signal
 import socket
 import threading
@@ -116,16 +117,23 @@ def test_what_takes_too_long_is_refused_and_stopped(tmp_path, stopped):
     # The work was stopped, so that another question is answered.
     waiting(running, 0)
     assert running.ask("/v1/predict", {"operations": [RELU], "gpu": "A30"}).status == 200
+    many = {"operations": [{"kind": "relu", "input_shapes": [[1, n]]} for n in range(1, 5001)], "gpus": ["A30"]}
+    clocks = [900 + 0.25 * n for n in range(1000)]
+    assert running.ask("/v1/sweep", {**many, "clocks_mhz": clocks}).status == 408
+    waiting(running, 0)
 
 
-def test_a_client_that_disconnects_is_no_error_of_the_service(tmp_path, stopped):
-    running = stopped(start(tmp_path, "--no-extraction"))
+def test_a_client_that_disconnects_is_no_error_of_the_service(service):
+    def disconnected():
+        counted = r'joulecast_requests_total{method="POST",route="/v1/predict",status="499"} (\d+)'
+        return sum(map(int, re.findall(counted, service.ask("/v1/metrics").text)))
+
+    before = disconnected()
     head = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", running.port)) as raw:
+    with socket.create_connection(("127.0.0.1", service.port)) as raw:
         raw.sendall(head + b'{"model"')
-    counted = 'joulecast_requests_total{method="POST",route="/v1/predict",status="499"} 1.0'
-    until(lambda: counted in running.ask("/v1/metrics").text, otherwise=running.log.read_text)
-    assert not [line for line in running.lines() if line["level"] == "error"]
+    until(lambda: disconnected() == before + 1, otherwise=service.log.read_text)
+    assert not [line for line in service.lines() if line["level"] == "error"]
 
 
 def test_a_port_that_is_taken_is_reported(call):

@@ -27,12 +27,12 @@ from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
 from ..physics.energy import static_power_w
 from ..physics.least_times import LeastTimes
+from ..physics.limits import with_limits
 from ..physics.norms import smooth_max
 from ..physics.operation_numbers import numbers_of
 from ..physics.partial import measured_operations, work_shares
 from ..physics.power_cap import loop_clocks_mhz
 from ..physics.precisions import fp64_in_fp32, tf32_in_fp32, without_tf32
-from .forward import with_limits
 
 _LEAST_J = 1e-15  # Instead of a division by zero.
 
@@ -146,7 +146,7 @@ class AnyGpuPredictor:
         """Work of covered operations at the default clock; see clock.py and `ResidualModel.factors`.
 
         TF32 is a permission: cuDNN chooses between TF32 and fp32, so the time is the smaller of both. If the data sheet
-        states no higher rate for TF32, fp32 is used. Some operations limit others (forward.py).
+        states no higher rate for TF32, fp32 is used. Some operations limit others (limits.py).
         """
         listed, masked, trained, multiples = OperationList.of(operations).derived(with_limits)
         work = self._allowing_fp32(listed, capped)

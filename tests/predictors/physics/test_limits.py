@@ -7,7 +7,7 @@ import pytest
 
 from joulecast import Operation
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.any_gpu.forward import with_limits
+from joulecast.predictors.physics.limits import with_limits
 from joulecast.zoo.catalogue import find_predictor
 
 IMAGE = (32, 64, 56, 56)
@@ -83,6 +83,26 @@ def test_training_takes_no_less_than_inference(gpu, operation):
     assert both.device_time_s[0] >= forward.device_time_s[0] * (1 - 1e-12)
     if both.held_clock_mhz[0] == forward.held_clock_mhz[0]:
         assert both.dynamic_energy_j[0] >= forward.dynamic_energy_j[0] * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("clock", [None, 900])
+@pytest.mark.parametrize("gpu", ["A30", "RTX 2080 Ti"])
+def test_own_predictors_of_both_modes_agree(gpu, clock):
+    """They are fitted apart: pooling took a third, and a small sigmoid two thirds, of its forward and as much again."""
+    operations = [
+        Operation("sigmoid", [(366, 816)], mode="training"),
+        Operation("linear", [(190, 19, 2448)], {"out_features": 30}, mode="training"),
+        Operation("adaptive_avg_pool2d", [(32, 512, 7, 7)], {"output_size": 1}, mode="training"),
+        Operation("add", [(32, 256, 56, 56)] * 2, mode="training"),
+    ]
+    forward, both = (
+        find_predictor(gpu, mode).operations.predict([each.replace(mode=mode) for each in operations], clock)
+        for mode in ("inference", "training")
+    )
+    least = np.array([2, 2, 1, 1]) * (1 - 1e-9)
+    assert (both.device_time_s >= least * forward.device_time_s).all()
+    assert (both.dynamic_energy_j >= least * forward.dynamic_energy_j).all()
+    assert (both.time_s >= both.device_time_s).all()
 
 
 def test_the_prediction_of_an_operation_does_not_depend_on_the_others():
