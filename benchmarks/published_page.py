@@ -31,10 +31,10 @@ class Section:
     sources: tuple[str, ...] = ()
 
     def made_by(self) -> str:
-        """A digest of the code, without comments and docstrings, and of the inputs."""
+        """A digest of what the code does, without words, imports and types, and of the inputs."""
         found = hashlib.sha256()
         for name in (*self.code, "published_page.py"):
-            found.update(ast.dump(_without_docstrings(ast.parse((BENCHMARKS / name).read_text("utf-8")))).encode())
+            found.update(ast.dump(_Doing().visit(ast.parse((BENCHMARKS / name).read_text("utf-8")))).encode())
         for path in _files(ROOT / name for name in self.inputs):
             found.update(path.read_bytes())
         return found.hexdigest()[:16]
@@ -55,17 +55,27 @@ def _files(paths: Iterable[Path]) -> list[Path]:
     return [path / "manifest.json" if path.is_dir() else path for path in paths]
 
 
-def _without_docstrings(tree: ast.Module) -> ast.Module:
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if (
-            isinstance(body, list)
-            and body
-            and isinstance(body[0], ast.Expr)
-            and isinstance(body[0].value, ast.Constant)
-        ):
-            del body[0]
-    return tree
+class _Doing(ast.NodeTransformer):
+    """What code does: docstrings, imports and types leave, so that a function may move to another module."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
+        return None if isinstance(node.value, ast.Constant) else node
+
+    def visit_Import(self, node: ast.AST) -> None:
+        return None
+
+    visit_ImportFrom = visit_Import  # noqa: N815
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        return node.value and self.generic_visit(ast.Assign([node.target], node.value))
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
 
 
 def outdated(page: str, sections: Mapping[str, Section], data: Path) -> list[str]:

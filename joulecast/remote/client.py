@@ -24,6 +24,8 @@ from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.prediction import Prediction
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices, Sweep
+from ..runs import Run
+from ..runs.predict import predict_run
 from .connection import LOCAL, Connection
 from .requests import pieces, question_of
 
@@ -133,6 +135,9 @@ class Client:
 
     predict_parallel_training = _asked(predict_parallel_training, ParallelTraining)
     """See `joulecast.predict_parallel_training`, for models by name."""
+
+    predict_run = _asked(predict_run, Run)
+    """See `joulecast.predict_run`, for models by name."""
 
     explain = _asked(explain, Explanation)
     """See `joulecast.explain`."""

@@ -34,6 +34,7 @@ from ..predictors.networks.uncovered import Coverage, Uncovered
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choice, Choices, LeftOut, Sweep
 from ..queries.objectives import Tariff
+from ..runs import Layout, Part, Run
 
 MEDIA_TYPE = "application/vnd.joulecast.v1+json"
 
@@ -55,6 +56,7 @@ _CLASSES: Mapping[str, type[Any]] = {
         IdleCurve,
         ImagePrediction,
         Interval,
+        Layout,
         LeftOut,
         Neighbour,
         Network,
@@ -63,7 +65,9 @@ _CLASSES: Mapping[str, type[Any]] = {
         OperationIntervals,
         OperationPredictions,
         ParallelTraining,
+        Part,
         Prediction,
+        Run,
         Sweep,
         Tariff,
         SentNetworkSpread,

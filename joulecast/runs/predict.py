@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..extraction import Job, network_of_job
 from ..generation.parallel import find_gpus
 from ..hardware import GPU
 from ..hardware.host import Host, find_host
+from ..operations.network import Network
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.memory import shortage
 from ..predictors.physics.precisions import refuse_precisions
@@ -132,32 +133,44 @@ def predict_run(
         >>> run.steps
         30518
     """
-    job = Job.of(locals(), mode="training")
-    if precision in AUTOCAST:
-        job = replace(job, precision="default", autocast=AUTOCAST[precision])
-    count, board = find_gpus(gpu)
-    board.checked_clock_mhz(clock)
-    board.checked_power_limit_w(power_limit_w)
-    tariff = Tariff.of(price_per_hour, price_per_kwh, carbon)
-    between = _Between(evaluation_samples, checkpoints, checkpoint_bandwidth, loader_samples_per_s)
-    if network_bandwidth is not None:
-        _number("network_bandwidth", network_bandwidth, "above 0, in bytes per second")
-    layout = Layout(
-        count, tensor_parallel, pipeline_parallel, virtual_stages, accumulation, sharding, recompute, gpus_per_node
-    )
-    micro_shape = layout.micro_shape(input_shape)
-    shape = (micro_shape[0] * layout.replicas * accumulation, *micro_shape[1:])
-    data = _samples(samples, tokens, shape)
-    _number("epochs", epochs, "above 0")
-    _number("pue", pue, "1 or more", least=1.0)
-    whole = with_loss(network_of_job(replace(job, input_shape=micro_shape)))
+    return run_of(network_of_job, locals())
+
+
+def run_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> Run:
+    """Predict as `predict_run` does, with the network from a given function.
+
+    Args:
+        extract: Function that gives the network of a job.
+        asked: The arguments of `predict_run` by name.
+
+    Raises:
+        JoulecastError: See `predict_run`.
+    """
+    job = Job.of(asked, mode="training")
+    if job.precision in AUTOCAST:
+        job = replace(job, precision="default", autocast=AUTOCAST[job.precision])
+    count, board = find_gpus(asked["gpu"])
+    board.checked_clock_mhz(asked["clock"])
+    board.checked_power_limit_w(job.power_limit_w)
+    tariff = Tariff.of(asked["price_per_hour"], asked["price_per_kwh"], asked["carbon"])
+    between = _Between(**{each.name: asked[each.name] for each in fields(_Between)})
+    bandwidth = asked["network_bandwidth"]
+    if bandwidth is not None:
+        _number("network_bandwidth", bandwidth, "above 0, in bytes per second")
+    layout = Layout(count, **{each.name: asked[each.name] for each in fields(Layout) if each.name != "gpus"})
+    micro_shape = layout.micro_shape(job.input_shape)
+    shape = (micro_shape[0] * layout.replicas * layout.accumulation, *micro_shape[1:])
+    samples = _samples(asked["samples"], asked["tokens"], shape)
+    epochs = _number("epochs", asked["epochs"], "above 0")
+    pue = _number("pue", asked["pue"], "1 or more", least=1.0)
+    whole = with_loss(extract(replace(job, input_shape=micro_shape)))
     refuse_precisions(board, whole.operations)
-    run_by = Execution.of(execution, find_host(host))
-    predictors = find_predictor(board, "training", predictor), find_predictor(board, "inference")
-    traffic = Traffic(board, gpus_per_node, network_bandwidth)
-    run, forward = (each.under(run_by) for each in predictors)
-    step = step_of(whole, board, layout, traffic, run, forward, clock, power_limit_w)
-    steps = math.ceil(data * epochs / shape[0])
+    executed = Execution.of(job.execution, find_host(job.host))
+    run = find_predictor(board, "training", job.predictor).under(executed)
+    forward = find_predictor(board, "inference").under(executed)
+    traffic = Traffic(board, layout.gpus_per_node, bandwidth)
+    step = step_of(whole, board, layout, traffic, run, forward, asked["clock"], job.power_limit_w)
+    steps = math.ceil(samples * epochs / shape[0])
     lacking = shortage(step.memory, board)
     fits = f"it would not fit: each GPU {lacking}; divide more (sharding, recompute, accumulation, more GPUs)"
     return Run(
@@ -165,8 +178,8 @@ def predict_run(
         gpu=board.name,
         layout=layout,
         input_shape=shape,
-        precision=precision,
-        samples=data,
+        precision=asked["precision"],
+        samples=samples,
         epochs=epochs,
         steps=steps,
         parts=tuple(_parts(step, steps, shape[0], epochs, layout, between)),

@@ -21,6 +21,8 @@ from ..generation.training import ParallelTraining, training_of
 from ..hardware.host import find_host
 from ..operations.network import Network
 from ..predictors.networks.execution import Execution
+from ..runs import Run
+from ..runs.predict import run_of
 from .networks import Networks
 from .problems import too_large
 from .settings import Settings
@@ -70,6 +72,12 @@ class GenerationAnswers:
             return self.networks.extract(replace(job, input_shape=shape))
 
         return training_of(extract, execution=execution, **asked)
+
+    def predict_run(self, question: Any) -> Run:
+        """See `joulecast.predict_run`."""
+        asked = arguments_of(question)
+        asked["predictor"] = _check_gpus(question.gpu, question.predictor, "training")
+        return run_of(self.networks.extract, asked)
 
 
 def _check_gpus(name: str, predictor: str | None = None, mode: str = "inference") -> str | None:

@@ -20,6 +20,8 @@ from ..operations.attributes import PRECISIONS, RequestedPrecision
 from ..operations.operation import MODES
 from ..predictors.networks.execution import EXECUTIONS
 from ..remote.requests import NAMES, ONLY_HERE
+from ..runs.layout import RECOMPUTES, SHARDINGS
+from ..runs.predict import predict_run
 from .subjects import (
     Clock,
     Composition,
@@ -33,6 +35,8 @@ from .subjects import (
     OperationItem,
     Operations,
     Optimizer,
+    Option,
+    OptionName,
     Positive,
     Precision,
     Price,
@@ -52,6 +56,7 @@ _Lengths = (
 _GPU = "Name or alias from the catalogue."
 _GPUS = Annotated[list[Name], up_to(100)] | None
 _CLOCKS = Annotated[list[Clock], up_to(1000)] | None
+_Amount = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
 _COUNTS = Annotated[list[Size], up_to(8, least=1)]
 
 Declared = tuple[Any, str] | tuple[Any, str, Any]
@@ -320,6 +325,42 @@ ParallelTrainingQuestion = _question(
     ),
     gpu=(Name, "The GPUs; a name without a number for as many as are used.", "H100 SXM"),
     tensor_parallel=(Size, "GPUs that share each layer."),
+)
+
+RunQuestion = _question(
+    "RunQuestion",
+    predict_run,
+    "A whole training run",
+    {"model": "bert_base", "input_shape": [32, 128], "gpu": "L4", "samples": 100000, "epochs": 3, "precision": "bf16"},
+    model=(Name, "Name of a model.", "bert_base"),
+    input_shape=(
+        Annotated[list[Size], up_to(8, least=1)],
+        "Of the input of a step, of all GPUs and micro-batches together, batch first.",
+        [32, 128],
+    ),
+    gpu=(Name, "The GPUs.", "8x H100 SXM"),
+    precision=(Name, "default, fp32, tf32, fp16, bf16, amp or amp_fp16."),
+    tensor_parallel=(Size, "GPUs that share each layer."),
+    samples=(_Amount | None, "Samples of the data."),
+    tokens=(_Amount | None, "Tokens of the data, in place of samples."),
+    epochs=(Positive, "How often the data are passed through."),
+    lora=(Side | None, "Rank of low-rank adapters, beside which everything else is frozen."),
+    lora_targets=(Name | Annotated[list[Name], up_to(100)] | None, "Layers with adapters. Default: those of peft."),
+    accumulation=(Size, "Micro-batches of each replica in a step."),
+    sharding=(Name, ", ".join(SHARDINGS)),
+    recompute=(Name, ", ".join(RECOMPUTES)),
+    virtual_stages=(Side, "Parts of the layers that each stage has."),
+    gpus_per_node=(Side, "GPUs of a node."),
+    network_bandwidth=(_Amount | None, "Bytes per second between a node and others."),
+    evaluation_samples=(
+        Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)],
+        "Samples that are only evaluated, in each epoch.",
+    ),
+    checkpoints=(Annotated[int, Field(ge=0, le=10**9)], "How often a checkpoint is stored."),
+    checkpoint_bandwidth=(_Amount, "Bytes per second at which it is stored."),
+    loader_samples_per_s=(Positive | None, "Samples per second that the loader of the data gives."),
+    model_options=(Annotated[dict[OptionName, Option], up_to(16)] | None, "Arguments of the model."),
+    pue=(Positive, "Joules of the data centre for each joule of its servers."),
 )
 
 

@@ -19,6 +19,7 @@ from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.prediction import Prediction
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices, Sweep
+from ..runs import Run
 from . import query_strings, questions, schemas
 from .answering import FormatQuery, answering, ask
 from .batches import batch_csv, batch_json
@@ -150,6 +151,14 @@ _PATHS = (
         schemas.ParallelTrainingAnswer,
         "generation",
         "Predict an iteration of training a transformer over several GPUs of a node.",
+    ),
+    _Path(
+        "predict_run",
+        questions.RunQuestion,
+        Run,
+        schemas.RunAnswer,
+        "predict",
+        "Predict a whole training run: hours, joules at the boards and at the plug, price and carbon.",
     ),
 )
 

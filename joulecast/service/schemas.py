@@ -7,7 +7,7 @@ import sys
 import types
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -25,6 +25,7 @@ from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.prediction import Prediction
 from ..queries.carbon import Grid
 from ..queries.choice import WRITTEN, Choice
+from ..runs import Layout, Part, Run, RunInterval
 
 _ENTRY = re.compile(r"^ {8}(\w+(?:, \w+)*): (.*(?:\n {12}.*)*)", re.MULTILINE)
 _PLAIN = (str, int, float, bool, type(None))
@@ -75,8 +76,9 @@ def _said(type_: Any, words: str) -> tuple[Any, Any]:
 
 def _evaluated(hint: Any, kind: type[Any]) -> Any:
     """The type that an annotation means in the module of a class; Any where the module imports it for checkers only."""
+    held = types.SimpleNamespace(__annotations__={"hint": hint})
     try:
-        return eval(hint, vars(sys.modules[kind.__module__])) if isinstance(hint, str) else hint  # noqa: S307
+        return get_type_hints(held, vars(sys.modules[kind.__module__]))["hint"]
     except NameError:
         return Any
 
@@ -322,6 +324,26 @@ ParallelTrainingAnswer = _answer(
     micro=_said(SummaryAnswer, "One micro-batch through all layers, or a GPU's part of them."),
 )
 
+RunAnswer = _answer(
+    "RunAnswer",
+    Run,
+    "A whole training run: time, energy, price and carbon.",
+    "model gpu precision samples epochs steps memory_bytes pue notes",
+    input_shape=list[int],
+    **{each.name: (str if each.name in ("sharding", "recompute") else int) for each in fields(Layout)},
+    replicas=int,
+    nodes=int,
+    step_s=float,
+    time_s=float,
+    energy_j=_said(float, "Of all boards."),
+    wall_energy_j=_said(float, "At the plugs of the servers."),
+    cost=_said(float | None, "In the currency of the prices; null without prices."),
+    carbon_kg=float | None,
+    samples_per_s=float,
+    tokens_per_s=float | None,
+    interval=(_answer("RunIntervalAnswer", RunInterval, "Low and high of each quantity.") | None, ...),
+    parts=_said(_several(_answer("RunPartAnswer", Part, "A part of a run.", share=float)), "What each part takes."),
+)
 
 _GPU_FIGURES = (
     "name aliases architecture memory_bytes memory_bandwidth min_clock_mhz boost_clock_mhz max_clock_mhz power_limit_w"

@@ -25,7 +25,7 @@ def client(service):
 
 
 FUNCTIONS = ("predict", "predict_many", "predict_operations", "explain", "extract", "best", "sweep")
-FUNCTIONS += ("predict_generation", "best_generation", "predict_image", "predict_parallel_training")
+FUNCTIONS += ("predict_generation", "best_generation", "predict_image", "predict_parallel_training", "predict_run")
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -162,3 +162,19 @@ def test_the_name_of_the_command_answers_too(service):
     question = {**LLAMA, "gpu": "H100 SXM", "batch": 4}
     assert service.ask("/v1/generate", question).body == service.ask("/v1/predict_generation", question).body
     assert "/v1/generate" not in json.dumps(service.ask("/v1/openapi.json").json)
+
+
+def test_runs_are_equal(client, service):
+    options = {"samples": 1000, "precision": "bf16", "carbon": "DE", "price_per_hour": {"H100 SXM": 2.5}, "clock": 1500}
+    here = joulecast.predict_run("bert_base", (64, 128), "8x H100 SXM", sharding="zero3", **options)
+    there = client.predict_run("bert_base", (64, 128), "8x H100 SXM", sharding="zero3", **options)
+    assert there == here
+    assert there.interval(0.8) == here.interval(0.8)
+    question = {"model": "bert_base", "input_shape": [64, 128], "gpu": "8x H100 SXM", "sharding": "zero3"}
+    question |= {**options, "clock_mhz": options.pop("clock")}
+    del question["clock"]
+    assert service.ask("/v1/predict_run", question).json == json.loads(here.to_json())
+    with pytest.raises(InputError, match="cannot be divided into replicas"):
+        client.predict_run("bert_base", (63, 128), "8x H100 SXM", **options)
+    with pytest.raises(UnknownNameError, match="Atlantis"):
+        client.predict_run("bert_base", (64, 128), "8x H100 SXM", **{**options, "carbon": "Atlantis"})
