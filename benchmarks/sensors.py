@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import statistics
 
+from simulated_sensors import BEFORE_S, SENSOR_CLASSES, simulate
+
 from joulecast.metering import estimate
-from joulecast.metering.simulation import BEFORE_S, SENSOR_CLASSES, simulate
 
 SEEDS = range(20)
 DURATIONS_S = (3.0, 10.0)

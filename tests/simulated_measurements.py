@@ -10,7 +10,8 @@ from joulecast import Operation
 from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.kernels.linear import LINEAR
+from joulecast.predictors.model.physics import STARTS, Machine, costs
+from joulecast.predictors.model.work import Work
 from joulecast.predictors.physics.energy import EnergyConstants, static_power_w
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.roofline import tiled_roofline
@@ -97,7 +98,7 @@ def simulated_kernels(name: str) -> Dataset:
         Operation("linear", [(rows, reduction)], {"out_features": columns, "bias": False}, precision="bf16")
         for rows, columns, reduction in sizes
     )
-    seconds = LINEAR.physics_s(operations, gpu, np.array([constant.start for constant in LINEAR.constants]))
+    seconds = costs(Work.of(operations), Machine.of(gpu), STARTS).time_s
     rows = []
     for operation, second in zip(operations, seconds.tolist(), strict=True):
         device_s = second * (1.1 if operation.input_shapes[0][0] % 2 else 1.0)

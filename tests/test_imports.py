@@ -70,7 +70,6 @@ PREDICTOR_ROOMS = [
     CORE,
     "networks",
     "regressors",
-    "kernels",
     "model",
     "any_gpu",
     "transformer",

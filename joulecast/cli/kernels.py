@@ -14,17 +14,11 @@ def train_kernels(
     dataset: Annotated[list[Path], typer.Option(help="Folder of a dataset; repeat it for several.")],
     recipe: Annotated[Path, typer.Option(help="A recipe by name (kernels) or a TOML file.")],
     zoo: Annotated[Path, typer.Option(help="Zoo folder to write the entry into.")] = Path("zoo"),
-    family: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Learn device times of this family only; repeat it for several. Other families stay unchanged."
-        ),
-    ] = None,
     networks_only: Annotated[
         bool,
         typer.Option(
             "--networks-only",
-            help="Learn only how networks differ from loops, and their host cost. All families stay unchanged.",
+            help="Learn only how networks differ from loops, and their host cost. Kernels stay unchanged.",
         ),
     ] = False,
 ) -> None:
@@ -37,36 +31,33 @@ def train_kernels(
     """
     from ..datasets import load
     from ..errors import InputError
-    from ..predictors.kernels.families import FAMILIES
     from ..predictors.recipes import load_kernel_recipe
     from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
     from ..zoo.entries.any_gpu_entry import AnyGpuEntry
     from ..zoo.entries.entry import load_entry
-    from ..zoo.entries.kernels_entry import family_named, load_kernels
+    from ..zoo.entries.kernels_entry import load_kernels
     from ..zoo.kernels_training import learn_networks
     from ..zoo.kernels_training import train_kernels as train
     from ..zoo.renewal import renew_hosts
     from .recipes import Loaded, all_networks
 
     settings = load_kernel_recipe(recipe)
-    families = [family_named(name).name for name in family or FAMILIES]
-    kept = load_kernels(zoo / KERNELS_ENTRY) if family or networks_only else None
     loaded = [Loaded.of(folder, load(folder)) for folder in dataset]
     networks = all_networks(loaded)
-    if networks and networks_only:
+    if networks_only and not networks:
+        raise InputError(
+            "no dataset holds a network",
+            given=", ".join(map(str, dataset)),
+            hint="add a dataset with whole networks, or leave out --networks-only",
+        )
+    if networks_only:
         renew_hosts(zoo / ANY_GPU, networks)
     base = load_entry(zoo / ANY_GPU, AnyGpuEntry) if networks else None
     data = [(each.folder, each.dataset) for each in loaded]
-    if networks_only:
-        if kept is None or base is None:
-            raise InputError(
-                "no dataset holds a network",
-                given=", ".join(map(str, dataset)),
-                hint="add a dataset with whole networks, or leave out --networks-only",
-            )
-        trained = learn_networks(data, kept, networks, base)
+    if networks_only and base is not None:
+        trained = learn_networks(data, load_kernels(zoo / KERNELS_ENTRY), networks, base)
     else:
-        trained = train(data, settings, families, kept, networks, base)
+        trained = train(data, settings, networks, base)
     typer.echo(trained.save(zoo))
     for quantity, errors in (("time", trained.card.errors), ("power", trained.card.power_errors)):
         cells = [

@@ -75,11 +75,9 @@ def least_j(operations: Sequence[Operation], expert_bytes: float | None = None) 
 @cache
 def _power_was_learned(gpu: GPU) -> bool:
     kernels = find_kernels()
-    variants = {} if kernels is None else kernels.variants
-    return any(
-        family == "attention" and variant.power is not None and variant.power.covers(gpu)
-        for (family, _), variant in variants.items()
-    )
+    if kernels is None or not kernels.power.covers(gpu):
+        return False
+    return any(part.startswith("attention") for part in kernels.power.measured)
 
 
 def _read_bytes(operation: Operation) -> float:

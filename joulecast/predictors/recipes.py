@@ -250,51 +250,31 @@ class BoostingRecipe(TreeSettings, Recipe):
 
 
 @dataclass(frozen=True)
-class OneModelRecipe(TreeSettings, Recipe):
-    """Settings of the one model, which is learned over the measurements of all GPUs.
-
-    Args:
-        trees, depth: Number of the trees over all GPUs, and their largest number of levels.
-        generation_trees, generation_depth: The same of the trees of each generation.
-        quantile: Quantile of the measurements that is predicted. Disturbances make measurements longer, so the most
-            frequent value lies below the median.
-        most_rows: Most measurements of one GPU, kind, precision and program; more are thinned out at random.
-        constants_rows: Most measurements of one GPU and group of kernels to which the constants of physics are fitted.
-    """
-
-    trees: int = setting(150, 1, 10_000)
-    depth: int = setting(6, 1, 16)
-    generation_trees: int = setting(250, 1, 10_000)
-    generation_depth: int = setting(8, 1, 16)
-    subsample: float = setting(0.7, _LEAST_SHARE, 1)
-    quantile: float = setting(0.45, 0.01, 0.99)
-    most_rows: int = setting(4000, 1)
-    constants_rows: int = setting(250, 1)
-
-
-@dataclass(frozen=True)
 class KernelTrees(TreeSettings):
     """Settings of boosted trees over the measurements of kernels."""
 
 
 @dataclass(frozen=True)
 class KernelRecipe(Recipe):
-    """How device times of kernels in half precision and below are learned.
+    """How the one model of kernels in half precision and below is learned.
 
     Args:
-        generation: Settings of the trees of each measured generation. In a file, a table.
-        other_generations: Settings of the trees for all other GPUs. They are fewer and simpler, so that they follow no
-            generation closely. In a file, a table.
-        quantile: Quantile of the measurements that is predicted; see `OneModelRecipe`.
-        most_rows: Largest number of measurements of a variant on one GPU; more are thinned out at random.
+        generation: Settings of the trees of each measured generation and group. In a file, a table.
+        other_generations: Settings of the trees over all GPUs, for all other generations. They are fewer and simpler,
+            so that they follow no generation closely. In a file, a table.
+        quantile: Quantile of the measurements that is predicted. Disturbances make measurements longer, so the most
+            frequent value lies below the median.
+        most_rows: Largest number of measurements of a part on one GPU; more are thinned out at random.
+        constants_rows: Most measurements of one GPU, group, way and width to which the constants of physics are fitted.
     """
 
-    generation: KernelTrees = setting(KernelTrees(), table=KernelTrees)
+    generation: KernelTrees = setting(KernelTrees(subsample=0.7), table=KernelTrees)
     other_generations: KernelTrees = setting(
-        KernelTrees(trees=150, depth=6, subsample=0.5, features_per_split=0.3, min_child_weight=30.0), table=KernelTrees
+        KernelTrees(trees=200, depth=6, subsample=0.5, features_per_split=0.3, min_child_weight=30.0), table=KernelTrees
     )
-    quantile: float = setting(0.4, 0.01, 0.99)
-    most_rows: int = setting(40_000, 100)
+    quantile: float = setting(0.42, 0.01, 0.99)
+    most_rows: int = setting(24_000, 100)
+    constants_rows: int = setting(120, 50)
     folds: int = setting(8, 2, 1000)
 
 

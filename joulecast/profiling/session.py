@@ -158,7 +158,7 @@ def sessions(journal: Journal) -> int:
 
 def idle_and_probed(device: torch.device, sensor: Sensor) -> dict[str, Any]:
     """The power of the idle device, and the properties of its sensor, for the record of a session."""
-    from ..metering.estimate import idle
+    from ..metering.probing import idle
 
     return {"idle": asdict(idle(sensor, _IDLE_S)), **_probed(device)}
 
@@ -167,7 +167,7 @@ def idle_and_probed(device: torch.device, sensor: Sensor) -> dict[str, Any]:
 def _session(journal: Journal, device: torch.device, sensor: Sensor) -> Iterator[None]:
     """Record in the journal the properties of the sensor, and the power of the idle device before and after."""
     from ..metering import NoSensor
-    from ..metering.estimate import idle
+    from ..metering.probing import idle
     from .journal import now
 
     if isinstance(sensor, NoSensor):
@@ -190,7 +190,7 @@ def _session(journal: Journal, device: torch.device, sensor: Sensor) -> Iterator
 
 def _probed(device: torch.device) -> dict[str, Any]:
     """Properties of the sensor, and whether nvidia-smi reads the same power."""
-    from ..metering.estimate import POLLING_S, probe
+    from ..metering.probing import POLLING_S, probe
     from . import devices
 
     second = devices.second_sensor_of(device)

@@ -21,7 +21,7 @@ from .store import NAME, pulled, pulled_folder
 if TYPE_CHECKING:
     from ..predictors.contract import PredictsOperations
     from ..predictors.cpu.network import CpuNetworkPredictor
-    from ..predictors.kernels.learned import Kernels
+    from ..predictors.model.learned import OneModel
     from ..predictors.predictor import OperationPredictor
     from .entries.any_gpu_entry import AnyGpuEntry
 
@@ -217,11 +217,11 @@ def _shared(found: Loaded, gpu: GPU, mode: str, predictor: str | Path | None) ->
 
 # The same object each time: what was predicted of a network is cached by predictor (networks/prepared.py).
 @lru_cache(maxsize=_MOST_PREDICTORS)
-def _on_gpu(entry: AnyGpuEntry, kernels: Kernels | None, gpu: GPU, mode: str) -> NetworkPredictor:
+def _on_gpu(entry: AnyGpuEntry, kernels: OneModel | None, gpu: GPU, mode: str) -> NetworkPredictor:
     return replace(entry, kernels=kernels).on(gpu, mode)
 
 
-def find_kernels() -> Kernels | None:
+def find_kernels() -> OneModel | None:
     """Load the entry of device times of kernels in half precision and below; None where the zoo has none.
 
     A pulled entry takes precedence over the shipped one.
@@ -235,7 +235,7 @@ def find_kernels() -> Kernels | None:
 
 
 @lru_cache(maxsize=2)
-def _loaded_kernels(folder: Path, stamp: int) -> Kernels:
+def _loaded_kernels(folder: Path, stamp: int) -> OneModel:
     from .entries.kernels_entry import load_kernels
 
     return load_kernels(folder).kernels

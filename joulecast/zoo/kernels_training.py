@@ -2,14 +2,14 @@
 
 Measured networks show how much longer operations in half precision take inside them than alone. Two numbers are
 learned, which hold on all chips: a factor on products, and the cycles in which load units load an element of another
-operation (predictors/kernels/in_networks.py). Learned from an A100 alone and from an A10 alone, the first is 1.30 and
-1.31; an A10 has too little bandwidth to show the second (energaizer2026).
+operation (predictors/model/in_networks.py). Learned from an A100 alone and from an A10 alone, the first is 1.31 and
+1.19; an A10 has too little bandwidth to show the second (energaizer2026).
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,25 +21,27 @@ from ..arrays import FloatArray
 from ..datasets import Dataset
 from ..errors import DatasetError
 from ..operations.attributes import HALF_PRECISIONS
+from ..operations.operation_list import OperationList
 from ..predictors.contract import Networks
 from ..predictors.evaluation.kernels import (
     SPLITS,
-    KernelErrors,
+    Validation,
     coverage,
+    error_tables,
     stored_errors,
-    tables,
+    stored_power_errors,
     validate_kernels,
     validate_power,
 )
 from ..predictors.intervals.network_calibration import NETWORK_QUANTITIES
-from ..predictors.kernels.families import FAMILIES
-from ..predictors.kernels.family import Names
-from ..predictors.kernels.fit import LEAST_ROWS, Measured, by_variant, fit_kernels
-from ..predictors.kernels.fit_power import Readings, fit_power, readings
-from ..predictors.kernels.in_networks import NetworkFactors, cached_products, loaded_elements
-from ..predictors.kernels.learned import Kernels, NetworkBasis
-from ..predictors.kernels.power import PowerDemand
 from ..predictors.measured.rows import power_rows
+from ..predictors.model.basis import generation_of
+from ..predictors.model.features import first_kernels
+from ..predictors.model.fit import LEAST_ROWS, Measured, fit_one_model, measured_tables
+from ..predictors.model.fit_power import fit_power, readings
+from ..predictors.model.in_networks import NetworkFactors, cached_products, loaded_elements
+from ..predictors.model.learned import Key, NetworkBasis, OneModel
+from ..predictors.model.work import GROUPS, Work
 from ..predictors.physics.norms import overlapped
 from ..predictors.recipes import KernelRecipe
 from .catalogue import KERNELS_ENTRY
@@ -74,7 +76,7 @@ class _Shown(NamedTuple):
     slower: float
 
 
-def network_factors(entry: AnyGpuEntry, kernels: Kernels, networks: Networks) -> NetworkFactors:
+def network_factors(entry: AnyGpuEntry, kernels: OneModel, networks: Networks) -> NetworkFactors:
     """The factors with which predicted times of networks come closest to the measured ones.
 
     A network counts by the square root of the number of its measurements, at several shapes and clocks. Networks that
@@ -89,7 +91,7 @@ def network_factors(entry: AnyGpuEntry, kernels: Kernels, networks: Networks) ->
 
 
 def network_errors(
-    entry: AnyGpuEntry, kernels: Kernels, networks: Networks
+    entry: AnyGpuEntry, kernels: OneModel, networks: Networks
 ) -> dict[NetworkBasis, dict[str, tuple[float, ...]]]:
     """Errors on measured networks in half precision, with factors from networks of other names, or of other chips.
 
@@ -133,7 +135,7 @@ def _in_half(networks: Networks) -> Networks:
     return [each for each in networks if each[1].precision in HALF_PRECISIONS]
 
 
-def _shown(entry: AnyGpuEntry, kernels: Kernels, networks: Networks) -> list[_Shown]:
+def _shown(entry: AnyGpuEntry, kernels: OneModel, networks: Networks) -> list[_Shown]:
     asking = replace(entry, kernels=replace(kernels, network_factors=NetworkFactors()))
     found = []
     for gpu, measurement, network in _in_half(networks):
@@ -192,27 +194,22 @@ LIMITS = (
 )
 
 
-TrainedKernels = Trained[Kernels, tuple[KernelErrors, ...], KernelsCard]
-"""Trained models of kernels with their validation and card, ready to be stored."""
+TrainedKernels = Trained[OneModel, Validation, KernelsCard]
+"""The trained model of kernels with its validation and card, ready to be stored."""
 
 
 def train_kernels(
     datasets: Sequence[tuple[Path, Dataset]],
     recipe: KernelRecipe,
-    families: Collection[str] = tuple(FAMILIES),
-    kept: KernelsEntry | None = None,
     networks: Networks = (),
     base: AnyGpuEntry | None = None,
 ) -> TrainedKernels:
     """Find the errors of a recipe on what is left out, then fit it on everything.
 
     Args:
-        datasets: Datasets with the folders that they were loaded from. Operations that belong to no family are ignored.
+        datasets: Datasets with the folders that they were loaded from. Operations that belong to no part are ignored.
         recipe: Settings.
-        families: Families whose device times are learned. Power is learned for all that the datasets have readings of.
-        kept: An entry whose other families are copied unchanged; None to train without one.
-        networks: Measured networks, to learn how much longer kernels take inside them. Where there are none, the
-            factors of `kept` are copied.
+        networks: Measured networks, to learn how much longer kernels take inside them.
         base: Predictor of the other operations in these networks; None where there are no networks.
 
     Raises:
@@ -220,62 +217,43 @@ def train_kernels(
         MissingDependencyError: scipy or xgboost is not installed.
     """
     data = [dataset for _, dataset in datasets]
-    measured = {names: found for names, found in by_variant(data).items() if names[0] in families}
-    fitted = fit_kernels(measured, recipe)
-    if not fitted.variants:
-        most = max((sum(len(table.device_s) for table in tables) for tables in measured.values()), default=0)
+    tables = measured_tables(data)
+    if not tables:
         raise DatasetError(
             "too few device times of kernels",
-            given=f"{most} of the variant with the most",
-            allowed=f"from {LEAST_ROWS} of a variant",
+            given=f"{sum(len(dataset.measurements) for dataset in data)} measurements of all kinds",
+            allowed=f"from {LEAST_ROWS} of a part, such as linear layers in half precision",
             hint="collect more operations of these kernels",
         )
-    learned = {names: measured[names] for names in fitted.variants}
-    # Families that are trained again are not read: their features may have changed since the entry was written.
-    stored = {} if kept is None else kept.kernels.variants
-    others = {names: stored[names] for names in stored if names[0] not in families}
-    validation = validate_kernels(learned, recipe)
-    timed = Kernels(
-        {
-            **others,
-            **{
-                n: replace(v, errors={b: e["time"] for b, e in stored_errors(validation, n).items()})
-                for n, v in fitted.variants.items()
-            },
-        }
+    validation = validate_kernels(tables, recipe)
+    fitted = fit_one_model(tables, recipe)
+    timed = replace(
+        fitted,
+        trust={part: validation.trust.get(part, trust) for part, trust in fitted.trust.items()},
+        errors={part: stored_errors(validation, part) for part in fitted.measured},
     )
-    powered = readings(timed, power_rows(data))
-    power_validation = validate_power(timed, powered, recipe)
-    variants = {
-        names: replace(variant, power=_power(powered[names], power_validation, names, recipe))
-        if names in powered
-        else variant
-        for names, variant in timed.variants.items()
-    }
-    stays = {", ".join(names) for names in others}
-    old = {} if kept is None else kept.card
-    kernels = Kernels(variants)
-    if kept is not None:
-        shown = kept.kernels.network_factors, kept.kernels.network_errors
-        kernels = replace(kernels, network_factors=shown[0], network_errors=shown[1])
+    powered = readings(timed, power_rows(data), recipe)
+    powers = validate_power(timed, powered, recipe)
+    power = fit_power(powered, recipe, {generation_of(table.gpu) for table in powered})
+    model = replace(
+        timed, power=replace(power, errors={part: stored_power_errors(powers, part) for part in power.measured})
+    )
     if networks and base is not None:
-        kernels = _with_networks(kernels, networks, base)
+        model = _with_networks(model, networks, base)
     card = KernelsCard(
         name=KERNELS_ENTRY,
-        kernels={", ".join(names): tuple(sorted(variant.gpus)) for names, variant in variants.items()},
+        kernels={part: tuple(sorted(gpus)) for part, gpus in model.measured.items()},
         recipe=recipe.to_dict(),
-        data=_united(old.get("data", ()), [described(folder, dataset) for folder, dataset in datasets]),
+        data=tuple(described(folder, dataset) for folder, dataset in datasets),
         splits=SPLITS,
-        errors=_with_old(old.get("errors", {}), stays, tables(validation)),
-        coverage=_with_old(old.get("coverage", {}), stays, coverage(validation)),
-        power_errors=_with_old(old.get("power_errors", {}), stays, tables(power_validation)),
-        network_factors=kernels.network_factors._asdict(),
-        network_errors={basis: dict(errors) for basis, errors in kernels.network_errors.items()},
+        errors=error_tables(validation.times),
+        coverage=coverage(validation),
+        power_errors=error_tables(powers),
         limits=LIMITS,
         **made_now(),
+        **_of_networks(model),
     )
-    golden = {} if kept is None else {names: kept.golden[names] for names in others if names in kept.golden}
-    return Trained(kernels, validation, card, {**golden, **_golden(learned)}, save_kernels)
+    return TrainedKernels(model, replace(validation, powers=powers), card, _golden(tables), save_kernels)
 
 
 def learn_networks(
@@ -289,43 +267,34 @@ def learn_networks(
         networks: Measured networks, at least one in half precision.
         base: Predictor of the other operations in these networks.
     """
-    kernels = _with_networks(kept.kernels, networks, base)
+    model = _with_networks(kept.kernels, networks, base)
     shown = [each for each in datasets if any(m.precision in HALF_PRECISIONS for m in each[1].networks)]
-    card = KernelsCard(
-        **{
-            **kept.card,
-            "data": _united(kept.card["data"], [described(folder, dataset) for folder, dataset in shown]),
-            "network_factors": kernels.network_factors._asdict(),
-            "network_errors": {basis: dict(errors) for basis, errors in kernels.network_errors.items()},
-            "limits": LIMITS,
-        }
-    )
-    return Trained(kernels, (), card, kept.golden, save_kernels)
+    old = kept.card["data"]
+    new = [described(folder, dataset) for folder, dataset in shown]
+    data = (*(each for each in old if each not in new), *new)
+    card = KernelsCard(**{**kept.card, "data": data, "limits": LIMITS, **_of_networks(model)})
+    return TrainedKernels(model, Validation((), {}), card, kept.golden, save_kernels)
 
 
-def _with_networks(kernels: Kernels, networks: Networks, base: AnyGpuEntry) -> Kernels:
-    factors, errors = network_factors(base, kernels, networks), network_errors(base, kernels, networks)
-    return replace(kernels, network_factors=factors, network_errors=errors)
-
-
-def _with_old(old: Mapping[str, Any], stays: Collection[str], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Rows of a card: those of variants that are copied, and the new ones."""
-    return {**{names: rows for names, rows in old.items() if names in stays}, **new}
-
-
-def _united(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    """Descriptions of the old and new datasets, without duplicates."""
-    return (*(each for each in old if each not in new), *new)
-
-
-def _power(
-    tables: Sequence[Readings], validation: Sequence[KernelErrors], names: Names, recipe: KernelRecipe
-) -> PowerDemand:
-    return replace(fit_power(tables, recipe), errors=stored_errors(validation, names))
-
-
-def _golden(measured: Mapping[Names, Sequence[Measured]]) -> Golden:
+def _of_networks(model: OneModel) -> dict[str, Any]:
     return {
-        names: (tables[0].gpu.name, golden_sample(set(tables[0].operations))[:GOLDEN_OPERATIONS])
-        for names, tables in measured.items()
+        "network_factors": model.network_factors._asdict(),
+        "network_errors": {basis: dict(errors) for basis, errors in model.network_errors.items()},
     }
+
+
+def _with_networks(model: OneModel, networks: Networks, base: AnyGpuEntry) -> OneModel:
+    factors, errors = network_factors(base, model, networks), network_errors(base, model, networks)
+    return replace(model, network_factors=factors, network_errors=errors)
+
+
+def _golden(tables: Sequence[Measured]) -> Golden:
+    found: dict[Key, Any] = {}
+    for table in tables:
+        work = Work.of(table.kernels)
+        groups = work.group[first_kernels(work, len(table.device_s))]
+        for group in np.unique(groups).tolist():
+            mine = OperationList(table.kernels[place] for place in np.flatnonzero(groups == group).tolist())
+            key = table.generation, GROUPS[group]
+            found.setdefault(key, (table.gpu.name, golden_sample(set(mine))[:GOLDEN_OPERATIONS]))
+    return found

@@ -263,7 +263,7 @@ def test_more_work_costs_more():
     assert joules(steps=4) < joules(steps=8) < joules(steps=8, height=1536)
     assert joules(batch=4) < joules()
     large, medium = (predict_image(name, "H100 SXM") for name in ("sd3_5_large", "sd3_5_medium"))
-    assert large.time_per_image_s > 2 * medium.time_per_image_s
+    assert large.time_per_image_s > 1.9 * medium.time_per_image_s
     # A step of the large one computes 62 TFLOP; no H100 does that in less than 63 ms.
     assert large.denoise.time_s > 62.2e12 / 989.4e12
 

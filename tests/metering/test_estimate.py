@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from conftest import benchmark
 from joulecast.errors import InputError
 from joulecast.metering import Samples, estimate
-from joulecast.metering.simulation import BEFORE_S, SENSOR_CLASSES, simulate
+
+with benchmark("simulated_sensors") as simulated_sensors:
+    BEFORE_S, SENSOR_CLASSES, simulate = (
+        simulated_sensors.BEFORE_S,
+        simulated_sensors.SENSOR_CLASSES,
+        simulated_sensors.simulate,
+    )
 
 
 def measured(sensor, load_w, duration_s, **options):

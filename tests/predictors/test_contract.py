@@ -15,7 +15,6 @@ from joulecast.predictors.recipes import (
     BlendRecipe,
     BoostingRecipe,
     ForestRecipe,
-    OneModelRecipe,
     RooflineRecipe,
     TransformerRecipe,
     XGBoostRecipe,
@@ -31,7 +30,6 @@ SMALL = {
     "xgboost": XGBoostRecipe(),
     "roofline": RooflineRecipe(),
     "boosting": TREES,
-    "one-model": OneModelRecipe(trees=10, generation_trees=10, min_child_weight=2.0),
     "transformer": TransformerRecipe(width=8, heads=2, kind_layers=1, epochs=2, batch=32),
 }
 A30 = find_gpu("A30")

@@ -23,13 +23,13 @@ def dask_setup(worker):
     settings = dict(word.split("=", 1) for word in given)
     joulecast.__version__ = settings.get("joulecast", joulecast.__version__)
 
-    from joulecast.metering import estimate, sampler
+    from joulecast.metering import probing, sampler
     from joulecast.metering.sensor import nvml_sensor
     from joulecast.profiling import collection, devices, session
 
-    estimate._STEPS = 1
+    probing._STEPS = 1
     sampler._TIMEOUT_S = 600.0  # processes take long to start on a machine where many workers do
-    estimate._IDLE_S = estimate._LOAD_S = session._IDLE_S = 0.02
+    probing._IDLE_S = probing._LOAD_S = session._IDLE_S = 0.02
     find_device, facts_of = devices.find_device, devices.facts_of
 
     def find(name):

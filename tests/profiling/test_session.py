@@ -25,7 +25,7 @@ def load(device, seconds):
 # (the sampler, a spawned process that imports this file, too, needs none of it)
 if __name__ == "__main__":
     from joulecast.profiling import clocks, collection, command, devices, session
-    from joulecast.metering import estimate as probing
+    from joulecast.metering import probing
     from joulecast.metering.sensor import nvidia_smi_sensor
     from joulecast.metering.sensor import nvml_sensor
 

@@ -1,4 +1,4 @@
-"""The transformer and the one model as zoo entries: round trip, sizes, damage, found by name."""
+"""The transformer as a zoo entry: round trip, sizes, damage, found by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.recipes import OneModelRecipe, TransformerRecipe
+from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.zoo import entries, find_predictor
 from joulecast.zoo.entries.entry import load_any
 from joulecast.zoo.training import train_any_gpu
@@ -27,7 +27,6 @@ pytest.importorskip("torch")
 pytest.importorskip("xgboost")
 
 TINY = TransformerRecipe(width=8, heads=2, kind_layers=1, kind_feed_forward=2, epochs=2, batch=32, folds=2)
-ONE = OneModelRecipe(trees=10, generation_trees=10, min_child_weight=2.0, folds=2)
 
 
 def measured_networks(gpus):
@@ -57,26 +56,19 @@ def in_training(network):
     return Network.of(calls, name=network.name)
 
 
-@pytest.fixture(scope="module", params=["transformer", "one-model"])
-def trained(request, data, transformer):
-    if request.param == "transformer":
-        return transformer
-    return train_any_gpu(data, [*measured_networks(("A30", "T4"))], ONE, quick=True)
-
-
-def test_a_stored_predictor_predicts_as_the_trained_one(trained, tmp_path):
-    entry = trained.save(tmp_path)
+def test_a_stored_predictor_predicts_as_the_trained_one(transformer, tmp_path):
+    entry = transformer.save(tmp_path)
     gpu, operations = find_gpu("H100 SXM"), simulated_operations()
-    before = AnyGpuPredictor(gpu, "inference", trained.predictor).predict(operations)
+    before = AnyGpuPredictor(gpu, "inference", transformer.predictor).predict(operations)
     after = find_predictor(gpu, "inference", str(entry)).operations.predict(operations)
     assert after.device_time_s == pytest.approx(before.device_time_s, rel=1e-4)
     assert after.power_w == pytest.approx(before.power_w, rel=1e-4)
     with pytest.raises(ZooError, match="just trained"):
-        replace(trained, predictor=load_any(entry).learned).save(tmp_path / "again")
+        replace(transformer, predictor=load_any(entry).learned).save(tmp_path / "again")
 
 
-def test_training_twice_gives_the_same_files(trained, tmp_path):
-    one, other = trained.save(tmp_path / "one"), trained.save(tmp_path / "other")
+def test_training_twice_gives_the_same_files(transformer, tmp_path):
+    one, other = transformer.save(tmp_path / "one"), transformer.save(tmp_path / "other")
     for path in one.iterdir():
         assert (other / path.name).read_bytes() == path.read_bytes(), path.name
 
@@ -161,7 +153,7 @@ def test_weights_without_facts_are_those_of_older_entries(transformer, tmp_path)
     assert load_any(entry).name == "any-gpu/transformer"
 
 
-def test_loading_and_predicting_need_no_torch(trained, tmp_path):
+def test_loading_and_predicting_need_no_torch(transformer, tmp_path):
     script = (
         "import json, sys, joulecast as j\n"
         "o = j.Operation('linear', [(512, 512)], {'out_features': 512})\n"
@@ -169,7 +161,7 @@ def test_loading_and_predicting_need_no_torch(trained, tmp_path):
         "heavy = {'torch', 'sklearn', 'xgboost', 'scipy', 'onnx', 'safetensors', 'mlflow'} & set(sys.modules)\n"
         "print(json.dumps([*found, *heavy]))\n"
     )
-    entry = trained.save(tmp_path)
+    entry = transformer.save(tmp_path)
     run = subprocess.run([sys.executable, "-c", script, str(entry)], capture_output=True, text=True, check=True)
     (time_s,) = json.loads(run.stdout)
     assert time_s > 0

@@ -22,7 +22,7 @@ from ..contract import ResidualModel, SharedModel, launch_s, require_mode
 from ..intervals.calibration import Calibration
 from ..intervals.conformal import power_range_w
 from ..intervals.operation_spread import OperationSpread
-from ..kernels.learned import Kernels
+from ..model.learned import OneModel
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
 from ..physics.energy import static_power_w
@@ -83,7 +83,7 @@ class AnyGpuPredictor:
     mode: str
     learned: ResidualModel
     calibration: Calibration | None = None
-    kernels: Kernels | None = None
+    kernels: OneModel | None = None
 
     @property
     def coverage(self) -> tuple[str, ...]:
@@ -189,7 +189,7 @@ class AnyGpuPredictor:
         work = work.scaled_by(1.0, energy_ratio).bounded(operations)
         return work if self.kernels is None else self._with_power(work, operations, self.kernels)
 
-    def _with_power(self, work: Work, operations: OperationList, kernels: Kernels) -> Work:
+    def _with_power(self, work: Work, operations: OperationList, kernels: OneModel) -> Work:
         """The work with dynamic energies that follow from the power of kernels, as far as it is known."""
         demand_w = kernels.demand_w(operations, self.gpu)
         if np.isnan(demand_w).all():

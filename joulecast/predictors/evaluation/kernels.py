@@ -1,212 +1,339 @@
-"""Errors of times and powers of kernels on sizes, GPUs and generations that were left out."""
+"""Errors of device time and power of kernels on sizes, GPUs and generations that were left out."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
+from ...hardware import GPU
+from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..intervals.conformal import conformal_error, conformal_rank
-from ..kernels.basis import BASES, Basis, generation_of
-from ..kernels.families import FAMILIES
-from ..kernels.family import Family, Names
-from ..kernels.fit import Measured, fit_variant
-from ..kernels.fit_power import Readings, fit_power
-from ..kernels.learned import Kernels
-from ..recipes import KernelRecipe, KernelTrees
+from ..model.basis import BASES, Basis, generation_of
+from ..model.fit import Measured, fit_constants, fit_trees, model_of
+from ..model.fit_power import Readings, fit_power
+from ..model.learned import LEAST_S, OneModel
+from ..model.parts import Parts
+from ..recipes import KernelRecipe
 
 SPLITS = (
     "Measured: a fraction of the sizes is left out on all GPUs; for linear layers, a size is a pair of output and "
     "input features. Same generation: one GPU is left out, and others of its compute capability are not. Other "
-    "generations: all GPUs of a compute capability are left out."
+    "generations: all GPUs of a compute capability are left out, also of the constants of physics; how far the trees "
+    "over all GPUs are trusted there is chosen with these errors, one number for each part."
 )
-_LEFT_OUT_ROWS = 5_000  # Most rows of each GPU if whole GPUs are left out. More rows change the errors little.
-_UNASKED = KernelTrees(trees=1, depth=1)
-_MOST_ERRORS = 400  # Most errors that an entry stores for the intervals of a variant.
+_LEFT_OUT_ROWS = 2_500  # Most rows of each part and GPU that are left out, or learned from if whole GPUs are left out.
+_TRUSTS = np.linspace(0.0, 1.0, 6)
+_MOST_ERRORS = 400  # Most errors that an entry stores for the intervals of a part.
 _LEVEL = 0.9
 
-Table = TypeVar("Table", Measured, Readings)
 
-
-@dataclass(frozen=True, eq=False)
-class KernelErrors:
-    """Errors of a variant on one GPU.
+class KernelErrors(NamedTuple):
+    """Errors of a part on one GPU.
 
     Args:
-        names: Family and variant.
+        part: Name of the part.
         basis: The measurements that the predictions are based on.
         gpu: Full name of the GPU.
-        log_errors: Quantity -> logarithms of predicted over measured values, shape (operations,): "time", or "power"
-            and "energy", where the predicted energy is the predicted power times the predicted time of a burst.
-        first: Whether an error is used to make intervals (True) or to test them (False), shape (operations,). It is
-            the same for all operations of a size.
+        log_errors: Logarithms of predicted over measured device time, shape (kernels,).
+        first: Whether an error is used to make intervals (True) or to test them (False), shape (kernels,). It is
+            the same for all kernels of a size.
     """
 
-    names: Names
+    part: str
     basis: Basis
     gpu: str
-    log_errors: Mapping[str, FloatArray]
+    log_errors: FloatArray
     first: NDArray[np.bool_]
 
 
-class _Split(NamedTuple, Generic[Table]):
-    """Tables of one variant that are learned from, and those that are predicted."""
+class PowerErrors(NamedTuple):
+    """Errors of the power of a part on one GPU.
 
-    left_out: Literal["sizes", "a GPU", "a generation"]
-    seen: list[Table]
-    unseen: list[Table]
+    Args:
+        part: Name of the part.
+        basis: The measurements that the predictions are based on.
+        gpu: Full name of the GPU.
+        power: Logarithms of predicted over measured power, shape (readings,).
+        energy: Logarithms of predicted over measured energy, shape (readings,); the predicted energy is the predicted
+            power times the predicted time of a burst.
+    """
 
-
-def _splits(family: Family, tables: Sequence[Table], recipe: KernelRecipe) -> Iterator[_Split[Table]]:
-    """A fraction of the sizes, each GPU whose generation has others, and each generation; see SPLITS."""
-    held = [drawn_by_size(family, table.operations, recipe.folds, recipe.seed) == 0 for table in tables]
-    seen, unseen = (
-        [table.some(np.flatnonzero(out == left_out)) for table, out in zip(tables, held, strict=True)]
-        for left_out in (False, True)
-    )
-    yield _Split("sizes", seen, unseen)
-    generations = [generation_of(table.gpu) for table in tables]
-    for place, table in enumerate(tables):
-        if generations.count(generations[place]) > 1:
-            yield _Split("a GPU", [other for other in tables if other is not table], [table])
-    for generation in sorted(set(generations)) if len(set(generations)) > 1 else ():
-        others, mine = (
-            [table for table, its in zip(tables, generations, strict=True) if (its == generation) is same]
-            for same in (False, True)
-        )
-        yield _Split("a generation", others, mine)
+    part: str
+    basis: Basis
+    gpu: str
+    power: FloatArray
+    energy: FloatArray
 
 
-def validate_kernels(measured: Mapping[Names, Sequence[Measured]], recipe: KernelRecipe) -> tuple[KernelErrors, ...]:
-    """Errors of a recipe's device times on measurements that were left out, for each variant.
+@dataclass(frozen=True)
+class Validation:
+    """Errors of device time and power, and for each part how far the trees over all GPUs are trusted elsewhere."""
+
+    times: tuple[KernelErrors, ...]
+    trust: Mapping[str, float]
+    powers: tuple[PowerErrors, ...] = ()
+
+
+def validate_kernels(tables: Sequence[Measured], recipe: KernelRecipe) -> Validation:
+    """Errors of device time of a recipe on measurements that were left out, for each part.
+
+    The constants of physics, twelve of each way to compute, are fitted once for all splits but those of generations.
 
     Raises:
         MissingDependencyError: scipy or xgboost is not installed.
     """
-    fewer = replace(recipe, most_rows=min(recipe.most_rows, _LEFT_OUT_ROWS))
-    found = []
-    for names, tables in measured.items():
-        family = FAMILIES[names[0]]
-        for left_out, seen, unseen in _splits(family, tables, recipe):
-            # Models that a split does not need are not fitted.
-            settings = replace(recipe if left_out == "sizes" else fewer, other_generations=_UNASKED)
-            if left_out == "a GPU":
-                mine = generation_of(unseen[0].gpu)
-                seen = [table for table in seen if generation_of(table.gpu) == mine]
-            elif left_out == "a generation":
-                settings = replace(fewer, generation=_UNASKED)
-            variant = fit_variant(family, seen, settings)
-            for table in unseen:
-                if len(table.device_s):
-                    time = np.log(variant.device_s(family, table.operations, table.gpu) / table.device_s)
-                    first = drawn_by_size(family, table.operations, 2, recipe.seed + 1) == 0
-                    basis = variant.basis(table.gpu)
-                    found.append(KernelErrors(names, basis, table.gpu.name, {"time": time}, first))
-    return tuple(found)
+    constants = fit_constants(tables, recipe)
+    errors = [*sizes_left_out(tables, constants, recipe), *gpus_left_out(tables, constants, recipe)]
+    generations = sorted({table.generation for table in tables})
+    elsewhere = [each for name in generations for each in generation_left_out(tables, name, recipe)]
+    return validation_of(errors, elsewhere)
 
 
-def validate_power(
-    kernels: Kernels, measured: Mapping[Names, Sequence[Readings]], recipe: KernelRecipe
-) -> tuple[KernelErrors, ...]:
-    """Errors of power on measurements that were left out, for each variant.
+def sizes_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: KernelRecipe) -> list[KernelErrors]:
+    """Errors on sizes that were left out on all GPUs."""
+    held = [drawn_by_size(table.kernels, table.parts, recipe.folds, recipe.seed) == 0 for table in tables]
+    seen, unseen = (
+        [table.some(np.flatnonzero(out == side)) for table, out in zip(tables, held, strict=True)]
+        for side in (False, True)
+    )
+    drawn = [table.drawn(recipe.most_rows, recipe.seed) for table in seen]
+    trees = fit_trees(drawn, constants, recipe, {table.generation for table in tables}, shared=False)
+    few = [table.drawn(_LEFT_OUT_ROWS, recipe.seed) for table in unseen]
+    return [*_errors(model_of(seen, constants, trees), few, recipe)]
+
+
+def gpus_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: KernelRecipe) -> list[KernelErrors]:
+    """Errors on GPUs that were left out where others of their generation were not."""
+    few = [table.drawn(min(_LEFT_OUT_ROWS, recipe.most_rows), recipe.seed) for table in tables]
+    errors: list[KernelErrors] = []
+    for table in few:
+        siblings = [one for one in few if one.generation == table.generation and one.gpu != table.gpu]
+        if siblings:
+            trees = fit_trees(siblings, constants, recipe, {table.generation}, shared=False)
+            errors += _errors(model_of(siblings, constants, trees), [table], recipe)
+    return errors
+
+
+def validation_of(errors: Sequence[KernelErrors], elsewhere: Sequence[tuple[KernelErrors, FloatArray]]) -> Validation:
+    """The validation from errors, and from what `generation_left_out` gives for all generations."""
+    trusts: dict[str, list[FloatArray]] = defaultdict(list)
+    for one, by_trust in elsewhere:
+        trusts[one.part].append(np.abs(np.expm1(by_trust)).mean(axis=1))
+    best = {part: int(np.mean(each, axis=0).argmin()) for part, each in trusts.items()}
+    chosen = (one._replace(log_errors=by_trust[best[one.part]]) for one, by_trust in elsewhere)
+    return Validation((*errors, *chosen), {part: float(_TRUSTS[place]) for part, place in best.items()})
+
+
+def generation_left_out(
+    tables: Sequence[Measured], generation: str, recipe: KernelRecipe
+) -> list[tuple[KernelErrors, FloatArray]]:
+    """Errors on a generation that was left out, each also for all of _TRUSTS, shape (trusts, kernels)."""
+    few = [table.drawn(min(_LEFT_OUT_ROWS, recipe.most_rows), recipe.seed) for table in tables]
+    others = [table for table in few if table.generation != generation]
+    mine = [table for table in few if table.generation == generation]
+    if not others:
+        return []
+    constants = fit_constants(others, recipe)
+    model = model_of(others, constants, fit_trees(others, constants, recipe, (), shared=True), trust=1.0)
+    plain = replace(model, trust=dict.fromkeys(model.trust, 0.0))
+    pairs = zip(_errors(model, mine, recipe), _errors(plain, mine, recipe), strict=True)
+    return [
+        (whole, physics.log_errors + _TRUSTS[:, None] * (whole.log_errors - physics.log_errors))
+        for whole, physics in pairs
+    ]
+
+
+def _errors(model: OneModel, unseen: Sequence[Measured], recipe: KernelRecipe) -> Iterator[KernelErrors]:
+    for table in unseen:
+        known = np.flatnonzero(np.isin(table.parts, list(model.measured)))
+        if not len(known):
+            continue
+        some = table.some(known)
+        (burst,) = model.bursts([(as_parts(some), some.gpu)])
+        log_errors = np.log(np.maximum(burst.device_s, LEAST_S) / some.device_s)
+        first = drawn_by_size(some.kernels, some.parts, 2, recipe.seed + 1) == 0
+        for part in sorted(set(some.parts.tolist())):
+            mine = some.parts == part
+            yield KernelErrors(part, model.basis(part, some.gpu), some.gpu.name, log_errors[mine], first[mine])
+
+
+def as_parts(table: Measured) -> Parts:
+    """Measured kernels as parts of a list that they are all of."""
+    count = len(table.parts)
+    return Parts(np.arange(count), table.kernels, table.parts, np.zeros(count, bool), np.zeros(count, bool))
+
+
+def validate_power(model: OneModel, tables: Sequence[Readings], recipe: KernelRecipe) -> tuple[PowerErrors, ...]:
+    """Errors of power on measurements that were left out, for each part.
 
     Args:
-        kernels: The model of device times in bursts.
-        measured: Family and variant -> power readings, one table for each GPU.
+        model: The model of device times in bursts.
+        tables: Power readings, one table for each GPU.
         recipe: Settings.
 
     Raises:
         MissingDependencyError: xgboost is not installed.
     """
-    found = []
-    for names, tables in measured.items():
-        family, variant = FAMILIES[names[0]], kernels.variants[names]
-        for _, seen, unseen in _splits(family, tables, recipe):
-            learned = fit_power(seen, recipe)
-            powered = replace(variant, power=learned)
-            for table in unseen:
-                if len(table.power_w):
-                    bursts = {table.gpu: variant.burst(family, table.operations, table.gpu)}
-                    demand_w = powered.demands_w(family, table.operations, bursts)[table.gpu]
-                    power = np.log(np.minimum(demand_w, table.gpu.power_limit_w) / table.power_w)
-                    errors = {"power": power, "energy": power + np.log(table.burst_s / table.measured_s)}
-                    basis, first = learned.basis(table.gpu), np.ones(len(power), dtype=bool)
-                    found.append(KernelErrors(names, basis, table.gpu.name, errors, first))
+    generations = {generation_of(table.gpu) for table in tables}
+    held = [drawn_by_size(t.parts.kernels, t.parts.names, recipe.folds, recipe.seed) == 0 for t in tables]
+    seen = [table.some(~out) for table, out in zip(tables, held, strict=True)]
+    unseen = [table.some(out) for table, out in zip(tables, held, strict=True)]
+    found = [*_power_errors(model, seen, unseen, recipe, generations)]
+    for table in tables:
+        others = [other for other in tables if other.gpu != table.gpu]
+        if any(generation_of(other.gpu) == generation_of(table.gpu) for other in others):
+            found += _power_errors(model, others, [table], recipe, {generation_of(table.gpu)})
+    for generation in sorted(generations) if len(generations) > 1 else ():
+        others = [table for table in tables if generation_of(table.gpu) != generation]
+        mine = [table for table in tables if generation_of(table.gpu) == generation]
+        found += _power_errors(model, others, mine, recipe, ())
     return tuple(found)
 
 
-def drawn_by_size(family: Family, operations: OperationList, count: int, seed: int) -> NDArray[np.int64]:
-    """A random integer below `count` for each operation, the same for operations that are left out together.
+def _power_errors(
+    model: OneModel,
+    seen: Sequence[Readings],
+    unseen: Sequence[Readings],
+    recipe: KernelRecipe,
+    generations: Sequence[str] | set[str],
+) -> Iterator[PowerErrors]:
+    power = fit_power(seen, recipe, generations)
+    for table in unseen:
+        other = power.measured_like(table.gpu)
+        asked: list[GPU] = [*dict.fromkeys((table.gpu, other))]
+        bursts = dict(zip(asked, model.bursts([(table.parts, gpu) for gpu in asked]), strict=True))
+        demand_w = power.demands_w({table.gpu: table.parts}, bursts, {table.gpu: other})[table.gpu]
+        errors = np.log(np.minimum(demand_w, table.gpu.power_limit_w) / table.power_w)
+        energy = errors + np.log(table.burst_s / table.measured_s)
+        for part in sorted(set(table.parts.names.tolist()) & set(power.measured)):
+            mine = table.parts.names == part
+            yield PowerErrors(part, power.basis(part, table.gpu), table.gpu.name, errors[mine], energy[mine])
+
+
+def drawn_by_size(kernels: OperationList, parts: NDArray[np.str_], count: int, seed: int) -> NDArray[np.int64]:
+    """A random integer below `count` for each kernel, the same for kernels that are left out together.
 
     Args:
-        family: The family of the operations, which says which of them are left out together.
-        operations: The operations.
+        kernels: The kernels.
+        parts: The part of each.
         count: Number of different integers.
         seed: Seed of the random numbers.
     """
-    keys = [repr(family.unseen(operation)) for operation in operations]
+    keys = [f"{part}: {size_of(kernel)!r}" for kernel, part in zip(kernels, parts.tolist(), strict=True)]
     sizes = sorted(set(keys))
     drawn = dict(zip(sizes, np.random.default_rng(seed).integers(count, size=len(sizes)).tolist(), strict=True))
-    return np.array([drawn[key] for key in keys])
+    return np.array([drawn[key] for key in keys], dtype=np.int64)
 
 
-def stored_errors(validation: Sequence[KernelErrors], names: Names) -> dict[str, dict[str, FloatArray]]:
-    """Basis -> quantity -> sorted absolute log errors of a variant: up to 400 of them, at evenly spaced ranks."""
+_LAYER_SIZES = {
+    "linear": ("out_features",),
+    "experts": ("intermediate", "top_k", "experts", "tensor_parallel", "expert_parallel"),
+    "conv2d": ("out_channels", "kernel_size", "stride", "padding", "dilation", "groups"),
+}
+
+
+def size_of(kernel: Operation) -> object:
+    """What is left out together: the sizes of a layer or of heads, for any batch."""
+    shapes = kernel.input_shapes
+    values = tuple(kernel.attributes[name] for name in _LAYER_SIZES.get(kernel.kind, ()))
+    match kernel.kind:
+        case "linear" | "experts":
+            return (shapes[0][-1], *values)
+        case "conv2d":
+            return (*shapes[0][1:], *values)
+        case "attention":
+            return tuple((shape[-3:-2], shape[-1]) for shape in shapes)
+        case _:
+            return shapes
+
+
+def stored_errors(validation: Validation, part: str) -> dict[str, FloatArray]:
+    """Basis -> sorted absolute log errors of a part, thinned out for storage."""
+    return {
+        basis: _joined([each.log_errors for each in validation.times if (each.part, each.basis) == (part, basis)])
+        for basis in BASES
+        if any((each.part, each.basis) == (part, basis) for each in validation.times)
+    }
+
+
+def stored_power_errors(errors: Sequence[PowerErrors], part: str) -> dict[str, dict[str, FloatArray]]:
+    """Basis -> "power" and "energy" -> sorted absolute log errors of a part, thinned out for storage."""
     found: dict[str, dict[str, FloatArray]] = {}
     for basis in BASES:
-        mine = [each.log_errors for each in validation if (each.names, each.basis) == (names, basis)]
-        for quantity in mine[0] if mine else ():
-            errors = np.sort(np.abs(np.concatenate([each[quantity] for each in mine])))
-            ranks = np.linspace(0, len(errors) - 1, min(len(errors), _MOST_ERRORS)).round().astype(int)
-            found.setdefault(basis, {})[quantity] = errors[ranks]
+        mine = [each for each in errors if (each.part, each.basis) == (part, basis)]
+        if mine:
+            found[basis] = {
+                "power": _joined([each.power for each in mine]),
+                "energy": _joined([each.energy for each in mine]),
+            }
     return found
 
 
-def tables(validation: Sequence[KernelErrors]) -> dict[str, dict[str, tuple[int, float, float]]]:
-    """Family and variant -> basis and GPU -> number of operations, median and mean absolute error of time or power."""
-    found: dict[str, dict[str, tuple[int, float, float]]] = {}
-    for each in validation:
-        errors = np.abs(np.expm1(next(iter(each.log_errors.values()))))
-        row = (len(errors), float(np.median(errors)), float(errors.mean()))
-        found.setdefault(", ".join(each.names), {})[f"{each.basis}: {each.gpu}"] = row
-    return found
+def _joined(log_errors: Sequence[FloatArray]) -> FloatArray:
+    return evenly_ranked(np.sort(np.abs(np.concatenate(log_errors))))
 
 
-def coverage(validation: Sequence[KernelErrors]) -> dict[str, dict[str, float]]:
-    """Family and variant -> basis -> share of operations that lie within a 90 % interval made from other operations.
+def evenly_ranked(errors: FloatArray) -> FloatArray:
+    """Up to 400 of some sorted errors, at evenly spaced ranks."""
+    if len(errors) <= _MOST_ERRORS:
+        return errors
+    some: FloatArray = errors[np.linspace(0, len(errors) - 1, _MOST_ERRORS).round().astype(int)]
+    return some
+
+
+def error_tables(
+    errors: Sequence[KernelErrors] | Sequence[PowerErrors],
+) -> dict[str, dict[str, tuple[int, float, float]]]:
+    """Part -> basis and GPU -> number of kernels, median and mean absolute error of device time, or of power."""
+    found: dict[str, dict[str, tuple[int, float, float]]] = defaultdict(dict)
+    for each in errors:
+        sizes = np.abs(np.expm1(each.power if isinstance(each, PowerErrors) else each.log_errors))
+        row = (len(sizes), float(np.median(sizes)), float(sizes.mean()))
+        found[each.part][f"{each.basis}: {each.gpu}"] = row
+    return dict(sorted(found.items()))
+
+
+def coverage(validation: Validation) -> dict[str, dict[str, float]]:
+    """Part -> basis -> share of kernels that lie within a 90 % interval made from others.
 
     If sizes were left out, the intervals are made from half of them, and tested on the other half. If GPUs were left
     out, the intervals of a GPU are made from the errors on the other GPUs.
     """
     found: dict[str, dict[str, float]] = {}
-    for names in dict.fromkeys(each.names for each in validation):
+    for part in sorted({each.part for each in validation.times}):
         for basis in BASES:
-            mine = [each for each in validation if (each.names, each.basis) == (names, basis)]
+            mine = [each for each in validation.times if (each.part, each.basis) == (part, basis)]
             pairs = _by_size(mine) if basis == "measured" else _by_gpu(mine)
-            inside = [
-                np.abs(tested) <= conformal_error(np.sort(np.abs(known)), _LEVEL, "operations that were left out")
-                for known, tested in pairs
-                if conformal_rank(_LEVEL, len(known)) <= len(known) and len(tested)
-            ]
+            inside = [np.abs(tested) <= _width(known) for known, tested in pairs if _enough(known) and len(tested)]
             if inside:
-                found.setdefault(", ".join(names), {})[basis] = float(np.concatenate(inside).mean())
+                found.setdefault(part, {})[basis] = float(np.concatenate(inside).mean())
     return found
 
 
 def _by_size(errors: Sequence[KernelErrors]) -> Iterator[tuple[FloatArray, FloatArray]]:
-    known = [each.log_errors["time"][each.first] for each in errors]
-    tested = [each.log_errors["time"][~each.first] for each in errors]
+    known = [each.log_errors[each.first] for each in errors]
+    tested = [each.log_errors[~each.first] for each in errors]
     if errors:
         yield np.concatenate(known), np.concatenate(tested)
 
 
 def _by_gpu(errors: Sequence[KernelErrors]) -> Iterator[tuple[FloatArray, FloatArray]]:
     for one in errors:
-        others = [each.log_errors["time"] for each in errors if each.gpu != one.gpu]
+        others = [each.log_errors for each in errors if each.gpu != one.gpu]
         if others:
-            yield np.concatenate(others), one.log_errors["time"]
+            yield np.concatenate(others), one.log_errors
+
+
+def _enough(errors: FloatArray) -> bool:
+    return conformal_rank(_LEVEL, len(errors)) <= len(errors)
+
+
+def _width(errors: FloatArray) -> float:
+    return conformal_error(np.sort(np.abs(errors)), _LEVEL, "operations that were left out")

@@ -20,7 +20,7 @@ from ...hardware import GPU, find_gpu
 from ...operations.operation import Operation
 from ..any_gpu.boosted_residual import BoostedResidual
 from ..any_gpu.boosting import fit_any_gpu
-from ..any_gpu.network_fits import fit_energies, learn_from_networks
+from ..any_gpu.network_fits import learn_from_networks
 from ..any_gpu.roofline import NoResidual
 from ..contract import Files, Networks, ResidualModel
 from ..measured.rows import (
@@ -32,12 +32,10 @@ from ..measured.rows import (
     measured_loops,
     transferred_loops,
 )
-from ..model.fit import fit_one_model
-from ..model.learned import OneModel
 from ..physics.baseline import group_of
 from ..physics.features import features
 from ..predictor import OperationPredictor, regressor_inputs
-from ..recipes import BoostingRecipe, OneModelRecipe, Recipe, RooflineRecipe, TransformerRecipe, read_recipe, recipe_of
+from ..recipes import BoostingRecipe, Recipe, RooflineRecipe, TransformerRecipe, read_recipe, recipe_of
 from ..regressors.forms import ONE_GPU_FORMS, form_of
 from ..transformer.attentive import Attentive
 from ..transformer.networks import read_networks
@@ -127,14 +125,6 @@ ANY_GPU_FORMS: Mapping[str, AnyGpuForm] = {
         from_files=BoostedResidual.from_files,
         operations=lambda datasets, rows, recipe: fit_any_gpu(datasets, (), recipe, rows),
         networks=lambda learned, rows, recipe: lambda networks: learn_from_networks(learned, rows, networks),
-    ),
-    "one-model": AnyGpuForm(
-        settings=OneModelRecipe,
-        from_files=OneModel.from_files,
-        operations=fit_one_model,
-        networks=lambda learned, rows, recipe: (
-            lambda networks: replace(learned, energy=fit_energies(rows, networks, learned))
-        ),
     ),
     "transformer": AnyGpuForm(
         settings=TransformerRecipe,

@@ -12,7 +12,7 @@ from ...arrays import FloatArray
 from ...operations.operation import Operation
 from ..physics.operation_numbers import numbers_of
 from .physics import Costs, Machine, way
-from .work import Work
+from .work import STREAM, Work
 
 _PADS = (8, 16, 64, 128, 256)
 _WAVE_TILES = ((64, 64), (128, 64), (128, 128), (256, 128))
@@ -21,6 +21,7 @@ OPERATION_NAMES: tuple[str, ...] = (
     "family",
     "group",
     "implementation",
+    "width",
     "precision",
     "in_bytes",
     "training",
@@ -113,6 +114,7 @@ def _of_operations(operations: Sequence[Operation], work: Work) -> FloatArray:
         n.family,
         w.group,
         w.implementation,
+        w.width,
         w.precision,
         w.in_bytes,
         n.is_training,
@@ -143,7 +145,9 @@ def _of_operations(operations: Sequence[Operation], work: Work) -> FloatArray:
         np.log2(np.maximum(n.flops, 1.0) / moved),
         np.log2(np.maximum(w.launches, 1.0)),
     ]
-    return np.column_stack([np.asarray(column, dtype=float) for column in columns])
+    # Of kernels that only move bytes, additions alone were measured. What is peculiar to these is hidden from trees.
+    found: FloatArray = np.column_stack([np.asarray(column, dtype=float) for column in columns])
+    return np.where((w.group != STREAM)[:, None], found, 0.0)
 
 
 def _alignment(sizes: FloatArray) -> FloatArray:

@@ -1,212 +1,246 @@
-"""Fitting the one model: constants of physics first, then trees over all GPUs, then those of each generation."""
+"""Fitting the one model: constants of physics first, then trees over all GPUs, and those of each generation."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...datasets import Dataset
-from ...errors import DatasetError, MissingDependencyError, with_extra
-from ...hardware import GPU
+from ...errors import MissingDependencyError, with_extra
+from ...hardware import GPU, find_gpu
+from ...operations.attributes import HALF_PRECISIONS
+from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..kernels.basis import generation_of
-from ..measured.rows import LEAST_ROWS, DeviceRow, launch_times_s
-from ..physics.energy import PRIOR_ENERGY
-from ..recipes import OneModelRecipe
+from ..recipes import KernelRecipe, KernelTrees
 from ..regressors.fitted_trees import FittedTrees, unfitted_trees
+from .basis import generation_of
 from .features import features, first_kernels
-from .learned import OneModel
-from .physics import CONSTANTS, STARTS, Machine, costs, way
-from .work import GROUPS, Work
+from .learned import ALL, Key, OneModel
+from .parts import parts_of
+from .physics import CONSTANTS, LANES, STARTS, WAYS, Machine, costs, way
+from .work import GROUPS, WIDTHS, Work
 
 _USUAL_ERROR = 0.1  # Larger log errors count less than by their square, so that outliers do not shift the constants.
-_PRIOR_WEIGHT = 2.0  # Weight of the spread of the constants, where all measurements together count as 400.
-_COUNTED_AS = 400.0
-_LEAST_OF_GROUP = 50  # Measurements of a group on a GPU below which they do not take part in the fit of constants.
-_EVALUATIONS = 40
-_TRUSTS = np.linspace(0.0, 1.0, 6)
-_TRUST_ROWS = 2500  # Measurements of each GPU with which trust is found; it is a single number for each group.
-_LEAST_S = 2e-6  # Shorter times are those of a launch.
+_COUNTED_AS = 400.0  # Measurements that all measurements together count as, beside one for each constant's start.
+_SHOWS_LAUNCH = 3.0  # Times above this multiple of a launch do not determine it.
+_FARTHEST = 2.5  # Most standard deviations between a constant and its start.
+_ENOUGH_GENERATIONS, _FEW_WEIGHT = 3, 4.0
+_LEAST_OF_WAY = 50  # Measurements of a way on a GPU below which they do not take part in the fit of constants.
+_EVALUATIONS = 20
+_STEP = 0.03  # Of the numerical derivative; it must be wider than the jumps at whole waves.
+_LEAST_CONSTANTS_S = 2e-6  # Shorter times are those of a launch.
+# Most measurements of a part on a GPU that trees over all GPUs learn from. With 24,000 they follow the measured GPUs
+# too closely: networks on an A10, whose generation was not measured, were 20 to 27 % too slow instead of 3 %.
+_SHARED_ROWS = 8_000
+USUAL_TRUST = 0.5
+"""Trust in the trees over all GPUs of a part that was measured on a single generation."""
+
+LEAST_ROWS = 300
+"""Measurements of a part below which it is not learned."""
 
 
 class Measured(NamedTuple):
-    """Measurements of one GPU: the operations, their kernels, and device seconds of shape (operations,)."""
+    """Measurements on one GPU: the kernels, the part of each, and device seconds of shape (kernels,)."""
 
     gpu: GPU
-    operations: OperationList
-    work: Work
+    kernels: OperationList
+    parts: NDArray[np.str_]
     device_s: FloatArray
-
-    @classmethod
-    def of(cls, gpu: GPU, rows: Sequence[DeviceRow]) -> Measured:
-        """The measurements in some rows, all of one GPU."""
-        operations = OperationList(row.operation for row in rows)
-        return cls(gpu, operations, Work.of(operations), np.array([row.device_s for row in rows]))
 
     def some(self, places: NDArray[np.int64]) -> Measured:
         """The measurements at these indices."""
-        operations = OperationList(self.operations[place] for place in places.tolist())
-        return Measured(self.gpu, operations, Work.of(operations), self.device_s[places])
+        kernels = OperationList(self.kernels[place] for place in places.tolist())
+        return Measured(self.gpu, kernels, self.parts[places], self.device_s[places])
+
+    def drawn(self, most: int, seed: int) -> Measured:
+        """At most so many measurements of each part, drawn at random."""
+        rng, chosen = np.random.default_rng(seed), []
+        for part in sorted(set(self.parts.tolist())):
+            places = np.flatnonzero(self.parts == part)
+            chosen.append(places if len(places) <= most else rng.choice(places, most, replace=False))
+        found = np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, np.int64)
+        return self if len(found) == len(self.parts) else self.some(found)
 
     @property
-    def groups(self) -> NDArray[np.int64]:
-        """Group and way of the first kernel of each operation, shape (2, operations)."""
-        first = self.work.some(first_kernels(self.work, len(self.operations)))
-        return np.array([first.group, way(first, Machine.of(self.gpu))])
+    def generation(self) -> str:
+        """The compute capability that the GPU's kernels were made for."""
+        return generation_of(self.gpu)
 
 
-def fit_one_model(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], recipe: OneModelRecipe) -> OneModel:
-    """Fit the one model to device times.
+def measured_tables(datasets: Iterable[Dataset]) -> list[Measured]:
+    """Device times of datasets, with one table for each GPU; parts with too few measurements are left out.
 
-    Args:
-        datasets: Where the rows come from, for launch times.
-        rows: Measured device times of all GPUs.
-        recipe: The settings.
+    Operations of no part are left out, and so are products in half precision of vLLM: they leave the weights
+    uninitialized, and if these are zero, a GPU draws less power and holds a higher clock. Sustained runs are left out,
+    too: a power cap lowers their clock, and the clock law accounts for that (physics/clock.py). If an engine has
+    several kernels for an operation, the quickest one counts, because a library is expected to call it.
+    """
+    gpus: dict[GPU, dict[Operation, dict[str, list[float]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
+    for dataset in datasets:
+        times = gpus[find_gpu(dataset.card.gpu)]
+        for m in dataset.measurements:
+            if m.usable and m.device_time_s is not None and not m.sustained and _is_trusted(m.operation):
+                times[m.operation][m.kernel].append(m.device_time_s)
+    found = []
+    for gpu, by_operation in sorted(gpus.items(), key=lambda item: item[0].name):
+        seconds = np.array([min(map(median, kernels.values())) for kernels in by_operation.values()])
+        parts = parts_of(OperationList(by_operation))
+        parts = parts.some(parts.runs_on(gpu))
+        if len(parts.kernels):
+            found.append(Measured(gpu, parts.kernels, parts.names, seconds[parts.places]))
+    names, counts = np.unique(np.concatenate([[""], *(table.parts for table in found)]), return_counts=True)
+    learned = names[counts >= LEAST_ROWS]
+    tables = [table.some(np.flatnonzero(np.isin(table.parts, learned))) for table in found]
+    return [table for table in tables if len(table.device_s)]
+
+
+def _is_trusted(operation: Operation) -> bool:
+    by_vllm = operation.attributes.get("implementation") == "vllm"
+    return not (operation.kind == "linear" and operation.precision in HALF_PRECISIONS and by_vllm)
+
+
+def fit_one_model(tables: Sequence[Measured], recipe: KernelRecipe) -> OneModel:
+    """Fit the one model to device times; errors, trust and power are not known yet.
 
     Raises:
-        DatasetError: There are too few device times.
         MissingDependencyError: scipy or xgboost is not installed.
     """
-    tables = measured_tables(rows, recipe)
-    if sum(len(table.device_s) for table in tables) < LEAST_ROWS:
-        raise DatasetError("too few device times to learn from", given=len(rows), allowed=f"{LEAST_ROWS} or more")
-    learned = _fitted(tables, recipe, [])
-    generations = {generation_of(table.gpu) for table in tables}
-    fewer = [table.some(_drawn(len(table.device_s), _TRUST_ROWS, recipe.seed)) for table in tables]
-    trust = trusted(fewer, recipe) if len(generations) > 1 else {}
-    return OneModel(*learned, trust=trust, energy=PRIOR_ENERGY, host_s=launch_times_s(datasets))
-
-
-def _drawn(count: int, most: int, seed: int) -> NDArray[np.int64]:
-    return np.sort(np.random.default_rng(seed).permutation(count)[:most])
-
-
-def measured_tables(rows: Iterable[DeviceRow], recipe: OneModelRecipe) -> list[Measured]:
-    """Measurements by GPU, thinned out; see `thinned`."""
-    return [Measured.of(gpu, some) for gpu, some in thinned(rows, recipe)]
-
-
-def thinned(rows: Iterable[DeviceRow], recipe: OneModelRecipe) -> list[tuple[GPU, list[DeviceRow]]]:
-    """Rows by GPU, at most `most_rows` of one kind, precision and program, drawn at random.
-
-    Collectives are left out, because links decide their time.
-    """
-    alike: dict[GPU, dict[object, list[DeviceRow]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        o = row.operation
-        if "gpus" not in o.attributes and not o.is_identity:
-            decodes = o.kind == "attention" and o.input_shapes[0][-2] == 1
-            named = tuple(o.attributes.get(name) for name in ("implementation", "cache_precision", "direction"))
-            alike[row.gpu][o.kind, o.precision, o.mode, decodes, *named].append(row)
-    rng = np.random.default_rng(recipe.seed)
-    by_gpu = sorted(alike.items(), key=lambda item: item[0].name)
-    return [
-        (gpu, [each[place] for each in groups.values() for place in rng.permutation(len(each))[: recipe.most_rows]])
-        for gpu, groups in by_gpu
-    ]
-
-
-class _Fitted(NamedTuple):
-    """Constants and trees, see `OneModel`."""
-
-    constants: FloatArray
-    shared: FittedTrees
-    generations: dict[str, FittedTrees]
-
-
-def _fitted(tables: Sequence[Measured], recipe: OneModelRecipe, without: Sequence[str]) -> _Fitted:
-    """Fit constants and trees.
-
-    Args:
-        tables: The measurements.
-        recipe: The settings.
-        without: Generations that are left out. Where there are any, trees of generations are not fitted.
-    """
-    tables = [table for table in tables if generation_of(table.gpu) not in without]
     constants = fit_constants(tables, recipe)
-    rows = [_examples(table, constants) for table in tables]
-    # Each GPU counts with the root of its number of measurements, so that the most measured do not decide alone.
-    weights = np.concatenate([np.full(len(targets), len(targets) ** -0.5) for _, targets in rows])
-    inputs, targets = (np.concatenate(columns) for columns in zip(*rows, strict=True))
-    shared = _trees(recipe, recipe.trees, recipe.depth).fit(inputs, targets, sample_weight=weights / weights.mean())
-    generations = {}
-    left = targets - shared.predict(inputs)
-    of_row = np.repeat([generation_of(table.gpu) for table in tables], [len(table.device_s) for table in tables])
-    for name in [] if without else sorted(set(of_row)):
-        mine = of_row == name
-        trees = _trees(recipe, recipe.generation_trees, recipe.generation_depth)
-        generations[name] = FittedTrees(trees.fit(inputs[mine], left[mine]))
-    return _Fitted(constants, FittedTrees(shared), generations)
-
-
-def _trees(recipe: OneModelRecipe, trees: int, depth: int) -> Any:
-    return unfitted_trees(
-        recipe, trees, depth=depth, objective="reg:quantileerror", quantile_alpha=recipe.quantile, max_bin=128
+    many, few = (
+        [table.drawn(min(recipe.most_rows, most), recipe.seed) for table in tables] for most in (10**9, _SHARED_ROWS)
     )
+    trees = {
+        **fit_trees(many, constants, recipe, {table.generation for table in tables}, shared=False),
+        **fit_trees(few, constants, recipe, (), shared=True),
+    }
+    return model_of(tables, constants, trees)
 
 
-def _examples(table: Measured, constants: FloatArray) -> tuple[NDArray[np.float32], FloatArray]:
-    """Features of a GPU's measurements, and the log ratio of device time to physics."""
-    machine = Machine.of(table.gpu)
-    found = costs(table.work, machine, constants)
-    physics_s = np.maximum(np.bincount(table.work.place, found.time_s, len(table.device_s)), 1e-6)
-    return features(table.operations, table.work, found, machine), np.log(table.device_s / physics_s)
+def model_of(
+    tables: Sequence[Measured], constants: FloatArray, trees: Mapping[Key, FittedTrees], trust: float = USUAL_TRUST
+) -> OneModel:
+    """The model that was fitted to tables."""
+    measured: dict[str, set[str]] = defaultdict(set)
+    for table in tables:
+        for part in set(table.parts.tolist()):
+            measured[part].add(table.gpu.name)
+    gpus = {part: frozenset(names) for part, names in sorted(measured.items())}
+    return OneModel(constants, trees, gpus, dict.fromkeys(gpus, trust))
 
 
-def trusted(tables: Sequence[Measured], recipe: OneModelRecipe) -> dict[str, float]:
-    """Group of kernels -> weight of the shared trees with the least error on generations that were left out."""
-    errors: dict[str, list[FloatArray]] = defaultdict(list)
-    for generation in sorted({generation_of(table.gpu) for table in tables}):
-        learned = _fitted(tables, recipe, [generation])
-        for table in tables:
-            if generation_of(table.gpu) == generation:
-                inputs, targets = _examples(table, learned.constants)
-                predicted = learned.shared(inputs)
-                for group in np.unique(table.groups[0]).tolist():
-                    mine = table.groups[0] == group
-                    ratios = _TRUSTS[:, None] * predicted[mine] - targets[mine]
-                    errors[GROUPS[group]].append(np.abs(ratios).mean(axis=1))
-    return {group: float(_TRUSTS[np.mean(each, axis=0).argmin()]) for group, each in errors.items()}
+def fit_trees(
+    tables: Sequence[Measured],
+    constants: FloatArray,
+    recipe: KernelRecipe,
+    generations: Collection[str],
+    *,
+    shared: bool,
+) -> dict[Key, FittedTrees]:
+    """Fit the trees of some generations, and those over all GPUs if they are asked for.
+
+    Raises:
+        MissingDependencyError: xgboost is not installed.
+    """
+    examples: dict[Key, list[tuple[NDArray[np.float32], FloatArray]]] = defaultdict(list)
+    for table in tables:
+        if not shared and table.generation not in generations:
+            continue
+        inputs, targets, groups = _examples(table, constants)
+        for group in np.unique(groups).tolist():
+            mine = groups == group
+            for name in (
+                *((table.generation,) if table.generation in generations else ()),
+                *((ALL,) if shared else ()),
+            ):
+                examples[name, GROUPS[group]].append((inputs[mine], targets[mine]))
+    return {key: _trees(some, recipe, key[0]) for key, some in sorted(examples.items())}
+
+
+def _trees(examples: Sequence[tuple[NDArray[np.float32], FloatArray]], recipe: KernelRecipe, name: str) -> FittedTrees:
+    settings: KernelTrees = recipe.other_generations if name == ALL else recipe.generation
+    inputs, targets = (np.concatenate(columns) for columns in zip(*examples, strict=True))
+    weights = None
+    if name == ALL:
+        # Each GPU counts with the root of its number of measurements, so that the most measured do not decide alone.
+        each = np.concatenate([np.full(len(some), len(some) ** -0.5) for _, some in examples])
+        weights = each / each.mean()
+    trees = unfitted_trees(
+        settings, settings.trees, objective="reg:quantileerror", quantile_alpha=recipe.quantile, max_bin=128
+    )
+    return FittedTrees(trees.fit(inputs, targets, sample_weight=weights))
+
+
+def _examples(table: Measured, constants: FloatArray) -> tuple[NDArray[np.float32], FloatArray, NDArray[np.int64]]:
+    """Features of a GPU's measurements, the log ratio of device time to physics, and the group of each."""
+    machine, work, count = Machine.of(table.gpu), Work.of(table.kernels), len(table.device_s)
+    found = costs(work, machine, constants)
+    physics_s = np.maximum(np.bincount(work.place, found.time_s, count), 1e-6)
+    rows = features(table.kernels, work, found, machine)
+    return rows, np.log(table.device_s / physics_s), work.group[first_kernels(work, count)]
 
 
 class _Sample(NamedTuple):
-    """Measurements of a group of kernels on one GPU, to which constants are fitted."""
+    """Measurements of a group, way and width on one GPU, to which constants are fitted."""
 
     work: Work
     machine: Machine
     log_s: FloatArray
 
 
-def fit_constants(tables: Sequence[Measured], recipe: OneModelRecipe) -> FloatArray:
-    """Constants of physics that fit the measurements of all GPUs, shape (groups, ways, constants).
+def fit_constants(tables: Sequence[Measured], recipe: KernelRecipe) -> FloatArray:
+    """Constants of physics that fit the measurements of all GPUs, shape (groups, ways, widths, constants).
 
-    Constants that the measurements do not determine stay where they start.
+    Constants that the measurements do not determine stay near their start, and so do those of ways that were measured
+    on fewer generations than others: what was measured may be a property of one generation. A way that was not measured
+    has the constants of the way that was measured on the most generations.
 
     Raises:
         MissingDependencyError: scipy is not installed.
     """
-    samples: dict[tuple[int, int], list[_Sample]] = defaultdict(list)
+    samples: dict[tuple[int, int, int], list[_Sample]] = defaultdict(list)
     rng = np.random.default_rng(recipe.seed)
     for table in tables:
-        groups = table.groups
-        for group, by in np.unique(groups, axis=1).T.tolist():
-            mine = (groups == [[group], [by]]).all(axis=0) & (table.device_s > _LEAST_S)
+        machine, work = Machine.of(table.gpu), Work.of(table.kernels)
+        first = work.some(first_kernels(work, len(table.device_s)))
+        alike = np.array([first.group, way(first, machine), first.width])
+        for which in np.unique(alike, axis=1).T.tolist():
+            mine = (alike == np.array(which)[:, None]).all(axis=0) & (table.device_s > _LEAST_CONSTANTS_S)
             places = rng.permutation(np.flatnonzero(mine))[: recipe.constants_rows]
-            if len(places) >= _LEAST_OF_GROUP:
+            if len(places) >= _LEAST_OF_WAY:
                 some = table.some(places)
-                samples[group, by].append(_Sample(some.work, Machine.of(table.gpu), np.log(some.device_s)))
+                group, by, width = which
+                samples[group, by, width].append(_Sample(Work.of(some.kernels), machine, np.log(some.device_s)))
+    generations: dict[tuple[int, int], set[str]] = defaultdict(set)
+    for (group, _, width), some_of in samples.items():
+        generations[group, width] |= {sample.machine.generation for sample in some_of}
     constants = STARTS.copy()
-    for (group, by), some_of in samples.items():
-        constants[group, by] = _fitted_constants(group, by, some_of)
+    for place, some_of in samples.items():
+        few = _generations(some_of) < min(_ENOUGH_GENERATIONS, len(generations[place[0], place[2]]))
+        constants[place] = _fitted_constants(place, some_of, _FEW_WEIGHT if few else 1.0)
+    for group, width in np.ndindex(len(GROUPS), len(WIDTHS)):
+        near = [each for each in samples if each[0] == group and each[2] == width]
+        near = near or [each for each in samples if each[0] == group]
+        if near:
+            best = max(near, key=lambda place: (_generations(samples[place]), -place[1]))
+            for by in range(LANES + 1, len(WAYS)):
+                if (group, by, width) not in samples:
+                    constants[group, by, width] = constants[best]
     return constants
 
 
-def _fitted_constants(group: int, by: int, samples: Sequence[_Sample]) -> FloatArray:
+def _generations(samples: Sequence[_Sample]) -> int:
+    return len({sample.machine.generation for sample in samples})
+
+
+def _fitted_constants(place: tuple[int, int, int], samples: Sequence[_Sample], prior: float) -> FloatArray:
     try:
         from scipy.optimize import least_squares
     except ImportError as error:
@@ -215,15 +249,18 @@ def _fitted_constants(group: int, by: int, samples: Sequence[_Sample]) -> FloatA
     weight = np.sqrt(_COUNTED_AS / sum(len(sample.log_s) for sample in samples)) / _USUAL_ERROR
 
     def residuals(x: FloatArray) -> FloatArray:
-        tried[group, by] = STARTS[group, by] * np.exp(x * spread)
+        tried[place] = STARTS[place] * np.exp(x * spread)
         errors = []
         for sample in samples:
             seconds = costs(sample.work, sample.machine, tried).time_s
             summed = np.maximum(np.bincount(sample.work.place, seconds, len(sample.log_s)), 1e-9)
             errors.append(weight * (np.log(summed) - sample.log_s))
-        return np.concatenate([*errors, x * _PRIOR_WEIGHT])
+        return np.concatenate([*errors, prior * x])
 
-    start = np.zeros(len(CONSTANTS))
-    found = least_squares(residuals, start, loss="soft_l1", max_nfev=_EVALUATIONS, diff_step=0.05)
-    fitted: FloatArray = STARTS[group, by] * np.exp(found.x * spread)
+    # A launch does not show in times that are much longer.
+    shows = min(float(np.exp(sample.log_s.min())) for sample in samples) < _SHOWS_LAUNCH * STARTS[place][0]
+    spread[0] *= shows
+    start, limits = np.zeros(len(CONSTANTS)), (-_FARTHEST, _FARTHEST)
+    found = least_squares(residuals, start, bounds=limits, loss="soft_l1", max_nfev=_EVALUATIONS, diff_step=_STEP)
+    fitted: FloatArray = STARTS[place] * np.exp(found.x * spread)
     return fitted

@@ -1,156 +1,366 @@
 """The one model of an operation's device time: physics, what holds on all GPUs, and what a generation adds.
 
-    ln t = ln physics(work) + trust x trees over all GPUs + trees of this generation
+    ln t = ln physics(work) + what trees of this generation learned, or trust x trees over all GPUs
 
-The trees over all GPUs are shallow, so that they learn what carries over. How far they are trusted on a generation that
-was not measured is found for each group of kernels by leaving generations out. The trees of a measured generation learn
-what is left there. A generation without measurements has no such trees: its part is zero.
+The trees of a measured generation learn all that physics leaves there. The trees over all GPUs are shallow, so that
+they learn what carries over. How far they are trusted on a generation that was not measured is found for each part by
+leaving generations out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...errors import damaged_entry
-from ...hardware import GPU
-from ...operations.operation import Operation
+from ...hardware import GPU, find_gpu
 from ...operations.operation_list import OperationList
-from ..contract import Files, Regressor, host_times
-from ..formats.numbers import number, require_features
-from ..kernels.basis import generation_of
-from ..physics.energy import EnergyConstants
-from ..physics.least_times import LeastTimes
-from ..regressors.trees import stored_trees
-from .features import NAMES, features, first_kernels
-from .physics import CONSTANTS, WAYS, Machine, costs
+from ..batches import asked_together
+from ..contract import Regressor
+from ..intervals.calibration import Calibration
+from ..physics.bounds import kernel_floor_s
+from ..physics.cached import cached
+from .basis import Basis, basis_of, generation_of, is_like_measured, known_basis
+from .features import features, first_kernels
+from .in_networks import NetworkFactors, loaded_elements, slower
+from .parts import FLASH_GENERATION, Parts, parts_of
+from .physics import Costs, Machine, costs
+from .power import Burst, PowerDemand
 from .work import GROUPS, Work
 
-NAME = "one-model"
-"""Name of the predictor in recipes and in the zoo."""
+NetworkBasis = Literal["networks of the chip", "networks of other chips"]
+"""The basis of predictions of networks in half precision: measured networks of this chip, or of others."""
 
-_LEAST_S = 1e-6  # No kernel takes less than a microsecond.
-_SHARED = "shared"
+NETWORK_BASES: tuple[NetworkBasis, ...] = get_args(NetworkBasis)
+
+ALL = "all"
+"""In place of a generation: what was learned of all of them together."""
+
+LEAST_S = 1e-6
+"""No kernel takes less than a microsecond."""
+
+Key = tuple[str, str]
+"""A generation, or ALL, and a group of kernels."""
 
 
-class Terms(NamedTuple):
-    """What a prediction is the product of; arrays of shape (operations,).
+class _Known(NamedTuple):
+    """What is known of operations; arrays of shape (operations,).
 
     Args:
-        physics_s: Least seconds by physics.
-        shared: Factor that holds on all GPUs.
-        generation: Factor that the GPU's generation adds; 1 where it was not measured.
+        device_s: Device seconds at the default clock.
+        demand_w: Board power in watts without a cap, at the default clock.
+        uncapped_s: Device seconds at the default clock if no cap lowered it.
+        power_share: Share of the dynamic power that is learned, from 0 to 1, as `OneModel.power_share` gives it.
     """
 
-    physics_s: FloatArray
-    shared: FloatArray
-    generation: FloatArray
-
-    @property
-    def device_s(self) -> FloatArray:
-        """Device seconds at the default clock."""
-        return np.maximum(self.physics_s * self.shared * self.generation, _LEAST_S)
+    device_s: FloatArray
+    demand_w: FloatArray
+    uncapped_s: FloatArray
+    power_share: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
 class OneModel:
-    """The one model, learned over all measured GPUs. See `ResidualModel` for what its methods give.
+    """The one model, learned over all measured GPUs.
 
     Args:
-        constants: Constants of physics, shape (groups, ways, constants).
-        shared: Trees over all GPUs, which predict the log ratio of device time to physics.
-        generations: Generation -> trees, which predict the log ratio that is left there.
-        trust: Group of kernels -> weight of the shared trees on generations that were not measured, from 0 to 1.
-        energy: Energy constants: joules per FLOP and per byte, and watts of a busy multiprocessor.
-        host_s: Mode -> kind -> seconds that launching it takes; "" stands for the kinds that are not listed.
+        constants: Constants of physics, shape (groups, ways, widths, constants).
+        trees: Generation, or ALL, and group -> trees that predict the log ratio of device time to physics.
+        measured: Part -> names of the GPUs that it was measured on.
+        trust: Part -> weight of the trees over all GPUs on generations that were not measured, from 0 to 1.
+        errors: Part -> basis -> sorted absolute log errors on operations, GPUs or generations that were left out.
+        power: The power that kernels demand.
+        network_factors: How much longer operations in half precision take inside measured networks.
+        network_errors: Basis -> quantity -> sorted absolute log errors on networks in half precision that were left
+            out.
     """
 
     constants: FloatArray
-    shared: Regressor
-    generations: Mapping[str, Regressor]
+    trees: Mapping[Key, Regressor]
+    measured: Mapping[str, frozenset[str]]
     trust: Mapping[str, float]
-    energy: EnergyConstants
-    host_s: Mapping[str, Mapping[str, float]]
+    errors: Mapping[str, Mapping[str, FloatArray]] = field(default_factory=dict)
+    power: PowerDemand = PowerDemand()
+    network_factors: NetworkFactors = NetworkFactors()
+    network_errors: Mapping[NetworkBasis, Mapping[str, Sequence[float]]] = field(default_factory=dict)
 
-    def terms(self, operations: Sequence[Operation], gpu: GPU) -> Terms:
-        """Device times of operations on a GPU at its default clock, as the product of what they rest on.
+    def known(self, parts: Parts, gpu: GPU) -> NDArray[np.bool_]:
+        """Whether this can predict each kernel on a GPU, shape (kernels,)."""
+        learned: NDArray[np.bool_] = np.isin(parts.names, list(self.measured)) & parts.runs_on(gpu)
+        return learned
 
-        Raises:
-            InputError: An operation's precision does not exist on the GPU.
+    def measured_on(self, part: str, *, flash: bool = False) -> frozenset[str]:
+        """Names of the GPUs on which the kernels of a part were measured.
+
+        Args:
+            part: Name of the part.
+            flash: Whether PyTorch computes an attention. It runs the kernels of one generation on all GPUs.
         """
-        listed = OperationList.of(operations)
-        work, machine, count = Work.of(listed), Machine.of(gpu), len(listed)
-        found = costs(work, machine, self.constants)
-        physics_s = np.maximum(np.bincount(work.place, found.time_s, count), _LEAST_S)
-        rows = features(listed, work, found, machine)
-        own = self.generations.get(generation_of(gpu))
-        trust: FloatArray | float = 1.0
-        if own is None:
-            trust = np.array([self.trust.get(group, 0.0) for group in GROUPS])[work.group[first_kernels(work, count)]]
-        shared = np.exp(trust * self.shared(rows))
-        return Terms(physics_s, shared, np.ones(count) if own is None else np.exp(own(rows)))
+        names = self.measured[part]
+        same = frozenset(name for name in names if generation_of(find_gpu(name)) == FLASH_GENERATION)
+        return same if flash and same else names
 
-    def factors(
-        self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
-    ) -> tuple[FloatArray, FloatArray]:
-        """See `ResidualModel.factors`; energies are those of physics, so their factor is 1."""
-        least_s = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz)).time_s
-        return self.terms(operations, gpu).device_s / least_s, np.ones(len(operations))
+    def basis(self, part: str, gpu: GPU, *, flash: bool = False) -> Basis:
+        """The basis of predictions for a GPU; see `measured_on`."""
+        names = self.measured_on(part, flash=flash)
+        return basis_of(gpu, names, {generation_of(find_gpu(name)) for name in names})
+
+    def bursts(self, asked: Sequence[tuple[Parts, GPU]]) -> list[Burst]:
+        """Kernels that this knows, each list on its GPU, with one answer for each."""
+        started = [self._started(parts, gpu) for parts, gpu in asked]
+        regressors, tables, places, trusted = [], [], [], []
+        for place, ((parts, gpu), (burst, _)) in enumerate(zip(asked, started, strict=True)):
+            for key, mine, trust in self._learned(parts, burst.group, gpu):
+                regressors.append(self.trees[key])
+                tables.append(burst.features[mine])
+                places.append((place, mine))
+                trusted.append(trust)
+        logs = [np.zeros(len(parts.kernels)) for parts, _ in asked]
+        for (place, mine), trust, values in zip(places, trusted, asked_together(regressors, tables), strict=True):
+            logs[place][mine] = trust * values
+        return [
+            burst._replace(
+                device_s=np.maximum(burst.physics_s * np.exp(log), LEAST_S),
+                uncapped_s=np.maximum(uncapped_s * np.exp(log), LEAST_S),
+            )
+            for (burst, uncapped_s), log in zip(started, logs, strict=True)
+        ]
+
+    def _started(self, parts: Parts, gpu: GPU) -> tuple[Burst, FloatArray]:
+        work, machine, count = Work.of(parts.kernels), Machine.of(gpu), len(parts.kernels)
+        found = costs(work, machine, self.constants)
+        seconds = (np.bincount(work.place, each, count) for each in (found.time_s, self._freely_s(work, found, gpu)))
+        physics_s, uncapped_s = (np.maximum(each, LEAST_S) for each in seconds)
+        rows = features(parts.kernels, work, found, machine)
+        return Burst(physics_s, rows, work.group[first_kernels(work, count)], physics_s, uncapped_s), uncapped_s
+
+    def _freely_s(self, work: Work, found: Costs, gpu: GPU) -> FloatArray:
+        """Seconds by physics without the power cap of a GPU, for networks, shape (kernels,).
+
+        What was measured of a generation is taken as it is. Another board of the generation has another cap, so its
+        loops take longer or shorter by physics; without its cap it is like the measured one.
+        """
+        names = frozenset().union(*self.measured.values())
+        boards = [board for board in map(find_gpu, sorted(names)) if generation_of(board) == generation_of(gpu)]
+        if not boards:
+            return found.uncapped_s
+        if any(board.chip == gpu.chip and board.power_limit_w == gpu.power_limit_w for board in boards):
+            return found.time_s
+        machine, others = Machine.of(gpu), [Machine.of(board) for board in boards]
+        watts = max(other.logic_power_w / (other.sms * other.clock_hz) for other in others)
+        like = machine._replace(logic_power_w=watts * machine.sms * machine.clock_hz)
+        return costs(work, like, self.constants).time_s
+
+    def _learned(
+        self, parts: Parts, group: NDArray[np.int64], gpu: GPU
+    ) -> list[tuple[Key, NDArray[np.bool_], FloatArray | float]]:
+        """Trees that predict kernels, a mask of these, and how far the trees are trusted."""
+        found: list[tuple[Key, NDArray[np.bool_], FloatArray | float]] = []
+        kinds = zip(parts.names.tolist(), parts.flash.tolist(), group.tolist(), strict=True)
+        for part, flash, place in dict.fromkeys(kinds):
+            mine, name = (parts.names == part) & (parts.flash == flash) & (group == place), GROUPS[place]
+            generation = FLASH_GENERATION if flash else generation_of(gpu)
+            of_this = {generation_of(find_gpu(each)) for each in self.measured[part]}
+            if generation in of_this and (generation, name) in self.trees:
+                trust = self.trust[part] if self.basis(part, gpu, flash=flash) == "other generations" else 1.0
+                found.append(((generation, name), mine, trust))
+            elif (ALL, name) in self.trees:
+                found.append(((ALL, name), mine, self.trust[part]))
+        return found
+
+    def over_forward(self, parts: Parts, operations: OperationList, gpu: GPU) -> FloatArray:
+        """Time of the passes that are meant over that of the forward pass, by physics, shape (kernels,)."""
+        ratio = np.ones(len(parts.kernels))
+        if parts.backward.any():
+            both, machine = OperationList(operations[place] for place in parts.places[parts.backward].tolist()), None
+            forward = parts.some(parts.backward).kernels
+            machine = Machine.of(gpu)
+            sides = [Work.of(each) for each in (both, forward)]
+            whole, one = (
+                np.bincount(work.place, costs(work, machine, self.constants).time_s, len(forward)) for work in sides
+            )
+            ratio[parts.backward] = whole / one
+        return ratio
+
+    def device_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
+        """Device seconds at the default clock, shape (operations,), read-only; NaN for operations it does not know."""
+        return _costs(operations, self, gpu).device_s
+
+    def demand_w(self, operations: OperationList, gpu: GPU) -> FloatArray:
+        """Board power in watts without a cap at the default clock, shape (operations,); NaN where it is not known.
+
+        The array is read-only. The power is that of a working GPU; while it waits for a launch, the board draws less.
+        """
+        return _costs(operations, self, gpu).demand_w
+
+    def power_share(self, operations: OperationList, gpu: GPU) -> FloatArray:
+        """How far `demand_w` applies, from 0 to 1, shape (operations,), read-only; NaN for operations it does not know.
+
+        Power was read of kernels of 60 us and more. One that takes hardly longer than its launch keeps the board from
+        drawing as much: the share falls from 1 at twice the time of the shortest kernels to 0.
+        """
+        return _costs(operations, self, gpu).power_share
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """See `ResidualModel.prefetch`; nothing is computed in advance."""
+        """See `SharedModel.prefetch`."""
+        asked = [gpu for gpu in gpus if not _costs.knows(operations, self, gpu)]
+        for gpu, known in _costs_on_each(operations, self, asked).items():
+            _costs.put(known, operations, self, gpu)
 
-    @property
-    def same_in_all_networks(self) -> bool:
-        """See `ResidualModel.same_in_all_networks`."""
-        return True
+    def in_network(self, operations: OperationList, gpu: GPU) -> FloatArray:
+        """Time of each operation inside a network over what is predicted without networks, shape (operations,).
 
-    def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
-        """See `ResidualModel.in_network`; operations cost the same in a network, so both factors are 1."""
-        return 1.0, 1.0
-
-    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
-        """See `ResidualModel.to_files`."""
-        files = self.shared.to_files(_SHARED)
-        for generation, trees in self.generations.items():
-            files |= trees.to_files(_of_generation(generation))
-        facts = {
-            "predictor": NAME,
-            "inputs": list(NAMES),
-            "constants": self.constants.tolist(),
-            "generations": sorted(self.generations),
-            "trust": dict(self.trust),
-            "energy": self.energy.to_dict(),
-            "host_s": {mode: dict(kinds) for mode, kinds in self.host_s.items()},
-        }
-        return facts, files
-
-    @classmethod
-    def from_files(cls, facts: Mapping[str, Any], files: Files) -> Self:
-        """Read what `to_files` wrote.
-
-        Raises:
-            ZooError, KeyError, TypeError, ValueError: It is something else.
+        Long loops meet the power cap. The clock law applies the cap to the whole network, so it is not applied here.
         """
-        require_features(facts["inputs"], NAMES, NAME)
-        constants = np.array(facts["constants"], dtype=float)
-        shape = (len(GROUPS), len(WAYS), len(CONSTANTS))
-        if constants.shape != shape or not np.isfinite(constants).all() or (constants <= 0).any():
-            raise damaged_entry("the constants of physics are not positive numbers", constants.shape, shape)
-        names = [str(name) for name in facts["generations"]]
-        return cls(
-            constants=constants,
-            shared=stored_trees(files, _SHARED, len(NAMES)),
-            generations={name: stored_trees(files, _of_generation(name), len(NAMES)) for name in names},
-            trust={group: number(facts["trust"].get(group, 0.0)) for group in GROUPS},
-            energy=EnergyConstants.from_dict(facts["energy"]),
-            host_s=host_times(facts["host_s"]),
+        found = _costs(operations, self, gpu)
+        known = ~np.isnan(found.device_s)
+        uncapped = np.where(known, found.uncapped_s / found.device_s, 1.0)
+        longer: FloatArray = uncapped * slower(operations, gpu, known, self.factors_in_networks(gpu))
+        return longer
+
+    def load_cycles(self, operations: OperationList, gpu: GPU) -> FloatArray:
+        """Cycles in which all multiprocessors load the elements of each operation inside a network, (operations,)."""
+        known = ~np.isnan(self.device_s(operations, gpu))
+        return self.factors_in_networks(gpu).cycles * loaded_elements(operations, known) / gpu.sms
+
+    def factors_in_networks(self, gpu: GPU) -> NetworkFactors:
+        """How much longer operations take inside networks on a GPU.
+
+        If kernels predict neither linear layers nor attention on a GPU, nothing is known about the others: no longer.
+        """
+        return self.network_factors if self.predicts_networks(gpu) else NetworkFactors()
+
+    def predicts_networks(self, gpu: GPU) -> bool:
+        """Whether kernels predict the products of networks in half precision on a GPU, as in the measured networks."""
+        return is_like_measured(gpu, "linear", "fp16")
+
+    def network_basis(self, gpu: GPU) -> NetworkBasis:
+        """The basis of predictions of networks in half precision on a GPU."""
+        return "networks of the chip" if gpu.chip in self.network_factors.chips else "networks of other chips"
+
+    def calibrations(self, operations: OperationList, gpu: GPU) -> tuple[tuple[Calibration, NDArray[np.bool_]], ...]:
+        """Calibrations of the parts on a GPU, each with a mask of its operations, shape (operations,)."""
+        return _calibrations(operations, self, gpu)
+
+    def remarks(self, operations: OperationList, gpu: GPU) -> tuple[str, ...]:
+        """Sentences that name the measurements behind the device times, one for each part."""
+        return _remarks(operations, self, gpu)
+
+    def remark(self, part: str, gpu: GPU, *, flash: bool = False) -> str:
+        """The sentence that names the measurements behind predictions of a part for a GPU."""
+        names = sorted(self.measured_on(part, flash=flash))
+        family, _, width = part.partition(", ")
+        match self.basis(part, gpu, flash=flash):
+            case "measured":
+                said = f"measured on {gpu.name}"
+            case "same generation":
+                same = [name for name in names if generation_of(find_gpu(name)) == generation_of(gpu)]
+                said = f"not measured on {gpu.name}, predicted from {', '.join(same)}, which are of its generation"
+            case _:
+                said = f"not measured on {gpu.name} nor its generation, predicted from {', '.join(names)}"
+        return f"{family}{' by PyTorch' if flash else ''} in {width}: {said}"
+
+    def coverage(self, gpu: GPU) -> tuple[str, ...]:
+        """The parts that this can predict on a GPU, in words."""
+        return tuple(part.replace(", ", " in ", 1) for part in self.measured if _runs(part, gpu))
+
+    def calibration(self, part: str, gpu: GPU, *, flash: bool = False) -> Calibration | None:
+        """Errors of predictions for a GPU, or those of the next less similar basis whose errors are known."""
+        errors = self.errors.get(part, {})
+        basis = known_basis(self.basis(part, gpu, flash=flash), errors)
+        return None if basis is None else _calibration(self, part, basis, self.power.basis_of_errors(part, gpu))
+
+
+_NEEDED = {"half": "bf16", "half with fp8 cache": "bf16", "fp8": "fp8", "fp8 in blocks": "fp8", "nvfp4": "nvfp4"}
+
+
+def _runs(part: str, gpu: GPU) -> bool:
+    family, _, width = part.partition(", ")
+    vendor = not gpu.is_nvidia if family == "convolution" else gpu.is_nvidia or family in ("attention", "decoding")
+    return vendor and is_like_measured(gpu, family, _NEEDED.get(width, width))
+
+
+def _known(operations: OperationList, model: OneModel, gpu: GPU) -> Parts:
+    parts = parts_of(operations)
+    known = model.known(parts, gpu)
+    return parts if known.all() else parts.some(known)
+
+
+def _kinds(parts: Parts) -> list[tuple[str, bool]]:
+    return [*dict.fromkeys(zip(parts.names.tolist(), parts.flash.tolist(), strict=True))]
+
+
+@cached
+def _remarks(operations: OperationList, model: OneModel, gpu: GPU) -> tuple[str, ...]:
+    return tuple(model.remark(part, gpu, flash=flash) for part, flash in _kinds(_known(operations, model, gpu)))
+
+
+@cached
+def _calibrations(
+    operations: OperationList, model: OneModel, gpu: GPU
+) -> tuple[tuple[Calibration, NDArray[np.bool_]], ...]:
+    found, parts = [], _known(operations, model, gpu)
+    for part, flash in _kinds(parts):
+        calibration = model.calibration(part, gpu, flash=flash)
+        if calibration is not None:
+            mask = np.zeros(len(operations), dtype=bool)
+            mask[parts.places[(parts.names == part) & (parts.flash == flash)]] = True
+            mask.flags.writeable = False
+            found.append((calibration, mask))
+    return tuple(found)
+
+
+_CALIBRATIONS: dict[tuple[int, str, Basis, Basis | None], tuple[OneModel, Calibration]] = {}
+
+
+def _calibration(model: OneModel, part: str, basis: Basis, of_power: Basis | None) -> Calibration:
+    # Intervals cache results for each calibration object, so the same object is returned every time.
+    key = (id(model), part, basis, of_power)
+    if key not in _CALIBRATIONS:
+        power = {} if of_power is None else model.power.errors[part][of_power]
+        _CALIBRATIONS[key] = (
+            model,
+            Calibration.of_device_errors(
+                {"": model.errors[part][basis].tolist()},
+                {quantity: {"": errors.tolist()} for quantity, errors in power.items()},
+            ),
         )
+    return _CALIBRATIONS[key][1]
 
 
-def _of_generation(generation: str) -> str:
-    return f"generation-{generation.replace('.', '-')}"
+@cached
+def _costs(operations: OperationList, model: OneModel, gpu: GPU) -> _Known:
+    return _costs_on_each(operations, model, [gpu])[gpu]
+
+
+def _costs_on_each(operations: OperationList, model: OneModel, gpus: Sequence[GPU]) -> dict[GPU, _Known]:
+    """Device times and power demands together, because both follow from the same physics and features."""
+    found = {gpu: np.full((4, len(operations)), np.nan) for gpu in gpus}
+    parts, some = parts_of(operations), dict[bytes, Parts]()
+    asked = {}
+    for gpu in gpus:
+        known = model.known(parts, gpu)
+        if known.any():
+            asked[gpu] = some.setdefault(known.tobytes(), parts if known.all() else parts.some(known))
+    # The power of some boards follows from that of another with the same die.
+    alike = {gpu: model.power.measured_like(gpu) for gpu in asked if model.power.covers(gpu)}
+    more = {other: asked[gpu] for gpu, other in alike.items() if other not in asked}
+    bursts = dict(zip((*asked, *more), model.bursts([*((p, g) for g, p in {**asked, **more}.items())]), strict=True))
+    demands_w = model.power.demands_w(asked, bursts, alike)
+    for gpu, mine in asked.items():
+        burst, passes, values = bursts[gpu], model.over_forward(mine, operations, gpu), found[gpu]
+        demand_w = demands_w.get(gpu, np.full(len(mine.kernels), np.nan))
+        # Where power is learned, it is relative to the burst, and both are kept as they are.
+        uncapped_s = np.where(np.isnan(demand_w), burst.uncapped_s, burst.device_s)
+        share = np.clip(burst.device_s / kernel_floor_s(gpu) - 1.0, 0.0, 1.0)
+        for row, each in enumerate((burst.device_s, demand_w * burst.device_s, uncapped_s, share * burst.device_s)):
+            values[row, mine.places] = 0.0
+            np.add.at(values[row], mine.places, passes * each)
+        values[[1, 3]] /= values[0]
+    for values in found.values():
+        values.flags.writeable = False
+    return {gpu: _Known(*values) for gpu, values in found.items()}

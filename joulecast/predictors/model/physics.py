@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.attributes import ELEMENT_BYTES, HALF_BYTES, PRECISIONS
-from ..kernels.basis import generation_of
 from ..physics.bandwidth import reached_bandwidth
 from ..physics.energy import process_factor
 from ..physics.roofline import precision_table
-from .work import ATTENTION, DECODING, EXPERTS, GROUPS, IMPLEMENTATIONS, PRODUCT, Work
+from ..physics.tiling import padded
+from .basis import generation_of
+from .work import ATTENTION, BACKWARD, DECODING, EXPERTS, GROUPS, IMPLEMENTATIONS, PRODUCT, WIDTHS, Work
 
 
 class Constant(NamedTuple):
@@ -46,32 +47,53 @@ class Constant(NamedTuple):
 CONSTANTS: tuple[Constant, ...] = (
     # Seconds of starting the first kernel, and of each further one.
     Constant("launch_s", 2.5e-6, 0.7),
-    Constant("tile_cycles", 800.0, 0.7),
-    Constant("share_of_peak", 0.85, 0.3),
+    Constant("tile_cycles", 1500.0, 0.7),
+    Constant("share_of_peak", 0.8, 0.4),
     # FLOPs that a multiprocessor computes at its full rate while one byte of operands is loaded for them.
     Constant("flops_per_loaded_byte", 55.0, 0.5),
-    Constant("split_cycles", 1500.0, 0.7),
+    Constant("split_cycles", 3000.0, 0.7),
     Constant("exposed_exponentials", 0.6, 0.4),
-    Constant("share_of_bandwidth", 1.0, 0.15),
-    Constant("l2_bytes_per_sm_cycle", 24.0, 0.6),
-    Constant("working_sets", 2.0, 0.7),
+    Constant("share_of_bandwidth", 0.85, 0.25),
+    Constant("l2_bytes_per_sm_cycle", 12.0, 0.8),
+    Constant("working_sets", 4.0, 0.7),
     # One step of a line: waiting for what a block reads at once.
     Constant("line_cycles", 1500.0, 0.7),
     # On a multiprocessor with the reference rate, at 7 nm.
-    Constant("picojoules_per_flop", 1.2, 0.5),
-    Constant("burst_s", 1e-3, 0.7),
+    Constant("picojoules_per_flop", 2.0, 0.25),
+    Constant("burst_s", 3e-4, 0.7),
 )
 """The constants of each group of kernels, in the order in which `Costs` takes them."""
 
-WAYS: tuple[str, ...] = ("lanes", "tensor cores", "triton", "tensorrt_llm", "each head by itself", "cutlass")
+WAYS: tuple[str, ...] = (
+    "lanes",
+    "tensor cores",
+    "triton",
+    "tensorrt_llm",
+    "each head by itself",
+    "cutlass",
+    "flash attention 2",
+)
 """What computes a kernel: the lanes of a multiprocessor, or its tensor cores as the library at hand uses them."""
 
-LANES, TENSOR_CORES, TRITON, TENSORRT_LLM, EACH_HEAD, CUTLASS = range(len(WAYS))
+LANES, TENSOR_CORES, TRITON, TENSORRT_LLM, EACH_HEAD, CUTLASS, FLASH_2 = range(len(WAYS))
 
-STARTS: FloatArray = np.array([[[each.start for each in CONSTANTS]] * len(WAYS)] * len(GROUPS))
-# Lanes compute a tenth as many FLOPs per cycle as tensor cores, with nearly the same loads and more energy for each.
-STARTS[:, LANES, [each.name for each in CONSTANTS].index("picojoules_per_flop")] = 3.0
-STARTS[:, LANES, [each.name for each in CONSTANTS].index("flops_per_loaded_byte")] = 10.0
+STARTS: FloatArray = np.array([[[[each.start for each in CONSTANTS]] * len(WIDTHS)] * len(WAYS)] * len(GROUPS))
+_OTHER_STARTS: Mapping[tuple[str, str], Mapping[str, float]] = {
+    # Lanes compute a tenth as many FLOPs per cycle as tensor cores, with nearly the same loads, and more energy for
+    # each.
+    ("", "lanes"): {"picojoules_per_flop": 3.0, "flops_per_loaded_byte": 10.0},
+    # Engines plan attention in a kernel before it. A tile loads its queries first, and reads keys more than once.
+    ("attention", ""): {"launch_s": 8e-6, "tile_cycles": 5500.0, "share_of_peak": 0.67, "share_of_bandwidth": 0.5},
+    # Products of Triton's kernels take 1.5 to 3 times as long as those of other libraries.
+    ("attention", "triton"): {"share_of_peak": 0.33},
+    ("decoding", ""): {"launch_s": 8e-6},
+    ("experts", ""): {"share_of_peak": 0.5, "launch_s": 6e-6},
+}
+for (_group, _way), _values in _OTHER_STARTS.items():
+    for _name, _value in _values.items():
+        _groups = [place for place, name in enumerate(GROUPS) if _group in ("", name)]
+        _ways = [place for place, name in enumerate(WAYS) if _way in ("", name)]
+        STARTS[np.ix_(_groups, _ways, range(len(WIDTHS)), [[c.name for c in CONSTANTS].index(_name)])] = _value
 """The constants of all groups and ways before any fit, shape (groups, ways, constants)."""
 
 TILES: FloatArray = np.array(
@@ -105,7 +127,9 @@ _SPLITS: FloatArray = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
 _LEAST_REDUCTION = 64.0  # Least number of steps in a part of a split reduction.
 _FEWEST_STEPS = 32.0  # A shorter reduction takes as long as this many steps.
 _PARTIAL_BYTES = 8.0  # A partial sum in fp32 is written once and read once.
-_STEEPNESS = 4  # How sharply the share of hits falls where the working set outgrows the L2.
+# How sharply the share of hits falls where the working set outgrows the L2: sharply for products, whose loops hold
+# several sets of weights, and so gently for others that twice the data never take more than four times the time.
+_STEEPNESS, _STREAM_STEEPNESS = 4, 2
 _REFERENCE_RATE = 1024.0  # FLOPs per cycle of the multiprocessor for which rates of loading and energies are stated.
 _READ_BYTES = 16.0  # Bytes that a thread reads at once.
 _LINE_START = 2.5  # Starting a line and adding up what its threads found take as long as this many steps.
@@ -119,12 +143,34 @@ _TRITON_ATTENTION_RATE, _TRITON_PRODUCT_RATE = 1024.0, 4096.0
 # CUDA C++ Programming Guide, throughput of native instructions: the same on all GPUs since Volta. Blackwell Ultra has
 # twice as many units (NVIDIA, "Making Softmax More Efficient with NVIDIA Blackwell Ultra").
 _EXPONENTIALS, _MORE_EXPONENTIALS = 16.0, {"10.3": 32.0}
-_FLASHINFER, _TENSORRT_LLM, _VLLM = (IMPLEMENTATIONS.index(name) for name in ("flashinfer", "tensorrt_llm", "vllm"))
-_WIDTHS: FloatArray = np.array([ELEMENT_BYTES[precision] for precision in PRECISIONS])
-_HOPPER, _BLACKWELL = "9.0", "10.0"
+_PYTORCH, _FLASHINFER, _TENSORRT_LLM, _VLLM, _CUDNN, _BY_TRITON = (
+    IMPLEMENTATIONS.index(name) for name in ("pytorch", "flashinfer", "tensorrt_llm", "vllm", "cudnn", "triton")
+)
+_ELEMENT_BYTES: FloatArray = np.array([ELEMENT_BYTES[precision] for precision in PRECISIONS])
+_AMPERES, _HOPPER, _BLACKWELL = "8.0", "9.0", "10.0"
 # GPUs without the asynchronous products of Hopper and data-center Blackwell, for which SGLang calls Triton if a model
 # has images, attention sinks (heads of 64) or heads of 192. Measured on the L40S (8.9); 12.0 has the same instructions.
 _TRITON_OFTEN = ("8.9", "12.0")
+TILE = 128.0
+"""Queries in a tile of attention, and keys in a block."""
+
+# Kernels compute heads in multiples of 32 elements; Triton's pad them to a power of two, and compute a head of 192 in
+# two parts. Measured on the L40S: they take as long for heads of 72 and 80 elements as for 128.
+_HEAD_STEP, _TWO_PARTS = 32.0, 192.0
+# FLOPs per cycle and multiprocessor of an A100, whose instructions FlashAttention 2 uses. Published forwards with heads
+# of 128 reach 1480 on an A100 (arXiv 2307.08691, 4.1), 1290 to 1600 on an H100 (pytorch issue 142132, flash-attention
+# pull request 1791) and 1240 on a B200 (tritonbench pull request 171). The peaks are 2048, 4096 and 8192.
+_AMPERE = 2048.0
+# FLOPs per second of the backward over those of the forward in long sequences. With heads of 128, FlashAttention 2 has
+# 0.79 (full) and 1.01 (causal) on an H100, and FlashAttention 3 0.84 (flash-attention pull request 1791). It is 0.86 on
+# an A100 (arXiv 2307.08691: 63 and 73 % of the peak), and with heads of 64 0.88 on a B200 (flash-attention issue 1589)
+# and 0.97 on an RTX A5000 (gpu-mode/ring-attention issue 10). It has five products where the forward has two.
+_BACKWARD_RATE, _BACKWARD_PRODUCTS = 0.88, 2.5
+# FlashAttention 2 is 1.3 to 2.5 times as quick as the first FlashAttention in Triton (arXiv 2307.08691, 4.1): the
+# geometric mean. Older GPUs run the memory-efficient kernels of xformers, which take 1.2 to 1.7 times as long as
+# FlashAttention 2 in the forward and 1.9 to 3.5 times in the backward (flash-attention issue 416): geometric means.
+_FIRST_IN_TRITON, _EFFICIENT, _EFFICIENT_BACKWARD = 1.8, 1.5, 2.4
+_BEFORE_FLASH_2 = ("5", "6", "7")  # First numbers of compute capabilities of NVIDIA that it does not run on.
 _MOST_SHARING = 32  # Measured: groups of 48 heads take 6 to 7 times as long as groups of 32.
 _OVERLAP = 3.0
 _AT_ONCE = 20_000  # Kernels whose tiles are computed together, so that arrays stay in the cache of a CPU.
@@ -193,6 +239,7 @@ class Costs(NamedTuple):
         waves: Waves of the tiles that were chosen.
         fill: Share of the chosen tiles' work, with their last wave, that is not padding.
         splits: Parts into which the reduction is split.
+        burst_s: Computing, without a power cap.
     """
 
     compute_s: FloatArray
@@ -203,11 +250,20 @@ class Costs(NamedTuple):
     waves: FloatArray
     fill: FloatArray
     splits: FloatArray
+    burst_s: FloatArray
 
     @property
     def time_s(self) -> FloatArray:
         """Least seconds of each kernel."""
-        overlapped = (self.compute_s**_OVERLAP + self.memory_s**_OVERLAP + self.line_s**_OVERLAP) ** (1 / _OVERLAP)
+        return self._with(self.compute_s)
+
+    @property
+    def uncapped_s(self) -> FloatArray:
+        """Least seconds of each kernel if no power cap lowered the clock."""
+        return self._with(self.burst_s)
+
+    def _with(self, compute_s: FloatArray) -> FloatArray:
+        overlapped = (compute_s**_OVERLAP + self.memory_s**_OVERLAP + self.line_s**_OVERLAP) ** (1 / _OVERLAP)
         found: FloatArray = overlapped + self.passed_s + self.launch_s
         return found
 
@@ -218,28 +274,39 @@ def costs(work: Work, machine: Machine, constants: FloatArray) -> Costs:
     Args:
         work: The kernels.
         machine: The GPU.
-        constants: Values of CONSTANTS for each group and way, shape (groups, ways, constants).
+        constants: Values of CONSTANTS for each group, way and width, shape (groups, ways, widths, constants).
     """
     ways = way(work, machine)
-    mine = constants[work.group, ways].T
+    mine = constants[work.group, ways, work.width].T
     launch, tile, peak, loaded, split, exposed, share, l2_rate, sets, line, picojoules, burst_s = mine
     rate = machine.flops_per_cycle[work.precision]
-    older = np.where(work.group == EXPERTS, _TRITON_PRODUCT_RATE * 2 / work.in_bytes, _TRITON_ATTENTION_RATE)
-    rate = np.where(ways == TRITON, np.minimum(rate, np.sqrt(older * rate)), rate)
+    # Experts' kernels use no newer instructions than those of Hopper, attention's lie half way to those of Ampere.
+    newest = np.where(
+        work.group == EXPERTS,
+        _TRITON_PRODUCT_RATE * HALF_BYTES / work.in_bytes.clip(1e-3),
+        np.sqrt(_TRITON_ATTENTION_RATE * rate),
+    )
+    rate = np.where(ways == TRITON, np.minimum(rate, newest), rate)
     by_itself = np.where(ways == EACH_HEAD, work.sharing, 1.0)
     called = work._replace(batch=work.batch * by_itself, rows=work.rows / by_itself)
     l2_rate = l2_rate * np.sqrt(np.maximum(rate, _REFERENCE_RATE) / _REFERENCE_RATE)
-    cycles, waves, fill, splits = _tiled(called, machine, rate, np.array([tile, peak, loaded, split, exposed, l2_rate]))
-    compute_s = _capped_s(cycles / machine.clock_hz, work.flops, machine, rate, picojoules, burst_s)
+    cycles, waves, fill, splits = _tiled(
+        called, machine, rate, ways, np.array([tile, peak, loaded, split, exposed, l2_rate])
+    )
+    quick_s = cycles / machine.clock_hz
+    compute_s = _capped_s(quick_s, work.flops, machine, rate, picojoules, burst_s)
     held = sets * work.held_bytes + work.moved_bytes - work.held_bytes
     bandwidth = share * np.where(work.rows > 0, machine.bandwidth, machine.copied)
-    memory_s = _moving_s(work.moved_bytes, held, machine, bandwidth, l2_rate)
-    passed_s = _moving_s(work.passed_bytes, held + work.passed_bytes, machine, share * machine.copied, l2_rate)
+    steepness = np.where(work.rows > 0, _STEEPNESS, _STREAM_STEEPNESS)
+    memory_s = _moving_s(work.moved_bytes, held, machine, bandwidth, l2_rate, steepness)
+    whole = held + work.passed_bytes
+    passed_s = _moving_s(work.passed_bytes, whole, machine, share * machine.copied, l2_rate, steepness)
     waits = work.line_threads > 0
     steps = np.ceil(work.line_bytes / (_READ_BYTES * np.maximum(work.line_threads, 1.0)))
     turns = np.maximum(work.lines * work.line_threads / (machine.sms * machine.threads), waits)
     line_s = turns * line * (_LINE_START + steps) * waits / machine.clock_hz
-    return Costs(compute_s, memory_s, line_s, passed_s, launch * (0.5 + 0.5 * work.launches), waves, fill, splits)
+    launch_s = launch * (0.5 + 0.5 * work.launches)
+    return Costs(compute_s, memory_s, line_s, passed_s, launch_s, waves, fill, splits, quick_s)
 
 
 def way(work: Work, machine: Machine) -> NDArray[np.int64]:
@@ -252,32 +319,40 @@ def way(work: Work, machine: Machine) -> NDArray[np.int64]:
     """
     found = machine.unit[work.precision]
     engine, generation = work.implementation, machine.generation
-    trt, vllm = engine == _TENSORRT_LLM, engine == _VLLM
+    trt = engine == _TENSORRT_LLM
+    own = trt | (engine == _VLLM) | (engine == _CUDNN)
     attention, decoding = work.group == ATTENTION, work.group == DECODING
-    head, width = work.columns / 2, _WIDTHS[work.precision]
-    narrow, masked = work.in_bytes < width, work.span > work.reduction
+    head, width = work.columns / 2, _ELEMENT_BYTES[work.precision]
+    narrow, windowed = work.in_bytes < width, work.window < work.span
     if generation in _TRITON_OFTEN:
-        triton = (head == 64) | (head == 192) | (attention & (~masked | (width < HALF_BYTES)))
+        triton = (head == 64) | (head == 192) | (attention & ((work.causal == 0) | (width < HALF_BYTES)))
     elif generation == _HOPPER:
-        triton = (head == 512) | (attention & narrow)
+        triton = (head == 512) | ((head == 256) & windowed) | (attention & narrow)
     else:
         triton = (generation == _BLACKWELL) & ((head == 192) | (attention & narrow & (head != 128)))
-    triton = (attention | decoding) & triton & ~trt & ~vllm
+    triton = (attention | decoding) & triton & ~own
     triton |= (work.group == EXPERTS) & (engine != _FLASHINFER)
     alone = decoding & trt & ((work.sharing == 1) | (work.sharing > _MOST_SHARING)) & (generation != _BLACKWELL)
-    found = np.where((attention | decoding) & trt, TENSORRT_LLM, found)
+    found = np.where((attention | decoding | (work.group == PRODUCT)) & trt, TENSORRT_LLM, found)
     found = np.where(alone, EACH_HEAD, found)
     # FlashInfer calls CUTLASS for experts on Hopper, and kernels of TensorRT-LLM on Blackwell.
     found = np.where((work.group == EXPERTS) & (engine == _FLASHINFER) & (generation == _HOPPER), CUTLASS, found)
-    ways: NDArray[np.int64] = np.where(triton & (found != LANES), TRITON, found)
+    found = np.where(triton & (found != LANES), TRITON, found)
+    by_pytorch = np.isin(engine, (_PYTORCH, _BY_TRITON)) | ((generation == _AMPERES) & ~own)
+    ways: NDArray[np.int64] = np.where(attention & by_pytorch & (width == HALF_BYTES), FLASH_2, found)
     return ways
 
 
 def _moving_s(
-    moved: FloatArray, held: FloatArray, machine: Machine, bandwidth: FloatArray, l2_rate: FloatArray
+    moved: FloatArray,
+    held: FloatArray,
+    machine: Machine,
+    bandwidth: FloatArray,
+    l2_rate: FloatArray,
+    steepness: FloatArray,
 ) -> FloatArray:
     """Seconds to move bytes through the L2 cache, as far as it holds what a loop uses, or through the memory."""
-    cached = 1 / (1 + (held / machine.l2_bytes) ** _STEEPNESS)
+    cached = 1 / (1 + (held / machine.l2_bytes) ** steepness)
     rate = l2_rate * machine.sms * machine.clock_hz
     seconds: FloatArray = moved * ((1 - cached) / bandwidth + cached / rate)
     return seconds
@@ -303,15 +378,74 @@ def _capped_s(
     return capped
 
 
-def _tiled(work: Work, machine: Machine, rate: FloatArray, constants: FloatArray) -> Iterator[FloatArray]:
+def _tiled(
+    work: Work, machine: Machine, rate: FloatArray, ways: NDArray[np.int64], constants: FloatArray
+) -> Iterator[FloatArray]:
     """Cycles, waves, fill and splits of the quickest choice of tile and split; zeros for kernels without a product."""
     found = np.zeros((4, len(work.place)))
     found[1:] = 1.0
-    products = np.flatnonzero(work.rows > 0)
+    attended = np.flatnonzero(work.group == ATTENTION)
+    found[:3, attended] = _attended(
+        work.some(attended), machine, rate[attended], ways[attended], constants[:, attended]
+    )
+    products = np.flatnonzero((work.rows > 0) & (work.group != ATTENTION))
     for first in range(0, len(products), _AT_ONCE):
         some = products[first : first + _AT_ONCE]
         found[:, some] = _quickest(work.some(some), machine, rate[some], constants[:, some])
     yield from found
+
+
+def _attended(
+    work: Work, machine: Machine, rate: FloatArray, ways: NDArray[np.int64], constants: FloatArray
+) -> FloatArray:
+    """Cycles, waves and fill of attention with many queries, shape (3, kernels).
+
+    A kernel like FlashAttention (Dao, arXiv 2307.08691) gives each multiprocessor tiles of 128 queries, which pass over
+    the keys that they may see in blocks of 128. For each pair of a query and a key it computes two products and one
+    exponential. Kernels that cannot skip what is outside a window compute it. One tile may hold the queries of all
+    heads that share keys; the quicker of both is called.
+    """
+    tile, peak, _, _, exposed, _ = constants
+    by_triton, flash_2 = ways == TRITON, ways == FLASH_2
+    skips = (ways == TENSORRT_LLM) | np.isin(work.implementation, (_VLLM, _CUDNN))
+    skips |= (ways == TENSOR_CORES) & (machine.generation in (_HOPPER, _BLACKWELL))
+    window = np.where(skips, work.window, work.span)
+    half = work.columns / 2
+    power = np.where(half == _TWO_PARTS, half, np.exp2(np.ceil(np.log2(np.maximum(half, 1.0)))))
+    head = 2 * np.where(by_triton, power, padded(half, _HEAD_STEP))
+    # What FlashAttention 2 loses beside the products costs as many cycles per FLOP on all GPUs as on Ampere.
+    product = np.where(flash_2, 1 / np.minimum(rate, _AMPERE) + (1 / peak - 1) / _AMPERE, 1 / (rate * peak))
+    back = work.part == BACKWARD
+    pair = 2 * head * product + np.where(back, _BACKWARD_PRODUCTS, 1.0) * exposed / machine.exponentials
+    pair = pair * np.where(flash_2, _over_flash_2(work, machine), 1.0) / np.where(back, _BACKWARD_RATE, 1.0)
+    queries = work.rows / work.sharing
+    found = []
+    for together in (work.sharing, np.ones(len(queries))):
+        rows, batch = queries * together, work.batch * work.sharing / together
+        tall = np.where(rows > TILE / 2, TILE, np.where(rows > TILE / 8, TILE / 2, TILE / 8))
+        in_head = np.ceil(rows / tall)
+        each = np.clip(np.ceil(tall / together), 1.0, np.maximum(queries, 1.0))
+        longest = padded(np.minimum(work.span, window + each - 1), TILE)
+        # A causal tile sees the keys up to its last query. Each further tile sees more, until the window is full.
+        least = padded(np.minimum(np.maximum(work.span - queries + each, 1.0), longest), TILE)
+        growing = np.minimum(np.ceil((longest - least) / each), in_head)
+        growth = (growing * (least + longest) / 2 + (in_head - growing) * longest) / in_head
+        waves = batch * in_head / machine.sms
+        average, most = (tall * keys * pair + tile for keys in (np.where(work.causal > 0, growth, longest), longest))
+        # At least the longest tile; otherwise half way between work that is spread evenly and whole waves of tiles.
+        cycles = np.maximum(np.maximum(waves * average, most), (waves + np.ceil(waves)) / 2 * average)
+        found.append((cycles, waves, rows / (in_head * tall) * waves / np.ceil(waves)))
+    packed, single = found
+    quicker: FloatArray = np.where(packed[0] <= single[0], packed, single)
+    return quicker
+
+
+def _over_flash_2(work: Work, machine: Machine) -> FloatArray:
+    """Time of pairs of query and key in the kernels that PyTorch calls, over that in FlashAttention 2, (kernels,)."""
+    older = machine.generation.partition(".")[0] in _BEFORE_FLASH_2
+    efficient = np.where(work.part == BACKWARD, _EFFICIENT_BACKWARD, _EFFICIENT) if older else 1.0
+    found: FloatArray = np.where(work.implementation == _BY_TRITON, _FIRST_IN_TRITON, efficient)
+    return found
 
 
 def _may(work: Work, machine: Machine) -> NDArray[np.bool_]:

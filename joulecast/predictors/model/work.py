@@ -31,10 +31,15 @@ GROUPS: tuple[str, ...] = ("product", "attention", "decoding", "experts", "convo
 PRODUCT, ATTENTION, DECODING, EXPERTS, CONVOLUTION, STREAM, SOFTMAX, NORM = range(len(GROUPS))
 
 PASSES: tuple[str, ...] = ("forward", "input gradient", "weight gradient", "backward", "forward and backward")
-_FORWARD, _INPUT, _WEIGHT, _BACKWARD, _BOTH = range(len(PASSES))
+_FORWARD, _INPUT, _WEIGHT, BACKWARD, _BOTH = range(len(PASSES))
 
-IMPLEMENTATIONS: tuple[str, ...] = ("pytorch", "sglang", "tensorrt_llm", "vllm", "flashinfer")
+IMPLEMENTATIONS: tuple[str, ...] = ("pytorch", "sglang", "tensorrt_llm", "vllm", "flashinfer", "cudnn", "triton")
 """Programs whose kernels an operation calls; others are taken for PyTorch."""
+
+WIDTHS: tuple[str, ...] = ("fp32", "half", "half with fp8 cache", "fp8", "fp8 in blocks", "nvfp4")
+"""Widths of the numbers that kernels compute with. fp16 and bf16 have the same rates on tensor cores."""
+
+_WIDTH_OF = {"fp16": "half", "bf16": "half", "fp8": "fp8", "nvfp4": "nvfp4"}
 
 _LINED = tuple(KIND_PLACES[kind] for kind in ("softmax", "layer_norm", "rms_norm"))
 _NORM_FAMILY = FAMILIES.index("normalization")
@@ -65,11 +70,14 @@ class Work(NamedTuple):
         passed_bytes: Bytes that point-wise kernels before and after the product read and write.
         sharing: Heads of queries that share a head of keys, or experts that a token chooses; otherwise 1.
         span: Keys of a sequence, masked or not, or experts that share the tokens; otherwise 1.
+        window: Most keys that a query of attention sees.
+        causal: 1 if a query of attention sees no later key.
         skew: Exponent by which some experts get more tokens than others; 0 where all get as many.
         lines, line_bytes: Number of lines that kernels compute one by one, such as the rows of a softmax, and the
             bytes of one.
         line_threads: Threads of the block that computes a line; 0 where no line waits.
         launches: Kernels that run one after the other.
+        width: Index into WIDTHS.
         precision: Index into PRECISIONS.
         implementation: Index into IMPLEMENTATIONS.
     """
@@ -91,11 +99,14 @@ class Work(NamedTuple):
     passed_bytes: FloatArray
     sharing: FloatArray
     span: FloatArray
+    window: FloatArray
+    causal: FloatArray
     skew: FloatArray
     lines: FloatArray
     line_bytes: FloatArray
     line_threads: FloatArray
     launches: FloatArray
+    width: NDArray[np.int64]
     precision: NDArray[np.int64]
     implementation: NDArray[np.int64]
 
@@ -112,8 +123,10 @@ class Work(NamedTuple):
 class _Kernels:
     """Collects kernels of operations, pass by pass."""
 
-    def __init__(self, n: Any, implementation: NDArray[np.int64], gradients: NDArray[np.bool_]) -> None:
-        self.n, self.implementation = n, implementation
+    def __init__(
+        self, n: Any, implementation: NDArray[np.int64], width: NDArray[np.int64], gradients: NDArray[np.bool_]
+    ) -> None:
+        self.n, self.implementation, self.width = n, implementation, width
         self.of_inputs, self.of_parameters = gradients
         self.found: list[list[NDArray[Any]]] = [[] for _ in Work._fields]
 
@@ -125,6 +138,7 @@ class _Kernels:
             "group": group,
             "part": part,
             "in_bytes": n.element_bytes[places],
+            "width": self.width[places],
             "precision": n.precision[places].astype(np.int64),
             "implementation": self.implementation[places],
             "launches": 1.0,
@@ -140,7 +154,7 @@ class _Kernels:
     def work(self) -> Work:
         columns = [np.concatenate(column) if column else np.empty(0) for column in self.found]
         order = np.argsort(columns[0], kind="stable")
-        whole = ("place", "group", "part", "precision", "implementation")
+        whole = ("place", "group", "part", "width", "precision", "implementation")
         return Work(
             *(
                 column[order].astype(np.int64 if name in whole else float)
@@ -151,7 +165,9 @@ class _Kernels:
 
 def _work(operations: OperationList) -> Work:
     n = numbers_of(operations)
-    kernels = _Kernels(n, operations.derived(_implementations), operations.derived(_gradients))
+    kernels = _Kernels(
+        n, operations.derived(_implementations), operations.derived(_widths), operations.derived(_gradients)
+    )
     kind, works = n.kind.astype(np.int64), n.is_identity == 0
     attention, experts = kind == KIND_PLACES["attention"], kind == KIND_PLACES["experts"]
     product = (n.is_product > 0) & works & ~attention & ~experts & (n.reduction > 1)
@@ -167,6 +183,20 @@ def _work(operations: OperationList) -> Work:
 def _implementations(operations: OperationList) -> NDArray[np.int64]:
     known = {name: place for place, name in enumerate(IMPLEMENTATIONS)}
     return np.array([known.get(o.attributes.get("implementation", "pytorch"), 0) for o in operations], np.int64)
+
+
+def _widths(operations: OperationList) -> NDArray[np.int64]:
+    return np.array([WIDTHS.index(width_of(operation)) for operation in operations], np.int64)
+
+
+def width_of(operation: Operation) -> str:
+    """Name of the width of the numbers that an operation computes with: one of WIDTHS."""
+    width = _WIDTH_OF.get(operation.precision, "fp32")
+    cache = _WIDTH_OF.get(operation.attributes.get("cache_precision") or operation.precision, width)
+    more = (
+        f" with {cache} cache" if cache != width else " in blocks" if operation.attributes.get("block_scaled") else ""
+    )
+    return width + more if width + more in WIDTHS else width
 
 
 def _gradients(operations: OperationList) -> NDArray[np.bool_]:
@@ -246,6 +276,8 @@ def _add_attention(kernels: _Kernels, places: NDArray[np.int64], operations: Ope
         "in_bytes": np.minimum(sizes.element_bytes, sizes.cache_bytes),
         "sharing": sizes.group,
         "span": sizes.keys,
+        "window": np.minimum(sizes.window, sizes.keys),
+        "causal": sizes.causal,
     }
     group = np.where(decodes, DECODING, ATTENTION)
     kernels.add(
@@ -263,11 +295,11 @@ def _add_attention(kernels: _Kernels, places: NDArray[np.int64], operations: Ope
     kernels.add(
         places[some],
         group[some],
-        _BACKWARD,
+        BACKWARD,
         flops=2.5 * sizes.flops[some],
-        moved_bytes=3.0 * sizes.moved_bytes[some],
+        moved_bytes=sizes.moved_bytes[some],
         held_bytes=sizes.cached_bytes[some],
-        launches=2.0,
+        passed_bytes=sizes.gradient_bytes[some],
         **back,
     )
 

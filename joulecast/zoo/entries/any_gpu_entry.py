@@ -15,7 +15,7 @@ from ...predictors.contract import ResidualModel
 from ...predictors.fitting.fit import read_residual_model
 from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
-from ...predictors.kernels.learned import Kernels
+from ...predictors.model.learned import OneModel
 from ...predictors.networks.composition import HostModel
 from ...predictors.networks.execution import EAGER
 from ...predictors.networks.network_predictor import NetworkPredictor
@@ -34,7 +34,7 @@ class AnyGpuEntry:
     hosts: Mapping[str, HostModel]
     network_errors: Mapping[str, NetworkCalibration]
     calibration: Calibration | None
-    kernels: Kernels | None = None
+    kernels: OneModel | None = None
 
     def on(self, gpu: GPU, mode: str) -> NetworkPredictor:
         """The predictor of a GPU and mode."""

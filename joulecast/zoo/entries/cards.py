@@ -110,11 +110,11 @@ class KernelsCard(Card):
     """What a user should know about the entry of device times of kernels.
 
     Args:
-        kernels: Family and variant -> the GPUs that it was measured on.
+        kernels: Part of the model -> the GPUs that it was measured on.
         data: What it was trained on: one description per dataset.
-        errors: Family and variant -> basis and GPU -> number of operations, median and mean absolute error.
-        coverage: Family and variant -> basis -> share of left-out operations within their 90 % interval.
-        power_errors: Family and variant -> basis and GPU -> number of operations, median and mean absolute error.
+        errors: Part -> basis and GPU -> number of operations, median and mean absolute error.
+        coverage: Part -> basis -> share of left-out operations within their 90 % interval.
+        power_errors: Part -> basis and GPU -> number of operations, median and mean absolute error.
         network_factors: How much longer operations take inside measured networks than alone: field -> value.
         network_errors: Basis -> quantity -> sorted absolute log errors on measured networks that were left out.
     """

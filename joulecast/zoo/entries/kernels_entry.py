@@ -1,11 +1,8 @@
-"""The zoo entry of device times of kernels, which predictors for any GPU use in half precision and below.
-
-Constants of each variant of a family of kernels are stored as JSON, and each of its tree models in a file of its own.
-"""
+"""The zoo entry of the one model of kernels, which predictors for any GPU use in half precision and below."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,34 +12,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...errors import ZooError, damaged_entry, unknown_name
+from ...errors import ZooError, damaged_entry
 from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...predictors.contract import Regressor
-from ...predictors.formats.numbers import errors_to_text, require_features, sorted_errors
+from ...predictors.formats.numbers import errors_to_text, number, require_features, sorted_errors
 from ...predictors.intervals.network_calibration import NETWORK_QUANTITIES
-from ...predictors.kernels.basis import BASES
-from ...predictors.kernels.families import FAMILIES
-from ...predictors.kernels.family import Family, Names
-from ...predictors.kernels.in_networks import NetworkFactors
-from ...predictors.kernels.learned import NETWORK_BASES, Kernels, NetworkBasis
-from ...predictors.kernels.power import POWER_NAMES, PowerDemand
-from ...predictors.kernels.variant import ALL, Variant
+from ...predictors.model.basis import BASES
+from ...predictors.model.features import NAMES
+from ...predictors.model.in_networks import NetworkFactors
+from ...predictors.model.learned import NETWORK_BASES, Key, NetworkBasis, OneModel
+from ...predictors.model.physics import STARTS
+from ...predictors.model.power import POWER_NAMES, PowerDemand
 from ...predictors.regressors.trees import StoredTrees, stored_trees, trees_file
 from .cards import KernelsCard, name_of
 from .files import EntryFiles
 from .stored import Stored, golden_operations, refusing_damage, require_agreement, save_as_entry, stored_entry
 
 KERNELS_PREDICTOR = "kernels"
-_MOST_VARIANTS = 64
+_MOST_TREES = 128
 _MOST_FACTOR = 3.0
 _MOST_CYCLES = 3.0
-_OTHER_GENERATIONS = "other-generations"
 _POWER = "power-"
 
-Golden = Mapping[Names, tuple[str, Sequence[Operation]]]
-"""Family and variant -> a GPU, and operations that are predicted on it."""
+Golden = Mapping[Key, tuple[str, Sequence[Operation]]]
+"""Generation and group -> a GPU of this generation, and kernels of this group that are predicted on it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,57 +46,86 @@ class KernelsEntry:
 
     Args:
         name: Name of the entry.
-        kernels: What it has learned. Each variant is read and checked when it is first needed.
+        kernels: What it has learned. Trees are read and checked when they are first needed.
         golden: Operations of its golden prediction.
         card: Card of the entry, as a dictionary.
     """
 
     name: str
-    kernels: Kernels
+    kernels: OneModel
     golden: Golden
     card: Mapping[str, Any]
 
     def check(self) -> None:
-        """Read and check every variant.
+        """Read and check all trees.
 
         Raises:
-            ZooError: A variant is damaged, or its golden prediction comes out differently.
+            ZooError: Trees are damaged, or a golden prediction comes out differently.
         """
-        for names in self.kernels.variants:
-            self.kernels.variants[names]
+        for trees in (self.kernels.trees, self.kernels.power.trees):
+            for key in trees:
+                trees[key](np.zeros((1, _columns(trees is self.kernels.power.trees)), np.float32))
 
 
-def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden: Golden) -> Path:
-    """Write the entry.
+def _columns(of_power: bool) -> int:
+    return len(NAMES) + (len(POWER_NAMES) if of_power else 0)
+
+
+def save_kernels(folder: str | Path, model: OneModel, card: KernelsCard, golden: Golden) -> Path:
+    """Write the entry. An entry that is already in the folder is replaced once the new one is complete.
 
     Args:
         folder: Folder to write, such as zoo/any-gpu/kernels.
-        kernels: The fitted families and variants.
+        model: The fitted model.
         card: Card of the entry.
         golden: Operations of the golden prediction.
+
+    Raises:
+        MissingDependencyError: The converter of fitted trees is not installed.
     """
-    files: dict[str, bytes] = {}
-    facts = []
-    for (family, variant), learned in sorted(kernels.variants.items()):
-        of_variant, stored = _write_variant((family, variant), learned)
-        facts.append(of_variant)
-        files |= stored
-    predictor = {
-        "variants": facts,
-        "in_networks": kernels.network_factors._asdict(),
-        "network_errors": {basis: dict(errors) for basis, errors in kernels.network_errors.items()},
+    power = model.power
+    files = _trees_files(model.trees, "") | _trees_files(power.trees, _POWER)
+    facts = {
+        "inputs": [*NAMES, *POWER_NAMES],
+        "constants": model.constants.tolist(),
+        "trees": sorted(model.trees),
+        "measured": {part: sorted(gpus) for part, gpus in model.measured.items()},
+        "trust": dict(model.trust),
+        "errors": {part: errors_to_text(errors) for part, errors in model.errors.items()},
+        "power": {
+            "trees": sorted(power.trees),
+            "measured": {part: sorted(gpus) for part, gpus in power.measured.items()},
+            "errors": {
+                part: {basis: errors_to_text(errors) for basis, errors in of_part.items()}
+                for part, of_part in power.errors.items()
+            },
+        },
+        "in_networks": model.network_factors._asdict(),
+        "network_errors": {basis: dict(errors) for basis, errors in model.network_errors.items()},
     }
     shown = [
         {
-            "family": family,
-            "variant": variant,
+            "trees": list(key),
             "gpu": gpu,
             "operations": [operation.to_dict() for operation in operations],
-            "device_s": _device_s(family, kernels.variants[family, variant], gpu, operations).tolist(),
+            "device_s": _device_s(model, gpu, operations).tolist(),
         }
-        for (family, variant), (gpu, operations) in sorted(golden.items())
+        for key, (gpu, operations) in sorted(golden.items())
     ]
-    return save_as_entry(folder, card, predictor, files, {"variants": shown}, KERNELS_PREDICTOR)
+    return save_as_entry(folder, card, facts, files, {"kernels": shown}, KERNELS_PREDICTOR)
+
+
+def _trees_files(trees: Mapping[Key, Regressor], prefix: str) -> dict[str, bytes]:
+    files = {}
+    for key, regressor in trees.items():
+        # XGBoost's native form is left out: there are many regressors, and neither training nor explanations need it.
+        name = trees_file(_file(key, prefix))
+        files[name] = regressor.to_files(_file(key, prefix))[name]
+    return files
+
+
+def _file(key: Key, prefix: str) -> str:
+    return f"{prefix}{key[1]}-{key[0]}"
 
 
 def not_by_itself(name: str) -> ZooError:
@@ -114,7 +138,7 @@ def not_by_itself(name: str) -> ZooError:
 
 
 def load_kernels(folder: str | Path) -> KernelsEntry:
-    """Load the entry. Its variants are checked when they are first needed.
+    """Load the entry. Its trees are checked when they are first needed.
 
     Raises:
         ZooError: The entry is missing, damaged, changed, or of another format.
@@ -123,7 +147,7 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
 
 
 def read_kernels(stored: Stored) -> tuple[KernelsEntry, dict[str, Any]]:
-    """The entry, with every variant checked; the golden prediction of each is compared when it is read."""
+    """The entry, with all trees checked; the golden prediction of each is compared when it is read."""
     entry = _kernels_entry(stored)
     entry.check()
     return entry, {}
@@ -131,19 +155,107 @@ def read_kernels(stored: Stored) -> tuple[KernelsEntry, dict[str, Any]]:
 
 def _kernels_entry(stored: Stored) -> KernelsEntry:
     with refusing_damage(stored.folder):
-        facts = stored.facts["variants"]
-        factors = _network_factors(stored.facts.get("in_networks", {}))
-        if not 0 < len(facts) <= _MOST_VARIANTS:
-            raise damaged_entry(
-                "a zoo entry has an impossible number of variants", len(facts), f"1 to {_MOST_VARIANTS}"
-            )
-        golden = {
-            (row["family"], row["variant"]): (str(row["gpu"]), golden_operations(row["operations"]))
-            for row in stored.golden["variants"]
-        }
-        variants = _StoredVariants(stored, {(str(fact["family"]), str(fact["variant"])): fact for fact in facts})
-        kernels = Kernels(variants, factors, _network_errors(stored.facts.get("network_errors", {})))
-        return KernelsEntry(name_of(stored.card["name"]), kernels, golden, stored.card)
+        facts, files = stored.facts, stored.files
+        require_features(facts["inputs"], [*NAMES, *POWER_NAMES], KERNELS_PREDICTOR)
+        constants = np.array(facts["constants"], dtype=float)
+        if constants.shape != STARTS.shape or not np.isfinite(constants).all() or (constants <= 0).any():
+            raise damaged_entry("the constants of physics are not positive numbers", constants.shape, STARTS.shape)
+        golden = {(str(row["trees"][0]), str(row["trees"][1])): row for row in stored.golden["kernels"]}
+        measured = _names(facts["measured"])
+        power = facts["power"]
+        plain = OneModel(
+            constants=constants,
+            trees=_read_trees(facts["trees"], files, ""),
+            measured=measured,
+            trust={part: number(facts["trust"].get(part, 0.0)) for part in measured},
+            errors={part: _sorted_errors(errors) for part, errors in facts["errors"].items()},
+            power=PowerDemand(
+                _read_trees(power["trees"], files, _POWER),
+                _names(power["measured"]),
+                {
+                    part: {
+                        _known(basis): {quantity: sorted_errors(errors[quantity]) for quantity in ("power", "energy")}
+                        for basis, errors in of_part.items()
+                    }
+                    for part, of_part in power["errors"].items()
+                },
+            ),
+            network_factors=_network_factors(facts.get("in_networks", {})),
+            network_errors=_network_errors(facts.get("network_errors", {})),
+        )
+        for (generation, group), trees in plain.trees.items():
+            row = golden.get((generation, group))
+            if row is not None:
+                trees.check = lambda row=row: _agree(stored, plain, row)  # type: ignore[attr-defined]
+        shown = {key: (str(row["gpu"]), golden_operations(row["operations"])) for key, row in golden.items()}
+    return KernelsEntry(name_of(stored.card["name"]), plain, shown, stored.card)
+
+
+def _agree(stored: Stored, model: OneModel, row: Mapping[str, Any]) -> None:
+    with refusing_damage(stored.folder):
+        again = _device_s(model, str(row["gpu"]), golden_operations(row["operations"]))
+    require_agreement(stored, [(again, row["device_s"])])
+
+
+def _names(facts: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    return {str(part): frozenset(find_gpu(str(name)).name for name in names) for part, names in facts.items()}
+
+
+def _sorted_errors(facts: Mapping[str, Any]) -> dict[str, FloatArray]:
+    return {_known(basis): sorted_errors(errors) for basis, errors in facts.items()}
+
+
+def _known(basis: str) -> str:
+    if basis not in BASES:
+        raise damaged_entry("a zoo entry has errors of an unknown basis", basis, ", ".join(BASES))
+    return basis
+
+
+def _read_trees(keys: Sequence[Any], files: EntryFiles, prefix: str) -> dict[Key, Regressor]:
+    if len(keys) > _MOST_TREES:
+        raise damaged_entry("a zoo entry has an impossible number of trees", len(keys), f"up to {_MOST_TREES}")
+    pairs = [(str(generation), str(group)) for generation, group in keys]
+    return {key: LazyTrees(files, _file(key, prefix), _columns(bool(prefix))) for key in pairs}
+
+
+@dataclass(eq=False)
+class LazyTrees:
+    """Trees of an entry, read when they are first used. A GPU needs those of its own generation only.
+
+    Args:
+        files: Files of the entry.
+        name: Name of the trees.
+        columns: Number of inputs that they take.
+        check: Compares their golden prediction; called once, after they are read.
+    """
+
+    files: EntryFiles
+    name: str
+    columns: int
+    check: Callable[[], None] | None = None
+
+    @cached_property
+    def _trees(self) -> StoredTrees:
+        return stored_trees(self.files, self.name, self.columns)
+
+    def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
+        """Predict one value per row of inputs.
+
+        Raises:
+            ZooError: The trees are missing or damaged, or their golden prediction comes out differently.
+        """
+        check, self.check = self.check, None
+        if check is not None:
+            try:
+                check()
+            except BaseException:
+                self.check = check
+                raise
+        return self._trees(inputs)
+
+    def to_files(self, name: str) -> dict[str, bytes]:
+        """The file that they were read from, to be written unchanged into a new entry."""
+        return {trees_file(name): self.files[trees_file(self.name)]}
 
 
 def _network_factors(facts: Mapping[str, Any]) -> NetworkFactors:
@@ -168,182 +280,5 @@ def _network_errors(facts: Mapping[str, Any]) -> dict[NetworkBasis, Mapping[str,
     }
 
 
-class _StoredVariants(Mapping[Names, Variant]):
-    """Variants of an entry, each read when it is first needed. A prediction needs one or two of them."""
-
-    def __init__(self, stored: Stored, facts: Mapping[Names, Any]) -> None:
-        self._stored, self._facts = stored, facts
-        self._read: dict[Names, Variant] = {}
-
-    def __getitem__(self, names: Names) -> Variant:
-        """The variant.
-
-        Raises:
-            ZooError: The variant is damaged, or its golden prediction comes out differently.
-        """
-        if names not in self._read:
-            stored = self._stored
-            with refusing_damage(stored.folder):
-                variant = _read_variant(names, self._facts[names], stored.files)
-                rows = [row for row in stored.golden["variants"] if (row["family"], row["variant"]) == names]
-                pairs = [
-                    (_device_s(names[0], variant, row["gpu"], golden_operations(row["operations"])), row["device_s"])
-                    for row in rows
-                ]
-            require_agreement(stored, pairs)
-            self._read[names] = variant
-        return self._read[names]
-
-    def __contains__(self, names: object) -> bool:
-        return names in self._facts
-
-    def __iter__(self) -> Iterator[Names]:
-        return iter(self._facts)
-
-    def __len__(self) -> int:
-        return len(self._facts)
-
-
-def _device_s(family: str, variant: Variant, gpu: str, operations: Sequence[Operation]) -> FloatArray:
-    return variant.device_s(family_named(family), OperationList(operations), find_gpu(gpu))
-
-
-@dataclass(frozen=True, eq=False)
-class _LazyTrees:
-    """Trees of an entry, read when they are first used. A GPU needs those of its own generation only.
-
-    Args:
-        files: Files of the entry.
-        name: Name of the trees.
-        columns: Number of inputs that they take.
-    """
-
-    files: EntryFiles
-    name: str
-    columns: int
-
-    @cached_property
-    def _trees(self) -> StoredTrees:
-        return stored_trees(self.files, self.name, self.columns)
-
-    def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
-        """Predict one value per row of inputs.
-
-        Raises:
-            ZooError: The trees are missing or damaged.
-        """
-        return self._trees(inputs)
-
-    def to_files(self, name: str) -> dict[str, bytes]:
-        """The file that they were read from, to be written unchanged into a new entry."""
-        return {trees_file(name): self.files[trees_file(self.name)]}
-
-
-def family_named(name: str) -> Family:
-    """Find a family of kernels by its name.
-
-    Raises:
-        UnknownNameError: There is no such family.
-    """
-    if name not in FAMILIES:
-        raise unknown_name("family of kernels in a zoo entry", name, FAMILIES)
-    return FAMILIES[name]
-
-
-def _write_variant(names: Names, variant: Variant) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Constants and files of a variant. Trees that were read from an entry are stored unchanged.
-
-    Raises:
-        MissingDependencyError: The converter of fitted trees is not installed.
-    """
-    family, power = family_named(names[0]), variant.power
-    files = _trees_files(names, {**variant.generations, _OTHER_GENERATIONS: variant.other_generations})
-    facts = {
-        "family": names[0],
-        "variant": names[1],
-        "gpus": sorted(variant.gpus),
-        "features": list(family.feature_names),
-        "constants": {name: values.tolist() for name, values in variant.constants.items()},
-        "generations": sorted(variant.generations),
-        "errors": errors_to_text(variant.errors),
-    }
-    if power is not None:
-        files |= _trees_files(names, {**power.generations, _OTHER_GENERATIONS: power.other_generations}, _POWER)
-        facts["power"] = {
-            "inputs": [*family.feature_names, *POWER_NAMES],
-            "gpus": sorted(power.gpus),
-            "generations": sorted(power.generations),
-            "errors": {basis: errors_to_text(errors) for basis, errors in power.errors.items()},
-        }
-    return facts, files
-
-
-def _read_variant(names: Names, facts: Mapping[str, Any], files: EntryFiles) -> Variant:
-    """What `_write_variant` wrote.
-
-    Raises:
-        ZooError, KeyError, TypeError, ValueError: The constants or files are damaged.
-    """
-    family = family_named(names[0])
-    require_features(facts["features"], family.feature_names, names[0])
-    generations = [str(name) for name in facts["generations"]]
-    constants = {name: np.array(values, dtype=float, ndmin=2) for name, values in facts["constants"].items()}
-    if {ALL, *generations} - constants.keys() or any(
-        values.shape != (len(family.libraries), len(family.constants)) or not (np.isfinite(values) & (values > 0)).all()
-        for values in constants.values()
-    ):
-        raise ZooError("a zoo entry lacks constants of a family", given=names[0], hint="pull it again")
-    trees, others = _read_trees(names, generations, files, len(family.feature_names))
-    return Variant(
-        gpus=frozenset(str(name) for name in facts["gpus"]),
-        constants=constants,
-        generations=trees,
-        other_generations=others,
-        errors={_known(name): sorted_errors(values) for name, values in facts["errors"].items()},
-        power=_read_power(names, facts["power"], files) if facts.get("power") else None,
-    )
-
-
-def _read_power(names: Names, facts: Mapping[str, Any], files: EntryFiles) -> PowerDemand:
-    inputs = [*family_named(names[0]).feature_names, *POWER_NAMES]
-    require_features(facts["inputs"], inputs, f"power of {names[0]}")
-    generations = [str(name) for name in facts["generations"]]
-    trees, others = _read_trees(names, generations, files, len(inputs), _POWER)
-    return PowerDemand(
-        gpus=frozenset(str(name) for name in facts["gpus"]),
-        generations=trees,
-        other_generations=others,
-        errors={
-            _known(basis): {quantity: sorted_errors(errors[quantity]) for quantity in ("power", "energy")}
-            for basis, errors in facts["errors"].items()
-        },
-    )
-
-
-def _trees_files(names: Names, regressors: Mapping[str, Regressor], prefix: str = "") -> dict[str, bytes]:
-    files = {}
-    for name, regressor in regressors.items():
-        # XGBoost's native form is left out: there are many regressors, and neither training nor explanations need it.
-        trees = trees_file(_file(names, name, prefix))
-        files[trees] = regressor.to_files(_file(names, name, prefix))[trees]
-    return files
-
-
-def _read_trees(
-    names: Names, generations: list[str], files: EntryFiles, columns: int, prefix: str = ""
-) -> tuple[dict[str, Regressor], Regressor]:
-    """Read the trees of each generation, and the trees for all other generations."""
-    trees: dict[str, Regressor] = {
-        name: _LazyTrees(files, _file(names, name, prefix), columns) for name in [*generations, _OTHER_GENERATIONS]
-    }
-    return trees, trees.pop(_OTHER_GENERATIONS)
-
-
-def _file(names: Names, name: str, prefix: str) -> str:
-    return f"{prefix}{names[0]}-{names[1]}-{name}".replace(" ", "-")
-
-
-def _known(basis: str) -> str:
-    if basis not in BASES:
-        raise damaged_entry("a zoo entry has errors of an unknown basis", basis, ", ".join(BASES))
-    return basis
+def _device_s(model: OneModel, gpu: str, operations: Sequence[Operation]) -> FloatArray:
+    return model.device_s(OperationList(operations), find_gpu(gpu))

@@ -1,0 +1,155 @@
+"""The kernels that operations consist of, by the part of the one model that learned them.
+
+Linear layers in training or in TF32 were not measured themselves, but as products that were. Training a layer takes
+three products of the same number of FLOPs: the layer itself, the gradient of its input and the gradient of its weights.
+The gradient of a bias, a sum over rows, is left out. Tensor cores multiply half as many TF32 as half-precision elements
+in a clock cycle, and read twice as many bytes for each, so a product in TF32 takes the time of one in half precision
+with twice the reduction. The backward pass of an attention was not measured. It is predicted relative to its forward.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...hardware import GPU
+from ...operations.attributes import HALF_PRECISIONS
+from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
+from .basis import is_like_measured
+from .work import width_of
+
+LINEAR, ATTENTION, DECODING, EXPERTS, CONVOLUTION, POINTWISE = FAMILIES = (
+    "linear",
+    "attention",
+    "decoding",
+    "experts",
+    "convolution",
+    "point-wise",
+)
+"""Families of operations whose kernels were measured in half precision and below, or on AMD GPUs."""
+
+FLASH_GENERATION = "8.0"
+"""Compute capability whose attention kernels PyTorch runs on all GPUs: FlashAttention 2."""
+
+_BY_PYTORCH = ("pytorch", "triton")
+
+
+class Parts(NamedTuple):
+    """The kernels of a list of operations that belong to a part of the model; arrays of shape (kernels,).
+
+    Args:
+        places: Index of the operation that each kernel belongs to.
+        kernels: The kernels, as operations in inference that may have been measured.
+        names: Names of their parts, such as "linear, fp8 in blocks".
+        flash: Whether PyTorch computes an attention, by the kernels of FLASH_GENERATION.
+        backward: Whether the backward pass of an attention is meant as well.
+    """
+
+    places: NDArray[np.int64]
+    kernels: OperationList
+    names: NDArray[np.str_]
+    flash: NDArray[np.bool_]
+    backward: NDArray[np.bool_]
+
+    def some(self, which: NDArray[np.bool_]) -> Parts:
+        """The kernels of a mask."""
+        kernels = OperationList(self.kernels[place] for place in np.flatnonzero(which).tolist())
+        return Parts(self.places[which], kernels, self.names[which], self.flash[which], self.backward[which])
+
+    def runs_on(self, gpu: GPU) -> NDArray[np.bool_]:
+        """Whether a GPU runs each kernel in the same way as measured GPUs do, shape (kernels,).
+
+        Those of NVIDIA's libraries say nothing about other GPUs, and MIOpen's nothing about NVIDIA's.
+        """
+        return np.array(
+            [
+                (gpu.is_nvidia if kernel.kind not in ("conv2d", "attention") else _has_library(kernel, gpu))
+                and is_like_measured(gpu, "" if flash else name.partition(",")[0], kernel.precision)
+                for kernel, name, flash in zip(self.kernels, self.names.tolist(), self.flash.tolist(), strict=True)
+            ],
+            dtype=bool,
+        )
+
+
+def _has_library(kernel: Operation, gpu: GPU) -> bool:
+    return kernel.kind == "attention" or gpu.compute_capability.startswith("gfx")
+
+
+def part_of(kernel: Operation) -> str | None:
+    """Name of the part that learns a kernel; None for operations of no part."""
+    family = _family_of(kernel) if kernel.mode == "inference" else None
+    return None if family is None else f"{family}, {width_of(kernel)}"
+
+
+def _family_of(kernel: Operation) -> str | None:
+    wide = width_of(kernel) == "fp32"
+    if kernel.kind == "conv2d":
+        covered = kernel.precision in ("fp32", *HALF_PRECISIONS) and not isinstance(kernel.attributes["padding"], str)
+        return CONVOLUTION if covered else None
+    if wide:
+        return None
+    if kernel.kind == "attention":
+        return DECODING if decodes(kernel) else ATTENTION
+    if kernel.row.family == "elementwise":
+        return POINTWISE if kernel.precision in HALF_PRECISIONS and not kernel.is_identity else None
+    return {"linear": LINEAR, "experts": EXPERTS}.get(kernel.kind)
+
+
+def decodes(operation: Operation) -> bool:
+    """Whether an attention has one query per sequence, which reads a cache of keys and values."""
+    queries, keys, _ = operation.input_shapes
+    return queries[-2] == 1 and keys[-2] > 1
+
+
+def parts_of(operations: OperationList) -> Parts:
+    """The kernels of operations that belong to a part; the other operations have none."""
+    return operations.derived(_parts)
+
+
+def _parts(operations: OperationList) -> Parts:
+    rows: list[tuple[int, Operation, str]] = []
+    for place, operation in enumerate(operations):
+        named = ((kernel, part_of(kernel)) for kernel in kernels_of(operation))
+        rows += [(place, kernel, name) for kernel, name in named if name is not None]
+    whole = [operations[place] for place, _, _ in rows]
+    flash = [
+        name == f"{ATTENTION}, half" and kernel.attributes["implementation"] in _BY_PYTORCH for _, kernel, name in rows
+    ]
+    backward = [
+        name.startswith(ATTENTION) and each.has_backward for (_, _, name), each in zip(rows, whole, strict=True)
+    ]
+    return Parts(
+        np.array([place for place, _, _ in rows], np.int64),
+        OperationList(kernel for _, kernel, _ in rows),
+        np.array([name for _, _, name in rows], str),
+        np.array(flash, bool),
+        np.array(backward, bool),
+    )
+
+
+def kernels_of(operation: Operation) -> tuple[Operation, ...]:
+    """The kernels that an operation consists of, as operations that may have been measured.
+
+    Returns:
+        The products of a linear layer in training or in TF32, the forward pass of an attention; otherwise the operation
+        itself.
+    """
+    if operation.kind not in ("linear", "attention") or operation.precision not in ("fp16", "bf16", "tf32"):
+        return (operation,)
+    if operation.kind == "attention":
+        return (operation.replace(mode="inference"),)
+    if operation.mode == "inference" and operation.precision != "tf32":
+        return (operation,)
+    columns, reduction = operation.attributes["out_features"], operation.input_shapes[0][-1]
+    rows = operation.input_size // reduction
+    sizes = [(rows, reduction, columns)]
+    if operation.mode == "training":
+        sizes += [(rows, columns, reduction), (columns, rows, reduction)]
+    precision, wider = ("fp16", 2) if operation.precision == "tf32" else (operation.precision, 1)
+    return tuple(
+        Operation("linear", [[m, wider * k]], {"out_features": n, "bias": False}, precision=precision)
+        for m, k, n in sizes
+    )

@@ -1,0 +1,209 @@
+"""The one model of kernels: fitted to simulated GPUs, and the basis of each prediction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from simulated_measurements import simulated_kernels
+
+from joulecast import Operation
+from joulecast.errors import InputError, UnknownNameError
+from joulecast.hardware import find_gpu
+from joulecast.operations.operation_list import OperationList
+from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
+from joulecast.predictors.any_gpu.roofline import NoResidual
+from joulecast.predictors.evaluation.kernels import coverage, error_tables, stored_errors, validate_kernels
+from joulecast.predictors.model.basis import basis_of
+from joulecast.predictors.model.features import NAMES, features
+from joulecast.predictors.model.fit import Measured, fit_constants, fit_one_model, measured_tables
+from joulecast.predictors.model.physics import STARTS, TENSORRT_LLM, Machine, costs
+from joulecast.predictors.model.work import PRODUCT, WIDTHS, Work
+from joulecast.predictors.recipes import KernelRecipe, KernelTrees, load_kernel_recipe
+from joulecast.system.resources import shipped
+
+pytest.importorskip("xgboost", reason="fits boosted trees")
+pytest.importorskip("scipy", reason="fits constants")
+
+TREES = KernelTrees(trees=30, depth=4, learning_rate=0.2, min_child_weight=5.0)
+RECIPE = KernelRecipe(generation=TREES, other_generations=TREES, constants_rows=50, folds=4)
+H100, H200, A100, B200 = map(find_gpu, ("H100 SXM", "H200", "A100 SXM4 80GB", "B200"))
+
+
+def linear(rows, columns, reduction, precision="bf16", **attributes):
+    attributes = {"out_features": columns, "bias": False, **attributes}
+    return Operation("linear", [(rows, reduction)], attributes, precision=precision)
+
+
+@pytest.fixture(scope="module")
+def measured():
+    return measured_tables([simulated_kernels(name) for name in ("H100 SXM", "H200", "A100 SXM4 80GB")])
+
+
+@pytest.fixture(scope="module")
+def kernels(measured):
+    return fit_one_model(measured, RECIPE)
+
+
+def test_sustained_runs_and_doubtful_weights_are_not_learned_from(measured):
+    for table in measured:
+        assert table.device_s.max() < 1.0  # sustained runs are simulated with 5 s, and those of vLLM with 7 s
+
+
+def test_what_was_measured_is_predicted_closely(measured, kernels):
+    for table in measured:
+        error = np.abs(kernels.device_s(table.kernels, table.gpu) / table.device_s - 1)
+        assert np.median(error) < 0.03
+
+
+def test_left_out_sizes_gpus_and_generations(measured):
+    validation = validate_kernels(measured, RECIPE)
+    assert {(each.basis, each.gpu) for each in validation.times} == {
+        *(("measured", gpu.name) for gpu in (H100, H200, A100)),
+        *(("same generation", gpu.name) for gpu in (H100, H200)),
+        *(("other generations", gpu.name) for gpu in (H100, H200, A100)),
+    }
+    rows = error_tables(validation.times)["linear, half"]
+    for label, (count, middle, mean) in rows.items():
+        assert count > 0
+        assert 0 < middle <= 2 * mean
+        assert middle < (0.3 if label.startswith("other") else 0.06), label
+    assert 0 <= validation.trust["linear, half"] <= 1
+    kept = stored_errors(validation, "linear, half")
+    assert set(kept) == {"measured", "same generation", "other generations"}
+    assert all(np.all(np.diff(values) >= 0) for values in kept.values())
+    assert coverage(validation)["linear, half"]["measured"] == pytest.approx(0.9, abs=0.2)
+
+
+def test_a_prediction_names_the_measurements_behind_it(kernels):
+    assert [kernels.basis("linear, half", gpu) for gpu in (H100, find_gpu("H100 PCIe"), B200)] == [
+        "measured",
+        "same generation",
+        "other generations",
+    ]
+    operations = OperationList([linear(32, 512, 512)])
+    assert kernels.remarks(operations, H100) == (f"linear in half: measured on {H100.name}",)
+    assert "predicted from NVIDIA H100 80GB HBM3, NVIDIA H200" in kernels.remarks(operations, find_gpu("H100 PCIe"))[0]
+    assert kernels.remarks(OperationList([Operation("softmax", [(8, 8)], precision="bf16")]), H100) == ()
+
+
+def test_a_b300_runs_the_kernels_of_a_b200():
+    assert basis_of(find_gpu("B300"), {B200.name}, {"10.0"}) == "same generation"
+    assert basis_of(find_gpu("RTX PRO 6000 Blackwell Server Edition"), {B200.name}, {"10.0"}) == "other generations"
+
+
+def test_only_fp16_and_bf16_stand_in_for_each_other(kernels):
+    half = OperationList([linear(64, 1024, 1024, precision) for precision in ("bf16", "fp16")])
+    assert len(set(kernels.device_s(half, H100).tolist())) == 1
+    others = OperationList([linear(64, 1024, 1024, "fp8"), linear(64, 1024, 1024, "fp32")])
+    assert np.isnan(kernels.device_s(others, H100)).all()
+
+
+def test_a_predictor_for_any_gpu_uses_the_learned_kernels(kernels):
+    operations = OperationList([linear(256, 4096, 4096), Operation("relu", [(256, 4096)], precision="bf16")])
+    plain = AnyGpuPredictor(H100, "inference", NoResidual())
+    asking = replace(plain, kernels=kernels)
+    found, without = asking.predict(operations), plain.predict(operations)
+    assert found.device_time_s[0] == pytest.approx(kernels.device_s(operations, H100)[0], rel=1e-6)
+    assert found.device_time_s[1] == pytest.approx(without.device_time_s[1], rel=1e-9)
+    assert asking.remarks(operations) == (f"linear in half: measured on {H100.name}",)
+    assert "linear in half" in asking.coverage
+    assert plain.remarks(operations) == ()
+
+
+def test_a_quantized_layer_that_was_not_learned_is_missing(kernels):
+    found = AnyGpuPredictor(H100, "inference", NoResidual(), kernels=kernels).predict([linear(64, 512, 512, "fp8")])
+    assert found.source == ("missing",)
+    assert np.isnan(found.time_s).all()
+
+
+def test_half_the_clock_takes_longer_for_compute(kernels):
+    predictor = AnyGpuPredictor(H100, "inference", NoResidual(), kernels=kernels)
+    work = [linear(8192, 8192, 8192)]
+    assert predictor.predict(work, 990).device_time_s[0] > 1.5 * predictor.predict(work).device_time_s[0]
+
+
+def test_the_shipped_recipe_says_what_the_defaults_are():
+    assert load_kernel_recipe(shipped("predictors") / "kernels.toml") == KernelRecipe()
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("quantile = 2.0", InputError),
+        ("folds = 1", InputError),
+        ("generation = 3", InputError),
+        ("[generation]\ntrees = 0", InputError),
+        ("[generation]\nleaves = 3", UnknownNameError),
+        ("depth = 3", UnknownNameError),
+        ("quantile =", InputError),
+    ],
+)
+def test_invalid_recipes_are_refused(tmp_path, text, error):
+    path = tmp_path / "recipe.toml"
+    path.write_text(text)
+    with pytest.raises(error):
+        load_kernel_recipe(path)
+
+
+def test_features_have_their_names_and_are_finite():
+    experts = Operation("experts", [(8, 64)], {"intermediate": 32, "top_k": 2, "experts": 4}, precision="bf16")
+    rows = [linear(3, 64, 96), linear(4096, 4096, 4096), experts, Operation("softmax", [(8, 8)])]
+    operations, machine = OperationList(rows), Machine.of(H100)
+    work = Work.of(operations)
+    matrix = features(operations, work, costs(work, machine, STARTS), machine)
+    assert matrix.shape == (4, len(NAMES))
+    assert np.isfinite(matrix).all()
+
+
+def experts(tokens, **attributes):
+    attributes = {"intermediate": 2048, "top_k": 8, "experts": 256, **attributes}
+    return Operation("experts", [(tokens, 7168)], attributes, precision="bf16")
+
+
+@pytest.mark.parametrize(("tokens", "busy", "each"), [(1, 8, 1), (65_536, 256, 2048)])
+def test_few_tokens_keep_few_experts_busy(tokens, busy, each):
+    work = Work.of([experts(tokens)])
+    assert work.batch == pytest.approx([busy] * 2, rel=1e-3)
+    assert work.rows == pytest.approx([each] * 2, rel=1e-3)
+
+
+def test_triton_passes_over_rows_of_experts_on_other_gpus():
+    # A row is written as zeros by both products, and read by the activation and the sum: of two bytes, 2 x 2048 and
+    # 7168 elements each time, and 2048 results of the activation.
+    size = {"tokens": 65_536, "expert_parallel": 64}
+    triton, flashinfer = (Work.of([experts(**size, **more)]) for more in ({}, {"implementation": "flashinfer"}))
+    elsewhere = 65_536 * 8 * (1 - 1 / 64)
+    moved = elsewhere * 2 * (2 * 2 * 2048 + 2048 + 2 * 7168)
+    assert triton.passed_bytes.sum() - flashinfer.passed_bytes.sum() == pytest.approx(moved, rel=0.01)
+
+
+def test_triton_multiplies_experts_on_blackwell_as_on_hopper():
+    large = experts(65_536, top_k=8, experts=8, intermediate=16_384)
+    hopper, blackwell = (costs(Work.of([large]), Machine.of(gpu), STARTS) for gpu in (H200, B200))
+    rates = (gpu.sms * Machine.of(gpu).clock_hz for gpu in (H200, B200))
+    cycles = [found.burst_s.sum() * rate for found, rate in zip((hopper, blackwell), rates, strict=True)]
+    assert cycles[1] == pytest.approx(cycles[0], rel=0.05)
+
+
+def by_engine(operation):
+    attributes = {**operation.attributes, "implementation": "tensorrt_llm"}
+    return Operation("linear", operation.input_shapes, attributes, precision="bf16")
+
+
+def test_a_way_that_was_measured_on_one_of_two_generations_stays_near_its_start():
+    names = [f"{gpu.name}" for gpu in (H100, A100)]
+    tables = measured_tables([simulated_kernels(name) for name in names])
+    engine = OperationList([by_engine(each) for each in tables[0].kernels])
+    slow = Measured(tables[1].gpu, engine, tables[1].parts, 3 * tables[1].device_s)
+    alone, both = (fit_constants(some, RECIPE) for some in ([slow], [slow, *tables]))
+    place = PRODUCT, TENSORRT_LLM, WIDTHS.index("half")
+    farther = [np.abs(np.log(found[place] / STARTS[place])).sum() for found in (alone, both)]
+    assert farther[1] < farther[0]
+
+
+def test_measurements_of_nvidia_do_not_predict_amd(kernels):
+    mi210 = find_gpu("MI210")
+    assert np.isnan(kernels.device_s(OperationList([linear(64, 512, 512)]), mi210)).all()
+    assert kernels.coverage(mi210) == ()

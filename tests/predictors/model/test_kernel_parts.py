@@ -1,0 +1,123 @@
+"""Kernels that an operation consists of, and what they lose inside networks."""
+
+import numpy as np
+import pytest
+
+from joulecast.hardware import find_gpu
+from joulecast.operations.operation import Operation
+from joulecast.operations.operation_list import OperationList
+from joulecast.predictors.model.in_networks import NetworkFactors, cached_share, loaded_elements, slower
+from joulecast.predictors.model.parts import kernels_of, part_of, parts_of
+from joulecast.zoo import find_predictor
+
+A100 = find_gpu("A100-SXM4-80GB")
+LAYER = Operation("linear", [[4, 512, 1024]], {"out_features": 3072, "bias": True}, precision="bf16", mode="training")
+
+
+def test_training_a_linear_layer_takes_three_products():
+    forward, of_input, of_weights = kernels_of(LAYER)
+    sizes = [(each.input_shapes[0], each.attributes["out_features"]) for each in (forward, of_input, of_weights)]
+    assert sizes == [((2048, 1024), 3072), ((2048, 3072), 1024), ((3072, 2048), 1024)]
+    assert sum(each.flops for each in (forward, of_input, of_weights)) == 3 * 2 * 2048 * 1024 * 3072
+    assert {each.mode for each in (forward, of_input, of_weights)} == {"inference"}
+
+
+def test_a_product_in_tf32_is_one_in_half_precision_with_twice_the_reduction():
+    (product,) = kernels_of(LAYER.replace(precision="tf32", mode="inference"))
+    assert (product.precision, product.input_shapes[0], product.attributes["out_features"]) == (
+        "fp16",
+        (2048, 2048),
+        3072,
+    )
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        LAYER.replace(mode="inference"),
+        LAYER.replace(precision="fp32"),
+        Operation("relu", [[8, 8]], precision="bf16", mode="training"),
+    ],
+    ids=["inference", "fp32", "another kind"],
+)
+def test_other_operations_are_their_own_kernel(operation):
+    assert kernels_of(operation) == (operation,)
+
+
+def test_the_kernels_of_an_operation_share_its_place():
+    operations = OperationList([LAYER.replace(precision="fp32"), LAYER])
+    parts = parts_of(operations)
+    assert (parts.names.tolist(), parts.places.tolist()) == (["linear, half"] * 3, [1, 1, 1])
+    assert [*parts.kernels] == [*kernels_of(LAYER)]
+
+
+def attention(queries, precision="bf16", **attributes):
+    return Operation("attention", [(1, 1, queries, 64), *[(1, 1, 64, 64)] * 2], attributes, precision=precision)
+
+
+@pytest.mark.parametrize(
+    ("operation", "name"),
+    [
+        (attention(64), "attention, half"),
+        (attention(64, "fp16"), "attention, half"),
+        (attention(64, cache_precision="fp8"), "attention, half with fp8 cache"),
+        (attention(64, "fp8"), "attention, fp8"),
+        (attention(1), "decoding, half"),
+        (attention(64, "fp32"), None),
+        (attention(64).replace(mode="training"), None),
+        (LAYER.replace(mode="inference", precision="fp8"), "linear, fp8"),
+        (Operation("relu", [(1, 64)], precision="bf16"), "point-wise, half"),
+        (Operation("relu", [(1, 64)]), None),
+        (Operation("softmax", [(8, 8)], precision="bf16"), None),
+        (Operation("dropout", [(8, 8)], precision="bf16"), None),
+    ],
+    ids=str,
+)
+def test_each_kernel_belongs_to_one_part(operation, name):
+    assert part_of(operation) == name
+
+
+def test_an_attention_in_training_is_its_forward_with_a_backward():
+    training = attention(64).replace(mode="training")
+    parts = parts_of(OperationList([training, attention(64), attention(64, implementation="vllm")]))
+    assert [*parts.kernels] == [attention(64), attention(64), attention(64, implementation="vllm")]
+    assert parts.backward.tolist() == [True, False, False]
+    assert parts.flash.tolist() == [True, True, False]  # PyTorch runs FlashAttention 2.
+
+
+def test_libraries_of_nvidia_say_nothing_about_amd_and_vice_versa():
+    convolution = Operation("conv2d", [(8, 64, 8, 8)], {"out_channels": 128, "kernel_size": 3}, precision="fp16")
+    parts = parts_of(OperationList([LAYER.replace(mode="inference"), convolution, attention(64)]))
+    assert parts.runs_on(find_gpu("H100 SXM")).tolist() == [True, False, True]
+    assert parts.runs_on(find_gpu("MI210")).tolist() == [False, True, True]
+
+
+def test_a_layer_in_training_takes_as_long_as_its_products():
+    in_training = find_predictor(A100, "training").operations.kernels.device_s(OperationList([LAYER]), A100)
+    products = OperationList(kernels_of(LAYER))
+    alone = find_predictor(A100, "inference").operations.kernels.device_s(products, A100)
+    assert in_training[0] == pytest.approx(alone.sum(), rel=1e-6)
+
+
+def test_kernels_lose_what_the_cache_held():
+    """8 x 1024 x 1024 elements of 2 bytes fit into 40 MB. With 128 times as many rows, a third of the data does."""
+    small = Operation("linear", [[1024, 1024]], {"out_features": 1024, "bias": False}, precision="bf16")
+    large = Operation("linear", [[32768, 1024]], {"out_features": 1024, "bias": False}, precision="bf16")
+    copied = Operation("relu", [[1024, 1024]], precision="bf16")
+    operations = OperationList([small, large, copied, copied.replace(precision="fp32")])
+    touched = 2 * (2 * 32768 * 1024 + 1024 * 1024)
+    shares = [1.0, A100.l2_bytes / touched, 1.0, 1.0]
+    assert cached_share(operations, A100) == pytest.approx(shares)
+    by_kernels = np.array([True, True, False, False])
+    found = slower(operations, A100, by_kernels, NetworkFactors(1.5, 0.3))
+    assert found == pytest.approx([1.5, 1 + 0.5 * shares[1], 1.0, 1.0])
+    # The load units may bound what is neither a product nor in fp32: relu reads and writes 1024 x 1024 elements.
+    assert loaded_elements(operations, by_kernels).tolist() == [0.0, 0.0, 2 * 1024**2, 0.0]
+
+
+def test_batched_products_lose_as_much_as_kernels():
+    batched = Operation("matmul", [[64, 128, 128], [64, 128, 128]], precision="bf16")
+    operations = OperationList([batched, batched.replace(precision="fp32")])
+    by_kernels = np.zeros(2, dtype=bool)
+    assert slower(operations, A100, by_kernels, NetworkFactors(1.5, 0.3)) == pytest.approx([1.5, 1.0])
+    assert loaded_elements(operations, by_kernels).tolist() == [0.0, 0.0]
