@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..hardware import GPU, gpu_name_notes
+from ..hardware.host import USUAL, Host, find_host
 from ..units import si
 from .decoder import Decoder
 from .deployment import Deployment, checked_batching, checked_load, checked_precisions
@@ -39,6 +40,7 @@ def predict_generation(
     power_limit_w: float | None = None,
     cache_precision: str | None = None,
     sampling: str | None = None,
+    host: str | float | Path | Host | None = None,
     predictor: str | Path | None = None,
 ) -> GenerationPrediction:
     """Predict time, power and energy of a language model that generates text on one or more GPUs.
@@ -65,13 +67,15 @@ def predict_generation(
         cache_precision: Precision of keys and values: fp8; None for 16 bits.
         sampling: greedy, temperature, or top_p (also for top-k), which sorts the whole vocabulary. None for what the
             engine does by default: vLLM takes top-p and top-k from the model's generation_config.
+        host: The machine that runs the engine, see `joulecast.predict`: its factor scales the seconds for which GPUs
+            wait for the engine. None for a usual one, of which it is not known how fast it is: intervals are wider.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
 
     Returns:
         Seconds, watts and joules of an average request, with one step of each phase.
 
     Raises:
-        UnknownNameError: No such model, GPU, engine, batching, precision, sampling or predictor.
+        UnknownNameError: No such model, GPU, engine, batching, precision, sampling, host or predictor.
         InputError: The model does not generate text, or not so long ones; or the GPU lacks the memory or the precision,
             or cannot hold the clock or the power cap.
         ZooError, ExtractionError, UncoveredError, MissingDependencyError: See `joulecast.predict`.
@@ -84,7 +88,14 @@ def predict_generation(
     asked, (count, board) = find_engine(engine), find_gpus(gpu)
     clock_mhz = board.checked_clock_mhz(clock)
     decoder = find_decoder(model)
-    found = replace(asked, sampling=checked_sampling(sampling, asked, decoder))
+    machine = find_host(host)
+    slower = machine.of(board).factor / USUAL.of(board).factor
+    found = replace(
+        asked,
+        sampling=checked_sampling(sampling, asked, decoder),
+        step_s=asked.step_s * slower,
+        sequence_s=asked.sequence_s * slower,
+    )
     prompt, output = Lengths.of("prompt_tokens", prompt_tokens), Lengths.of("output_tokens", output_tokens)
     batched = checked_batching(batching, found)
     shared = _shared_by(count, board, decoder, found, expert_parallel) if tensor_parallel is None else tensor_parallel
@@ -98,7 +109,7 @@ def predict_generation(
         checked_load(decoder, batch, prompt, output, batched),
     )
     deployment.refuse_shortage()
-    server = Server.of(model, deployment, power_limit_w, predictor)
+    server = Server.of(model, deployment, power_limit_w, predictor, machine)
     steps = deployment.cycle.steps
     server.prepare((*deployment.steps, deployment.decoding, deployment.reading))
     figures = figures_of(deployment, server, [clock_mhz])
@@ -127,6 +138,7 @@ def predict_generation(
         power_w=float(figures.power_w[0]),
         energy_per_token_j=energy_per_token_j,
         energy_per_request_j=energy_per_token_j * output.mean,
+        host=machine.name,
         overhead_s=server.waiting_s(steps) / sum(each.count for each in steps),
         memory=deployment.memory,
         largest_batch=deployment.largest_batch,

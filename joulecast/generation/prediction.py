@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ..hardware.host import USUAL
 from ..predictors.networks.prediction import Prediction
 from ..rendering.answers import Plain
 from ..units import si
-from .intervals import GenerationInterval, SlowHost, normal_quantile
+from .intervals import HOST_S, GenerationInterval, SlowHost, normal_quantile
 from .memory import GenerationMemory
 from .parallel import Parallel
 
@@ -42,6 +43,7 @@ class GenerationPrediction(Plain):
         power_w: Mean power of all boards together in watts.
         energy_per_token_j: Joules of all boards per output token; those for the prompts are included.
         energy_per_request_j: Joules of all boards per request.
+        host: The machine that runs the engine; "usual" if it was not named.
         overhead_s: Mean seconds of a step in which the GPU waits for the engine; included in all times above.
         memory: Memory of one GPU.
         largest_batch: The largest number of sequences of these lengths that would fit into the memory of all GPUs.
@@ -73,6 +75,7 @@ class GenerationPrediction(Plain):
     power_w: float
     energy_per_token_j: float
     energy_per_request_j: float
+    host: str
     overhead_s: float
     memory: GenerationMemory
     largest_batch: int
@@ -127,7 +130,12 @@ class GenerationPrediction(Plain):
         if self.sigmas is None:
             return None
         logs = {name: normal_quantile(level) * sigma for name, sigma in self.sigmas.items()}
-        slow = SlowHost.of(level, self.decode.time_s + self.overhead_s, self.gpus * self.idle_power_w / self.power_w)
+        slow = SlowHost.of(
+            level,
+            self.decode.time_s + self.overhead_s,
+            self.gpus * self.idle_power_w / self.power_w,
+            HOST_S if self.host == USUAL.name else 0.0,
+        )
 
         def around(value: float, quantity: str) -> tuple[float, float]:
             # A slow host lengthens times, lowers power and costs energy; errors of kernels are independent of it.

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from ..arrays import FloatArray
 from ..hardware import GPU
 from ..operations.network import Entry, Network
-from ..predictors.networks.execution import EAGER
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions
@@ -102,7 +101,7 @@ class StepNetworks:
             power_limit_w: Power cap of the board.
         """
         steps = self.networks.items()
-        if predictor.host.execution == EAGER:
+        if predictor.host.execution.name == "eager":
             return {tokens: ServedStep(predictor, network, power_limit_w) for tokens, network in steps}
         operations = predictor.operations
         found = operations.predict_for_network(self.together.operations, power_limit_w)

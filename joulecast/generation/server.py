@@ -13,8 +13,9 @@ import numpy as np
 from ..arrays import FloatArray
 from ..extraction import network_of
 from ..hardware import GPU
+from ..hardware.host import USUAL, Host
 from ..operations.network import Network
-from ..predictors.networks.execution import EAGER, Execution
+from ..predictors.networks.execution import Execution
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.prediction import Prediction
 from ..predictors.networks.prepared import over_clocks
@@ -69,7 +70,12 @@ class Server:
 
     @classmethod
     def of(
-        cls, model: Any, deployment: Deployment, power_limit_w: float | None, predictor: str | Path | None
+        cls,
+        model: Any,
+        deployment: Deployment,
+        power_limit_w: float | None,
+        predictor: str | Path | None,
+        host: Host = USUAL,
     ) -> Server:
         """One of the GPUs of a deployment, with its predictor.
 
@@ -78,11 +84,12 @@ class Server:
             deployment: The deployment.
             power_limit_w: Power cap of a board in watts; None for its default.
             predictor: Name or folder of a predictor; None for the GPU's default.
+            host: The machine that launches.
 
         Raises:
             UnknownNameError, ZooError: No predictor has this name, or it cannot be loaded.
         """
-        execution = Execution("graph") if deployment.engine.fused else EAGER
+        execution = Execution("graph" if deployment.engine.fused else "eager", host)
         found = find_predictor(deployment.gpu, "inference", predictor).under(execution)
         return cls(model, deployment, found, power_limit_w)
 

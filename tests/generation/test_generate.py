@@ -163,12 +163,12 @@ def test_errors_add_up_within_a_kind_and_independently_between_kinds():
     halves, seconds = {"time": one * np.array([0.3, 0.4, np.nan])}, np.array([2.0, 1.0, 1.0])
     # Shares of 1/2, 1/4 and 1/4; the third is as wrong as the others: (0.5 x 0.3 + 0.25 x 0.4) / 0.75 = 1/3.
     alike = step_sigmas(halves, seconds, ["a", "a", "a"], 0.0)["time"]
-    assert alike == pytest.approx(math.hypot(0.15 + 0.1 + 1 / 12, 0.05))
+    assert alike == pytest.approx(math.hypot(0.15 + 0.1 + 1 / 12, 0.07))
     apart = step_sigmas(halves, seconds, ["a", "b", "a"], 0.0)["time"]
-    assert apart == pytest.approx(math.hypot(0.15 + 1 / 12, 0.1, 0.05))
+    assert apart == pytest.approx(math.hypot(0.15 + 1 / 12, 0.1, 0.07))
     # A GPU that waits half of the time for its engine: a factor of two for that half.
     waiting = step_sigmas(halves, seconds, ["a", "b", "a"], 0.5)["time"]
-    assert waiting == pytest.approx(math.hypot((0.15 + 1 / 12) / 2, 0.05, 0.05, 0.5 * math.log(2)))
+    assert waiting == pytest.approx(math.hypot((0.15 + 1 / 12) / 2, 0.05, 0.07, 0.5 * math.log(2)))
 
 
 PUBLISHED = [  # Seconds of a static batch of 1024 + 1024 tokens in fp16, and watts (benchmarks/serving/runs.csv).
@@ -317,7 +317,8 @@ def test_experts_in_four_bits_read_less_and_compute_as_much():
     assert narrow.memory.weights_bytes == pytest.approx(19.11e9 * (0.5 + 1 / 32) + 2 * 1.80e9, rel=0.01)
     # A step of few tokens waits for weights, one of thousands for products.
     assert _seconds(narrow.decode, "experts") < 0.6 * _seconds(wide.decode, "experts")
-    assert 0.9 < _seconds(narrow.prefill, "experts") / _seconds(wide.prefill, "experts") < 1
+    # Half of what its tiles read from caches is weights, which are packed there.
+    assert 0.85 < _seconds(narrow.prefill, "experts") / _seconds(wide.prefill, "experts") < 1
     with pytest.raises(InputError, match="experts only"):
         llama(precision="mxfp4")
 
@@ -390,3 +391,14 @@ def test_sorting_the_vocabulary_for_top_p_costs_more_than_sampling_without():
     assert top_p.decode.time_s - warm.decode.time_s > 3 * 2 * 64 * 128256 * 4 / 3.35e12
     with pytest.raises(UnknownNameError, match="sampling"):
         llama(sampling="beam")
+
+
+def test_a_named_host_has_no_spread():
+    usual, named, slow = (llama(host=host) for host in (None, "h100-server", 1.2))
+    assert (usual.host, named.host) == ("usual", "h100-server")
+    assert named.time_per_output_token_s == usual.time_per_output_token_s
+    # Twice as slow as the 0.6 that is usual for an H100: the GPU waits twice as long, and no kernel is slower.
+    assert slow.overhead_s == pytest.approx(2 * usual.overhead_s)
+    assert slow.decode.time_s == pytest.approx(usual.decode.time_s, rel=0.01)
+    low, high = (each.interval(0.9).time_per_output_token_s[1] for each in (named, usual))
+    assert low < high

@@ -102,6 +102,13 @@ LANGUAGE_MODELS: Mapping[str, Architecture] = {
         moe_intermediate_size=1536,
         **_QWEN3_EXPERTS,
     ),
+    "qwen3_coder_480b_a35b": _architecture(
+        "Qwen3MoeForCausalLM",
+        "Qwen/Qwen3-Coder-480B-A35B-Instruct",
+        *(6144, 8192, 62, 96, 8, 151936),
+        moe_intermediate_size=2560,
+        **{**_QWEN3_EXPERTS, "num_experts": 160},
+    ),
     "gpt_oss_20b": Architecture(
         "GptOssForCausalLM", "openai/gpt-oss-20b", {"num_hidden_layers": 24, "num_local_experts": 32}
     ),
@@ -116,6 +123,7 @@ BY_NAME: Mapping[str, Architecture] = {**ARCHITECTURES, **LANGUAGE_MODELS}
 SAME_ARCHITECTURE: Mapping[str, str] = {
     "meta-llama/Llama-3.3-70B-Instruct": "llama3_1_70b",
     "deepseek-ai/DeepSeek-R1": "deepseek_v3",
+    "Qwen/Qwen3-Coder-30B-A3B-Instruct": "qwen3_30b_a3b",
     "microsoft/resnet-18": "resnet18",
     "microsoft/resnet-50": "resnet50",
     "microsoft/resnet-101": "resnet101",
