@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from ..extraction import network_of
+from ..extraction import Job, network_of_job
 from ..hardware import GPU
 from ..hardware.host import Host, find_host
 from ..operations.attributes import ELEMENT_BYTES
@@ -48,6 +48,10 @@ if TYPE_CHECKING:
 _BUCKET_BYTES = 25 * 2**20  # Default size of a bucket of gradients in DistributedDataParallel.
 _BACKWARD = 2 / 3  # Share of the backward pass: it has two products for each one of the forward pass.
 _SEND_S = 10e-6  # Starting a message to the next stage: about the time of NCCL's shortest collectives.
+
+
+PARTS = ("data_parallel", "tensor_parallel", "pipeline_parallel")
+"""The ways in which the GPUs of a node share an iteration."""
 
 
 @dataclass(frozen=True)
@@ -151,79 +155,52 @@ def predict_parallel_training(
         >>> four.gpus
         4
     """
-
-    def extract(shape: tuple[int, ...]) -> Network:
-        return network_of(model, shape, mode="training", precision=precision, optimizer=optimizer)
-
-    return training_of(
-        extract,
-        input_shape,
-        gpu,
-        data_parallel=data_parallel,
-        tensor_parallel=tensor_parallel,
-        pipeline_parallel=pipeline_parallel,
-        micro_batches=micro_batches,
-        precision=precision,
-        clock=clock,
-        power_limit_w=power_limit_w,
-        execution=Execution.of(execution, find_host(host)),
-        predictor=predictor,
-    )
+    parts = {"data_parallel": data_parallel, "tensor_parallel": tensor_parallel, "pipeline_parallel": pipeline_parallel}
+    return training_of(Job.of(locals(), mode="training"), gpu, clock, parts, micro_batches)
 
 
 def training_of(
-    extract: Callable[[tuple[int, ...]], Network],
-    input_shape: Sequence[int],
+    job: Job,
     gpu: str | GPU | None,
-    *,
-    data_parallel: int,
-    tensor_parallel: int,
-    pipeline_parallel: int,
-    micro_batches: int | None,
-    precision: str,
     clock: float | None,
-    power_limit_w: float | None,
-    execution: Execution,
-    predictor: str | Path | None,
+    parts: Mapping[str, int],
+    micro_batches: int | None,
+    extract: Callable[[Job], Network] = network_of_job,
 ) -> ParallelTraining:
-    """Predict as `predict_parallel_training` does, with the network from a given function.
+    """Predict as `predict_parallel_training` does, with the networks that a given function extracts.
 
     Args:
-        extract: Function that gives the network of a micro-batch for the shape of its input.
-        input_shape: Shape of the input of all replicas together, batch first.
+        job: The model, the shape of the input of all replicas together, and how each GPU runs its part.
         gpu: The GPUs, such as "4x H100 SXM".
-        data_parallel: Number of replicas, which share the batch.
-        tensor_parallel: Number of GPUs that share each layer.
-        pipeline_parallel: Number of stages into which the layers are divided.
-        micro_batches: Number of parts of a replica's batch; None for as many as there are stages.
-        precision: Precision of the extracted network.
         clock: Graphics clock in MHz; None for the GPU's default.
-        power_limit_w: Power cap of a board in watts; None for its default.
-        execution: How each GPU runs its part, and on which host.
-        predictor: A zoo name, or the folder of an entry; None for the GPU's default.
+        parts: Numbers of replicas (data_parallel), of GPUs that share a layer (tensor_parallel), and of stages
+            (pipeline_parallel).
+        micro_batches: Number of parts of a replica's batch; None for as many as there are stages.
+        extract: Function that lists the operations of a job's model.
 
     Raises:
         JoulecastError: See `predict_parallel_training`.
     """
+    execution = Execution.of(job.execution, find_host(job.host))
     count, board = find_gpus(gpu)
-    parts = {"data_parallel": data_parallel, "tensor_parallel": tensor_parallel, "pipeline_parallel": pipeline_parallel}
+    data_parallel, tensor_parallel, pipeline_parallel = (parts[name] for name in PARTS)
     used = _checked_parts(parts, count)
     pieces = pipeline_parallel if micro_batches is None else micro_batches
-    batch, *rest = input_shape
+    batch, *rest = job.input_shape
     _refuse_indivisible(batch, data_parallel, pieces)
-    whole = extract((batch // data_parallel // pieces, *rest))
+    whole = extract(replace(job, input_shape=(batch // data_parallel // pieces, *rest)))
     refuse_precisions(board, whole.operations)
     network = divided(whole, tensor_parallel)
-    run = find_predictor(board, "training", predictor).under(execution)
+    run = find_predictor(board, "training", job.predictor).under(execution)
     steps = [entry for entry in network if entry.operation.row.is_optimizer_step]
-    micro = run.predict(_without(network, steps), clock, power_limit_w)
-    step = run.predict(_only(network, steps), clock, power_limit_w) if steps else None
+    micro = run.predict(_without(network, steps), clock, job.power_limit_w)
+    step = run.predict(_only(network, steps), clock, job.power_limit_w) if steps else None
     # Stages take equally long, so each GPU computes an equal part of the work of a replica.
     turn_s, turn_j = micro.time_s / pipeline_parallel, micro.known_energy_j / pipeline_parallel
     compute_s = pieces * turn_s + (step.time_s / pipeline_parallel if step else 0.0)
     compute_j = pieces * turn_j + (step.known_energy_j / pipeline_parallel if step else 0.0)
     blocks = list(results_of_blocks(whole))
-    sums = _Sums(board, precision)
+    sums = _Sums(board, job.precision)
     # The result of each block is summed once in the forward and once in the backward pass.
     tensor_s, tensor_j = sums.cost(2 * blocks, tensor_parallel)
     tensor_s, tensor_j = tensor_s / pipeline_parallel, tensor_j / pipeline_parallel

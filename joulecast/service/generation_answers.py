@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ..errors import InputError, unknown_name
@@ -17,10 +16,7 @@ from ..generation.images.predict import ImagePrediction, predict_image
 from ..generation.models import find_decoder
 from ..generation.parallel import layouts, split_count
 from ..generation.prediction import GenerationPrediction
-from ..generation.training import ParallelTraining, training_of
-from ..hardware.host import find_host
-from ..operations.network import Network
-from ..predictors.networks.execution import Execution
+from ..generation.training import PARTS, ParallelTraining, training_of
 from ..runs import Run
 from ..runs.predict import run_of
 from .networks import Networks
@@ -63,15 +59,9 @@ class GenerationAnswers:
     def predict_parallel_training(self, question: Any) -> ParallelTraining:
         """See `joulecast.predict_parallel_training`."""
         asked = arguments_of(question)
-        asked["predictor"] = _check_gpus(question.gpu, question.predictor, "training")
-        job = Job.of(asked, mode="training")
-        execution = Execution.of(asked.pop("execution"), find_host(asked.pop("host")))
-        del asked["model"], asked["optimizer"]
-
-        def extract(shape: tuple[int, ...]) -> Network:
-            return self.networks.extract(replace(job, input_shape=shape))
-
-        return training_of(extract, execution=execution, **asked)
+        job = Job.of(asked, mode="training", predictor=_check_gpus(question.gpu, question.predictor, "training"))
+        parts = {name: asked[name] for name in PARTS}
+        return training_of(job, asked["gpu"], asked["clock"], parts, asked["micro_batches"], self.networks.extract)
 
     def predict_run(self, question: Any) -> Run:
         """See `joulecast.predict_run`."""

@@ -18,6 +18,7 @@ from service_process import start
 
 pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
 from joulecast.extraction.isolation import IsolatedExtraction
+from joulecast.extraction.job import Job
 from joulecast.progress import StoppedError, paced
 from joulecast.service import Settings
 from joulecast.service.middleware import RequestChecks
@@ -232,16 +233,16 @@ def test_names_that_nobody_has_are_refused_without_tracing():
     networks, tracer = Networks(Settings()), IsolatedExtraction()
     try:
         with pytest.raises(TracingNeededError):
-            networks.extract("no_such_model", (1, 8), mode="inference", precision="default")
+            networks.extract(Job("no_such_model", (1, 8)))
         with pytest.raises(UnknownNameError, match="resnet50"):
-            networks.tracing(tracer).extract("resnt50", (1, 8), mode="inference", precision="default")
+            networks.tracing(tracer).extract(Job("resnt50", (1, 8)))
     finally:
         tracer.close()
     for name in ("no_such_model", "timm/no_such_model", "no_such_model.a1_in1k"):
         with pytest.raises(UnknownNameError):
-            networks.extract(name, (1, 8), mode="inference", precision="default")
+            networks.extract(Job(name, (1, 8)))
     with pytest.raises(TracingNeededError):
-        networks.extract("plain_bert_base", (1, 9), mode="inference", precision="default")
+        networks.extract(Job("plain_bert_base", (1, 9)))
 
 
 @needs_torch
