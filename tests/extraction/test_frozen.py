@@ -158,7 +158,10 @@ def test_fewer_gradients_never_cost_more(gpu, kind, attributes, shape):
     assert (found.dynamic_energy_j <= 1.0001 * found.dynamic_energy_j[0]).all()
     assert found.device_time_s[-1] == min(found.device_time_s)
     if "inputs" in names and kind != "layer_norm":
-        assert found.device_time_s[1:3] == pytest.approx(found.device_time_s[0] * 2 / 3, rel=1e-6)
+        # More than two thirds where the backward's one product would be quicker than the forward.
+        share = found.device_time_s[1:3] / found.device_time_s[0]
+        assert (share > 0.6666).all()
+        assert (share < 0.75).all()
     if gpu != "A30":
         forward = joulecast.predict_operations([operations[-1].replace(mode="inference")], gpu)
         if kind != "layer_norm":  # which computes statistics in training, and reads its input once more

@@ -74,7 +74,8 @@ def test_an_increase_needs_a_baseline(small):
     assert Review(small, None, [Budget.of("energy=1uJ")]).exceeded
 
 
-def test_the_fixture_of_pytest(pytester):
+def test_the_fixture_of_pytest(pytester, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # an installed joulecast has registered it already
     pytester.makepyfile(
         """
         def test_within(assert_energy):
