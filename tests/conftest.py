@@ -77,9 +77,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.pluginmanager.hasplugin("xdist"):
         if config.option.dist == "load":  # the default of `-n 3`, which would start a service in each process
             config.option.dist = "loadgroup"
+        if hasattr(config, "workerinput"):
+            config.option.loadgroup = True  # A worker reads the command line alone.
         config.option.loadscopereorder = False  # Files with many tests would come first, which are quick ones.
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook as well
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of a file run in the same process, and so do all tests that use the same service or server."""
     if not config.pluginmanager.hasplugin("xdist"):
