@@ -119,7 +119,13 @@ def _with_unknown(half: FloatArray, shares: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Listed:
-    """Intervals of several quantities, which JSON holds as lists."""
+    """Intervals of several quantities, which JSON holds as lists.
+
+    Args:
+        level: The share of runs whose values should lie in the intervals.
+    """
+
+    level: float
 
     def to_dict(self) -> dict[str, Any]:
         """The intervals as plain lists; quantities in SI units."""
@@ -131,14 +137,12 @@ class GenerationInterval(Listed):
     """The interval of each quantity, as (low, high).
 
     Args:
-        level: The share of runs whose values should lie in the intervals.
         time_to_first_token_s, time_per_output_token_s: Intervals of the times of a request in seconds.
         power_w: Interval of the mean power of all boards together in watts.
         energy_per_token_j: Interval of the joules per token.
         basis: What the intervals are based on, in words.
     """
 
-    level: float
     time_to_first_token_s: tuple[float, float]
     time_per_output_token_s: tuple[float, float]
     power_w: tuple[float, float]

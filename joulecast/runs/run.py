@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..generation.intervals import Listed
 from ..operations.inputs import shape_to_json
 from ..predictors.networks.prediction import Prediction
 from ..queries.objectives import Tariff
@@ -39,19 +40,14 @@ class Part:
 
 
 @dataclass(frozen=True)
-class RunInterval:
-    """Low and high of each quantity, for a share `level` of runs; price and carbon are None if not known."""
+class RunInterval(Listed):
+    """The interval of each quantity, as (low, high); price and carbon are None if not known."""
 
-    level: float
     time_s: Ends
     energy_j: Ends
     wall_energy_j: Ends
     cost: Ends | None = None
     carbon_kg: Ends | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The interval as plain lists."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
 
 
 @dataclass(frozen=True)

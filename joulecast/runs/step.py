@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from ..generation.dividing import divided, results_of_blocks
@@ -171,7 +172,7 @@ class _Sending:
         """Bytes of an element of a result."""
         return ELEMENT_BYTES[self.precision if self.precision in ("bf16", "fp16") else "fp32"]
 
-    @property
+    @cached_property
     def layers(self) -> Sent:
         """Sums of the results of blocks, over the GPUs that share layers, of a micro-batch and one of the stages.
 

@@ -50,11 +50,10 @@ class Traffic:
 
     def all_reduce(self, size_bytes: float, gpus: int, stride: int = 1) -> Sent:
         """Sum a tensor of so many bytes up on all GPUs of a group; see `gathered` for the arguments."""
-        scattered, gathered = self.gathered(size_bytes, gpus, stride), self.gathered(size_bytes, gpus, stride)
-        inside = self._inside("all_reduce", size_bytes, gpus, stride)
         if self._nodes(gpus, stride) == 1:
-            return inside
-        return Sent(scattered.time_s + gathered.time_s, scattered.energy_j + gathered.energy_j)
+            return self._inside("all_reduce", size_bytes, gpus, stride)
+        half = self.gathered(size_bytes, gpus, stride)  # The sums are scattered first, and then gathered.
+        return Sent(2 * half.time_s, 2 * half.energy_j)
 
     def gathered(self, size_bytes: float, gpus: int, stride: int = 1) -> Sent:
         """Collect the parts of a tensor from all GPUs of a group, or sum it up and divide it (reduce-scatter).

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DatasetError
+from ..importers.nicolai2025 import NUMBERS
 
 _OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "A30_no_tc_operations_bench_run": ("6e44a47d81",),
@@ -53,16 +54,6 @@ _MEASURED = re.compile(
     r"(?P<after>(?: [-+.e\d]+)*)\s*"
 )
 _NAMED = re.compile(r"(?P<name>[a-z]\w*) (?P<shape>\(\d+,[\d, ]*\))")
-_NUMBERS = (
-    "time_s",
-    "time_std_s",
-    "power_w",
-    "power_std_w",
-    "energy_j",
-    "energy_std_j",
-    "iterations",
-    "measured_for_s",
-)
 # Which of the numbers before (and after) the moments a column is, and what it is multiplied by.
 _COLUMNS = {
     "time_s": (0, 1.0),
@@ -120,10 +111,10 @@ def _rows(clone: Path, log: str, blob: str, column: str) -> Iterator[Mapping[str
             std = {"time_std_s": after[0] if after else ""}
             of_this = {each: before[place] / unit for each, (place, unit) in _COLUMNS.items()}
             shown = {column: name, "input_shape": found["shape"]}
-            yield {**known, "mode": mode, **shown, **dict.fromkeys(_NUMBERS, ""), **of_this, **std, **end}
+            yield {**known, "mode": mode, **shown, **dict.fromkeys(NUMBERS, ""), **of_this, **std, **end}
             if both:
                 of_training = {each: after[place] / unit for each, (place, unit) in _TRAINING.items()}
-                yield {**known, "mode": "training", **shown, **dict.fromkeys(_NUMBERS, ""), **of_training, **end}
+                yield {**known, "mode": "training", **shown, **dict.fromkeys(NUMBERS, ""), **of_training, **end}
         except IndexError as error:
             raise DatasetError(
                 "a line of this log has fewer numbers than were measured",

@@ -9,7 +9,7 @@ exports as well:
   Stochastic depth gives it away: in eval mode it does nothing. Where it takes time, batch norm (1.84 x slower so on
   the A30) and noise of that campaign are marked unusable.
 - Power. A sensor that averages over idle time reads too little, never too much. Where a campaign reads lower power for
-    the same large operations than another campaign on the same GPU, its power is marked unusable.
+  the same large operations than another campaign on the same GPU, its power is marked unusable.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ from .reading import importer, read_rows
 
 Arguments = tuple[list[Any], dict[str, Any]]
 
+# The last two, where the text is nested too deeply.
+_UNREADABLE = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
+
 
 def _literal(node: ast.expr) -> Any:
     # Some modules print enumerations without quotes: StochasticDepth(p=0.1, mode=row).
@@ -44,13 +47,7 @@ def _parse(text: str) -> tuple[str, Arguments]:
             raise SyntaxError("not a call")  # noqa: TRY004
         positional = [_literal(argument) for argument in call.args]
         named = {keyword.arg: _literal(keyword.value) for keyword in call.keywords if keyword.arg is not None}
-    except (
-        SyntaxError,
-        ValueError,
-        TypeError,
-        MemoryError,
-        RecursionError,
-    ) as error:  # MemoryError and RecursionError: the text is nested too deeply.
+    except _UNREADABLE as error:
         raise InputError(
             "this is not the repr of a torch module",
             given=text,
@@ -153,9 +150,8 @@ _METHODS = {
     "forward": "forward with autograd recording, asynchronous loop, wall clock",
     "forward_backward": "forward in train mode, backward with a random output gradient, gradients never cleared",
 }
-_IDENTITY_FACTOR = (
-    3.0  # An identity takes as long as the fastest loop of its campaign. What takes three times that does some work.
-)
+# An identity takes as long as the fastest loop of its campaign. What takes three times that does some work.
+_IDENTITY_FACTOR = 3.0
 _SAME = 1e-4
 _RECOMPUTED = "energy recomputed as power x time: the source has power x duration / iterations"
 _LARGE_S = 5e-4  # Operations of at least this size are bound by the device on every GPU of this source.
@@ -175,13 +171,7 @@ def _count(text: str) -> int:
 def _shape(text: str) -> Shape:
     try:
         return tuple(ast.literal_eval(text))
-    except (
-        ValueError,
-        SyntaxError,
-        TypeError,
-        MemoryError,
-        RecursionError,
-    ) as error:  # MemoryError and RecursionError: the text is nested too deeply.
+    except _UNREADABLE as error:
         raise InputError("this is not a shape", given=text, allowed="such as (32, 3, 224, 224)") from error
 
 
@@ -229,11 +219,7 @@ def _campaign(row: Mapping[str, str]) -> str:
     return f"{row['source_file']}/{row['source_blob']}"
 
 
-_COLUMNS = [
-    "gpu",
-    "tf32",
-    "mode",
-    "input_shape",
+NUMBERS = (
     "time_s",
     "time_std_s",
     "power_w",
@@ -242,6 +228,14 @@ _COLUMNS = [
     "energy_std_j",
     "iterations",
     "measured_for_s",
+)
+"""Columns of what was measured, in both tables."""
+_COLUMNS = [
+    "gpu",
+    "tf32",
+    "mode",
+    "input_shape",
+    *NUMBERS,
     "started",
     "source_file",
     "source_blob",

@@ -39,14 +39,12 @@ class ImageInterval(Listed):
     """The interval of each quantity, as (low, high).
 
     Args:
-        level: The share of runs whose values should lie in the intervals.
         time_per_image_s: Interval of the seconds per image.
         power_w: Interval of the mean power of all boards together in watts.
         energy_per_image_j: Interval of the joules per image.
         basis: What the intervals are based on, in words.
     """
 
-    level: float
     time_per_image_s: tuple[float, float]
     power_w: tuple[float, float]
     energy_per_image_j: tuple[float, float]

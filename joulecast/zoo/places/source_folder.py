@@ -6,6 +6,7 @@ import contextlib
 import stat
 import zipfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePosixPath
@@ -102,7 +103,7 @@ class FolderSource:
             )
 
 
-class ReadOnly:
+class ReadOnly(ABC):
     """A place that cannot be written to. Its subclasses say why."""
 
     def write(self, files: Mapping[str, bytes]) -> None:
@@ -117,9 +118,9 @@ class ReadOnly:
         """Refuse."""
         raise self.refusal()
 
+    @abstractmethod
     def refusal(self) -> JoulecastError:
         """The error for a user who asks for a change."""
-        raise NotImplementedError
 
 
 class ZipSource(ReadOnly):
