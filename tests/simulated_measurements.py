@@ -10,7 +10,8 @@ from joulecast import Operation
 from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.model.physics import STARTS, Machine, costs
+from joulecast.predictors.model.machine import Machine
+from joulecast.predictors.model.physics import STARTS, costs
 from joulecast.predictors.model.work import Work
 from joulecast.predictors.physics.energy import EnergyConstants, static_power_w
 from joulecast.predictors.physics.least_times import LeastTimes

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..errors import InputError
-from ..operations.network import Entry, Network, ParameterBytes
+from ..operations.entry import Entry
+from ..operations.network import Network, ParameterBytes
 from ..operations.operation import Operation
 from .fusing import DIVISIONS
 

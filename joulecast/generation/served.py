@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..hardware import GPU
-from ..operations.network import Entry, Network
+from ..operations.entry import Entry
+from ..operations.network import Network
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..operations.attributes import ELEMENT_BYTES
-from ..operations.network import Entry, Network
+from ..operations.entry import Entry
+from ..operations.network import Network
 from ..operations.operation import Operation
 from .collectives import NCCL
 from .decoder import (

@@ -27,7 +27,8 @@ from ..hardware import GPU
 from ..hardware.host import Host, find_host
 from ..operations.attributes import ELEMENT_BYTES
 from ..operations.checked_values import require_positive_integer
-from ..operations.network import Entry, Network
+from ..operations.entry import Entry
+from ..operations.network import Network
 from ..operations.operation import Operation
 from ..operations.rules import size
 from ..predictors.networks.execution import Execution

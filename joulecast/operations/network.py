@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
@@ -20,6 +17,7 @@ from ..system.regular_files import MOST_JSON_BYTES, read_json
 from ..units import si
 from .difference import NetworkDiff
 from .dropped import Dropped, short_text
+from .entry import Entry
 from .inputs import InputShape, shape_from_json, shape_to_json, titled
 from .operation import EXAMPLE, Operation, real_precision
 from .operation_list import IDENTITY, WORK, OperationList, identity, operation_text
@@ -27,94 +25,6 @@ from .operation_list import IDENTITY, WORK, OperationList, identity, operation_t
 Derived = TypeVar("Derived")
 
 _SHOWN = 10  # Operations that a notebook shows.
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An operation of a network.
-
-    Args:
-        operation: The operation.
-        count: Number of calls in all modules together.
-        module_paths: Paths of the modules that call it.
-        module_counts: Number of calls in each of these modules; empty if each calls it once, or if it is not known.
-    """
-
-    operation: Operation
-    count: int = 1
-    module_paths: tuple[str, ...] = ()
-    module_counts: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        if type(self.count) is not int or self.count < 1:
-            if isinstance(self.count, bool) or not isinstance(self.count, Integral) or self.count < 1:
-                raise InputError("a count is a positive integer", given=repr(self.count), allowed="1 or more")
-            object.__setattr__(self, "count", int(self.count))  # for numpy's integers
-        if self.module_counts and (
-            len(self.module_counts) != len(self.module_paths) or sum(self.module_counts) != self.count
-        ):
-            raise InputError(
-                "the counts of the modules do not add up",
-                given=repr(self.module_counts),
-                allowed=f"{len(self.module_paths)} counts, {self.count} in all",
-            )
-
-    @classmethod
-    def at(cls, operation: Operation, paths: Sequence[str]) -> Self:
-        """Make an entry from the module path of every single call."""
-        if len(set(paths)) == len(paths):  # as of nearly all operations; counting takes longer than all the rest
-            return cls(operation, len(paths), tuple(paths))
-        counts = Counter(paths)
-        return cls(operation, len(paths), tuple(counts), tuple(counts.values()))
-
-    @property
-    def by_module(self) -> Mapping[str, int]:
-        """Module path -> number of calls. If unknown, the innermost module around all calls gets them all."""
-        if self.module_counts:
-            return dict(zip(self.module_paths, self.module_counts, strict=True))
-        if len(self.module_paths) == self.count:
-            return dict.fromkeys(self.module_paths, 1)
-        levels = zip(*(path.split(".") for path in self.module_paths), strict=False)
-        common = itertools.takewhile(lambda level: len(set(level)) == 1, levels)
-        return {".".join(level[0] for level in common): self.count}
-
-    def plus(self, other: Entry) -> Entry:
-        """Merge two entries of the same operation."""
-        paths = tuple(dict.fromkeys((*self.module_paths, *other.module_paths)))
-        calls = Counter(self.by_module) + Counter(other.by_module)
-        known = calls.keys() == set(paths) and max(calls.values()) > 1
-        counts = tuple(calls[path] for path in paths) if known else ()
-        return Entry(self.operation, self.count + other.count, paths, counts)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The entry as plain lists and dictionaries."""
-        return dict(self._json)
-
-    @cached_property
-    def _json(self) -> dict[str, Any]:
-        # Computed once, because a service writes the same networks again and again.
-        value = {**self.operation.to_dict(), "count": self.count, "module_paths": list(self.module_paths)}
-        return {**value, "module_counts": list(self.module_counts)} if self.module_counts else value
-
-    @classmethod
-    def from_dict(cls, value: object) -> Self:
-        """Read an operation with its count (1 where it is left out) and module paths.
-
-        Raises:
-            InputError: The value is not such an object, or describes an operation that cannot exist.
-        """
-        if not isinstance(value, Mapping):
-            raise InputError("an operation is an object", given=repr(value)[:200], allowed=f"such as {EXAMPLE}")
-        bare = {name: item for name, item in value.items() if name not in _OF_AN_ENTRY}
-        return cls(
-            Operation.from_dict(bare),
-            value.get("count", 1),
-            tuple(map(short_text, value.get("module_paths", ()))),
-            tuple(value.get("module_counts", ())),
-        )
-
-
-_OF_AN_ENTRY = frozenset({"count", "module_paths", "module_counts"})
 
 
 class ParameterBytes(NamedTuple):

@@ -21,7 +21,8 @@ from ..generation.prediction import GenerationPrediction
 from ..generation.training import ParallelTraining
 from ..hardware.gpu import GPU, IdleCurve, VoltageCurve
 from ..operations.dropped import Dropped, DroppedWork
-from ..operations.network import Entry, Network
+from ..operations.entry import Entry
+from ..operations.network import Network
 from ..operations.operation import Operation
 from ..predictors.explanation import Contribution, Explanation, Neighbour
 from ..predictors.intervals.network_spread import NetworkSpread, SentNetworkSpread

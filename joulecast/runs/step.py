@@ -16,7 +16,8 @@ from typing import NamedTuple
 from ..generation.dividing import divided, results_of_blocks
 from ..hardware import GPU
 from ..operations.attributes import ELEMENT_BYTES
-from ..operations.network import Entry, Network, ParameterBytes
+from ..operations.entry import Entry
+from ..operations.network import Network, ParameterBytes
 from ..operations.operation import Operation
 from ..operations.rules import size
 from ..predictors.networks.energy_rows import forward_fraction

@@ -13,8 +13,9 @@ from ..errors import InputError, MissingDependencyError, UnknownNameError, unkno
 from ..extraction import Job, named_network, network_of_job
 from ..extraction.isolation import IsolatedExtraction, Limits
 from ..operations.dropped import Dropped
+from ..operations.entry import Entry
 from ..operations.inputs import Inputs, shape_from_json
-from ..operations.network import Entry, Network
+from ..operations.network import Network
 from ..progress import paced
 from .caches import BoundedCache, network_bytes
 from .problems import too_large

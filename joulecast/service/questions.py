@@ -12,7 +12,6 @@ from .. import api
 from ..api.choosing import best, sweep
 from ..api.operations import explain, predict_operations
 from ..generation import choosing
-from ..generation.engines import ENGINES
 from ..generation.generate import predict_generation
 from ..generation.images.predict import predict_image
 from ..generation.training import predict_parallel_training
@@ -22,112 +21,21 @@ from ..predictors.networks.execution import EXECUTIONS
 from ..remote.requests import NAMES, ONLY_HERE
 from ..runs.layout import RECOMPUTES, SHARDINGS
 from ..runs.predict import predict_run
+from .question_fields import CLOCKS, FIELDS, GPUS, Amount, Declared
 from .subjects import (
-    Clock,
-    Composition,
     DroppedItems,
-    HostFactor,
-    HowRun,
-    InputShape,
-    Mode,
     Name,
-    Objective,
-    OperationItem,
     Operations,
-    Optimizer,
     Option,
     OptionName,
     Positive,
     Precision,
-    Price,
     Side,
     Size,
     Strict,
     Subject,
     up_to,
 )
-
-_SERVED = ", ".join(engine.name for engine in ENGINES.values() if engine.fused) + "; /v1/execution lists them"
-_LENGTHS = "A number, [mean, standard deviation], or the lengths of many requests."
-_Lengths = (
-    Annotated[int, Field(ge=1, le=10**7)]
-    | Annotated[list[Annotated[float, Field(ge=0, le=10**7)]], Field(min_length=2, max_length=100_000)]
-)
-_GPU = "Name or alias from the catalogue."
-_GPUS = Annotated[list[Name], up_to(100)] | None
-_CLOCKS = Annotated[list[Clock], up_to(1000)] | None
-_Amount = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
-_COUNTS = Annotated[list[Size], up_to(8, least=1)]
-
-Declared = tuple[Any, str] | tuple[Any, str, Any]
-"""Type of a field, its description, and an example."""
-
-FIELDS: Mapping[str, Declared] = {
-    "batch": (Size, "Sequences at a time, on all GPUs together.", 64),
-    "batch_sizes": (Annotated[list[Size], up_to(100)] | None, "Batch sizes to compare, instead of the model's own."),
-    "batches": (
-        Annotated[list[Size], up_to(100, least=1)] | None,
-        "Sequences at a time, to choose from. Default: from 1 to the largest that fits.",
-    ),
-    "batching": (Name | None, "continuous or static. Default: what the engine does."),
-    "cache_precision": (Name | None, "fp8 for keys and values. Default: 16 bits."),
-    "carbon": (Price | Name | None, "Grams of CO2 per kWh, or a country such as DE."),
-    "clock": (Clock | None, "Graphics clock. Default: the GPU's own default."),
-    "clocks": (_CLOCKS, "Default: up to 40 clocks of each GPU."),
-    "composition": (Composition | None, "How operations add up to a network. Default: the predictor's choice."),
-    "counts": (_COUNTS, "Numbers of GPUs, for names without a number; all their layouts are compared."),
-    "data_parallel": (Size, "Replicas, which share the batch."),
-    "engine": (Name, _SERVED),
-    "execution": (HowRun, "eager, graph (replayed as a CUDA graph), or compiled (by torch.compile)."),
-    "expert_parallel": (Size, "GPUs that whole experts are distributed over."),
-    "frames": (Side | None, "Frames of a video. Default: the pipeline's."),
-    "gpu": (Name, _GPU, "A30"),
-    "gpus": (_GPUS, "Names or aliases. Default: the whole catalogue.", ["A30", "H100 SXM"]),
-    "height": (Side | None, "Pixels from top to bottom. Default: the pipeline's."),
-    "host": (
-        HostFactor | Name | None,
-        "The machine that launches operations: a factor on the reference host's time, or a host's name; none for the "
-        "host that is typical for the GPU.",
-        0.5,
-    ),
-    "input_shape": (InputShape | None, "Shape of the input of all models that are named."),
-    "max_power_w": (Positive | None, "Power budget: highest mean board power over an iteration."),
-    "max_time_per_output_token_s": (Positive | None, "Longest time from one token of a request to the next."),
-    "max_time_s": (Positive | None, "Deadline: longest time of an iteration."),
-    "max_time_to_first_token_s": (Positive | None, "Longest time that a request waits for its first token."),
-    "micro_batches": (Size | None, "Parts of a replica's batch. Default: one for each stage."),
-    "min_tokens_per_s": (Positive | None, "Of all requests together."),
-    "mode": (Mode, "inference, or training for forward and backward."),
-    "model": (Name, "Name of a language model.", "llama3_8b"),
-    "objective": (Objective, "Quantity to minimize."),
-    "operation": (OperationItem, "The operation."),
-    "operations": (Operations, "Operations of one mode."),
-    "optimizer": (Optimizer | None, "Optimizer whose step is part of an iteration."),
-    "output_tokens": (_Lengths, _LENGTHS, 512),
-    "pipeline_parallel": (Size, "Stages that the layers are divided into."),
-    "power_limit_w": (Positive | None, "Power cap of each board. Default: its own default."),
-    "precision": (Precision, "What operations run in."),
-    "precisions": (
-        Annotated[list[Name], up_to(5, least=1)],
-        "Of the weights, to choose from: bf16, fp16, fp8, nvfp4 or mxfp4.",
-    ),
-    "predictor": (Name | None, "A zoo name. Default: the best for the GPU."),
-    "price_per_hour": (
-        Price | Annotated[dict[Name, Price], up_to(100)] | None,
-        "One price for every GPU, or prices by GPU.",
-    ),
-    "price_per_kwh": (Price | None, "Price of a kilowatt-hour, in the same currency."),
-    "prompt_tokens": (_Lengths, _LENGTHS, 512),
-    "sampling": (Name | None, "greedy, temperature, or top_p (also for top-k). Default: as the engine does it."),
-    "steps": (Side | None, "Steps of the denoiser. Default: the pipeline's."),
-    "strict": (bool, "Refuse the request if an operation is not covered."),
-    "tensor_parallel": (
-        Size | None,
-        "GPUs that share each layer; others are replicas. Default: all that the model divides over.",
-    ),
-    "width": (Side | None, "Pixels from left to right. Default: the pipeline's."),
-}
-"""Argument of the library's functions -> the field of questions that it becomes."""
 
 
 def _question(
@@ -293,8 +201,8 @@ BestGenerationQuestion = _question(
         "gpus": ["H100 SXM", "L40S"],
         "max_time_per_output_token_s": 0.05,
     },
-    gpus=(_GPUS, "Names or aliases, or with a number. Default: the whole catalogue.", ["H100 SXM"]),
-    clocks=(_CLOCKS, "Default: eight clocks of each GPU."),
+    gpus=(GPUS, "Names or aliases, or with a number. Default: the whole catalogue.", ["H100 SXM"]),
+    clocks=(CLOCKS, "Default: eight clocks of each GPU."),
     objective=(Name, "energy, time, cost or carbon; each per token."),
 )
 
@@ -341,8 +249,8 @@ RunQuestion = _question(
     gpu=(Name, "The GPUs.", "8x H100 SXM"),
     precision=(Name, "default, fp32, tf32, fp16, bf16, amp or amp_fp16."),
     tensor_parallel=(Size, "GPUs that share each layer."),
-    samples=(_Amount | None, "Samples of the data."),
-    tokens=(_Amount | None, "Tokens of the data, in place of samples."),
+    samples=(Amount | None, "Samples of the data."),
+    tokens=(Amount | None, "Tokens of the data, in place of samples."),
     epochs=(Positive, "How often the data are passed through."),
     lora=(Side | None, "Rank of low-rank adapters, beside which everything else is frozen."),
     lora_targets=(Name | Annotated[list[Name], up_to(100)] | None, "Layers with adapters. Default: those of peft."),
@@ -351,13 +259,13 @@ RunQuestion = _question(
     recompute=(Name, ", ".join(RECOMPUTES)),
     virtual_stages=(Side, "Parts of the layers that each stage has."),
     gpus_per_node=(Side, "GPUs of a node."),
-    network_bandwidth=(_Amount | None, "Bytes per second between a node and others."),
+    network_bandwidth=(Amount | None, "Bytes per second between a node and others."),
     evaluation_samples=(
         Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)],
         "Samples that are only evaluated, in each epoch.",
     ),
     checkpoints=(Annotated[int, Field(ge=0, le=10**9)], "How often a checkpoint is stored."),
-    checkpoint_bandwidth=(_Amount, "Bytes per second at which it is stored."),
+    checkpoint_bandwidth=(Amount, "Bytes per second at which it is stored."),
     loader_samples_per_s=(Positive | None, "Samples per second that the loader of the data gives."),
     model_options=(Annotated[dict[OptionName, Option], up_to(16)] | None, "Arguments of the model."),
     pue=(Positive, "Joules of the data centre for each joule of its servers."),

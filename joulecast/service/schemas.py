@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import sys
-import types
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import Field
 
 from ..generation.choices import GenerationChoice
 from ..generation.images.predict import ImageInterval, ImagePrediction
@@ -26,70 +23,7 @@ from ..predictors.networks.prediction import Prediction
 from ..queries.carbon import Grid
 from ..queries.choice import WRITTEN, Choice
 from ..runs import Layout, Part, Run, RunInterval
-
-_ENTRY = re.compile(r"^ {8}(\w+(?:, \w+)*): (.*(?:\n {12}.*)*)", re.MULTILINE)
-_PLAIN = (str, int, float, bool, type(None))
-
-
-class Open(BaseModel):
-    """An object that may have further fields."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-def _answer(name: str, kind: type[Any], about: str, listed: str = "", /, **declared: Any) -> Any:
-    """The schema of a class of the library, as `to_dict` writes it.
-
-    Args:
-        name: Name of the schema in the document.
-        kind: The class. The words of its docstring and its properties describe the fields.
-        about: What it is, as a sentence.
-        listed: Names of fields and properties that are written; empty for all fields but those that are declared.
-        declared: Types of what is written in another form, or is no field.
-    """
-    documented = {
-        each: " ".join(text.split()) for names, text in _ENTRY.findall(kind.__doc__ or "") for each in names.split(", ")
-    }
-    columns = {field.name: field.type for field in fields(kind) if field.repr}
-    found: dict[str, Any] = {}
-    for each in listed.split() or [field for field in columns if field not in declared]:
-        getter: Any = getattr(kind, each, None)
-        words = documented.get(each) or (getter.__doc__ if isinstance(getter, property) else "") or ""
-        hint = columns[each] if each in columns else getter.fget.__annotations__["return"]
-        found[each] = (_plain(_evaluated(hint, kind)), Field(description=words.partition("\n")[0]))
-    return _open(name, about, **found, **declared)
-
-
-def _open(name: str, about: str, /, **declared: Any) -> Any:
-    """The schema of an answer that is no class of the library: name -> type, or type and description."""
-    found: Any = {each: given if isinstance(given, tuple) else (given, ...) for each, given in declared.items()}
-    return create_model(name, __base__=Open, __doc__=about, **found)
-
-
-def _several(schema: Any) -> Any:
-    return list[schema]
-
-
-def _said(type_: Any, words: str) -> tuple[Any, Any]:
-    return type_, Field(description=words)
-
-
-def _evaluated(hint: Any, kind: type[Any]) -> Any:
-    """The type that an annotation means in the module of a class; Any where the module imports it for checkers only."""
-    held = types.SimpleNamespace(__annotations__={"hint": hint})
-    try:
-        return get_type_hints(held, vars(sys.modules[kind.__module__]))["hint"]
-    except NameError:
-        return Any
-
-
-def _plain(type_: Any) -> Any:
-    """The type of a value as plain lists, numbers and texts."""
-    if type_ in _PLAIN or get_origin(type_) is Literal:
-        return type_
-    if get_origin(type_) is types.UnionType and all(each in _PLAIN for each in get_args(type_)):
-        return type_
-    return {tuple[str, ...]: list[str], tuple[float, float]: list[float]}.get(type_, Any)
+from .schema import Open, answer_of, object_of, said, several
 
 
 class Problem(Open):
@@ -107,7 +41,7 @@ class Problem(Open):
 
 _Ends = list[float] | None
 
-IntervalAnswer = _answer(
+IntervalAnswer = answer_of(
     "IntervalAnswer",
     Interval,
     "Low and high of each quantity.",
@@ -141,13 +75,13 @@ _SUMMARY = (
     "energy_j edp_js device_time_s host_time_s batch_size samples_per_s energy_per_sample_j memory_bytes far_outside "
     "uncovered_share notes"
 )
-_IN_NO_TOTAL = _said(list[str], "Operations and operators that are in no total, and why.")
+_IN_NO_TOTAL = said(list[str], "Operations and operators that are in no total, and why.")
 _of_prediction: Mapping[str, Any] = {
     "input_shape": Any,
     "interval": IntervalAnswer | None,
     "uncovered": _IN_NO_TOTAL,
 }
-SummaryAnswer = _answer("SummaryAnswer", Prediction, "The cost of one iteration.", _SUMMARY, **_of_prediction)
+SummaryAnswer = answer_of("SummaryAnswer", Prediction, "The cost of one iteration.", _SUMMARY, **_of_prediction)
 
 
 class NodeAnswer(Open):
@@ -173,70 +107,70 @@ class TreeAnswer(Open):
     root: NodeAnswer
 
 
-PredictionAnswer = _answer(
+PredictionAnswer = answer_of(
     "PredictionAnswer",
     Prediction,
     "The cost of one iteration, and of each of its operations.",
     _SUMMARY,
     **_of_prediction,
-    operations=_several(OperationAnswer),
+    operations=several(OperationAnswer),
     tree=(TreeAnswer | None, Field(None, description="Left out unless the question asks for it.")),
 )
 
-BatchItemAnswer = _open(
+BatchItemAnswer = object_of(
     "BatchItemAnswer",
     "A prediction, or the problem why there is none.",
     prediction=SummaryAnswer | None,
     problem=Problem | None,
 )
 
-BatchAnswer = _open("BatchAnswer", "One result for each request, in their order.", results=_several(BatchItemAnswer))
+BatchAnswer = object_of("BatchAnswer", "One result for each request, in their order.", results=several(BatchItemAnswer))
 
 
 _TOTALS = "time_s power_w energy_j edp_js device_time_s host_time_s held_clock_mhz uncovered_share"
-NetworkTotalsAnswer = _open(
+NetworkTotalsAnswer = object_of(
     "NetworkTotalsAnswer",
     "The totals of one of many networks. Values are null where too much of it is not covered.",
     network=str,
     **dict.fromkeys(_TOTALS.split(), float | None),
-    problem=_said(str, "Why there is no total; empty where there is one."),
+    problem=said(str, "Why there is no total; empty where there is one."),
 )
-ManyAnswer = _answer(
+ManyAnswer = answer_of(
     "ManyAnswer",
     NetworkPredictions,
     "The totals of each network, in the order of the request.",
     "gpu clock_mhz power_limit_w predictor",
-    networks=_several(NetworkTotalsAnswer),
+    networks=several(NetworkTotalsAnswer),
 )
 
-ChoiceAnswer = _answer(
+ChoiceAnswer = answer_of(
     "ChoiceAnswer",
     Choice,
     "One GPU at one clock in one precision.",
     f"{WRITTEN.replace(' value ', ' ')} notes uncovered",
     interval=IntervalAnswer | None,
-    value=_said(float | None, "Value of the objective; the lowest is best."),
+    value=said(float | None, "Value of the objective; the lowest is best."),
 )
 
-BestAnswer = _open(
+BestAnswer = object_of(
     "BestAnswer",
     "The best clock of each GPU, precision and batch size, best first.",
-    choices=_several(ChoiceAnswer),
+    choices=several(ChoiceAnswer),
     left_out=list[dict[str, Any]],
 )
 
-SweepAnswer = _open(
+SweepAnswer = object_of(
     "SweepAnswer",
     "All clocks of each GPU, precision and batch size.",
     network=str,
     input_shape=Any,
     mode=str,
     objective=str,
-    rows=_several(ChoiceAnswer),
+    rows=several(ChoiceAnswer),
     left_out=list[dict[str, Any]],
 )
 
-SingleOperationAnswer = _open(
+SingleOperationAnswer = object_of(
     "SingleOperationAnswer",
     "One operation alone in a loop. Values are null where it is not covered.",
     kind=str,
@@ -248,14 +182,14 @@ SingleOperationAnswer = _open(
     source=str,
 )
 
-OperationsAnswer = _open(
+OperationsAnswer = object_of(
     "OperationsAnswer",
     "One answer for each operation, in the order of the request.",
-    operations=_several(SingleOperationAnswer),
+    operations=several(SingleOperationAnswer),
     static_power_w=float | None,
 )
 
-ExplainAnswer = _answer(
+ExplainAnswer = answer_of(
     "ExplainAnswer",
     Explanation,
     "The explanation of an operation's prediction on a GPU.",
@@ -265,7 +199,7 @@ ExplainAnswer = _answer(
     host_time_s=float | None,
 )
 
-NetworkAnswer = _open(
+NetworkAnswer = object_of(
     "NetworkAnswer",
     "The operations of a network.",
     name=str,
@@ -276,55 +210,55 @@ NetworkAnswer = _open(
 )
 
 _ENDS = "Low and high of each quantity."
-GenerationIntervalAnswer = _answer("GenerationIntervalAnswer", GenerationInterval, _ENDS)
+GenerationIntervalAnswer = answer_of("GenerationIntervalAnswer", GenerationInterval, _ENDS)
 
-GenerationAnswer = _answer(
+GenerationAnswer = answer_of(
     "GenerationAnswer",
     GenerationPrediction,
     "Time, power and energy of a model that writes text for a batch of requests.",
-    replicas=_said(int, "Copies of the model, which share the batch."),
-    latency_s=_said(float, "Of a request: first token + (tokens - 1) x time per output token."),
-    memory=_answer("GenerationMemoryAnswer", GenerationMemory, "Bytes of one GPU, by what they hold."),
+    replicas=said(int, "Copies of the model, which share the batch."),
+    latency_s=said(float, "Of a request: first token + (tokens - 1) x time per output token."),
+    memory=answer_of("GenerationMemoryAnswer", GenerationMemory, "Bytes of one GPU, by what they hold."),
     interval=GenerationIntervalAnswer | None,
-    prefill=_said(PredictionAnswer, "On one GPU, a step that reads prompts and nothing else."),
-    decode=_said(PredictionAnswer, "On one GPU, a step in which the batch decodes and nothing else."),
+    prefill=said(PredictionAnswer, "On one GPU, a step that reads prompts and nothing else."),
+    decode=said(PredictionAnswer, "On one GPU, a step in which the batch decodes and nothing else."),
 )
 
-GenerationChoiceAnswer = _answer(
+GenerationChoiceAnswer = answer_of(
     "GenerationChoiceAnswer",
     GenerationChoice,
     "One way to serve a model.",
-    layout=_said(str, "How GPUs share the model, in words, such as TP 4, 2 replicas."),
+    layout=said(str, "How GPUs share the model, in words, such as TP 4, 2 replicas."),
 )
 
-BestGenerationAnswer = _open(
+BestGenerationAnswer = object_of(
     "BestGenerationAnswer",
     "Ways to serve a model within the limits.",
-    choices=_said(_several(GenerationChoiceAnswer), "The best way of each GPU and number of GPUs."),
-    pareto=_said(_several(GenerationChoiceAnswer), "Joules against seconds per token, fastest first."),
-    rows=_said(_several(GenerationChoiceAnswer), "All ways."),
-    left_out=_said(dict[str, str], "GPU and why it is not among the choices."),
+    choices=said(several(GenerationChoiceAnswer), "The best way of each GPU and number of GPUs."),
+    pareto=said(several(GenerationChoiceAnswer), "Joules against seconds per token, fastest first."),
+    rows=said(several(GenerationChoiceAnswer), "All ways."),
+    left_out=said(dict[str, str], "GPU and why it is not among the choices."),
 )
 
-ImageAnswer = _answer(
+ImageAnswer = answer_of(
     "ImageAnswer",
     ImagePrediction,
     "Time, power and energy of images or videos.",
-    text=(_several(SummaryAnswer), Field(description="The text encoders.")),
-    denoise=_said(SummaryAnswer, "One step of the denoiser."),
+    text=(several(SummaryAnswer), Field(description="The text encoders.")),
+    denoise=said(SummaryAnswer, "One step of the denoiser."),
     decode=SummaryAnswer,
-    interval=_answer("ImageIntervalAnswer", ImageInterval, _ENDS),
+    interval=answer_of("ImageIntervalAnswer", ImageInterval, _ENDS),
 )
 
-ParallelTrainingAnswer = _answer(
+ParallelTrainingAnswer = answer_of(
     "ParallelTrainingAnswer",
     ParallelTraining,
     "Time, power and energy of an iteration of training over several GPUs.",
-    power_w=_said(float, "Mean power of all boards together."),
-    micro=_said(SummaryAnswer, "One micro-batch through all layers, or a GPU's part of them."),
+    power_w=said(float, "Mean power of all boards together."),
+    micro=said(SummaryAnswer, "One micro-batch through all layers, or a GPU's part of them."),
 )
 
-RunAnswer = _answer(
+RunAnswer = answer_of(
     "RunAnswer",
     Run,
     "A whole training run: time, energy, price and carbon.",
@@ -335,14 +269,14 @@ RunAnswer = _answer(
     nodes=int,
     step_s=float,
     time_s=float,
-    energy_j=_said(float, "Of all boards."),
-    wall_energy_j=_said(float, "At the plugs of the servers."),
-    cost=_said(float | None, "In the currency of the prices; null without prices."),
+    energy_j=said(float, "Of all boards."),
+    wall_energy_j=said(float, "At the plugs of the servers."),
+    cost=said(float | None, "In the currency of the prices; null without prices."),
     carbon_kg=float | None,
     samples_per_s=float,
     tokens_per_s=float | None,
-    interval=(_answer("RunIntervalAnswer", RunInterval, "Low and high of each quantity.") | None, ...),
-    parts=_said(_several(_answer("RunPartAnswer", Part, "A part of a run.", share=float)), "What each part takes."),
+    interval=(answer_of("RunIntervalAnswer", RunInterval, "Low and high of each quantity.") | None, ...),
+    parts=said(several(answer_of("RunPartAnswer", Part, "A part of a run.", share=float)), "What each part takes."),
 )
 
 _GPU_FIGURES = (
@@ -351,31 +285,31 @@ _GPU_FIGURES = (
 _ABOUT_GPU: Mapping[str, Any] = {
     "short_name": str,
     "precisions": list[str],
-    "measured": _said(str | None, "What was measured on it; null if nothing was."),
+    "measured": said(str | None, "What was measured on it; null if nothing was."),
     "predictors": (
         list[str],
         Field(description="Its own predictors. A GPU without any is predicted from its data sheet."),
     ),
 }
-GpuSummary = _answer("GpuSummary", GPU, "A GPU of the catalogue.", _GPU_FIGURES, **_ABOUT_GPU)
-GpuAnswer = _answer(
+GpuSummary = answer_of("GpuSummary", GPU, "A GPU of the catalogue.", _GPU_FIGURES, **_ABOUT_GPU)
+GpuAnswer = answer_of(
     "GpuAnswer", GPU, "All figures of a GPU, with their sources.", f"{_GPU_FIGURES} sources", **_ABOUT_GPU
 )
-HostAnswer = _answer("HostAnswer", Host, "A host that is known by name.", "name factor source")
-GridAnswer = _answer(
+HostAnswer = answer_of("HostAnswer", Host, "A host that is known by name.", "name factor source")
+GridAnswer = answer_of(
     "GridAnswer", Grid, "The electricity of a country, averaged over a year.", "code name carbon_g_per_kwh"
 )
 
-ExecutionAnswer = _open(
+ExecutionAnswer = object_of(
     "ExecutionAnswer",
     "How a network can be run, on which hosts, by which engines, and on which grids.",
     executions=(list[str], Field(examples=[["eager", "graph"]])),
-    hosts=_several(HostAnswer),
-    engines=_said(list[str], "Engines that serve language models."),
-    grids=_several(GridAnswer),
+    hosts=several(HostAnswer),
+    engines=said(list[str], "Engines that serve language models."),
+    grids=several(GridAnswer),
 )
 
-GpusAnswer = _open("GpusAnswer", "The catalogue.", gpus=_several(GpuSummary))
+GpusAnswer = object_of("GpusAnswer", "The catalogue.", gpus=several(GpuSummary))
 
 
 class ModelAnswer(Open):
@@ -387,25 +321,25 @@ class ModelAnswer(Open):
     input_names: list[str]
 
 
-ModelsAnswer = _open(
+ModelsAnswer = object_of(
     "ModelsAnswer",
     "Models that need no torch. Other models of torchvision, timm and transformers need it.",
-    models=_several(ModelAnswer),
-    language_models=_said(list[str], "Models that /v1/predict_generation knows."),
-    pipelines=_said(list[str], "Pipelines that /v1/predict_image knows."),
-    others=_said(bool, "Whether this service can extract models without a template."),
+    models=several(ModelAnswer),
+    language_models=said(list[str], "Models that /v1/predict_generation knows."),
+    pipelines=said(list[str], "Pipelines that /v1/predict_image knows."),
+    others=said(bool, "Whether this service can extract models without a template."),
 )
 
-ZooAnswer = _open("ZooAnswer", "Names of the predictors.", entries=list[str])
+ZooAnswer = object_of("ZooAnswer", "Names of the predictors.", entries=list[str])
 
-CardAnswer = _open("CardAnswer", "A model card.", name=str)
+CardAnswer = object_of("CardAnswer", "A model card.", name=str)
 
-HealthAnswer = _open("HealthAnswer", "That the process runs, and its number.", status=str, process=int)
+HealthAnswer = object_of("HealthAnswer", "That the process runs, and its number.", status=str, process=int)
 
-VersionAnswer = _open(
+VersionAnswer = object_of(
     "VersionAnswer",
     "The version of joulecast, and the state of the predictors.",
     joulecast=str,
     python=str,
-    generation=_said(str, "Changes whenever the predictors change."),
+    generation=said(str, "Changes whenever the predictors change."),
 )

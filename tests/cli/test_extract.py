@@ -10,8 +10,8 @@ import joulecast
 from joulecast import Network, Operation
 from joulecast.cli.tree import tree_of, tree_text
 from joulecast.errors import InputError
+from joulecast.operations.entry import Entry
 from joulecast.operations.inputs import parse_shapes
-from joulecast.operations.network import Entry
 
 RELU = Operation("relu", [(4, 8)])
 LINEAR = Operation("linear", [(4, 8)], {"out_features": 8, "bias": False})

@@ -7,8 +7,8 @@ import torch
 
 from joulecast import Network, Operation
 from joulecast.errors import InputError
+from joulecast.operations.entry import Entry
 from joulecast.operations.inputs import Input, Inputs, shape_from_json, shape_text, shape_to_json, titled
-from joulecast.operations.network import Entry
 
 SHAPES = [
     ((32, 3, 224, 224), "32 x 3 x 224 x 224"),

@@ -9,7 +9,7 @@ import pytest
 
 from joulecast import Network, Operation
 from joulecast.errors import InputError
-from joulecast.operations.network import Entry
+from joulecast.operations.entry import Entry
 
 RELU = Operation("relu", [(4, 8)])
 LINEAR = Operation("linear", [(4, 8)], {"out_features": 2})

@@ -12,9 +12,10 @@ from typing import Any
 
 from ...errors import ExtractionError, InputError, MissingDependencyError, unknown_name, with_extra
 from ...operations.dropped import DroppedTally, DroppedWork
+from ...operations.entry import Entry
 from ...operations.inputs import Inputs, shape_text
 from ...operations.kinds import KINDS
-from ...operations.network import Entry, Network
+from ...operations.network import Network
 from ...operations.operation import Operation, real_precision
 from ...operations.rules import Shape, size
 from ...system.damage import refusing_damage

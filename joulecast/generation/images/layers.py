@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...operations.network import Entry, Network
+from ...operations.entry import Entry
+from ...operations.network import Network
 from ...operations.operation import Operation
 
 Shape = tuple[int, ...]

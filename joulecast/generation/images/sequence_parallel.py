@@ -15,7 +15,8 @@ import numpy as np
 
 from ...errors import InputError
 from ...hardware import GPU
-from ...operations.network import Entry, Network
+from ...operations.entry import Entry
+from ...operations.network import Network
 from ...operations.rules import size
 from ...predictors.networks.prepared import PreparedNetwork
 from ...predictors.operation_predictions import OperationPredictions

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...operations.operation import Operation
 from ..physics.operation_numbers import numbers_of
-from .physics import Costs, Machine, way
+from .machine import Machine, way
+from .physics import Costs
 from .work import STREAM, Work
 
 _PADS = (8, 16, 64, 128, 256)

@@ -22,8 +22,9 @@ from ..regressors.fitted_trees import FittedTrees, unfitted_trees
 from .basis import generation_of
 from .features import features, first_kernels
 from .learned import ALL, Key, OneModel
+from .machine import LANES, WAYS, Machine, way
 from .parts import parts_of
-from .physics import CONSTANTS, LANES, STARTS, WAYS, Machine, costs, way
+from .physics import CONSTANTS, STARTS, costs
 from .work import GROUPS, WIDTHS, Work
 
 _USUAL_ERROR = 0.1  # Larger log errors count less than by their square, so that outliers do not shift the constants.

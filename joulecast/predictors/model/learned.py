@@ -27,8 +27,9 @@ from ..physics.cached import cached
 from .basis import Basis, basis_of, generation_of, is_like_measured, known_basis
 from .features import features, first_kernels
 from .in_networks import NetworkFactors, loaded_elements, slower
+from .machine import Machine
 from .parts import FLASH_GENERATION, Parts, parts_of
-from .physics import Costs, Machine, costs
+from .physics import Costs, costs
 from .power import Burst, PowerDemand
 from .work import GROUPS, Work
 

@@ -115,6 +115,10 @@ class Work(NamedTuple):
         """The kernels of operations."""
         return cls(*OperationList.of(operations).derived(_work))
 
+    def asked_of(self, *libraries: str) -> NDArray[np.bool_]:
+        """Whether one of these libraries, named as in IMPLEMENTATIONS, was asked for each kernel."""
+        return np.isin(self.implementation, [IMPLEMENTATIONS.index(library) for library in libraries])
+
     def some(self, places: NDArray[np.int64] | NDArray[np.bool_]) -> Self:
         """The kernels at these indices."""
         return type(self)(*(column[places] for column in self))  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ...energy import Figure, Row, Share
 from ...energy.node import Phase
-from ...operations.network import Entry
+from ...operations.entry import Entry
 from ...operations.operation import Operation
 from ..operation_predictions import Source
 from .operation_cost import OperationCost

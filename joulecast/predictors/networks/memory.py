@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from ...hardware import GPU
 from ...operations.attributes import ELEMENT_BYTES
-from ...operations.network import Entry, Network, ParameterBytes
+from ...operations.entry import Entry
+from ...operations.network import Network, ParameterBytes
 from ...operations.rules import size
 
 # The CUDA context with the kernels of cuDNN and cuBLAS, and their workspaces. An allowance, not a measurement.

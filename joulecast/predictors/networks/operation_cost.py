@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ...operations.network import Entry
+from ...operations.entry import Entry
 from ...operations.operation import Operation
 from ..operation_predictions import Source
 

@@ -10,7 +10,8 @@ from joulecast import Operation
 from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement, fingerprint, load, save
 from joulecast.errors import DatasetError, InputError, UncoveredError, UnknownNameError, ZooError
 from joulecast.hardware import CPU, find_device
-from joulecast.operations.network import Entry, Network
+from joulecast.operations.entry import Entry
+from joulecast.operations.network import Network
 from joulecast.predictors.cpu.fit import fit_cpu, fit_serial, quickest_loops
 from joulecast.predictors.cpu.network import CpuNetworkPredictor
 from joulecast.predictors.cpu.predictor import CallModel

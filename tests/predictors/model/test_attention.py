@@ -7,7 +7,8 @@ from test_physics import constants, machine
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation import Operation
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.model.physics import STARTS, WAYS, Machine, costs, way
+from joulecast.predictors.model.machine import WAYS, Machine, way
+from joulecast.predictors.model.physics import STARTS, costs
 from joulecast.predictors.model.work import Work
 from joulecast.predictors.physics.attention_sizes import attention_sizes
 

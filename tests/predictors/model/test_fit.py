@@ -18,7 +18,8 @@ from joulecast.predictors.evaluation.kernels import coverage, error_tables, stor
 from joulecast.predictors.model.basis import basis_of
 from joulecast.predictors.model.features import NAMES, features
 from joulecast.predictors.model.fit import Measured, fit_constants, fit_one_model, measured_tables
-from joulecast.predictors.model.physics import STARTS, TENSORRT_LLM, Machine, costs
+from joulecast.predictors.model.machine import TENSORRT_LLM, Machine
+from joulecast.predictors.model.physics import STARTS, costs
 from joulecast.predictors.model.work import PRODUCT, WIDTHS, Work
 from joulecast.predictors.recipes import KernelRecipe, KernelTrees, load_kernel_recipe
 from joulecast.system.resources import shipped

@@ -8,7 +8,8 @@ import pytest
 from joulecast.hardware import find_gpu, gpus
 from joulecast.operations.attributes import PRECISIONS
 from joulecast.operations.operation import Operation
-from joulecast.predictors.model.physics import CONSTANTS, LANES, STARTS, TENSOR_CORES, TRITON, Machine, costs, way
+from joulecast.predictors.model.machine import LANES, TENSOR_CORES, TRITON, Machine, way
+from joulecast.predictors.model.physics import CONSTANTS, STARTS, costs
 from joulecast.predictors.model.work import GROUPS, Work
 
 NAMES = [constant.name for constant in CONSTANTS]

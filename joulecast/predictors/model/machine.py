@@ -1,0 +1,127 @@
+"""A GPU as kernels meet it: its figures, and which library computes a kernel in which way there."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import FloatArray
+from ...hardware import GPU
+from ...operations.attributes import ELEMENT_BYTES, HALF_BYTES, PRECISIONS
+from ..physics.bandwidth import reached_bandwidth
+from ..physics.energy import process_factor
+from ..physics.roofline import precision_table
+from .basis import generation_of
+from .work import ATTENTION, DECODING, EXPERTS, PRODUCT, Work
+
+WAYS: tuple[str, ...] = (
+    "lanes",
+    "tensor cores",
+    "triton",
+    "tensorrt_llm",
+    "each head by itself",
+    "cutlass",
+    "flash attention 2",
+)
+"""What computes a kernel: the lanes of a multiprocessor, or its tensor cores as the library at hand uses them."""
+
+LANES, TENSOR_CORES, TRITON, TENSORRT_LLM, EACH_HEAD, CUTLASS, FLASH_2 = range(len(WAYS))
+
+_ELEMENT_BYTES: FloatArray = np.array([ELEMENT_BYTES[precision] for precision in PRECISIONS])
+AMPERES, HOPPER, BLACKWELL = "8.0", "9.0", "10.0"
+# GPUs without the asynchronous products of Hopper and data-center Blackwell, for which SGLang calls Triton if a model
+# has images, attention sinks (heads of 64) or heads of 192. Measured on the L40S (8.9); 12.0 has the same instructions.
+_TRITON_OFTEN = ("8.9", "12.0")
+_MOST_SHARING = 32  # Measured: groups of 48 heads take 6 to 7 times as long as groups of 32.
+# Threads that a multiprocessor holds (CUDA C++ Programming Guide, table of technical specifications).
+_FEWER_THREADS, _THREADS = {"7.5": 1024, "8.6": 1536, "8.7": 1536, "8.9": 1536, "12.0": 1536, "12.1": 1536}, 2048
+# CUDA C++ Programming Guide, throughput of native instructions: the same on all GPUs since Volta. Blackwell Ultra has
+# twice as many units (NVIDIA, "Making Softmax More Efficient with NVIDIA Blackwell Ultra").
+_EXPONENTIALS, _MORE_EXPONENTIALS = 16.0, {"10.3": 32.0}
+_STATIC_SHARE = 0.2  # Share of the power cap that a board draws without work, about.
+
+
+class Machine(NamedTuple):
+    """The figures of a GPU that decide how long kernels take.
+
+    Args:
+        sms: Number of multiprocessors.
+        clock_hz: Clock for which rates are stated, in Hz.
+        flops_per_cycle: FLOPs per cycle and multiprocessor, for each of PRECISIONS, shape (precisions,).
+        bandwidth: Bytes per second of the memory, by the data sheet.
+        copied: Bytes per second that copies reach. Reading alone, as products of few rows do, comes closer to the data
+            sheet where the memory stores its own error correction (0.87 on an L40S, where copies reach 0.76).
+        l2_bytes: Bytes of the last cache.
+        unit: LANES or TENSOR_CORES for each of PRECISIONS, shape (precisions,).
+        generation: Compute capability that the GPU's kernels were made for.
+        exponentials: Exponentials per cycle of one multiprocessor.
+        threads: Threads that a multiprocessor holds.
+        logic_power_w: Watts of the default power cap that are left for work, on a chip of a 7 nm process.
+    """
+
+    sms: float
+    clock_hz: float
+    flops_per_cycle: FloatArray
+    unit: NDArray[np.int64]
+    generation: str
+    bandwidth: float
+    copied: float
+    l2_bytes: float
+    exponentials: float
+    threads: float
+    logic_power_w: float
+
+    @classmethod
+    def of(cls, gpu: GPU) -> Self:
+        """The figures of a GPU; rates of precisions that it lacks are NaN."""
+        clock_hz = (gpu.tensor_clock_mhz or gpu.boost_clock_mhz) * 1e6
+        rates = precision_table(gpu, lambda precision: gpu.peak_flops[gpu.running_precision(precision)])
+        units = np.nan_to_num(precision_table(gpu, gpu.on_tensor_cores)).astype(np.int64)
+        return cls(
+            sms=float(gpu.sms),
+            clock_hz=clock_hz,
+            flops_per_cycle=rates / gpu.sms / clock_hz,
+            unit=units,
+            generation=generation_of(gpu),
+            bandwidth=gpu.memory_bandwidth,
+            copied=reached_bandwidth(gpu),
+            l2_bytes=float(gpu.l2_bytes),
+            exponentials=_MORE_EXPONENTIALS.get(gpu.compute_capability, _EXPONENTIALS),
+            threads=float(_FEWER_THREADS.get(gpu.compute_capability, _THREADS)),
+            logic_power_w=gpu.power_limit_w * (1 - _STATIC_SHARE) / process_factor(gpu),
+        )
+
+
+def way(work: Work, machine: Machine) -> NDArray[np.int64]:
+    """Index into WAYS for each kernel, shape (kernels,).
+
+    Measured by aiconfigurator (commit 095f58a), which names the kernels that were called. SGLang, like PyTorch, calls
+    FlashAttention or FlashInfer, and Triton where these do not support an operation. TensorRT-LLM has kernels of its
+    own; before Blackwell, its decoding shares keys among 2 to 32 heads, and for other groups each head reads its keys
+    by itself. Experts are computed by Triton, but where FlashInfer was asked for.
+    """
+    found = machine.unit[work.precision]
+    generation, trt, flashinfer = machine.generation, work.asked_of("tensorrt_llm"), work.asked_of("flashinfer")
+    own = work.asked_of("tensorrt_llm", "vllm", "cudnn")
+    attention, decoding = work.group == ATTENTION, work.group == DECODING
+    head, width = work.columns / 2, _ELEMENT_BYTES[work.precision]
+    narrow, windowed = work.in_bytes < width, work.window < work.span
+    if generation in _TRITON_OFTEN:
+        triton = (head == 64) | (head == 192) | (attention & ((work.causal == 0) | (width < HALF_BYTES)))
+    elif generation == HOPPER:
+        triton = (head == 512) | ((head == 256) & windowed) | (attention & narrow)
+    else:
+        triton = (generation == BLACKWELL) & ((head == 192) | (attention & narrow & (head != 128)))
+    triton = (attention | decoding) & triton & ~own
+    triton |= (work.group == EXPERTS) & ~flashinfer
+    alone = decoding & trt & ((work.sharing == 1) | (work.sharing > _MOST_SHARING)) & (generation != BLACKWELL)
+    found = np.where((attention | decoding | (work.group == PRODUCT)) & trt, TENSORRT_LLM, found)
+    found = np.where(alone, EACH_HEAD, found)
+    # FlashInfer calls CUTLASS for experts on Hopper, and kernels of TensorRT-LLM on Blackwell.
+    found = np.where((work.group == EXPERTS) & flashinfer & (generation == HOPPER), CUTLASS, found)
+    found = np.where(triton & (found != LANES), TRITON, found)
+    by_pytorch = work.asked_of("pytorch", "triton") | ((generation == AMPERES) & ~own)
+    ways: NDArray[np.int64] = np.where(attention & by_pytorch & (width == HALF_BYTES), FLASH_2, found)
+    return ways

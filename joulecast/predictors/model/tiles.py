@@ -1,0 +1,112 @@
+"""How a product is cut into tiles: the quickest choice of tile, and of parts of a split reduction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import FloatArray
+from .attention import attended_cycles
+from .machine import LANES, Machine
+from .work import ATTENTION, PRODUCT, Work
+
+TILES: FloatArray = np.array(
+    [
+        (256, 128),
+        (128, 256),
+        (128, 128),
+        (128, 64),
+        (64, 128),
+        (64, 64),
+        (64, 32),
+        (32, 64),
+        (32, 128),
+        (128, 32),
+        (16, 128),
+        (128, 16),
+    ],
+    dtype=float,
+)
+"""Rows and columns of the tiles that libraries choose from, shape (tiles, 2)."""
+
+_BATCHED_TILES: Mapping[str, tuple[tuple[int, int], ...]] = {
+    "6": ((64, 128),),
+    "7": ((64, 64), (128, 32), (32, 128)),
+    "8": ((128, 128),),
+}
+"""First digit of a generation -> the tiles of batched products on lanes, by the names of the kernels that NeuSight (Lee
+et al., ASPLOS 2025) recorded; later generations are taken to run Ampere's."""
+
+_SPLITS: FloatArray = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
+_LEAST_REDUCTION = 64.0  # Least number of steps in a part of a split reduction.
+_FEWEST_STEPS = 32.0  # A shorter reduction takes as long as this many steps.
+_PARTIAL_BYTES = 8.0  # A partial sum in fp32 is written once and read once.
+_LANE_RATE = 300.0  # Multiprocessors compute fewer FLOPs per cycle on lanes, more on tensor cores.
+_AT_ONCE = 20_000  # Kernels whose tiles are computed together, so that arrays stay in the cache of a CPU.
+
+
+def tiled_cycles(
+    work: Work, machine: Machine, rate: FloatArray, ways: NDArray[np.int64], constants: FloatArray
+) -> Iterator[FloatArray]:
+    """Cycles, waves, fill and splits of the quickest choice of tile and split, each of shape (kernels,).
+
+    Kernels without a product have no cycles.
+
+    Args:
+        work: The kernels.
+        machine: The GPU.
+        rate: FLOPs per cycle and multiprocessor, shape (kernels,).
+        ways: Indices into WAYS, shape (kernels,).
+        constants: Six of the constants of physics for each kernel, in the order in which `_quickest` takes them.
+    """
+    found = np.zeros((4, len(work.place)))
+    found[1:] = 1.0
+    attended = np.flatnonzero(work.group == ATTENTION)
+    found[:3, attended] = attended_cycles(
+        work.some(attended), machine, rate[attended], ways[attended], constants[:, attended]
+    )
+    products = np.flatnonzero((work.rows > 0) & (work.group != ATTENTION))
+    for first in range(0, len(products), _AT_ONCE):
+        some = products[first : first + _AT_ONCE]
+        found[:, some] = _quickest(work.some(some), machine, rate[some], constants[:, some])
+    yield from found
+
+
+def _may(work: Work, machine: Machine) -> NDArray[np.bool_]:
+    """Whether the library has a tile for a kernel, shape (tiles, kernels): few for batched products on lanes."""
+    digit = machine.generation.split(".")[0]
+    some = _BATCHED_TILES.get(digit, _BATCHED_TILES["8"])
+    listed = np.array([tuple(tile) in some for tile in TILES.astype(int).tolist()])
+    batched = (work.held_bytes == 0) & (machine.unit[work.precision] == LANES) & (digit.isdigit())
+    possible: NDArray[np.bool_] = ~(batched & (work.group == PRODUCT))[None] | listed[:, None]
+    return possible
+
+
+def _quickest(work: Work, machine: Machine, rate: FloatArray, constants: FloatArray) -> FloatArray:
+    """Cycles, waves, fill and splits of the quickest of all tiles and splits, shape (4, kernels)."""
+    tile, peak, loaded, split, exposed, l2_rate = constants
+    tall, wide, splits = TILES[:, 0, None, None], TILES[:, 1, None, None], _SPLITS[:, None]
+    steps = np.maximum(work.reduction / splits, _FEWEST_STEPS)
+    tiles = np.ceil(work.rows / tall) * np.ceil(work.columns / wide) * work.batch
+    waves = tiles * splits / machine.sms
+    operands = (work.loads_rows * tall + wide) * work.in_bytes * steps
+    loading = operands * loaded / rate
+    computing = 2 * tall * wide * steps / (
+        rate * peak * np.sqrt(np.where(rate < _LANE_RATE, work.saved, 1.0))
+    ) + exposed * work.exponentials * tall * steps / (machine.exponentials * np.ceil(work.columns / wide))
+    sums = split + waves * tall * wide * _PARTIAL_BYTES / l2_rate
+    whole = np.ceil(waves)
+    cycles = whole * (np.maximum(computing, loading) + tile) + np.where(splits > 1, sums, 0.0)
+    possible = (splits == 1) | (work.reduction / splits >= _LEAST_REDUCTION)
+    cycles = np.where(possible & _may(work, machine)[:, None], cycles, np.inf)
+    shape = (len(TILES) * len(_SPLITS), -1)
+    cycles, waves = cycles.reshape(shape), waves.reshape(shape)
+    taken = cycles.argmin(axis=0)
+    each = np.arange(len(work.place))
+    chosen = waves[taken, each]
+    area = TILES.prod(axis=1)[taken // len(_SPLITS)]
+    outputs = work.batch * work.rows * work.columns
+    fill = outputs * _SPLITS[taken % len(_SPLITS)] / (np.ceil(chosen) * machine.sms * area)
+    return np.array([cycles[taken, each], chosen, fill, _SPLITS[taken % len(_SPLITS)]])
