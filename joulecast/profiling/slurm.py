@@ -76,7 +76,9 @@ class SlurmJobs:
         if not _SIZE.fullmatch(self.memory):
             raise InputError("this is not the memory of a job", given=self.memory, allowed="a size, such as 16GB")
         if not 1 <= self.number <= _MOST_JOBS:
-            raise InputError("this number of Slurm jobs is not possible", given=self.number, allowed=f"1 to {_MOST_JOBS}")
+            raise InputError(
+                "this number of Slurm jobs is not possible", given=self.number, allowed=f"1 to {_MOST_JOBS}"
+            )
 
     def to_options(self) -> dict[str, Any]:
         """The options of dask-jobqueue's SLURMCluster that describe these jobs."""
