@@ -46,8 +46,8 @@ def run(
     devices: Annotated[
         str | None,
         typer.Option(
-            help="cpu, ram, gpu or names such as gpu1, separated by commas; or estimate. Default: all that have a sensor, "
-            "or an estimate if there is none."
+            help="cpu, ram, gpu or names such as gpu1, separated by commas; or estimate. Default: all that have a "
+            "sensor, or an estimate if there is none."
         ),
     ] = None,
     interval: Annotated[float, typer.Option(help="Seconds between samples.")] = 0.1,

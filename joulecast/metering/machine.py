@@ -88,7 +88,7 @@ def find_machine(wanted: Collection[str] = GROUPS) -> Machine:
         )
     groups = {name.rstrip("0123456789.") or name for name in wanted}
     if groups & {"cpu", "ram", "platform"}:
-        _add_cpu(machine, Path(os.environ.get("JOULECAST_POWERCAP", powercap.ZONES)))
+        _add_cpu(machine, powercap.zones_folder())
     if "gpu" in groups:
         _add_nvidia(machine)
         _add_amd(machine)
