@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError, JoulecastError, unknown_name
-from ..units import si
+from ..units import number, si
 from .options import AsJson
 from .printing import table
 
@@ -45,7 +45,10 @@ def run(
     command: Annotated[list[str], typer.Argument(help="The program and its arguments, after --.")],
     devices: Annotated[
         str | None,
-        typer.Option(help="cpu, ram, gpu or names such as gpu1, separated by commas. Default: all that have a sensor."),
+        typer.Option(
+            help="cpu, ram, gpu or names such as gpu1, separated by commas; or estimate. Default: all that have a "
+            "sensor, or an estimate if there is none."
+        ),
     ] = None,
     interval: Annotated[float, typer.Option(help="Seconds between samples.")] = 0.1,
     out: Annotated[Path | None, typer.Option(help="Write a recording to this file.")] = None,
@@ -185,9 +188,9 @@ def _text(metering: Metering, price_per_kwh: float | None, carbon: str | None) -
     if metering.energy_j is None:
         return "\n".join(parts)
     if price_per_kwh is not None:
-        parts.append(f"cost: {tariff.cost(metering.duration_s, metering.energy_j, ''):.4g}")
+        parts.append(f"cost: {number(tariff.cost(metering.duration_s, metering.energy_j, ''))}")
     if carbon is not None:
-        parts.append(f"carbon: {tariff.carbon_g(metering.energy_j):.4g} g CO2")
+        parts.append(f"carbon: {si(tariff.carbon_g(metering.energy_j), 'g')} CO2")
     return "\n".join(parts)
 
 
