@@ -19,7 +19,18 @@ _J_PER_KWH = 3.6e6
 
 
 @asking(
-    *("model", "input_shape", "optimizer", "model_option", "clock", "power_limit", "predictor", "execution", "host"),
+    *(
+        "model",
+        "input_shape",
+        "optimizer",
+        "model_option",
+        "clock",
+        "power_limit",
+        "predictor",
+        "execution",
+        "host",
+        "calibration",
+    ),
     *("price_per_hour", "price_per_kwh", "carbon"),
 )
 def run(

@@ -31,6 +31,7 @@ from ..operations.entry import Entry
 from ..operations.network import Network
 from ..operations.operation import Operation
 from ..operations.rules import size
+from ..predictors.board.profile import Calibrated, find_profile
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.memory import MemoryNeed, memory_need, shortage
 from ..predictors.networks.prediction import Prediction
@@ -126,6 +127,7 @@ def predict_parallel_training(
     power_limit_w: float | None = None,
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
+    calibration: Calibrated | None = None,
     predictor: str | Path | None = None,
 ) -> ParallelTraining:
     """Predict an iteration of training a transformer over several GPUs of a node.
@@ -144,6 +146,7 @@ def predict_parallel_training(
         power_limit_w: Power cap of a board in watts; None for its default.
         execution: How each GPU runs its part; see `joulecast.predict`.
         host: The machine that launches operations; see `joulecast.predict`.
+        calibration: What was measured on the board; see `joulecast.predict`.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
 
     Raises:
@@ -182,7 +185,7 @@ def training_of(
     Raises:
         JoulecastError: See `predict_parallel_training`.
     """
-    execution = Execution.of(job.execution, find_host(job.host))
+    execution = Execution.of(job.execution, find_host(job.host), find_profile(job.calibration))
     count, board = find_gpus(gpu)
     data_parallel, tensor_parallel, pipeline_parallel = (parts[name] for name in PARTS)
     used = _checked_parts(parts, count)

@@ -14,6 +14,7 @@ from ..generation.parallel import find_gpus
 from ..hardware import GPU
 from ..hardware.host import Host, find_host
 from ..operations.network import Network
+from ..predictors.board.profile import Calibrated, find_profile
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.memory import shortage
 from ..predictors.physics.precisions import refuse_precisions
@@ -75,6 +76,7 @@ def predict_run(
     power_limit_w: float | None = None,
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
+    calibration: Calibrated | None = None,
     predictor: str | Path | None = None,
     model_options: Mapping[str, object] | None = None,
     price_per_hour: float | Mapping[str, float] | None = None,
@@ -116,6 +118,7 @@ def predict_run(
         power_limit_w: Power cap of a board in watts; None for its default.
         execution: How each GPU runs its part; see `joulecast.predict`.
         host: The machine that launches operations; see `joulecast.predict`.
+        calibration: What was measured on the board; see `joulecast.predict`.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
         model_options: Arguments of a model that is given by name, as in `joulecast.extract`.
         price_per_hour: Price of an hour of one GPU, or a mapping from GPU to price.
@@ -165,7 +168,7 @@ def run_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> Run:
     pue = _number("pue", asked["pue"], "1 or more", least=1.0)
     whole = with_loss(extract(replace(job, input_shape=micro_shape)))
     refuse_precisions(board, whole.operations)
-    executed = Execution.of(job.execution, find_host(job.host))
+    executed = Execution.of(job.execution, find_host(job.host), find_profile(job.calibration))
     run = find_predictor(board, "training", job.predictor).under(executed)
     forward = find_predictor(board, "inference").under(executed)
     traffic = Traffic(board, layout.gpus_per_node, bandwidth)
