@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from ..hardware import GPU, find_gpu
 from ..operations.columns import Columns, is_table, operations_of
 from ..operations.operation import Operation
 from ..operations.operation_list import checked_operations, mode_of
+from ..predictors.board.calibrated import CalibratedPredictor
 from ..predictors.board.profile import Calibrated, find_profile
 from ..predictors.explanation import Explanation, explain_operation
 from ..predictors.networks.execution import Execution
@@ -94,11 +96,14 @@ def explain(
     run = Execution(profile=find_profile(calibration))
     network_predictor = find_predictor(board, operation.mode, predictor).under(run)
     background = find_background(board, operation.mode, predictor)
-    return explain_operation(
-        network_predictor.operations,
+    known = network_predictor.operations
+    explanation = explain_operation(
+        known,
         network_predictor.name,
         operation,
         clock,
         background.operations,
         background.native,
     )
+    factors = known.factors_of(operation) if isinstance(known, CalibratedPredictor) else None
+    return replace(explanation, calibration=factors)

@@ -94,9 +94,9 @@ def _name_of(device: str, gpu: str | None) -> str:
 def _measure(found: dict[str, NetworkPredictor], minutes: float, device: str, folder: Path) -> list[Path]:
     """Measure the operations that say most, or continue, and return the folders of the measurements."""
     from ..operations.network import Network
-    from ..predictors.board.choice import worth_measuring
     from ..profiling.campaign import Campaign, Subject, duration_s
     from ..profiling.session import run, say
+    from ..queries.worth_measuring import worth_measuring
 
     lists = {mode: folder / f"{mode}.json" for mode in found}
     campaigns = {

@@ -17,7 +17,6 @@ from ..operations.operation_list import operation_text
 from ..rendering.answers import Drawn, Plain
 from ..rendering.notebook import Bar, Picture, bars, document, notes, table
 from ..units import si
-from .board.calibrated import CalibratedPredictor
 from .contract import PredictsOperations
 from .intervals.closeness import coordinates
 from .intervals.operation_spread import OperationIntervals
@@ -244,7 +243,6 @@ def explain_operation(
         far_outside=bool(found.far_outside[0]),
         nearest=nearest(predictor, operation, trained_on, clock),
         remarks=predictor.remarks([operation]),
-        calibration=predictor.factors_of(operation) if isinstance(predictor, CalibratedPredictor) else None,
         contributions=None if inputs is None or not native else contributions(inputs, native, gpu),
     )
 

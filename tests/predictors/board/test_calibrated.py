@@ -11,9 +11,9 @@ import joulecast
 from joulecast import Network, Operation
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.board.choice import worth_measuring
 from joulecast.predictors.board.fit import fit_profile
 from joulecast.predictors.board.profile import find_profile
+from joulecast.queries.worth_measuring import worth_measuring
 from joulecast.zoo import find_predictor
 from tests.predictors.board import simulated_board as board
 

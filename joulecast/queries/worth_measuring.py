@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ...errors import JoulecastError
-from ...extraction import network_of
-from ...hardware import GPU
-from ...operations.network import Network
-from ...operations.operation import MODES, Operation
-from ...operations.operation_list import OperationList
-from ..contract import PredictsOperations
-from ..physics.precisions import refuse_precisions
+from ..errors import JoulecastError
+from ..extraction import network_of
+from ..hardware import GPU
+from ..operations.network import Network
+from ..operations.operation import MODES, Operation
+from ..operations.operation_list import OperationList
+from ..predictors.contract import PredictsOperations
+from ..predictors.physics.precisions import refuse_precisions
 
 COMMON: Sequence[tuple[str, tuple[int, ...]]] = (
     *((name, (32, 3, 224, 224)) for name in ("resnet50", "efficientnet_b0", "convnext_tiny", "vit_b_16")),
