@@ -18,12 +18,12 @@ if _typing.TYPE_CHECKING:
     from .generation.generate import predict_generation
     from .generation.images.predict import ImagePrediction, predict_image
     from .generation.prediction import GenerationPrediction
-    from .generation.training import predict_parallel_training
     from .metering.meter import measure
     from .predictors.explanation import Explanation
     from .queries import Choice, Sweep
     from .remote import Client
     from .runs import Run
+    from .runs.parallel import predict_parallel_training
     from .runs.predict import predict_run
 
 __version__ = "0.1.0"
@@ -74,7 +74,7 @@ _LOADED_ON_USE = {
     "predict_generation": "generation.generate",
     "predict_image": "generation.images.predict",
     "predict_operations": "api.operations",
-    "predict_parallel_training": "generation.training",
+    "predict_parallel_training": "runs.parallel",
     "predict_run": "runs.predict",
     "sweep": "api.choosing",
 }

@@ -45,7 +45,10 @@ def run(
     command: Annotated[list[str], typer.Argument(help="The program and its arguments, after --.")],
     devices: Annotated[
         str | None,
-        typer.Option(help="cpu, ram, gpu or names such as gpu1, separated by commas. Default: all that have a sensor."),
+        typer.Option(
+            help="cpu, ram, gpu or names such as gpu1, separated by commas; or estimate. Default: all that have a "
+            "sensor, or an estimate if there is none."
+        ),
     ] = None,
     interval: Annotated[float, typer.Option(help="Seconds between samples.")] = 0.1,
     out: Annotated[Path | None, typer.Option(help="Write a recording to this file.")] = None,

@@ -12,17 +12,14 @@ from ..errors import InputError
 from ..extraction import Job, network_of_job
 from ..generation.parallel import find_gpus
 from ..hardware import GPU
-from ..hardware.host import Host, find_host
+from ..hardware.host import Host
 from ..operations.network import Network
-from ..predictors.board.profile import Calibrated, find_profile
-from ..predictors.networks.execution import Execution
+from ..predictors.board.profile import Calibrated
 from ..predictors.networks.memory import shortage
-from ..predictors.physics.precisions import refuse_precisions
 from ..queries.objectives import Tariff
-from ..zoo import find_predictor
 from .layout import NODE_GPUS, Layout
 from .run import Part, Run
-from .step import Cost, Step, step_of, with_loss
+from .step import Cost, Step, predictors_of, step_of, with_loss
 from .traffic import Traffic
 
 if TYPE_CHECKING:
@@ -167,12 +164,8 @@ def run_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> Run:
     epochs = _number("epochs", asked["epochs"], "above 0")
     pue = _number("pue", asked["pue"], "1 or more", least=1.0)
     whole = with_loss(extract(replace(job, input_shape=micro_shape)))
-    refuse_precisions(board, whole.operations)
-    executed = Execution.of(job.execution, find_host(job.host), find_profile(job.calibration))
-    run = find_predictor(board, "training", job.predictor).under(executed)
-    forward = find_predictor(board, "inference").under(executed)
     traffic = Traffic(board, layout.gpus_per_node, bandwidth)
-    step = step_of(whole, board, layout, traffic, run, forward, asked["clock"], job.power_limit_w)
+    step = step_of(whole, board, layout, traffic, *predictors_of(job, board, whole), asked["clock"], job.power_limit_w)
     steps = math.ceil(samples * epochs / shape[0])
     lacking = shortage(step.memory, board)
     fits = f"it would not fit: each GPU {lacking}; divide more (sharding, recompute, accumulation, more GPUs)"
