@@ -136,7 +136,9 @@ class BoardProfile:
         value["errors"] = {
             name: {family: np.asarray(rows).tolist() for family, rows in of.items()} for name, of in self.errors.items()
         }
-        named = {name: dict(value[name]) for name in ("board", "software", "predictors", "factors")}
+        named = {name: dict(value[name]) for name in ("software", "predictors", "factors")}
+        # As floats: a program in another language may have written 700.0 as 700.
+        named["board"] = {name: each if isinstance(each, str) else float(each) for name, each in self.board.items()}
         return {**value, **named, "measured": list(self.measured)}
 
     def write(self, path: Path) -> None:

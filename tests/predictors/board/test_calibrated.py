@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+import simulated_board as board
 
 import joulecast
 from joulecast import Network, Operation
@@ -15,7 +16,6 @@ from joulecast.predictors.board.fit import fit_profile
 from joulecast.predictors.board.profile import find_profile
 from joulecast.queries.worth_measuring import worth_measuring
 from joulecast.zoo import find_predictor
-from tests.predictors.board import simulated_board as board
 
 GPU = find_gpu("H100 SXM")
 

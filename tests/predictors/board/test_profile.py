@@ -45,6 +45,11 @@ def test_what_was_written_is_read(tmp_path):
     assert rehashed() == written()
 
 
+def test_numbers_without_fractions_are_the_same():
+    whole = written(board={"name": PROFILE.board["name"], "power limit (W)": 700}, most_clock_mhz=1500)
+    assert find_profile(whole) == PROFILE
+
+
 @pytest.mark.parametrize(
     ("changed", "what"),
     [
