@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError, JoulecastError, unknown_name
-from ..units import si
+from ..units import number, si
 from .options import AsJson
 from .printing import table
 
@@ -188,9 +188,9 @@ def _text(metering: Metering, price_per_kwh: float | None, carbon: str | None) -
     if metering.energy_j is None:
         return "\n".join(parts)
     if price_per_kwh is not None:
-        parts.append(f"cost: {tariff.cost(metering.duration_s, metering.energy_j, ''):.4g}")
+        parts.append(f"cost: {number(tariff.cost(metering.duration_s, metering.energy_j, ''))}")
     if carbon is not None:
-        parts.append(f"carbon: {tariff.carbon_g(metering.energy_j):.4g} g CO2")
+        parts.append(f"carbon: {si(tariff.carbon_g(metering.energy_j), 'g')} CO2")
     return "\n".join(parts)
 
 

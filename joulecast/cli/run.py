@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..operations.inputs import titled
-from ..units import duration, si
+from ..units import duration, number, si
 from .options import AsJson, Asked, asking
 from .printing import table, tell
 
@@ -103,20 +103,20 @@ def _text(found: Run) -> str:
     return "\n".join(
         [
             f"{titled(found.model, found.input_shape)}, {found.precision}, on {layout.gpus}x {found.gpu}",
-            f"{found.steps:,} steps of {si(found.step_s, 's')}, {found.samples_per_s:,.3g} samples/s{rate}",
+            f"{found.steps:,} steps of {si(found.step_s, 's')}, {number(found.samples_per_s)} samples/s{rate}",
             "",
             table(["", "predicted", f"{100 * _LEVEL:.0f} % interval" if interval else ""], rows, frozenset({1})),
             "",
             table(["part", "time", "share", "boards"], parts, frozenset({1, 2, 3})),
             "",
-            f"memory needed on each GPU: {found.memory_bytes / 2**30:.1f} GiB",
+            f"memory needed on each GPU: {si(found.memory_bytes, 'B')}",
             *(f"note: {note}" for note in found.notes),
         ]
     )
 
 
 def _kwh(joules: float) -> str:
-    return f"{joules / _J_PER_KWH:,.3g} kWh"
+    return f"{number(joules / _J_PER_KWH)} kWh"
 
 
 def _money(value: float) -> str:
@@ -124,4 +124,4 @@ def _money(value: float) -> str:
 
 
 def _kilograms(value: float) -> str:
-    return f"{value:,.3g} kg CO2e"
+    return f"{number(value)} kg CO2e"

@@ -95,7 +95,13 @@ def _parser(program: str) -> argparse.ArgumentParser:
     )
     what = parser.add_argument_group("the campaign")
     add = what.add_argument
-    add("--network", nargs="+", action="append", metavar=("NAME", "SHAPE"), help="resnet18 1,3,224,224 32,3,224,224")
+    add(
+        "--network",
+        nargs="+",
+        action="append",
+        metavar=("NAME", "SHAPE"),
+        help="resnet18 1,3,224,224 32,3,224,224; or FILE.py:NAME",
+    )
     add(
         "--mode",
         action="append",

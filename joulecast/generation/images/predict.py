@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError, unknown_name
+from ...extraction.models.spelling import spelled_as
 from ...hardware import GPU, gpu_name_notes
 from ...hardware.host import Host, find_host
 from ...operations.attributes import ELEMENT_BYTES
@@ -216,6 +217,7 @@ def predict_image(
         >>> image.steps
         28
     """
+    model = spelled_as(model, {name: each.source for name, each in PIPELINES.items()})
     if model not in PIPELINES:
         raise unknown_name("image pipeline", model, PIPELINES)
     if precision not in _PRECISIONS:
