@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "gpus": ("catalogue", "list_gpus"),
     "host": ("host", "host"),
     "calibrate": ("calibrate", "calibrate"),
+    "memory-levels": ("memory_levels", "memory_levels"),
     "serve": ("serve", "serve"),
 }
 """Command -> module here, and its function."""

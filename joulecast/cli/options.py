@@ -126,6 +126,9 @@ OPTIONS: Mapping[str, Option] = {
         read=lambda text: text.split(",") if "," in text else text,
     ),
     "pue": Option(_option(float, help="Joules of the data centre for each joule of its servers."), default=1.0),
+    "calibration": Option(
+        _option(str | None, help="A file that `joulecast calibrate --out` wrote, for predictions of that board.")
+    ),
     "objective": Option(
         _option(
             str,
@@ -202,7 +205,7 @@ ARGUMENTS = {option.argument or name: name for name, option in OPTIONS.items()}
 """Argument of the library -> name of its option."""
 
 MODEL = ("model", "input_shape", "training", "mode", "cache_length", "optimizer", "model_option", "assume")
-RUN = ("power_limit", "predictor", "execution", "host")
+RUN = ("power_limit", "predictor", "execution", "host", "calibration")
 PRICES = ("price_per_hour", "price_per_kwh", "carbon")
 COMPARED = (*MODEL, *RUN, "objective", "gpus", "clocks", "precisions", "batch_sizes", *PRICES)
 

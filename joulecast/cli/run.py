@@ -25,7 +25,7 @@ _WHERE = ("power_limit", "predictor", "execution", "host", "price_per_hour", "pr
 Precision = Annotated[str, typer.Option(help="default, fp32, tf32, fp16, bf16, amp or amp_fp16.")]
 
 
-@asking(*_TRAINED, "clock", *_WHERE)
+@asking(*_TRAINED, "clock", "calibration", *_WHERE)
 def run(
     asked: Asked,
     gpu: Annotated[str, typer.Option(help='The GPUs, such as "8x H100 SXM".')],

@@ -14,6 +14,7 @@ from ..generation.parallel import find_gpus
 from ..hardware import GPU
 from ..hardware.host import Host
 from ..operations.network import Network
+from ..predictors.board.profile import Calibrated
 from ..predictors.networks.memory import shortage
 from ..queries.objectives import Tariff
 from .layout import NODE_GPUS, Layout
@@ -72,6 +73,7 @@ def predict_run(
     power_limit_w: float | None = None,
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
+    calibration: Calibrated | None = None,
     predictor: str | Path | None = None,
     model_options: Mapping[str, object] | None = None,
     price_per_hour: float | Mapping[str, float] | None = None,
@@ -113,6 +115,7 @@ def predict_run(
         power_limit_w: Power cap of a board in watts; None for its default.
         execution: How each GPU runs its part; see `joulecast.predict`.
         host: The machine that launches operations; see `joulecast.predict`.
+        calibration: What was measured on the board; see `joulecast.predict`.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
         model_options: Arguments of a model that is given by name, as in `joulecast.extract`.
         price_per_hour: Price of an hour of one GPU, or a mapping from GPU to price.

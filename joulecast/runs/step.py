@@ -22,6 +22,7 @@ from ..operations.entry import Entry
 from ..operations.network import Network, ParameterBytes
 from ..operations.operation import Operation
 from ..operations.rules import size
+from ..predictors.board.profile import find_profile
 from ..predictors.networks.energy_rows import forward_fraction
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.memory import MemoryNeed, memory_need, moments, parameters_held, saved_bytes
@@ -104,7 +105,7 @@ def predictors_of(job: Job, gpu: GPU, network: Network) -> tuple[NetworkPredicto
         InputError: The GPU does not compute in the precision of an operation.
     """
     refuse_precisions(gpu, network.operations)
-    executed = Execution.of(job.execution, find_host(job.host))
+    executed = Execution.of(job.execution, find_host(job.host), find_profile(job.calibration))
     return (
         find_predictor(gpu, "training", job.predictor).under(executed),
         find_predictor(gpu, "inference").under(executed),
