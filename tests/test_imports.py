@@ -68,6 +68,7 @@ PREDICTOR_ROOMS = [
     "intervals",
     "measured",
     CORE,
+    "board",
     "networks",
     "regressors",
     "model",

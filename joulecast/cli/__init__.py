@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "predict": ("predict", "predict"),
     "best": ("best", "best"),
     "run": ("run", "run"),
+    "best-run": ("run", "best_run"),
     "generate": ("generate", "generate"),
     "best-generation": ("best_generation", "best_generation"),
     "image": ("image", "image"),
@@ -36,6 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "gpus": ("catalogue", "list_gpus"),
     "host": ("host", "host"),
     "calibrate": ("calibrate", "calibrate"),
+    "memory-levels": ("memory_levels", "memory_levels"),
     "serve": ("serve", "serve"),
 }
 """Command -> module here, and its function."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..hardware import GPU, gpu_name_notes
 from ..hardware.host import USUAL, Host, find_host
+from ..predictors.board.profile import Calibrated, find_profile
 from ..units import si
 from .decoder import Decoder
 from .deployment import Deployment, checked_batching, checked_load, checked_precisions
@@ -41,6 +42,7 @@ def predict_generation(
     cache_precision: str | None = None,
     sampling: str | None = None,
     host: str | float | Path | Host | None = None,
+    calibration: Calibrated | None = None,
     predictor: str | Path | None = None,
 ) -> GenerationPrediction:
     """Predict time, power and energy of a language model that generates text on one or more GPUs.
@@ -69,6 +71,7 @@ def predict_generation(
             engine does by default: vLLM takes top-p and top-k from the model's generation_config.
         host: The machine that runs the engine, see `joulecast.predict`: its factor scales the seconds for which GPUs
             wait for the engine. None for a usual one, of which it is not known how fast it is: intervals are wider.
+        calibration: What was measured on a board of this GPU; see `joulecast.predict`.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
 
     Returns:
@@ -109,7 +112,7 @@ def predict_generation(
         checked_load(decoder, batch, prompt, output, batched),
     )
     deployment.refuse_shortage()
-    server = Server.of(model, deployment, power_limit_w, predictor, machine)
+    server = Server.of(model, deployment, power_limit_w, predictor, machine, find_profile(calibration))
     steps = deployment.cycle.steps
     server.prepare((*deployment.steps, deployment.decoding, deployment.reading))
     figures = figures_of(deployment, server, [clock_mhz])
