@@ -25,6 +25,8 @@ if _typing.TYPE_CHECKING:
     from .remote import Client
     from .runs import Run
     from .runs.predict import predict_run
+    from .traffic import ServingSimulation
+    from .traffic.simulate import simulate_serving
 
 __version__ = "0.1.0"
 
@@ -40,6 +42,7 @@ __all__ = [
     "Operation",
     "Prediction",
     "Run",
+    "ServingSimulation",
     "Sweep",
     "account",
     "best",
@@ -54,6 +57,7 @@ __all__ = [
     "predict_operations",
     "predict_parallel_training",
     "predict_run",
+    "simulate_serving",
     "sweep",
 ]
 
@@ -65,6 +69,7 @@ _LOADED_ON_USE = {
     "GenerationPrediction": "generation.prediction",
     "ImagePrediction": "generation.images.predict",
     "Run": "runs",
+    "ServingSimulation": "traffic",
     "Sweep": "queries",
     "account": "accounting.account",
     "best": "api.choosing",
@@ -76,6 +81,7 @@ _LOADED_ON_USE = {
     "predict_operations": "api.operations",
     "predict_parallel_training": "generation.training",
     "predict_run": "runs.predict",
+    "simulate_serving": "traffic.simulate",
     "sweep": "api.choosing",
 }
 """Name -> module that defines it, for what `joulecast predict` starts quicker without."""

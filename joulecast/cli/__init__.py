@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "best": ("best", "best"),
     "run": ("run", "run"),
     "generate": ("generate", "generate"),
+    "simulate": ("simulate", "simulate"),
     "best-generation": ("best_generation", "best_generation"),
     "image": ("image", "image"),
     "sweep": ("sweep", "sweep"),
