@@ -69,6 +69,7 @@ PREDICTOR_ROOMS = [
     "intervals",
     "measured",
     CORE,
+    "board",
     "networks",
     "regressors",
     "model",

@@ -78,14 +78,27 @@ class Accounting(Plain):
         return Share.total([*(row.share for row in self.rows), self.unattributed])
 
     @property
-    def measured(self) -> bool:
-        """Whether joules were measured; without a counter there are only seconds."""
+    def known(self) -> bool:
+        """Whether there are joules, measured or estimated; otherwise there are only seconds."""
         return self.total.source != "missing"
 
     @property
+    def measured(self) -> bool:
+        """Whether joules were measured."""
+        return self.known and not self.estimated
+
+    @property
+    def estimated(self) -> bool:
+        """Whether nothing could be measured, so that joules are estimated from utilization and data sheets."""
+        return self.known and self.recording is not None and all(d.method == "modelled" for d in self.recording.devices)
+
+    @property
     def energy_j(self) -> float | None:
-        """Joules of the whole run or of an iteration; a lower bound if a note says so, and None without a counter."""
-        return self.total.energy_j if self.measured else None
+        """Joules of the whole run or of an iteration; a lower bound if a note says so, None if there are none.
+
+        They are estimates if `estimated`.
+        """
+        return self.total.energy_j if self.known else None
 
     def tree(self) -> EnergyTree:
         """Seconds and joules by phase, module and operator."""
@@ -122,7 +135,7 @@ class Accounting(Plain):
         Raises:
             InputError: The number is below 1.
         """
-        if self.measured:
+        if self.known:
             return self.tree().top(n)
         if n < 1:
             raise InputError(
@@ -224,7 +237,7 @@ class Accounting(Plain):
         if not self.measured:
             raise InputError(
                 f"no joules were measured, so {consequence}",
-                given="; ".join(self.notes) or "no counter",
+                given="an estimate" if self.estimated else "; ".join(self.notes) or "no counter",
                 allowed="a machine with an energy counter",
                 hint="`joulecast measure -- true` shows what this machine can measure",
             )
@@ -249,8 +262,10 @@ class Accounting(Plain):
                 text += f", which took {100 * abs(self.overhead):.0f} % {than} undisturbed ones"
         else:
             text = "Joules were measured while the profiler ran"
-        if not self.measured:
+        if not self.known:
             text = text.replace("Joules", "Seconds")
+        if self.estimated:
+            text = text.replace("were measured", "were estimated")
         by_phase = [f"{100 * share:.1f} % {phase}" for phase, share in self.module_share.items()]
         sentences = [text]
         if by_phase:
@@ -271,6 +286,7 @@ class Accounting(Plain):
             "iterations": self.iterations,
             "duration_s": self.duration_s,
             "energy_j": self.energy_j,
+            "estimated": self.estimated,
             "overhead": self.overhead,
             "module_share": dict(self.module_share),
             "resolution": None if self.resolution is None else self.resolution.to_dict(),
@@ -289,6 +305,8 @@ class Accounting(Plain):
     def __str__(self) -> str:
         """One line with joules and seconds."""
         joules = "joules not measured" if self.energy_j is None else si(self.energy_j, "J")
+        if self.estimated:
+            joules += " estimated, not measured"
         of = "per iteration" if self.passes == 2 else f"in {self.iterations} iterations"
         return f"{self.title}: {joules}, {si(self.duration_s, 's')} {of}"
 

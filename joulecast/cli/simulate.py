@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..traffic import ServingSimulation
 
 
-@asking("prompt", "output", "cache_precision", "clock", "host", "predictor")
+@asking("prompt", "output", "cache_precision", "clock", "host", "calibration", "predictor")
 def simulate(
     asked: Asked,
     model: Annotated[str, typer.Argument(help="Name of a language model, or the path of its config.json.")],

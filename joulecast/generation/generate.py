@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..hardware import GPU, gpu_name_notes
 from ..hardware.host import USUAL, Host, find_host
+from ..predictors.board.profile import Calibrated, find_profile
 from ..units import si
 from .decoder import Decoder
 from .deployment import Deployment, checked_batching, checked_load, checked_precisions
@@ -42,6 +43,7 @@ def predict_generation(
     cache_precision: str | None = None,
     sampling: str | None = None,
     host: str | float | Path | Host | None = None,
+    calibration: Calibrated | None = None,
     predictor: str | Path | None = None,
 ) -> GenerationPrediction:
     """Predict time, power and energy of a language model that generates text on one or more GPUs.
@@ -70,6 +72,7 @@ def predict_generation(
             engine does by default: vLLM takes top-p and top-k from the model's generation_config.
         host: The machine that runs the engine, see `joulecast.predict`: its factor scales the seconds for which GPUs
             wait for the engine. None for a usual one, of which it is not known how fast it is: intervals are wider.
+        calibration: What was measured on a board of this GPU; see `joulecast.predict`.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
 
     Returns:
@@ -183,7 +186,14 @@ def server_of(
         batched,
         checked_load(decoder, batch, prompt, output, batched),
     )
-    return Server.of(asked["model"], deployment, asked["power_limit_w"], asked["predictor"], machine)
+    return Server.of(
+        asked["model"],
+        deployment,
+        asked["power_limit_w"],
+        asked["predictor"],
+        machine,
+        find_profile(asked["calibration"]),
+    )
 
 
 _TOP_P_NOTE = (

@@ -15,6 +15,7 @@ from ..extraction import network_of
 from ..hardware import GPU
 from ..hardware.host import USUAL, Host
 from ..operations.network import Network
+from ..predictors.board.profile import BoardProfile
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.prediction import Prediction
@@ -76,6 +77,7 @@ class Server:
         power_limit_w: float | None,
         predictor: str | Path | None,
         host: Host = USUAL,
+        profile: BoardProfile | None = None,
     ) -> Server:
         """One of the GPUs of a deployment, with its predictor.
 
@@ -85,11 +87,12 @@ class Server:
             power_limit_w: Power cap of a board in watts; None for its default.
             predictor: Name or folder of a predictor; None for the GPU's default.
             host: The machine that launches.
+            profile: What was measured on the board; None for any board.
 
         Raises:
             UnknownNameError, ZooError: No predictor has this name, or it cannot be loaded.
         """
-        execution = Execution("graph" if deployment.engine.fused else "eager", host)
+        execution = Execution("graph" if deployment.engine.fused else "eager", host, profile)
         found = find_predictor(deployment.gpu, "inference", predictor).under(execution)
         return cls(model, deployment, found, power_limit_w)
 

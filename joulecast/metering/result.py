@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from ..arrays import FloatArray
 from ..energy import EnergyTree, Row, Share
+from ..energy.node import SOURCES, Source
 from ..errors import InputError
 from ..rendering.answers import Drawn, Plain
 from ..rendering.notebook import Line, Picture, lines_over
@@ -90,6 +91,12 @@ class Metering(Plain, Drawn):
         """
         counted = [found.energy_j for found in self.devices if found.device.counted]
         return sum(counted) if counted else None
+
+    @property
+    def source(self) -> Source:
+        """Whether the joules were measured, or all or some are modelled; "missing" if there are none."""
+        found = [cast(Source, each.device.method) for each in self.devices if each.device.counted]
+        return max(found, key=SOURCES.index, default="missing")
 
     @property
     def complete(self) -> bool:
@@ -209,6 +216,7 @@ class Metering(Plain, Drawn):
             "duration_s": self.duration_s,
             "energy_j": self.energy_j,
             "complete": self.complete,
+            "source": self.source,
             "mean_w": self.mean_w,
             "exit_code": self.exit_code,
             "cpu_share": self.cpu_share,
@@ -233,6 +241,8 @@ class Metering(Plain, Drawn):
         if self.energy_j is None:
             return f"{self.title}: nothing could be measured in {si(self.duration_s, 's')}"
         bound = "" if self.complete else "at least "
+        if all(found.device.method == "modelled" for found in self.devices):
+            bound = "nothing could be measured; estimated "
         return f"{self.title}: {bound}{si(self.energy_j, 'J')} in {si(self.duration_s, 's')}, {si(self.mean_w, 'W')}"
 
 

@@ -21,6 +21,7 @@ from ..generation.server import Server
 from ..generation.steps import StepTokens
 from ..hardware import GPU
 from ..hardware.host import Host
+from ..predictors.board.profile import Calibrated
 from ..predictors.networks.memory import usable_bytes
 from ..progress import PACE
 from ..units import si
@@ -63,6 +64,7 @@ def simulate_serving(
     cache_precision: str | None = None,
     sampling: str | None = None,
     host: str | float | Path | Host | None = None,
+    calibration: Calibrated | None = None,
     predictor: str | Path | None = None,
 ) -> ServingSimulation:
     """Simulate a language model that serves requests as they arrive: latencies with their tails, and power over time.
@@ -100,6 +102,7 @@ def simulate_serving(
         cache_precision: Precision of keys and values: fp8; None for 16 bits.
         sampling: greedy, temperature or top_p; see `predict_generation`.
         host: The machine that runs the engine; see `predict_generation`.
+        calibration: What was measured on a board of this GPU; see `joulecast.predict`.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
 
     Raises:

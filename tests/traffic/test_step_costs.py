@@ -19,7 +19,9 @@ ASKED = {
     "engine": "vllm",
     "precision": "bf16",
     "expert_parallel": 1,
-    **dict.fromkeys(("tensor_parallel", "cache_precision", "power_limit_w", "sampling", "host", "predictor")),
+    **dict.fromkeys(
+        ("tensor_parallel", "cache_precision", "power_limit_w", "sampling", "host", "calibration", "predictor")
+    ),
 }
 
 
