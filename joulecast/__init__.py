@@ -23,6 +23,7 @@ if _typing.TYPE_CHECKING:
     from .queries import Choice, Sweep
     from .remote import Client
     from .runs import Run
+    from .runs.choosing import best_run
     from .runs.parallel import predict_parallel_training
     from .runs.predict import predict_run
 
@@ -44,6 +45,7 @@ __all__ = [
     "account",
     "best",
     "best_generation",
+    "best_run",
     "explain",
     "extract",
     "measure",
@@ -69,6 +71,7 @@ _LOADED_ON_USE = {
     "account": "accounting.account",
     "best": "api.choosing",
     "best_generation": "generation.choosing",
+    "best_run": "runs.choosing",
     "explain": "api.operations",
     "measure": "metering.meter",
     "predict_generation": "generation.generate",

@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "predict": ("predict", "predict"),
     "best": ("best", "best"),
     "run": ("run", "run"),
+    "best-run": ("run", "best_run"),
     "generate": ("generate", "generate"),
     "best-generation": ("best_generation", "best_generation"),
     "image": ("image", "image"),

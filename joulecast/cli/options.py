@@ -117,6 +117,15 @@ OPTIONS: Mapping[str, Option] = {
             "(`joulecast host --list`), or a profile that `joulecast host --out` wrote. Default: typical for the GPU.",
         )
     ),
+    "samples": Option(_option(float | None, help="Samples of the data.")),
+    "tokens": Option(_option(float | None, help="Tokens of the data, in place of samples.")),
+    "epochs": Option(_option(float, help="Number of epochs."), default=1.0),
+    "lora": Option(_option(int | None, help="Rank of low-rank adapters; all else is frozen.")),
+    "lora_targets": Option(
+        _option(str | None, help="Layers with adapters: q_proj,v_proj or all-linear. Default: those of peft."),
+        read=lambda text: text.split(",") if "," in text else text,
+    ),
+    "pue": Option(_option(float, help="Joules of the data centre for each joule of its servers."), default=1.0),
     "calibration": Option(
         _option(str | None, help="A file that `joulecast calibrate --out` wrote, for predictions of that board.")
     ),
