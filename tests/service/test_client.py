@@ -23,7 +23,7 @@ PROFILE = BoardProfile(
     predictors={"inference": "any-gpu/boosting"},
     measured=("2026-11-23", "2026-11-23"),
     operations=40,
-    factors={"DRAM": 1.2, "products on other units": 1.3, "launches": 0.7, "static power": 1.1},
+    factors={"DRAM": 1.2, "products on other units": 1.3, "launches in inference": 0.7, "static power": 1.1},
     errors={"time": {"all": np.full(30, 0.05)}},
 )
 RELU = joulecast.Operation("relu", [(32, 64, 56, 56)])

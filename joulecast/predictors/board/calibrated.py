@@ -17,7 +17,7 @@ from ..contract import PredictsOperations, SharedModel
 from ..intervals.operation_spread import OperationSpread
 from ..operation_predictions import OperationPredictions
 from ..physics.norms import smooth_max
-from .parts import LAUNCH, PARTS, STATIC, calibrated_work, factor_of, members
+from .parts import LAUNCHES, PARTS, STATIC, calibrated_work, factor_of, launches_in, members
 from .profile import BoardProfile
 from .spread import CalibratedSpread
 
@@ -43,7 +43,7 @@ def corrected(
     masks, most_mhz = members(OperationList.of(found.operations), gpu), profile.most_clock_mhz or np.inf
     after = calibrated_work(work, profile.factors, masks, most_mhz)
     static = profile.factors.get(STATIC, 1.0)
-    host_s = found.host_time_s * (profile.factors.get(LAUNCH, 1.0) if in_loops else 1.0)
+    host_s = found.host_time_s * (factor_of(LAUNCHES, profile.factors, masks) if in_loops else 1.0)
     # Predicted loops already hold at the clock that the cap allows; the board may hold less. Networks find their own.
     held_mhz = np.minimum(found.held_clock_mhz, most_mhz)
     (old_s, old_j), (new_s, new_j) = work.at(found.held_clock_mhz), after.at(held_mhz)
@@ -154,7 +154,7 @@ class CalibratedPredictor:
     @property
     def measured_launch_s(self) -> Mapping[str, float]:
         """See `PredictsOperations.measured_launch_s`."""
-        launch = self.profile.factors.get(LAUNCH, 1.0)
+        launch = self.profile.factors.get(launches_in(self.mode), 1.0)
         return {kind: launch * seconds for kind, seconds in self.own.measured_launch_s.items()}
 
     @property
@@ -166,7 +166,9 @@ class CalibratedPredictor:
         """Name of a part -> the factor that acts on it, for the parts of an operation."""
         masks, factors = members(OperationList([operation]), self.gpu), self.profile.factors
         return {
-            name: float(factor_of((name,), factors, masks)[0]) for name in PARTS if name in factors and masks[name][0]
+            name: float(factor_of((name,), factors, masks)[0])
+            for name in PARTS
+            if name in factors and name in masks and masks[name][0]
         }
 
 

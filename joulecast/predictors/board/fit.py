@@ -31,8 +31,8 @@ from ..contract import PredictsOperations
 from ..operation_predictions import OperationPredictions
 from ..physics.operation_numbers import FAMILIES, numbers_of
 from .calibrated import corrected
-from .parts import CLASSES, DRAM, DYNAMIC, ENERGY_PARTS, JOULES, KINDS, LAUNCH, STATIC, TIME_PARTS, UNITS, members
-from .profile import ALL, MOST_ERRORS, QUANTITIES, BoardProfile, Improvement
+from .parts import CLASSES, DRAM, DYNAMIC, ENERGY_PARTS, JOULES, LAUNCHES, STATIC, TIME_PARTS, UNITS, WHOLE, members
+from .profile import ALL, DAY, MOST_ERRORS, QUANTITIES, BoardProfile, Improvement
 
 LEAST_OPERATIONS = 10
 """Least number of operations that were measured; fewer say nothing about operations that were left out."""
@@ -121,7 +121,8 @@ def fit_profile(
             allowed=f"{LEAST_OPERATIONS} or more",
             hint="measure for longer: joulecast calibrate --minutes 10",
         )
-    days = sorted(each.started[:10] for each in dataset.measurements if each.started) or ["1970-01-01"]
+    started = (each.started[:10] for each in dataset.measurements)
+    days = sorted(day for day in started if DAY.fullmatch(day)) or ["1970-01-01"]
     empty = BoardProfile(
         gpu=rows[0].gpu.name,
         board=facts.get("board", {}),
@@ -134,14 +135,12 @@ def fit_profile(
     )
     everything = np.unique(np.concatenate([each.groups for each in rows]))
     fold_of = np.random.default_rng(0).permutation(len(everything)) % _FOLDS
-    left_out: dict[str, list[FloatArray]] = {}
+    before, after = ({name: np.empty((2, 0)) for name in QUANTITIES} for _ in range(2))
     for fold in range(_FOLDS):
-        others = everything[fold_of != fold]
-        profile, _ = _fitted(empty, rows, others)
-        for name, of in _errors(profile, rows, everything[fold_of == fold]).items():
-            left_out.setdefault(name, []).append(of)
-    after = {name: np.hstack(parts) for name, parts in left_out.items()}
-    before = _errors(replace(empty, most_clock_mhz=None), rows, everything)
+        profile, _ = _fitted(empty, rows, everything[fold_of != fold])
+        for found_errors, each in ((before, replace(empty, most_clock_mhz=None)), (after, profile)):
+            for name, of in _errors(each, rows, everything[fold_of == fold]).items():
+                found_errors[name] = np.hstack([found_errors[name], of])
     whole, expected = _fitted(empty, rows, everything)
     return _judged(whole, before, after, expected)
 
@@ -226,9 +225,9 @@ def _of_time(rows: _Rows, profile: BoardProfile) -> _Equations:
     share = on_clock / np.maximum(on_clock + off_clock, _LEAST)
     nothing = np.zeros(len(rows.operations))
     device = {name: (1 - share if name == DRAM else share) * masks[name] for name in UNITS}
-    device |= {name: masks[name] for name in KINDS}
+    device |= {name: masks[name] for name in WHOLE if name in masks}
     on_device = np.array([device.get(name, nothing) for name in TIME_PARTS]).T
-    of_host = np.array([masks[name] if name == LAUNCH else nothing for name in TIME_PARTS]).T
+    of_host = np.array([masks[name] if name in LAUNCHES else nothing for name in TIME_PARTS]).T
     busy = found.device_time_s**4 / (found.device_time_s**4 + found.host_time_s**4)
     in_loop = busy[:, None] * on_device + (1 - busy)[:, None] * of_host
     timed = np.isfinite(rows.device_s)
@@ -311,17 +310,10 @@ def _judged(
     expected: Mapping[str, float],
 ) -> BoardProfile:
     """The profile with its errors; without the factors that did not help on operations that were left out."""
-    mean = {
-        name: (np.abs(before[name][0]).mean(), np.abs(after[name][0]).mean())
-        for name in QUANTITIES
-        if before[name].size
-    }
-    kept: tuple[str, ...] = ()
-    helps = {"time": mean["time"][1] < mean["time"][0]}
-    helps["power"] = "power" in mean and mean["power"][1] < mean["power"][0]
-    kept += TIME_PARTS if helps["time"] else ()
-    kept += ENERGY_PARTS if helps["power"] else ()
-    helps["energy"] = helps["time"] or helps["power"]
+    mean = {name: (np.abs(of[0]).mean(), np.abs(after[name][0]).mean()) for name, of in before.items() if of.size}
+    helps = {name: name in mean and _smaller(before[name], after[name]) for name in ("time", "power")}
+    kept = (*(TIME_PARTS if helps["time"] else ()), *(ENERGY_PARTS if helps["power"] else ()))
+    helps["energy"] = any(helps.values())
     improvements, errors = {}, {}
     for name, (old, new) in mean.items():
         logs, families = after[name] if helps[name] else before[name]
@@ -339,6 +331,12 @@ def _judged(
         improvements=improvements,
         errors=errors,
     )
+
+
+def _smaller(before: FloatArray, after: FloatArray) -> bool:
+    """Whether errors of the same operations are smaller, by more than the standard error of the difference."""
+    gained = np.abs(before[0]) - np.abs(after[0])
+    return bool(gained.mean() > gained.std() / math.sqrt(len(gained)))
 
 
 def _thinned(logs: FloatArray) -> FloatArray:

@@ -30,6 +30,11 @@ ALL = "all"
 
 _LEAST_FACTOR, _MOST_FACTOR = 0.1, 10.0  # A board that differs by more is another GPU, or was measured wrongly.
 MOST_ERRORS = 99
+"""Most errors of a quantity and family."""
+
+DAY = re.compile(r"\d{4}-\d\d-\d\d")
+"""How days are written."""
+
 _MOST_NAMES = 40
 _HINT = "make it again with `joulecast calibrate --out FILE`"
 
@@ -244,7 +249,7 @@ def _checked(value: Mapping[str, Any]) -> BoardProfile:
     most_mhz = value["most_clock_mhz"]
     first, last = value["measured"]
     days = (text(first, 10), text(last, 10))
-    if not all(re.fullmatch(r"\d{4}-\d\d-\d\d", day) for day in days):
+    if not all(DAY.fullmatch(day) for day in days):
         raise ValueError("its days are not YYYY-MM-DD")
     return BoardProfile(
         gpu=text(value["gpu"], 100),

@@ -8,7 +8,7 @@ from typing import Self
 from ...hardware.host import USUAL, Host
 from ...operations.network import Network
 from ..board.calibrated import calibrated
-from ..board.parts import LAUNCH
+from ..board.parts import launches_in
 from .execution import Execution
 from .knowledge import NetworkKnowledge
 from .prediction import Prediction
@@ -27,8 +27,9 @@ class NetworkPredictor(NetworkKnowledge):
         """
         profile, host = execution.profile, execution.host.of(self.operations.gpu)
         operations = self.operations if profile is None else calibrated(self.operations, profile, self.name)
-        if profile is not None and execution.host is USUAL and LAUNCH in profile.factors:
-            host = Host("calibrated", profile.factors[LAUNCH], "measured by joulecast calibrate")
+        launches = launches_in(self.operations.mode)
+        if profile is not None and execution.host is USUAL and launches in profile.factors:
+            host = Host("calibrated", profile.factors[launches], "measured by joulecast calibrate")
         return replace(self, operations=operations, host=replace(self.host, execution=execution, host=host))
 
     def predict(

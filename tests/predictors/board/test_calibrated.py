@@ -66,7 +66,7 @@ def test_what_differs_is_found(profile, predictor):
     assert profile.factors["products on tensor cores"] == pytest.approx(1 / board.SLOW_PRODUCTS, rel=0.03)
     assert profile.factors["products on other units"] == pytest.approx(1 / board.SLOW_PRODUCTS, rel=0.03)
     assert profile.factors["DRAM"] == pytest.approx(1 / board.BANDWIDTH, rel=0.03)
-    assert profile.factors["launches"] == pytest.approx(board.LAUNCH, rel=0.03)
+    assert profile.factors["launches in inference"] == pytest.approx(board.LAUNCH, rel=0.03)
     assert (profile.factors["static power"] - 1) * static_w == pytest.approx(board.MORE_STATIC_W, abs=3)
 
 
