@@ -89,6 +89,10 @@ def run(
     own: Annotated[
         bool, typer.Option("--own", help="Leave out the joules of the machine's other programs, by their shares.")
     ] = False,
+    graph: Annotated[
+        Path | None,
+        typer.Option(help="Write the graph of modules, joules and tensors between them: .graphml, .json or .svg."),
+    ] = None,
     save: Save = None,
     as_json: AsJson = False,
 ) -> None:
@@ -117,6 +121,11 @@ def run(
             accounting = accounting.by_model(prediction, static_power)
     if save is not None:
         accounting.save(save)
+    if graph is not None:
+        from ..accounting.graph import energy_graph
+
+        module, shapes = module_and_shapes(model, input_shape, model_option)
+        energy_graph(module, shapes, accounting).save(graph)
     if as_json:
         typer.echo(json.dumps(accounting.to_dict(), indent=1))
         return
