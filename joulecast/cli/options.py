@@ -11,6 +11,7 @@ import typer
 
 from ..errors import InputError
 from ..operations.inputs import parse_shapes
+from .completion import completed
 from .reading import (
     clocks_mhz,
     lengths,
@@ -223,7 +224,8 @@ def asking(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]]
             )
             for name in shared
         ]
-        parameters = [*further, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own)]
+        keywords = (*further, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own))
+        parameters = [completed(command.__name__, each) for each in keywords]
 
         @wraps(command)
         def asked(**given: Any) -> None:
