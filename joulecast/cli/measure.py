@@ -10,7 +10,7 @@ import typer
 
 from ..errors import InputError, JoulecastError, unknown_name
 from ..units import number, si
-from .options import AsJson
+from .options import AsJson, Plot
 from .printing import table
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def run(
     ] = None,
     price_per_kwh: Price = None,
     carbon: Carbon = None,
+    plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a command and measure its energy.
@@ -81,6 +82,8 @@ def run(
     if metering is not None:
         text = json.dumps(metering.to_dict()) if as_json else _text(metering, price_per_kwh, carbon)
         typer.echo(text, err=True)
+        if plot is not None:
+            metering.plot(plot)
         if second is not None:
             typer.echo("\n".join(differences(metering, second.energy_j)), err=True)
         if not code and not all(recording.complete for recording in metering.recordings):
@@ -97,13 +100,13 @@ def show(
     recordings: Recordings,
     price_per_kwh: Price = None,
     carbon: Carbon = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw power over time to this SVG file.")] = None,
+    plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the energy and time of recordings."""
     metering = _read(recordings)
     if plot is not None:
-        metering.plot().save(plot)
+        metering.plot(plot)
     typer.echo(json.dumps(metering.to_dict(), indent=1) if as_json else _text(metering, price_per_kwh, carbon))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -48,6 +49,7 @@ def _option(type_: Any, *flags: str, help: str) -> Any:  # noqa: A002
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print the operations as CSV.")]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the answer into this SVG, PNG or HTML file, too.")]
 Top = Annotated[int, typer.Option(min=0, help="Number of operations to show; 0 for all.")]
 Training = Annotated[
     bool, typer.Option("--training", help="Predict a training step (forward and backward) instead of inference.")

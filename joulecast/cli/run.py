@@ -8,7 +8,7 @@ import typer
 
 from ..operations.inputs import titled
 from ..units import duration, number, si
-from .options import AsJson, Asked, asking
+from .options import AsJson, Asked, Plot, asking
 from .printing import table, tell
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def run(
     pue: Annotated[float, typer.Option(help="Joules of the data centre for each joule of its servers.")] = 1.0,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the parts as CSV.")] = False,
+    plot: Plot = None,
 ) -> None:
     """Predict a whole training run: hours, kilowatt-hours at the plug, price and carbon."""
     from ..runs.predict import predict_run
@@ -66,7 +67,7 @@ def run(
         pue=pue,
         **{**asked, "optimizer": asked["optimizer"] or "adamw"},
     )
-    tell(found, as_json, as_csv, lambda: _text(found))
+    tell(found, as_json, as_csv, lambda: _text(found), plot)
 
 
 def _text(found: Run) -> str:
