@@ -35,6 +35,10 @@ def answers() -> dict[str, object]:
         "ways": joulecast.best_generation("gpt2", prompt_tokens=64, output_tokens=16, gpus=["A30"], clocks=[900, 1440]),
         "image": joulecast.predict_image("sana_1_6b", "H100 SXM"),
         "run": joulecast.predict_run("resnet18", (8, 3, 64, 64), "A30", samples=1e4),
+        "runs": joulecast.best_run("resnet18", (8, 3, 64, 64), samples=1e4, gpus=["A30"], counts=[1, 2]),
+        "served": joulecast.simulate_serving(
+            "gpt2", "A30", requests=2.0, prompt_tokens=64, output_tokens=16, duration_s=20
+        ),
         "parallel": joulecast.predict_parallel_training("gpt2", (8, 64), "2x A30", data_parallel=2),
     }
 
@@ -46,7 +50,7 @@ def found() -> dict[str, object]:
 
 NAMES = (
     *("prediction", "tree", "memory levels", "choices", "sweep", "operations", "networks", "network"),
-    *("generation", "ways", "image", "run", "parallel"),
+    *("generation", "ways", "image", "run", "runs", "served", "parallel"),
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ..rendering.answers import Answer, Plain
-from ..rendering.notebook import Line, Picture, lines_over
+from ..rendering.notebook import Picture, front_picture
 from ..rendering.tables import Table, table_csv
 from ..units import si
 from .parallel import Parallel
@@ -127,9 +127,7 @@ class GenerationChoices(Answer, tuple[GenerationChoice, ...]):
         """All ways as dots, and the Pareto front as a line."""
         front = [(row.time_per_output_token_s, row.energy_per_token_j) for row in self.pareto()]
         dots = [(row.time_per_output_token_s, row.energy_per_token_j) for row in self.rows]
-        lines = [Line("all ways", dots, joined=False), Line("Pareto front", front)]
-        axes = ("time per token", "s"), ("energy per token", "J")
-        return Picture(lines_over(lines, *axes, f"{len(dots)} ways to serve a language model"))
+        return front_picture(("all ways", dots), front, "time per token", f"{len(dots)} ways to serve a language model")
 
     def to_dict(self) -> dict[str, Any]:
         """The choices as plain lists and dictionaries."""

@@ -112,7 +112,9 @@ class _Candidates:
             for variant, need in zip(question.variants, needs, strict=True):
                 reason = _reason_against(gpu, clocks, variant, need, question, tariff)
                 if reason is None:
-                    predictor = predictor or find_predictor(gpu, mode, question.predictor).under(question.execution)
+                    predictor = predictor or find_predictor(gpu, mode, question.predictor).under(
+                        question.execution_on(gpu)
+                    )
                     jobs.append(ClockJob(predictor, variant, need, clocks))
                 else:
                     left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, reason))

@@ -6,6 +6,7 @@ They contain no scripts, style sheets or external resources, so that notebooks s
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
@@ -281,6 +282,37 @@ def lines_over(lines: Sequence[Line], x: tuple[str, str], y: tuple[str, str], ti
             f'<text x="{left + width + 32}" y="{top + 18 * i + 10}" fill="currentColor">{escape(line.name)}</text>',
         ]
     return drawing(left + width + 200, top + height + 24, title, drawn)
+
+
+Points = Sequence[tuple[float, float]]
+
+
+def front_picture(all_of_them: tuple[str, Points], front: Points, x: str, title: str) -> Picture:
+    """Ways as dots, and their Pareto front as a line.
+
+    Args:
+        all_of_them: What the dots are, and their seconds and joules.
+        front: Seconds and joules of the Pareto front.
+        x: What the seconds are; the joules are those of the same.
+        title: Title above the chart.
+    """
+    lines = [Line(*all_of_them, joined=False), Line("Pareto front", front)]
+    return Picture(lines_over(lines, (x, "s"), (x.replace("time", "energy"), "J"), title))
+
+
+_SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
+
+
+def one_below_the_other(drawn: Sequence[str]) -> Picture:
+    """Several drawings as one picture."""
+    sizes = [tuple(map(float, found.groups())) for each in drawn if (found := _SIZE.search(each))]
+    tops = [sum(height for _, height in sizes[:place]) for place in range(len(sizes) + 1)]
+    wide = max(width for width, _ in sizes)
+    placed = (each.replace("<svg ", f'<svg y="{top}" ', 1) for each, top in zip(drawn, tops, strict=False))
+    return Picture(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {tops[-1]}" width="{wide}" '
+        f'height="{tops[-1]}" style="max-width:100%">{"".join(placed)}</svg>'
+    )
 
 
 def drawing(width: float, height: float, title: str, drawn: Iterable[str]) -> str:

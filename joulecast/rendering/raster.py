@@ -28,17 +28,33 @@ def write_png(svg: str, path: Path) -> None:
     axis = figure.add_axes((0, 0, 1, 1))
     axis.set(xlim=(left, left + width), ylim=(top + height, top))
     axis.axis("off")
-    for order, element in enumerate(root.iter()):
-        _draw(axis, element, order)
+    _draw_all(axis, root, 0.0)
     figure.savefig(path, dpi=_DPI, facecolor="white")
     plt.close(figure)
 
 
-def _draw(axis: Any, element: ElementTree.Element, order: int) -> None:
+def _draw_all(axis: Any, parent: ElementTree.Element, below: float) -> None:
+    """Draw all elements in a picture; those of pictures in it lie lower by some pixels."""
+    for element in parent:
+        inner = element.attrib.get("viewBox")
+        if inner is None:
+            _draw(axis, element, below)
+        further = 0.0 if inner is None else float(element.attrib["y"]) - float(inner.split()[1])
+        _draw_all(axis, element, below + further)
+
+
+def _draw(axis: Any, element: ElementTree.Element, below: float) -> None:
     from matplotlib.patches import Circle, Rectangle
+    from matplotlib.transforms import Affine2D
 
     given = element.attrib
-    style: dict[str, Any] = {"zorder": order, "alpha": float(given.get("opacity", 1))}
+    # What comes later covers what came before.
+    order = len(axis.patches) + len(axis.lines) + len(axis.texts)
+    style: dict[str, Any] = {
+        "zorder": order,
+        "alpha": float(given.get("opacity", 1)),
+        "transform": Affine2D().translate(0, below) + axis.transData,
+    }
     x, y = float(given.get("x", 0)), float(given.get("y", 0))
     match element.tag.rpartition("}")[2]:
         case "rect":

@@ -88,6 +88,11 @@ class Run(Answer):
     notes: tuple[str, ...] = ()
 
     @property
+    def clock_mhz(self) -> float | None:
+        """Graphics clock that was asked for in MHz."""
+        return self.micro.clock_mhz
+
+    @property
     def time_s(self) -> float:
         """Seconds of the whole run."""
         return math.fsum(part.time_s for part in self.parts)
@@ -177,6 +182,7 @@ class Run(Answer):
         return {
             "model": self.model,
             "gpu": self.gpu,
+            "clock_mhz": self.clock_mhz,
             **vars(self.layout),
             "replicas": self.layout.replicas,
             "nodes": self.layout.nodes,

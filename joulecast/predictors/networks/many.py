@@ -21,7 +21,7 @@ from ...operations.columns import Calls
 from ...operations.network import Network
 from ...progress import paced
 from ...rendering.answers import Answer
-from ...rendering.notebook import Line, Picture, lines_over
+from ...rendering.notebook import Picture, front_picture
 from ...rendering.tables import Table
 from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
@@ -125,8 +125,7 @@ class NetworkPredictions(Answer):
         shown = known[:: max(1, len(known) // _DOTS)]
         dots = [(float(self.time_s[i]), float(self.energy_j[i])) for i in shown]
         front = [(float(self.time_s[i]), float(self.energy_j[i])) for i in self.pareto()]
-        lines = [Line("networks", dots, joined=False), Line("Pareto front", front)]
-        return Picture(lines_over(lines, ("time", "s"), ("energy", "J"), str(self)))
+        return front_picture(("networks", dots), front, "time", str(self))
 
     def to_dict(self) -> dict[str, Any]:
         """One object for each network, with None where a value is not known, and what all have in common."""
