@@ -26,6 +26,8 @@ if _typing.TYPE_CHECKING:
     from .runs.choosing import best_run
     from .runs.parallel import predict_parallel_training
     from .runs.predict import predict_run
+    from .traffic import ServingSimulation
+    from .traffic.simulate import simulate_serving
 
 __version__ = "0.1.0"
 
@@ -41,6 +43,7 @@ __all__ = [
     "Operation",
     "Prediction",
     "Run",
+    "ServingSimulation",
     "Sweep",
     "account",
     "best",
@@ -56,6 +59,7 @@ __all__ = [
     "predict_operations",
     "predict_parallel_training",
     "predict_run",
+    "simulate_serving",
     "sweep",
 ]
 
@@ -67,6 +71,7 @@ _LOADED_ON_USE = {
     "GenerationPrediction": "generation.prediction",
     "ImagePrediction": "generation.images.predict",
     "Run": "runs",
+    "ServingSimulation": "traffic",
     "Sweep": "queries",
     "account": "accounting.account",
     "best": "api.choosing",
@@ -79,6 +84,7 @@ _LOADED_ON_USE = {
     "predict_operations": "api.operations",
     "predict_parallel_training": "runs.parallel",
     "predict_run": "runs.predict",
+    "simulate_serving": "traffic.simulate",
     "sweep": "api.choosing",
 }
 """Name -> module that defines it, for what `joulecast predict` starts quicker without."""

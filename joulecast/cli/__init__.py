@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run", "run"),
     "best-run": ("run", "best_run"),
     "generate": ("generate", "generate"),
+    "simulate": ("simulate", "simulate"),
     "best-generation": ("best_generation", "best_generation"),
     "image": ("image", "image"),
     "sweep": ("sweep", "sweep"),

@@ -260,14 +260,15 @@ def _text(metering: Metering, price_per_kwh: float | None, carbon: str | None) -
             si(found.mean_w, "W"),
             si(found.peak_w, "W"),
             si(found.energy_j - found.idle_j, "J") if found.idle_j is not None else "-",
+            si(found.program_j, "J"),
             found.device.method,
         ]
         for found in metering.devices
     ]
     parts = [str(metering)]
     if rows:
-        header = ["device", "component", "energy", "mean", "peak", "above idle", "source"]
-        parts += ["", table(header, rows, frozenset({2, 3, 4, 5}))]
+        header = ["device", "component", "energy", "mean", "peak", "above idle", "program's", "source"]
+        parts += ["", table(header, rows, frozenset({2, 3, 4, 5, 6}))]
     if metering.cpu_share is not None:
         parts += [
             "",

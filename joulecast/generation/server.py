@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from ..predictors.board.profile import BoardProfile
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.prediction import Prediction
-from ..predictors.networks.prepared import over_clocks
+from ..predictors.networks.prepared import over_clocks, over_gpus
 from ..predictors.physics.energy import static_power_w
 from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_predictor
@@ -167,6 +167,29 @@ class Server:
         """
         nothing = Cost(np.zeros(len(clocks)), np.zeros(len(clocks)))
         return reduce(Cost.plus, (self._cost(each.tokens, clocks).times(each.count) for each in steps), nothing)
+
+    def kernels(self, steps: Mapping[StepTokens, Network], clock_mhz: float) -> tuple[FloatArray, FloatArray]:
+        """Seconds and joules of steps, or of parts of steps, on one GPU that does not wait for the engine.
+
+        Args:
+            steps: Tokens of each step -> its operations.
+            clock_mhz: Graphics clock in MHz.
+
+        Returns:
+            Arrays of shape (steps,).
+
+        Raises:
+            InputError, UncoveredError: See `cost`.
+        """
+        alone = replace(self, _known={}, _costs={})
+        four_bit = self.deployment.precisions.weights == "mxfp4"
+        alone.take(StepNetworks(steps, four_bit, self.deployment.engine.samples_in_torch))
+        one = np.array([clock_mhz])
+        found = over_gpus([(alone._known[tokens], one) for tokens in steps], composition="overlap")
+        for each in found:
+            if each.missing:
+                each.coverage.refuse_too_much(each.network.name)
+        return np.array([each.time_s[0] for each in found]), np.array([each.energy_j[0] for each in found])
 
     def waiting_s(self, steps: Sequence[Steps]) -> float:
         """Seconds in which the GPU waits for the engine during these steps."""
