@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..units import si
+from ..units import number, si
 from .generate import Engine
 from .options import PRICES, AsJson, Asked, asking
 from .printing import reason_lines, table, tell
@@ -109,7 +109,7 @@ def _text(choices: Sequence[GenerationChoice], top: int) -> str:
         "clock MHz",
         "precision",
         "batch",
-        "J/token",
+        "energy per token",
         "time per token",
         "first token",
         "tokens/s",
@@ -124,13 +124,13 @@ def _text(choices: Sequence[GenerationChoice], top: int) -> str:
             f"{choice.clock_mhz:g}",
             choice.precision,
             str(choice.batch),
-            f"{choice.energy_per_token_j:.3g}",
+            si(choice.energy_per_token_j, "J"),
             si(choice.time_per_output_token_s, "s"),
             si(choice.time_to_first_token_s, "s"),
             f"{choice.tokens_per_s:,.0f}",
             si(choice.power_w, "W"),
-            *([_number(choice.cost_per_million_tokens)] if priced else []),
-            *([_number(choice.carbon_g_per_million_tokens, " g")] if carbon else []),
+            *([number(choice.cost_per_million_tokens)] if priced else []),
+            *([si(choice.carbon_g_per_million_tokens, "g")] if carbon else []),
         ]
         for choice in shown
     ]
@@ -138,7 +138,3 @@ def _text(choices: Sequence[GenerationChoice], top: int) -> str:
     if len(choices) > len(shown):
         text += f"\nand {len(choices) - len(shown)} more"
     return text
-
-
-def _number(value: float | None, unit: str = "") -> str:
-    return "" if value is None else f"{value:.3g}{unit}"

@@ -20,7 +20,7 @@ _LEVEL = 0.9
 Engine = Annotated[str, typer.Option(help=f"The engine that serves it: {', '.join(ENGINES)}.")]
 
 
-@asking("prompt", "output", "cache_precision", "clock", "host", "predictor")
+@asking("prompt", "output", "cache_precision", "clock", "host", "calibration", "predictor")
 def generate(
     asked: Asked,
     model: Annotated[str, typer.Argument(help="Name of a language model, or the path of its config.json.")],

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..generation.images.predict import ImagePrediction
 
 
-@asking("clock", "execution", "host", "predictor")
+@asking("clock", "execution", "host", "calibration", "predictor")
 def image(
     asked: Asked,
     model: Annotated[str, typer.Argument(help="Name of a pipeline, such as flux_1_dev, or wan_2_1_14b for videos.")],

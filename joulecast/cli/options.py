@@ -117,6 +117,18 @@ OPTIONS: Mapping[str, Option] = {
             "(`joulecast host --list`), or a profile that `joulecast host --out` wrote. Default: typical for the GPU.",
         )
     ),
+    "samples": Option(_option(float | None, help="Samples of the data.")),
+    "tokens": Option(_option(float | None, help="Tokens of the data, in place of samples.")),
+    "epochs": Option(_option(float, help="Number of epochs."), default=1.0),
+    "lora": Option(_option(int | None, help="Rank of low-rank adapters; all else is frozen.")),
+    "lora_targets": Option(
+        _option(str | None, help="Layers with adapters: q_proj,v_proj or all-linear. Default: those of peft."),
+        read=lambda text: text.split(",") if "," in text else text,
+    ),
+    "pue": Option(_option(float, help="Joules of the data centre for each joule of its servers."), default=1.0),
+    "calibration": Option(
+        _option(str | None, help="A file that `joulecast calibrate --out` wrote, for predictions of that board.")
+    ),
     "objective": Option(
         _option(
             str,
@@ -193,7 +205,7 @@ ARGUMENTS = {option.argument or name: name for name, option in OPTIONS.items()}
 """Argument of the library -> name of its option."""
 
 MODEL = ("model", "input_shape", "training", "mode", "cache_length", "optimizer", "model_option", "assume")
-RUN = ("power_limit", "predictor", "execution", "host")
+RUN = ("power_limit", "predictor", "execution", "host", "calibration")
 PRICES = ("price_per_hour", "price_per_kwh", "carbon")
 COMPARED = (*MODEL, *RUN, "objective", "gpus", "clocks", "precisions", "batch_sizes", *PRICES)
 

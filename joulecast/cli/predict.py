@@ -9,7 +9,7 @@ import typer
 
 from ..errors import InputError
 from ..operations.operation_list import operation_text
-from ..units import NOT_MEASURED, si
+from ..units import NOT_MEASURED, number, si
 from .options import MODEL, RUN, AsCsv, AsJson, Asked, Top, asking
 from .printing import table, tell
 
@@ -91,9 +91,9 @@ def _prediction_text(prediction: Prediction, top: int) -> str:
         *_energy_rows(prediction, interval),
     ]
     if prediction.samples_per_s is not None:
-        totals.append(["throughput", f"{prediction.samples_per_s:,.4g} samples/s", ""])
+        totals.append(["throughput", f"{number(prediction.samples_per_s, 4)} samples/s", ""])
     if prediction.memory_bytes is not None:
-        totals.append(["memory needed", f"{prediction.memory_bytes / 2**30:.1f} GiB", ""])
+        totals.append(["memory needed", si(prediction.memory_bytes, "B"), ""])
     header = ["per iteration", "predicted", f"{100 * _LEVEL:.0f} % interval" if interval else ""]
     parts = [
         f"{prediction.title}{_throttled_text(prediction)}",

@@ -89,6 +89,7 @@ class Explanation(Plain, Drawn):
         far_outside: Whether the operation is far from all measured ones.
         nearest: The nearest measured operations; empty if the predictor does not store them.
         remarks: Notes on the measurements behind the device time; empty if there are none.
+        calibration: Part of the cost -> the factor that a measurement of this board gives it; None without one.
         contributions: Quantity ("time", "power") -> contributions of features by TreeSHAP, largest first; empty unless
             the predictor is XGBoost.
     """
@@ -110,6 +111,7 @@ class Explanation(Plain, Drawn):
     far_outside: bool
     nearest: tuple[Neighbour, ...] = ()
     remarks: tuple[str, ...] = ()
+    calibration: Mapping[str, float] | None = None
     contributions: Mapping[str, tuple[Contribution, ...]] | None = None
 
     @property
@@ -179,6 +181,7 @@ class Explanation(Plain, Drawn):
             "interval": None if self.interval is None else _interval_json(self.interval),
             "nearest": [neighbour.to_dict() for neighbour in self.nearest],
             "remarks": list(self.remarks),
+            "calibration": None if self.calibration is None else dict(self.calibration),
             "contributions": by_input and {name: [each.to_dict() for each in some] for name, some in by_input.items()},
         }
 

@@ -18,6 +18,7 @@ from ..hardware import GPU
 from ..hardware.host import Host
 from ..operations.checked_values import require_positive_integer
 from ..operations.network import Network
+from ..predictors.board.profile import Calibrated
 from ..predictors.networks.memory import shortage
 from ..predictors.networks.prediction import Prediction
 from ..rendering.answers import Plain
@@ -105,6 +106,7 @@ def predict_parallel_training(
     power_limit_w: float | None = None,
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
+    calibration: Calibrated | None = None,
     predictor: str | Path | None = None,
 ) -> ParallelTraining:
     """Predict an iteration of training a transformer over several GPUs. `predict_run` predicts a whole training.
@@ -123,6 +125,7 @@ def predict_parallel_training(
         power_limit_w: Power cap of a board in watts; None for its default.
         execution: How each GPU runs its part; see `joulecast.predict`.
         host: The machine that launches operations; see `joulecast.predict`.
+        calibration: What was measured on the board; see `joulecast.predict`.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
 
     Raises:

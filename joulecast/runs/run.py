@@ -87,6 +87,11 @@ class Run(Plain, Tabular):
     notes: tuple[str, ...] = ()
 
     @property
+    def clock_mhz(self) -> float | None:
+        """Graphics clock that was asked for in MHz."""
+        return self.micro.clock_mhz
+
+    @property
     def time_s(self) -> float:
         """Seconds of the whole run."""
         return math.fsum(part.time_s for part in self.parts)
@@ -176,6 +181,7 @@ class Run(Plain, Tabular):
         return {
             "model": self.model,
             "gpu": self.gpu,
+            "clock_mhz": self.clock_mhz,
             **vars(self.layout),
             "replicas": self.layout.replicas,
             "nodes": self.layout.nodes,

@@ -22,6 +22,7 @@ from ..operations.entry import Entry
 from ..operations.network import Network, ParameterBytes
 from ..operations.operation import Operation
 from ..operations.rules import size
+from ..predictors.board.profile import find_profile
 from ..predictors.networks.energy_rows import forward_fraction
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.memory import MemoryNeed, memory_need, moments, parameters_held, saved_bytes
@@ -104,7 +105,7 @@ def predictors_of(job: Job, gpu: GPU, network: Network) -> tuple[NetworkPredicto
         InputError: The GPU does not compute in the precision of an operation.
     """
     refuse_precisions(gpu, network.operations)
-    executed = Execution.of(job.execution, find_host(job.host))
+    executed = Execution.of(job.execution, find_host(job.host), find_profile(job.calibration))
     return (
         find_predictor(gpu, "training", job.predictor).under(executed),
         find_predictor(gpu, "inference").under(executed),
@@ -151,7 +152,7 @@ def step_of(
     parts = {"forward": work(micro, forward), "backward": work(micro, 1 - forward)}
     if again is not None:
         parts["recomputing"] = work(again, 1.0)
-    held = ParameterBytes(*(round(each / stages) for each in parameters_held(network)))
+    held = _held(network, stages)
     if steps:
         divisor = stages * layout.shares("moments")
         run = [replace(each, operation=_of_part(each.operation, divisor)) for each in steps]
@@ -167,7 +168,7 @@ def step_of(
     parts["waiting for stages"] = Cost(bubble_s, static_w * bubble_s)
     kept = {name: cost for name, cost in parts.items() if cost.time_s > 0}
     state = (held.stored + moments(network) * held.learned) * stages * layout.tensor_parallel
-    return Step(kept, micro, _memory(network, held, layout), all_s, state)
+    return Step(kept, micro, memory_of(whole, layout), all_s, state)
 
 
 @dataclass(frozen=True)
@@ -276,12 +277,25 @@ def _of_part(operation: Operation, divisor: int) -> Operation:
     return Operation(operation.kind, [(part,)], precision=operation.precision, mode="training")
 
 
-def _memory(network: Network, held: ParameterBytes, layout: Layout) -> MemoryNeed:
+def _held(network: Network, stages: int) -> ParameterBytes:
+    return ParameterBytes(*(round(each / stages) for each in parameters_held(network)))
+
+
+def memory_of(whole: Network, layout: Layout) -> MemoryNeed:
     """The memory of a GPU: parameters, gradients and moments as far as they are not divided, and what a forward saves.
 
     The first stage of a pipeline starts as many micro-batches as there are stages before it continues with a backward
     (1F1B). DistributedDataParallel holds gradients a second time, in the buckets that they are sent in.
+
+    Args:
+        whole: A micro-batch through all layers, in training, with the optimizer's step.
+        layout: How a step is divided.
+
+    Raises:
+        InputError: The model has no layers that GPUs can share so.
     """
+    network = divided(whole, layout.tensor_parallel)
+    held = _held(network, layout.pipeline_parallel)
     buckets = layout.replicas > 1 and layout.sharding != "zero3"
     weights = (
         held.stored / layout.shares("parameters")

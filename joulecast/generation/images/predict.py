@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError, unknown_name
+from ...extraction.models.spelling import spelled_as
 from ...hardware import GPU, gpu_name_notes
 from ...hardware.host import Host, find_host
 from ...operations.attributes import ELEMENT_BYTES
 from ...operations.checked_values import require_positive_integer
 from ...operations.network import Network
+from ...predictors.board.profile import Calibrated, find_profile
 from ...predictors.networks.execution import Execution
 from ...predictors.networks.memory import MemoryNeed, memory_need, shortage
 from ...predictors.networks.prediction import Prediction
@@ -174,6 +176,7 @@ def predict_image(
     power_limit_w: float | None = None,
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
+    calibration: Calibrated | None = None,
     predictor: str | Path | None = None,
 ) -> ImagePrediction:
     """Predict time, power and energy of images or videos that a diffusion pipeline generates, as `diffusers` runs it.
@@ -198,6 +201,7 @@ def predict_image(
         power_limit_w: Power cap in watts; None for the board's default.
         execution: "eager", "graph" or "compiled"; see `joulecast.predict`.
         host: The machine that launches operations; see `joulecast.predict`.
+        calibration: What was measured on the board; see `joulecast.predict`.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
 
     Returns:
@@ -213,6 +217,7 @@ def predict_image(
         >>> image.steps
         28
     """
+    model = spelled_as(model, {name: each.source for name, each in PIPELINES.items()})
     if model not in PIPELINES:
         raise unknown_name("image pipeline", model, PIPELINES)
     if precision not in _PRECISIONS:
@@ -227,7 +232,9 @@ def predict_image(
     _refuse_frames(model, pipeline, frames)
     networks = pipeline.networks(batch, frames, height, width, precision, split)
     weights = _refuse_shortage(model, networks, board, precision)
-    found = find_predictor(board, "inference", predictor).under(Execution.of(execution, find_host(host)))
+    found = find_predictor(board, "inference", predictor).under(
+        Execution.of(execution, find_host(host), find_profile(calibration))
+    )
     predictions = []
     for network in networks:
         refuse_precisions(board, network.operations)

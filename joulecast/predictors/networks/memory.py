@@ -14,6 +14,7 @@ from ...operations.attributes import ELEMENT_BYTES
 from ...operations.entry import Entry
 from ...operations.network import Network, ParameterBytes
 from ...operations.rules import size
+from ...units import si
 
 # The CUDA context with the kernels of cuDNN and cuBLAS, and their workspaces. An allowance, not a measurement.
 _CONTEXT_BYTES = 768 * 2**20
@@ -50,10 +51,10 @@ def usable_bytes(gpu: GPU) -> int:
 
 
 def shortage(need: MemoryNeed, gpu: GPU) -> str | None:
-    """Why a job does not fit, in words: "needs 30.1 GiB of memory, has 24.0 GiB"; None where it fits."""
+    """Why a job does not fit, in words: "needs 30.1 GB of memory, has 25.8 GB"; None where it fits."""
     if need.fits(gpu):
         return None
-    return f"needs {need.total_bytes / 2**30:.1f} GiB of memory, has {usable_bytes(gpu) / 2**30:.1f} GiB"
+    return f"needs {si(need.total_bytes, 'B')} of memory, has {si(usable_bytes(gpu), 'B')}"
 
 
 def memory_need(network: Network) -> MemoryNeed:
