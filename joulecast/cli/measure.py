@@ -11,7 +11,7 @@ import typer
 
 from ..errors import InputError, JoulecastError, unknown_name
 from ..units import number, si
-from .options import AsJson
+from .options import AsJson, Plot
 from .printing import table
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def run(
     ] = None,
     price_per_kwh: Price = None,
     carbon: Carbon = None,
+    plot: Plot = None,
     repeat: Annotated[
         int, typer.Option(min=1, help="Runs of the command, one after the other; print mean and standard deviation.")
     ] = 1,
@@ -121,6 +122,8 @@ def run(
         runs.append(metering)
         text = json.dumps(metering.to_dict()) if as_json else _text(metering, price_per_kwh, carbon)
         typer.echo(text, err=True)
+        if plot is not None:
+            metering.plot(plot)
         if second is not None:
             typer.echo("\n".join(differences(metering, second.energy_j)), err=True)
         if not code and not all(recording.complete for recording in metering.recordings):
@@ -155,7 +158,7 @@ def show(
     recordings: Recordings,
     price_per_kwh: Price = None,
     carbon: Carbon = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw power over time to this SVG file.")] = None,
+    plot: Plot = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print a row for each device of each recording as CSV.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -167,7 +170,7 @@ def show(
         return
     metering = _read(recordings)
     if plot is not None:
-        metering.plot().save(plot)
+        metering.plot(plot)
     typer.echo(json.dumps(metering.to_dict(), indent=1) if as_json else _text(metering, price_per_kwh, carbon))
 
 
