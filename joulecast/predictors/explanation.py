@@ -68,7 +68,7 @@ class Contribution:
         return {**vars(self), "value": None if math.isnan(self.value) else self.value}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation(Plain, Drawn):
     """Why an operation costs what it costs on a GPU.
 
@@ -118,6 +118,15 @@ class Explanation(Plain, Drawn):
     def efficiency(self) -> float:
         """Least time by the data sheet over predicted time of the GPU; above 1 where Winograd saves FLOPs."""
         return max(self.compute_s, self.memory_s) / max(self.device_time_s, 1e-15)
+
+    def __str__(self) -> str:
+        return (
+            f"{operation_text(self.operation)} on {self.gpu} at {self.clock_mhz:g} MHz: {si(self.time_s, 's')}, "
+            f"bound by {self.bound_by}, {self.source}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<Explanation: {self}>"
 
     def _repr_html_(self) -> str:
         """What bounds the operation, what it costs, similar measured operations, and the effect of each input."""
