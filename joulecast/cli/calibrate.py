@@ -94,8 +94,9 @@ def _name_of(device: str, gpu: str | None) -> str:
 def _measure(found: dict[str, NetworkPredictor], minutes: float, device: str, folder: Path) -> list[Path]:
     """Measure the operations that say most, or continue, and return the folders of the measurements."""
     from ..operations.network import Network
-    from ..profiling.campaign import Campaign, Subject, duration_s
-    from ..profiling.session import run, say
+    from ..profiling.campaign import Campaign, Subject, duration_s, operations_of
+    from ..profiling.journal import Journal
+    from ..profiling.session import JOURNAL, run, say
     from ..queries.worth_measuring import worth_measuring
 
     lists = {mode: folder / f"{mode}.json" for mode in found}
@@ -114,6 +115,15 @@ def _measure(found: dict[str, NetworkPredictor], minutes: float, device: str, fo
     # A calibration that was killed goes on with the same operations: its journal has what was measured.
     for mode, campaign in campaigns.items():
         say(run(campaign, folder / mode, device, resume=True) + "\n")
+        wanted = len(operations_of(campaign))
+        with Journal(folder / mode / JOURNAL, None) as journal:
+            done = sum("operation" in record for record in journal.records)
+        if done < wanted:
+            raise InputError(
+                "the calibration was stopped",
+                given=f"{done} of {wanted} operations in {mode}",
+                hint="repeat the command: it continues from there",
+            )
     return [folder / mode for mode in found]
 
 

@@ -13,8 +13,9 @@ from ..arrays import FloatArray
 from ..energy import EnergyTree, Row, Share
 from ..energy.node import SOURCES, Source
 from ..errors import InputError
-from ..rendering.answers import Drawn, Plain
+from ..rendering.answers import Answer
 from ..rendering.notebook import Line, Picture, lines_over
+from ..rendering.tables import Table
 from ..units import si
 from .energy_curve import EnergyCurve, window_rows
 from .gpu_shares import GpuShare, program_share
@@ -68,8 +69,8 @@ class DeviceEnergy:
         return None if idle_w is None else min(self.energy_j, idle_w * self.duration_s)
 
 
-@dataclass(frozen=True)
-class Metering(Plain, Drawn):
+@dataclass(frozen=True, repr=False)
+class Metering(Answer):
     """The energy that a program used on one or several machines.
 
     Args:
@@ -215,7 +216,12 @@ class Metering(Plain, Drawn):
                 given="no device was measured",
                 hint="the notes of this result say why the sensors could not be read",
             )
-        return Picture(lines_over(lines, "s", "W", f"Power of {self.title}"))
+        return Picture(lines_over(lines, ("time", "s"), ("power", "W"), f"Power of {self.title}"))
+
+    def _table(self) -> Table:
+        """The devices, with joules and watts."""
+        header = ("device", "energy_j", "mean_w", "peak_w", "idle_j", "complete")
+        return Table(header, [(found.name, *(getattr(found, name) for name in header[1:])) for found in self.devices])
 
     def to_dict(self) -> dict[str, Any]:
         """Totals, devices and the tree as plain lists and dictionaries; quantities in SI units."""
