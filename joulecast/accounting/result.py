@@ -17,8 +17,9 @@ from ..hardware.ncu import read_counters
 from ..metering.gpu_shares import program_share
 from ..metering.recording import Recording
 from ..predictors.networks.energy_rows import DYNAMIC
-from ..rendering.answers import Plain
-from ..rendering.notebook import document, drawn_into, notes, table
+from ..rendering.answers import Answer
+from ..rendering.notebook import Picture, document, drawn_into, notes, table
+from ..rendering.tables import Table
 from ..units import si
 from .events import Events
 from .model_share import MeasuredLevels, Power, by_module, measured_levels, model_shares, power_of, tree_by_module
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 _SHOWN = 20  # Rows of a table in Jupyter.
 
 
-@dataclass(frozen=True)
-class Accounting(Plain):
+@dataclass(frozen=True, repr=False)
+class Accounting(Answer):
     """Measured seconds and joules of a model by module, phase and operator.
 
     With one pass, joules are measured while the profiler runs, and the figures are those of the whole run. With two
@@ -309,6 +310,13 @@ class Accounting(Plain):
         if self.sharing == "model":
             sentences.append("Dynamic joules are divided by a prediction, static ones by time")
         return ". ".join(sentences) + "."
+
+    def _table(self) -> Table:
+        return self.tree()._table()
+
+    def _picture(self) -> Picture:
+        """The tree as an icicle of joules, or of seconds where there are none."""
+        return self.tree()._picture()
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the events and readings, as plain lists and dictionaries; quantities in SI units."""

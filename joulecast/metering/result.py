@@ -13,13 +13,15 @@ from ..arrays import FloatArray
 from ..energy import EnergyTree, Row, Share
 from ..energy.node import SOURCES, Source
 from ..errors import InputError
-from ..rendering.answers import Drawn, Plain
+from ..rendering.answers import Answer
 from ..rendering.notebook import Line, Picture, lines_over
+from ..rendering.tables import Table
 from ..units import si
 from .energy_curve import EnergyCurve, window_rows
 from .gpu_shares import GpuShare, program_share
 from .recording import DeviceInfo, Recording
 from .samples import Samples
+from .sensor_errors import BOARD_SPREAD, corrected_j, sensor_note
 
 _POINTS = 400  # Most points of a power trace.
 
@@ -62,14 +64,21 @@ class DeviceEnergy:
         return None if self.program_share is None else self.program_share * self.energy_j
 
     @property
+    def corrected_j(self) -> float | None:
+        """Joules that a meter at the board's supply would have counted (`sensor_errors`); None if that is not known."""
+        if self.device.component != "board" or self.device.method != "measured":
+            return None
+        return corrected_j(str(self.device.facts.get("device")), self.energy_j, self.duration_s)
+
+    @property
     def idle_j(self) -> float | None:
         """Joules that the device would have used without any load; None if its idle power is not known."""
         idle_w = self.device.idle_w
         return None if idle_w is None else min(self.energy_j, idle_w * self.duration_s)
 
 
-@dataclass(frozen=True)
-class Metering(Plain, Drawn):
+@dataclass(frozen=True, repr=False)
+class Metering(Answer):
     """The energy that a program used on one or several machines.
 
     Args:
@@ -149,6 +158,18 @@ class Metering(Plain, Drawn):
         where = f"{recording.host}: " if len(self.recordings) > 1 else ""
         notes = [*recording.absent, *recording.events]
         notes += [f"{d.name} is modelled, not measured" for d in recording.devices if d.method == "modelled"]
+        for found in self.devices:
+            name = str(found.device.facts.get("device") or "")
+            if (
+                found.host == recording.host
+                and found.device.component == "board"
+                and name.startswith(("NVIDIA", "Tesla"))
+            ):
+                counter = not np.isnan(recording.samples[found.device.name].energy_j).all()
+                note = sensor_note(found.device.name, name, counter) if found.device.method == "measured" else None
+                if note and found.corrected_j is not None:
+                    note += f": {si(found.corrected_j, 'J')} +- {100 * BOARD_SPREAD:g} % by a meter"
+                notes += [note] if note else []
         notes += [
             f"{found.device.name} could not be read all the time: at least {si(found.energy_j, 'J')}"
             for found in self.devices
@@ -215,7 +236,12 @@ class Metering(Plain, Drawn):
                 given="no device was measured",
                 hint="the notes of this result say why the sensors could not be read",
             )
-        return Picture(lines_over(lines, "s", "W", f"Power of {self.title}"))
+        return Picture(lines_over(lines, ("time", "s"), ("power", "W"), f"Power of {self.title}"))
+
+    def _table(self) -> Table:
+        """The devices, with joules and watts."""
+        header = ("device", "energy_j", "mean_w", "peak_w", "idle_j", "complete")
+        return Table(header, [(found.name, *(getattr(found, name) for name in header[1:])) for found in self.devices])
 
     def to_dict(self) -> dict[str, Any]:
         """Totals, devices and the tree as plain lists and dictionaries; quantities in SI units."""
@@ -238,6 +264,7 @@ class Metering(Plain, Drawn):
                     "mean_w": found.mean_w,
                     "peak_w": found.peak_w,
                     "idle_j": found.idle_j,
+                    "corrected_j": found.corrected_j,
                     "program_share": found.program_share,
                 }
                 for found in self.devices

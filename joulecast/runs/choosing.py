@@ -16,8 +16,9 @@ from ..operations.network import Network
 from ..predictors.networks.memory import MemoryNeed, shortage
 from ..progress import paced
 from ..queries.clocks import clock_grid_mhz
-from ..rendering.answers import Plain
-from ..rendering.tables import Table, Tabular
+from ..rendering.answers import Answer
+from ..rendering.notebook import Picture, front_picture
+from ..rendering.tables import Table
 from ..units import duration
 from .layout import RECOMPUTES, SHARDINGS, Layout
 from .predict import Training
@@ -105,7 +106,7 @@ def best_run(
     return best_of(network_of_job, locals())
 
 
-class RunChoices(tuple[Run, ...], Tabular, Plain):
+class RunChoices(Answer, tuple[Run, ...]):
     """The best way to train on each GPU and number of GPUs, best first.
 
     Attributes:
@@ -137,6 +138,16 @@ class RunChoices(tuple[Run, ...], Tabular, Plain):
             if not front or row.wall_energy_j < front[-1].wall_energy_j:
                 front.append(row)
         return tuple(front)
+
+    def __str__(self) -> str:
+        best = f"; best: {self[0]}" if self else ""
+        return f"{len(self)} ways to train, {len(self.left_out)} left out{best}"
+
+    def _picture(self) -> Picture:
+        """All ways as dots, and the Pareto front as a line."""
+        dots = [(run.time_s, run.wall_energy_j) for run in self.rows]
+        front = [(run.time_s, run.wall_energy_j) for run in self.pareto()]
+        return front_picture(("all ways", dots), front, "time", f"{len(dots)} ways to train {self[0].model}")
 
     def to_dict(self) -> dict[str, Any]:
         """The choices as plain lists and dictionaries."""
