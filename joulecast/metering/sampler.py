@@ -166,10 +166,6 @@ class Sampler:
     def samples(self, device: str, since_s: float) -> Samples:
         """The samples of a device since a moment, and the last one before it. Earlier samples are deleted.
 
-        Args:
-            device: Name of the device.
-            since_s: Monotonic time in seconds.
-
         Raises:
             SensorError: The device was lost, or the sampler ended.
         """
