@@ -24,6 +24,7 @@ from ..predictors.networks.prediction import Prediction
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices, Sweep
 from ..runs import Run
+from ..runs.choosing import RunChoices, best_run
 from ..runs.parallel import ParallelTraining, predict_parallel_training
 from ..runs.predict import predict_run
 from .connection import LOCAL, Connection
@@ -138,6 +139,9 @@ class Client:
 
     predict_run = _asked(predict_run, Run)
     """See `joulecast.predict_run`, for models by name."""
+
+    best_run = _asked(best_run, RunChoices)
+    """See `joulecast.best_run`, for models by name; `rows` are the choices and the Pareto front."""
 
     explain = _asked(explain, Explanation)
     """See `joulecast.explain`."""

@@ -64,7 +64,7 @@ class BoardProfile:
 
     Args:
         gpu: Name of the GPU in the catalogue.
-        board: Facts of the board and its machine: name by the driver, power cap, highest clock, processor.
+        board: Facts of the board: its name by the driver, its power cap.
         software: Versions of joulecast, torch, CUDA and the driver that were measured with.
         predictors: Mode -> name of the predictor whose predictions the factors correct.
         measured: First and last day of the measurements.
