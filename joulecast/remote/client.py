@@ -26,6 +26,8 @@ from ..queries import Choices, Sweep
 from ..runs import Run
 from ..runs.parallel import ParallelTraining, predict_parallel_training
 from ..runs.predict import predict_run
+from ..traffic import ServingSimulation
+from ..traffic.simulate import simulate_serving
 from .connection import LOCAL, Connection
 from .requests import pieces, question_of
 
@@ -138,6 +140,9 @@ class Client:
 
     predict_run = _asked(predict_run, Run)
     """See `joulecast.predict_run`, for models by name."""
+
+    simulate_serving = _asked(simulate_serving, ServingSimulation)
+    """See `joulecast.simulate_serving`, for models by name, and requests at a rate or in a closed loop."""
 
     explain = _asked(explain, Explanation)
     """See `joulecast.explain`."""

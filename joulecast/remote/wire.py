@@ -36,6 +36,7 @@ from ..queries import Choice, Choices, LeftOut, Sweep
 from ..queries.objectives import Tariff
 from ..runs import Layout, Part, Run
 from ..runs.parallel import ParallelTraining
+from ..traffic import ServingSimulation
 
 MEDIA_TYPE = "application/vnd.joulecast.v1+json"
 
@@ -69,6 +70,7 @@ _CLASSES: Mapping[str, type[Any]] = {
         Part,
         Prediction,
         Run,
+        ServingSimulation,
         Sweep,
         Tariff,
         SentNetworkSpread,
