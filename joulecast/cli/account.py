@@ -13,6 +13,7 @@ from ..operations.inputs import parse_shapes
 from ..units import si
 from .account_arguments import Device, RunModel, Sensors, Training, chosen_sensors, module_and_shapes
 from .account_evaluation import evaluate
+from .account_merging import merge, repeats_text
 from .options import AsJson, ModelOptions, ModeOption, Predictor, Shapes, mode_of
 from .printing import table
 from .reading import model_and_options
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ..accounting.result import Accounting
     from ..predictors.networks.prediction import Prediction
 
-_RUN, _EVALUATE = "run", "evaluate"
+_RUN, _EVALUATE, _MERGE = "run", "evaluate", "merge"
 _LEAST_SHARE = 0.001  # Of the whole; parts below it are not listed, so that a tree stays readable.
 
 
@@ -29,7 +30,7 @@ class _AccountGroup(typer.core.TyperGroup):
     """`joulecast account MODEL SHAPE` accounts for a model; `joulecast account evaluate` is a subcommand."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in (_RUN, _EVALUATE, "--help"):
+        if args and args[0] not in (_RUN, _EVALUATE, _MERGE, "--help"):
             args = [_RUN, *args]
         return list(super().parse_args(ctx, args))
 
@@ -42,6 +43,7 @@ app = typer.Typer(
 )
 
 app.command(_EVALUATE)(evaluate)
+app.command(_MERGE)(merge)
 
 Loop = Annotated[
     float, typer.Option("--loop", help="Shortest length in seconds of the undisturbed loop, which gives the joules.")
@@ -86,6 +88,15 @@ def run(
     depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 3,
     summarized: Annotated[bool, typer.Option("--summarized", help="Add up repeated layers.")] = False,
     top: Annotated[int, typer.Option(min=0, help="How many of the largest parts to list; 0 for none.")] = 10,
+    own: Annotated[
+        bool, typer.Option("--own", help="Leave out the joules of the machine's other programs, by their shares.")
+    ] = False,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs whose mean and standard deviation are printed.")] = 1,
+    bars: Annotated[Path | None, typer.Option(help="With --repeat: draw the largest parts into this SVG file.")] = None,
+    graph: Annotated[
+        Path | None,
+        typer.Option(help="Write the graph of modules, joules and tensors between them: .graphml, .json or .svg."),
+    ] = None,
     save: Save = None,
     as_json: AsJson = False,
 ) -> None:
@@ -105,6 +116,20 @@ def run(
             model, input_shape, asked_mode, device, optimizer, model_option, loop, iterations, sensors, recording
         )
     )
+    several = (
+        [accounting]
+        if trace is not None
+        else [
+            _of_model(
+                model, input_shape, asked_mode, device, optimizer, model_option, loop, iterations, sensors, recording
+            )
+            for _ in range(repeat - 1)
+        ]
+        + [accounting]
+    )
+    if own:
+        several = [each.of_program() for each in several]
+        accounting = several[-1]
     prediction = None
     if gpu is not None:
         prediction = _predicted(model, input_shape, gpu, asked_mode, predictor, model_option)
@@ -112,10 +137,19 @@ def run(
             accounting = accounting.by_model(prediction, static_power)
     if save is not None:
         accounting.save(save)
+    if graph is not None:
+        from ..accounting.graph import energy_graph
+
+        module, shapes = module_and_shapes(model, input_shape, model_option)
+        energy_graph(module, shapes, accounting).save(graph)
     if as_json:
         typer.echo(json.dumps(accounting.to_dict(), indent=1))
         return
     typer.echo(_text(accounting, depth, summarized, top))
+    if len(several) > 1:
+        typer.echo(
+            f"\n{repeats_text([each.summarized() if summarized else each.tree() for each in several], top, bars)}"
+        )
     if prediction is not None:
         typer.echo(f"\n{_comparison(accounting, prediction)}")
 
@@ -201,10 +235,13 @@ def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:
     parts = [str(found), found.basis, "", table_text(tree, found.duration_s, depth, _LEAST_SHARE)]
     if top:
         rows = [
-            [node.path or "(model)", node.name, node.phase or "", energy_text(node.own), si(node.own.time_s, "s")]
-            for node in found.top(top)
+            [
+                *(node.path or "(model)", node.name, node.phase or "", energy_text(node.own), si(node.own.time_s, "s")),
+                si(node.own.energy_j / node.own.time_s, "W") if found.known and node.own.time_s else "-",
+            ]
+            for node in found.top(top, summarized=summarized)
         ]
-        parts += ["", table(["module", "operator", "phase", "energy", "time"], rows, frozenset({3, 4}))]
+        parts += ["", table(["module", "operator", "phase", "energy", "time", "power"], rows, frozenset({3, 4, 5}))]
     left_out = f"parts below {100 * _LEAST_SHARE:g} % are not in the tree above; --save and --json have them all"
     parts += ["", *(f"note: {note}" for note in (left_out, *found.notes))]
     return "\n".join(parts)

@@ -10,7 +10,7 @@ import typer
 
 from ..units import number, si
 from .generate import Engine
-from .options import PRICES, AsJson, Asked, asking
+from .options import PRICES, AsJson, Asked, Plot, asking
 from .printing import reason_lines, table, tell
 from .reading import names, positive_integers
 
@@ -55,6 +55,7 @@ def best_generation(
     as_csv: Annotated[
         bool, typer.Option("--csv", help="Print all ways that keep the limits as CSV, or with --pareto the front.")
     ] = False,
+    plot: Plot = None,
 ) -> None:
     """Choose GPU, number of GPUs and their layout, clock, batch and precision to serve a language model.
 
@@ -86,7 +87,7 @@ def best_generation(
     for name, reason in choices.left_out.items():
         by_reason.setdefault(reason, []).append(name)
     shown = choices.pareto() if pareto else choices
-    tell(choices, as_json, False, lambda: "\n".join([head, _text(shown, top), *reason_lines(by_reason)]))
+    tell(choices, as_json, False, lambda: "\n".join([head, _text(shown, top), *reason_lines(by_reason)]), plot)
 
 
 _WORDS = {

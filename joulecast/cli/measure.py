@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tomllib
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 
 from ..errors import InputError, JoulecastError, unknown_name
 from ..units import number, si
-from .options import AsJson
+from .options import AsJson, Plot
 from .printing import table
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def run(
     ] = None,
     price_per_kwh: Price = None,
     carbon: Carbon = None,
+    plot: Plot = None,
     repeat: Annotated[
         int, typer.Option(min=1, help="Runs of the command, one after the other; print mean and standard deviation.")
     ] = 1,
@@ -121,6 +123,8 @@ def run(
         runs.append(metering)
         text = json.dumps(metering.to_dict()) if as_json else _text(metering, price_per_kwh, carbon)
         typer.echo(text, err=True)
+        if plot is not None:
+            metering.plot(plot)
         if second is not None:
             typer.echo("\n".join(differences(metering, second.energy_j)), err=True)
         if not code and not all(recording.complete for recording in metering.recordings):
@@ -151,11 +155,35 @@ def _repeats_text(runs: list[Metering]) -> str:
 
 
 @app.command()
+def listen(
+    port: Annotated[int, typer.Option(help="Port of this machine to listen on.")] = 9401,
+    devices: Annotated[str | None, typer.Option(help="As for `run`.")] = None,
+    interval: Annotated[float, typer.Option(help="Seconds between samples.")] = 0.1,
+    out: Annotated[Path | None, typer.Option(help="Write a recording to this file.")] = None,
+) -> None:
+    """Measure until a program in any language sends "end", with windows between its commands "start NAME" and "stop".
+
+    Commands are lines that are sent to the port, such as by `echo start epoch | nc localhost 9401`.
+    """
+    from ..metering.listening import Listener
+    from ..metering.machine import chosen_devices
+    from ..metering.meter import Meter
+
+    chosen = None if devices is None else tuple(chosen_devices(devices))
+    with Meter(chosen, interval_s=interval, out=out) as meter:
+        listener = Listener(meter, port)
+        typer.echo(f"listening on port {listener.port}: start NAME, stop, end", err=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            listener.serve()
+    typer.echo(_text(meter.result(), None, None))
+
+
+@app.command()
 def show(
     recordings: Recordings,
     price_per_kwh: Price = None,
     carbon: Carbon = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw power over time to this SVG file.")] = None,
+    plot: Plot = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print a row for each device of each recording as CSV.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -167,7 +195,7 @@ def show(
         return
     metering = _read(recordings)
     if plot is not None:
-        metering.plot().save(plot)
+        metering.plot(plot)
     typer.echo(json.dumps(metering.to_dict(), indent=1) if as_json else _text(metering, price_per_kwh, carbon))
 
 
@@ -260,14 +288,15 @@ def _text(metering: Metering, price_per_kwh: float | None, carbon: str | None) -
             si(found.mean_w, "W"),
             si(found.peak_w, "W"),
             si(found.energy_j - found.idle_j, "J") if found.idle_j is not None else "-",
+            si(found.program_j, "J"),
             found.device.method,
         ]
         for found in metering.devices
     ]
     parts = [str(metering)]
     if rows:
-        header = ["device", "component", "energy", "mean", "peak", "above idle", "source"]
-        parts += ["", table(header, rows, frozenset({2, 3, 4, 5}))]
+        header = ["device", "component", "energy", "mean", "peak", "above idle", "program's", "source"]
+        parts += ["", table(header, rows, frozenset({2, 3, 4, 5, 6}))]
     if metering.cpu_share is not None:
         parts += [
             "",

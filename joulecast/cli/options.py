@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from ..errors import InputError
 from ..operations.inputs import parse_shapes
+from .completion import completed
 from .reading import (
     clocks_mhz,
     lengths,
@@ -47,6 +49,7 @@ def _option(type_: Any, *flags: str, help: str) -> Any:  # noqa: A002
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print the operations as CSV.")]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the answer into this SVG, PNG or HTML file, too.")]
 Top = Annotated[int, typer.Option(min=0, help="Number of operations to show; 0 for all.")]
 Training = Annotated[
     bool, typer.Option("--training", help="Predict a training step (forward and backward) instead of inference.")
@@ -221,11 +224,7 @@ class Asked(dict[str, Any]):
 
 
 def asking(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a command that has options of `OPTIONS` beside its own; it gets them together, as its first argument.
-
-    Args:
-        shared: Names of the options.
-    """
+    """Decorate a command that has options of `OPTIONS` beside its own; it gets them together, as its first argument."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         _, *own = inspect.signature(command, eval_str=True).parameters.values()
@@ -235,7 +234,8 @@ def asking(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]]
             )
             for name in shared
         ]
-        parameters = [*further, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own)]
+        keywords = (*further, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own))
+        parameters = [completed(command.__name__, each) for each in keywords]
 
         @wraps(command)
         def asked(**given: Any) -> None:

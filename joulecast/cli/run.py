@@ -9,7 +9,7 @@ import typer
 
 from ..operations.inputs import titled
 from ..units import duration, number, si
-from .options import AsJson, Asked, asking
+from .options import AsJson, Asked, Plot, asking
 from .printing import reason_lines, table, tell
 from .reading import positive_integers
 
@@ -39,6 +39,7 @@ def run(
     checkpoints: Annotated[int, typer.Option(help="How often a checkpoint is stored.")] = 0,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the parts as CSV.")] = False,
+    plot: Plot = None,
 ) -> None:
     """Predict a whole training run: hours, kilowatt-hours at the plug, price and carbon."""
     from ..runs.predict import predict_run
@@ -55,7 +56,7 @@ def run(
         checkpoints=checkpoints,
         **{**asked, "optimizer": asked["optimizer"] or "adamw"},
     )
-    tell(found, as_json, as_csv, lambda: _text(found))
+    tell(found, as_json, as_csv, lambda: _text(found), plot)
 
 
 @asking(*_TRAINED, "gpus", "clocks", *_WHERE)
@@ -74,6 +75,7 @@ def best_run(
     top: Annotated[int, typer.Option(min=0, help="Number of choices to show; 0 for all.")] = 10,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print all ways within the limits as CSV.")] = False,
+    plot: Plot = None,
 ) -> None:
     """Choose GPU, number of GPUs, clock, micro-batch, sharding and recomputing for a whole training run.
 
@@ -93,7 +95,7 @@ def best_run(
     for name, reason in choices.left_out.items():
         by_reason.setdefault(reason, []).append(name)
     shown = choices.pareto() if pareto else choices
-    tell(choices, as_json, as_csv, lambda: "\n".join([_choices(shown, top), *reason_lines(by_reason)]))
+    tell(choices, as_json, as_csv, lambda: "\n".join([_choices(shown, top), *reason_lines(by_reason)]), plot)
 
 
 def _choices(runs: Sequence[Run], top: int) -> str:

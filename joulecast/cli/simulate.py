@@ -11,7 +11,7 @@ from ..errors import InputError
 from ..traffic.replay import ROUTERS
 from ..units import duration, si
 from .generate import Engine
-from .options import AsJson, Asked, asking
+from .options import AsJson, Asked, Plot, asking
 from .printing import table, tell
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def simulate(
     ] = None,
     expert_parallel: Annotated[int, typer.Option(help="GPUs that whole experts are shared out to.")] = 1,
     power_limit: Annotated[float | None, typer.Option(help="Power cap of a board in watts.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="SVG or HTML file for power, sequences and queue.")] = None,
+    plot: Plot = None,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print all requests as CSV.")] = False,
 ) -> None:
@@ -86,9 +86,7 @@ def simulate(
         power_limit_w=power_limit,
         **asked,
     )
-    if plot is not None:
-        found.plot(plot)
-    tell(found, as_json, as_csv, lambda: _text(found))
+    tell(found, as_json, as_csv, lambda: _text(found), plot)
 
 
 def _text(found: ServingSimulation) -> str:

@@ -13,13 +13,15 @@ from ..arrays import FloatArray
 from ..energy import EnergyTree, Row, Share
 from ..energy.node import SOURCES, Source
 from ..errors import InputError
-from ..rendering.answers import Drawn, Plain
+from ..rendering.answers import Answer
 from ..rendering.notebook import Line, Picture, lines_over
+from ..rendering.tables import Table
 from ..units import si
 from .energy_curve import EnergyCurve, window_rows
-from .gpu_shares import GpuShare
+from .gpu_shares import GpuShare, program_share
 from .recording import DeviceInfo, Recording
 from .samples import Samples
+from .sensor_errors import BOARD_SPREAD, corrected_j, sensor_note
 
 _POINTS = 400  # Most points of a power trace.
 
@@ -35,6 +37,7 @@ class DeviceEnergy:
         complete: Whether the device could be read all the time; otherwise `energy_j` is a lower bound.
         duration_s: Length of the measurement in seconds.
         peak_w: Highest mean power over one second in watts; None if it is not known.
+        program_share: The program's share of what all programs used of the device, 0 to 1; None if it is not known.
     """
 
     host: str
@@ -43,6 +46,7 @@ class DeviceEnergy:
     complete: bool
     duration_s: float
     peak_w: float | None
+    program_share: float | None = None
 
     @property
     def mean_w(self) -> float:
@@ -55,14 +59,26 @@ class DeviceEnergy:
         return f"{self.host}/{self.device.name}"
 
     @property
+    def program_j(self) -> float | None:
+        """The program's joules, in proportion to its share of the device (EFLECT); None if that is not known."""
+        return None if self.program_share is None else self.program_share * self.energy_j
+
+    @property
+    def corrected_j(self) -> float | None:
+        """Joules that a meter at the board's supply would have counted (`sensor_errors`); None if that is not known."""
+        if self.device.component != "board" or self.device.method != "measured":
+            return None
+        return corrected_j(str(self.device.facts.get("device")), self.energy_j, self.duration_s)
+
+    @property
     def idle_j(self) -> float | None:
         """Joules that the device would have used without any load; None if its idle power is not known."""
         idle_w = self.device.idle_w
         return None if idle_w is None else min(self.energy_j, idle_w * self.duration_s)
 
 
-@dataclass(frozen=True)
-class Metering(Plain, Drawn):
+@dataclass(frozen=True, repr=False)
+class Metering(Answer):
     """The energy that a program used on one or several machines.
 
     Args:
@@ -117,7 +133,8 @@ class Metering(Plain, Drawn):
     @property
     def cpu_share(self) -> float | None:
         """Mean share of the machines' CPU time that the program used; None if it is not known."""
-        known = [share["cpu"] for r in self.recordings for share in r.shares if share.get("cpu") is not None]
+        found = [program_share(recording.shares, "cpu") for recording in self.recordings]
+        known = [share for share in found if share is not None]
         return sum(known) / len(known) if known else None
 
     @property
@@ -141,6 +158,18 @@ class Metering(Plain, Drawn):
         where = f"{recording.host}: " if len(self.recordings) > 1 else ""
         notes = [*recording.absent, *recording.events]
         notes += [f"{d.name} is modelled, not measured" for d in recording.devices if d.method == "modelled"]
+        for found in self.devices:
+            name = str(found.device.facts.get("device") or "")
+            if (
+                found.host == recording.host
+                and found.device.component == "board"
+                and name.startswith(("NVIDIA", "Tesla"))
+            ):
+                counter = not np.isnan(recording.samples[found.device.name].energy_j).all()
+                note = sensor_note(found.device.name, name, counter) if found.device.method == "measured" else None
+                if note and found.corrected_j is not None:
+                    note += f": {si(found.corrected_j, 'J')} +- {100 * BOARD_SPREAD:g} % by a meter"
+                notes += [note] if note else []
         notes += [
             f"{found.device.name} could not be read all the time: at least {si(found.energy_j, 'J')}"
             for found in self.devices
@@ -207,7 +236,12 @@ class Metering(Plain, Drawn):
                 given="no device was measured",
                 hint="the notes of this result say why the sensors could not be read",
             )
-        return Picture(lines_over(lines, "s", "W", f"Power of {self.title}"))
+        return Picture(lines_over(lines, ("time", "s"), ("power", "W"), f"Power of {self.title}"))
+
+    def _table(self) -> Table:
+        """The devices, with joules and watts."""
+        header = ("device", "energy_j", "mean_w", "peak_w", "idle_j", "complete")
+        return Table(header, [(found.name, *(getattr(found, name) for name in header[1:])) for found in self.devices])
 
     def to_dict(self) -> dict[str, Any]:
         """Totals, devices and the tree as plain lists and dictionaries; quantities in SI units."""
@@ -230,6 +264,8 @@ class Metering(Plain, Drawn):
                     "mean_w": found.mean_w,
                     "peak_w": found.peak_w,
                     "idle_j": found.idle_j,
+                    "corrected_j": found.corrected_j,
+                    "program_share": found.program_share,
                 }
                 for found in self.devices
             ],
@@ -290,7 +326,8 @@ def _device_energies(recording: Recording) -> list[DeviceEnergy]:
         samples = recording.samples[device.name]
         joules, known = EnergyCurve.of(samples).between(recording.start_s, recording.end_s)
         peak_w = _peak_w(samples)
-        found.append(DeviceEnergy(recording.host, device, float(joules), bool(known), duration_s, peak_w))
+        share = program_share(recording.shares, device.name)
+        found.append(DeviceEnergy(recording.host, device, float(joules), bool(known), duration_s, peak_w, share))
     return found
 
 

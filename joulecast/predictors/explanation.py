@@ -68,7 +68,7 @@ class Contribution:
         return {**vars(self), "value": None if math.isnan(self.value) else self.value}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation(Plain, Drawn):
     """Why an operation costs what it costs on a GPU.
 
@@ -119,6 +119,15 @@ class Explanation(Plain, Drawn):
         """Least time by the data sheet over predicted time of the GPU; above 1 where Winograd saves FLOPs."""
         return max(self.compute_s, self.memory_s) / max(self.device_time_s, 1e-15)
 
+    def __str__(self) -> str:
+        return (
+            f"{operation_text(self.operation)} on {self.gpu} at {self.clock_mhz:g} MHz: {si(self.time_s, 's')}, "
+            f"bound by {self.bound_by}, {self.source}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<Explanation: {self}>"
+
     def _repr_html_(self) -> str:
         """What bounds the operation, what it costs, similar measured operations, and the effect of each input."""
         e, interval = self, self.interval
@@ -153,6 +162,7 @@ class Explanation(Plain, Drawn):
         busy, least = si(e.device_time_s, "s"), si(max(e.compute_s, e.memory_s), "s")
         said = [f"bound by {e.bound_by}; the GPU is busy for {busy}, by the data sheet for {least}"]
         said += ["far from all that were measured"] if e.far_outside else []
+        said += [f"calibrated: {name} x {factor:.3f}" for name, factor in (e.calibration or {}).items()]
         headline = f"{operation_text(e.operation)}, {e.operation.mode}, on {e.gpu} at {e.clock_mhz:g} MHz"
         return document(headline, *parts, notes([*said, f"predicted by {e.predictor}, {e.source}"]))
 

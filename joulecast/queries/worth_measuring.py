@@ -2,8 +2,9 @@
 
 The operations of a few networks of different families are predicted in all modes and precisions of the GPU. What a
 measurement is worth is the operation's share of its network's device time, times the width of its interval. Operations
-are grouped by family, precision and by what bounds them, so that every unit and every family is measured; the list
-begins with the most valuable of each group, then the second of each, and so on.
+are grouped by family, precision and by what bounds them, so that every unit and every family is measured. The list
+begins with the most valuable of each group; then comes one of each by chance, the second of each, and so on. Without
+those by chance, the errors of a calibration would be known for large operations only, and its intervals too narrow.
 """
 
 from __future__ import annotations
@@ -89,6 +90,10 @@ def _most_valuable(predictor: PredictsOperations, networks: Iterator[Network]) -
             if 0 < seconds < _LONGEST_S:
                 values[operation] += value
                 groups[operation.row.family, operation.precision, bool(memory)].add(operation)
-    ordered = [sorted(some, key=lambda each: (-values[each], each.digest)) for some in groups.values()]
+    ordered = []
+    for some in groups.values():
+        by_value = sorted(some, key=lambda each: (-values[each], each.digest))
+        by_chance = sorted(some, key=lambda each: each.digest)
+        ordered.append(list(dict.fromkeys(itertools.chain.from_iterable(zip(by_value, by_chance, strict=True)))))
     in_turn = itertools.chain.from_iterable(itertools.zip_longest(*ordered))
     return list(dict.fromkeys(each for each in in_turn if each is not None))

@@ -24,6 +24,7 @@ from ..predictors.networks.prediction import Prediction
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices, Sweep
 from ..runs import Run
+from ..runs.choosing import RunChoices, best_run
 from ..runs.parallel import ParallelTraining, predict_parallel_training
 from ..runs.predict import predict_run
 from ..traffic import ServingSimulation
@@ -143,6 +144,9 @@ class Client:
 
     simulate_serving = _asked(simulate_serving, ServingSimulation)
     """See `joulecast.simulate_serving`, for models by name, and requests at a rate or in a closed loop."""
+
+    best_run = _asked(best_run, RunChoices)
+    """See `joulecast.best_run`, for models by name; `rows` are the choices and the Pareto front."""
 
     explain = _asked(explain, Explanation)
     """See `joulecast.explain`."""

@@ -16,8 +16,9 @@ from ..operations.network import Network
 from ..predictors.networks.memory import MemoryNeed, shortage
 from ..progress import paced
 from ..queries.clocks import clock_grid_mhz
-from ..rendering.answers import Plain
-from ..rendering.tables import Table, Tabular
+from ..rendering.answers import Answer
+from ..rendering.notebook import Picture, front_picture
+from ..rendering.tables import Table
 from ..units import duration
 from .layout import RECOMPUTES, SHARDINGS, Layout
 from .predict import Training
@@ -105,16 +106,18 @@ def best_run(
     return best_of(network_of_job, locals())
 
 
-class RunChoices(tuple[Run, ...], Tabular, Plain):
+class RunChoices(Answer, tuple[Run, ...]):
     """The best way to train on each GPU and number of GPUs, best first.
 
     Attributes:
-        rows: All ways within the limits.
+        rows: All ways within the limits, best first. Of a service, the choices and the Pareto front.
         left_out: GPUs with their number -> the reason why they are not among the choices.
+        objective: What was minimized, one of `OBJECTIVES`.
     """
 
     rows: tuple[Run, ...]
     left_out: dict[str, str]
+    objective: str
 
     def __new__(cls, rows: Iterable[Run], left_out: Mapping[str, str], objective: str) -> RunChoices:
         """Choose the best of the rows for each GPU and number of GPUs.
@@ -127,7 +130,7 @@ class RunChoices(tuple[Run, ...], Tabular, Plain):
         ordered = sorted(rows, key=lambda run: getattr(run, OBJECTIVES[objective]))
         best = {_boards(run): run for run in reversed(ordered)}
         made = super().__new__(cls, [run for run in ordered if best[_boards(run)] is run])
-        made.rows, made.left_out = tuple(ordered), dict(left_out)
+        made.rows, made.left_out, made.objective = tuple(ordered), dict(left_out), objective
         return made
 
     def pareto(self) -> tuple[Run, ...]:
@@ -137,6 +140,16 @@ class RunChoices(tuple[Run, ...], Tabular, Plain):
             if not front or row.wall_energy_j < front[-1].wall_energy_j:
                 front.append(row)
         return tuple(front)
+
+    def __str__(self) -> str:
+        best = f"; best: {self[0]}" if self else ""
+        return f"{len(self)} ways to train, {len(self.left_out)} left out{best}"
+
+    def _picture(self) -> Picture:
+        """All ways as dots, and the Pareto front as a line."""
+        dots = [(run.time_s, run.wall_energy_j) for run in self.rows]
+        front = [(run.time_s, run.wall_energy_j) for run in self.pareto()]
+        return front_picture(("all ways", dots), front, "time", f"{len(dots)} ways to train {self[0].model}")
 
     def to_dict(self) -> dict[str, Any]:
         """The choices as plain lists and dictionaries."""

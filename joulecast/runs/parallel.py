@@ -21,7 +21,9 @@ from ..operations.network import Network
 from ..predictors.board.profile import Calibrated
 from ..predictors.networks.memory import shortage
 from ..predictors.networks.prediction import Prediction
-from ..rendering.answers import Plain
+from ..rendering.answers import Answer
+from ..rendering.notebook import Bar, Picture, bars
+from ..rendering.tables import Table
 from ..units import si
 from .layout import Layout
 from .step import predictors_of, step_of
@@ -35,8 +37,8 @@ PARTS = ("data_parallel", "tensor_parallel", "pipeline_parallel")
 _WAITING = ("communication", "waiting for stages")
 
 
-@dataclass(frozen=True)
-class ParallelTraining(Plain):
+@dataclass(frozen=True, repr=False)
+class ParallelTraining(Answer):
     """Time and energy of an iteration over several GPUs.
 
     Args:
@@ -84,6 +86,15 @@ class ParallelTraining(Plain):
             f"{self.tensor_parallel}, pipeline {self.pipeline_parallel}): {si(self.time_s, 's')}, "
             f"{si(self.energy_j, 'J')}, {si(self.power_w, 'W')}"
         )
+
+    def _table(self) -> Table:
+        rows = [(name, getattr(self, f"{name}_s")) for name in ("compute", "communication", "waiting")]
+        return Table(("part", "time_s"), rows)
+
+    def _picture(self) -> Picture:
+        """Seconds of a GPU in an iteration; sending goes on beside computing in part."""
+        items = [Bar(name, seconds, si(seconds, "s")) for name, seconds in self._table().rows]
+        return Picture(bars(items, f"Time of a GPU in an iteration: {self.model} on {self.gpus}x {self.gpu}"))
 
     def to_dict(self) -> dict[str, Any]:
         """The prediction as plain lists and dictionaries; quantities in SI units."""

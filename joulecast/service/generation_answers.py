@@ -17,6 +17,8 @@ from ..generation.models import find_decoder
 from ..generation.parallel import layouts, split_count
 from ..generation.prediction import GenerationPrediction
 from ..runs import Run
+from ..runs.choosing import CLOCKS as RUN_CLOCKS
+from ..runs.choosing import RunChoices, best_of
 from ..runs.parallel import PARTS, ParallelTraining, training_of
 from ..runs.predict import run_of
 from ..traffic import ServingSimulation
@@ -81,6 +83,17 @@ class GenerationAnswers:
         asked = arguments_of(question)
         asked["predictor"] = _check_gpus(question.gpu, question.predictor, "training")
         return run_of(self.networks.extract, asked)
+
+    def best_run(self, question: Any) -> RunChoices:
+        """See `joulecast.best_run`."""
+        for name in question.gpus or ():
+            _check_gpus(name, question.predictor, "training")
+        asked = arguments_of(question)
+        ways = len(list(named(question.gpus, question.counts)))
+        choices = ways * (RUN_CLOCKS if asked["clocks"] is None else len(asked["clocks"]))
+        if choices > self._settings.max_choices:
+            raise too_large("there are too many choices to compare", choices, self._settings.max_choices)
+        return best_of(self.networks.extract, asked)
 
 
 def _check_gpus(name: str, predictor: str | None = None, mode: str = "inference") -> str | None:

@@ -18,6 +18,7 @@ from ..operations.attributes import PRECISIONS, RequestedPrecision
 from ..operations.operation import MODES
 from ..predictors.networks.execution import EXECUTIONS
 from ..remote.requests import NAMES, ONLY_HERE
+from ..runs.choosing import best_run
 from ..runs.layout import RECOMPUTES, SHARDINGS
 from ..runs.parallel import predict_parallel_training
 from ..runs.predict import predict_run
@@ -266,25 +267,31 @@ ParallelTrainingQuestion = _question(
     tensor_parallel=(Size, "GPUs that share each layer."),
 )
 
+_TRAINED: dict[str, Any] = {
+    "model": (Name, "Name of a model.", "bert_base"),
+    "input_shape": (
+        Annotated[list[Size], up_to(8, least=1)],
+        "Of the input of a step, of all GPUs and micro-batches together, batch first.",
+        [32, 128],
+    ),
+    "precision": (Name, "default, fp32, tf32, fp16, bf16, amp or amp_fp16."),
+    "samples": (Amount | None, "Samples of the data."),
+    "tokens": (Amount | None, "Tokens of the data, in place of samples."),
+    "epochs": (Positive, "How often the data are passed through."),
+    "lora": (Side | None, "Rank of low-rank adapters, beside which everything else is frozen."),
+    "lora_targets": (Name | Annotated[list[Name], up_to(100)] | None, "Layers with adapters. Default: those of peft."),
+    "model_options": (Annotated[dict[OptionName, Option], up_to(16)] | None, "Arguments of the model."),
+    "pue": (Positive, "Joules of the data centre for each joule of its servers."),
+}
+
 RunQuestion = _question(
     "RunQuestion",
     predict_run,
     "A whole training run",
     {"model": "bert_base", "input_shape": [32, 128], "gpu": "L4", "samples": 100000, "epochs": 3, "precision": "bf16"},
-    model=(Name, "Name of a model.", "bert_base"),
-    input_shape=(
-        Annotated[list[Size], up_to(8, least=1)],
-        "Of the input of a step, of all GPUs and micro-batches together, batch first.",
-        [32, 128],
-    ),
+    **_TRAINED,
     gpu=(Name, "The GPUs.", "8x H100 SXM"),
-    precision=(Name, "default, fp32, tf32, fp16, bf16, amp or amp_fp16."),
     tensor_parallel=(Size, "GPUs that share each layer."),
-    samples=(Amount | None, "Samples of the data."),
-    tokens=(Amount | None, "Tokens of the data, in place of samples."),
-    epochs=(Positive, "How often the data are passed through."),
-    lora=(Side | None, "Rank of low-rank adapters, beside which everything else is frozen."),
-    lora_targets=(Name | Annotated[list[Name], up_to(100)] | None, "Layers with adapters. Default: those of peft."),
     accumulation=(Size, "Micro-batches of each replica in a step."),
     sharding=(Name, ", ".join(SHARDINGS)),
     recompute=(Name, ", ".join(RECOMPUTES)),
@@ -298,8 +305,27 @@ RunQuestion = _question(
     checkpoints=(Annotated[int, Field(ge=0, le=10**9)], "How often a checkpoint is stored."),
     checkpoint_bandwidth=(Amount, "Bytes per second at which it is stored."),
     loader_samples_per_s=(Positive | None, "Samples per second that the loader of the data gives."),
-    model_options=(Annotated[dict[OptionName, Option], up_to(16)] | None, "Arguments of the model."),
-    pue=(Positive, "Joules of the data centre for each joule of its servers."),
+)
+
+BestRunQuestion = _question(
+    "BestRunQuestion",
+    best_run,
+    "Where and how to train a model",
+    {
+        "model": "bert_base",
+        "input_shape": [32, 128],
+        "samples": 100000,
+        "precision": "bf16",
+        "gpus": ["L4", "A30"],
+        "counts": [1],
+    },
+    **_TRAINED,
+    gpus=(GPUS, "Names or aliases, or with a number. Default: the whole catalogue.", ["8x H100 SXM"]),
+    counts=(Annotated[list[Size], up_to(8, least=1)], "Numbers of GPUs, for names without a number."),
+    clocks=(CLOCKS, "Default: eight clocks of each GPU."),
+    objective=(Name, "energy (at the plug), time, cost or carbon of the whole run."),
+    max_time_s=(Positive | None, "Deadline: longest time of the run."),
+    max_cost=(Positive | None, "Highest cost of the run, in the currency of the prices."),
 )
 
 

@@ -19,6 +19,7 @@ from ..predictors.networks.prediction import Prediction
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices, Sweep
 from ..runs import Run
+from ..runs.choosing import RunChoices
 from ..runs.parallel import ParallelTraining
 from ..traffic import ServingSimulation
 from . import query_strings, questions, schemas
@@ -168,6 +169,14 @@ _PATHS = (
         schemas.RunAnswer,
         "predict",
         "Predict a whole training run: hours, joules at the boards and at the plug, price and carbon.",
+    ),
+    _Path(
+        "best_run",
+        questions.BestRunQuestion,
+        RunChoices,
+        schemas.BestRunAnswer,
+        "choose",
+        "Choose GPUs, their number, clock and division of work for a whole training run, before a deadline.",
     ),
 )
 

@@ -282,6 +282,7 @@ RunAnswer = answer_of(
     Run,
     "A whole training run: time, energy, price and carbon.",
     "model gpu precision samples epochs steps memory_bytes pue notes",
+    clock_mhz=float | None,
     input_shape=list[int],
     **{each.name: (str if each.name in ("sharding", "recompute") else int) for each in fields(Layout)},
     replicas=int,
@@ -296,6 +297,14 @@ RunAnswer = answer_of(
     tokens_per_s=float | None,
     interval=(answer_of("RunIntervalAnswer", RunInterval, "Low and high of each quantity.") | None, ...),
     parts=said(several(answer_of("RunPartAnswer", Part, "A part of a run.", share=float)), "What each part takes."),
+)
+
+BestRunAnswer = object_of(
+    "BestRunAnswer",
+    "Ways to train within the limits.",
+    choices=said(several(RunAnswer), "The best way of each GPU and number of GPUs."),
+    pareto=said(several(RunAnswer), "Joules at the plug against time, fastest first."),
+    left_out=said(dict[str, str], "GPUs with their number, and why they are not among the choices."),
 )
 
 _GPU_FIGURES = (

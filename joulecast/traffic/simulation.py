@@ -12,8 +12,8 @@ import numpy as np
 from ..arrays import FloatArray
 from ..errors import InputError
 from ..predictors.intervals.conformal import require_level
-from ..rendering.answers import Drawn, Plain
-from ..rendering.notebook import Line, Picture, document, lines_over, notes, table
+from ..rendering.answers import Answer
+from ..rendering.notebook import Line, Picture, document, lines_over, notes, one_below_the_other, table
 from ..rendering.tables import Table, Tabular
 from ..units import duration, si
 from .scheduler import Log, Replica
@@ -51,8 +51,8 @@ class Timeline(Tabular):
         return Table(names, zip(*(getattr(self, name).tolist() for name in names), strict=True))
 
 
-@dataclass(frozen=True)
-class ServingSimulation(Tabular, Plain, Drawn):
+@dataclass(frozen=True, repr=False)
+class ServingSimulation(Answer):
     """A simulated engine that serves requests. As a table it has a row for each request.
 
     Rates, energies and shares are those between `warmup_s` and `duration_s`; latencies those of the requests that
@@ -282,8 +282,9 @@ class ServingSimulation(Tabular, Plain, Drawn):
             ("requests that wait", found.waiting, ""),
         ):
             points = list(zip(found.time_s.tolist(), values.tolist(), strict=True))
-            lines.append(lines_over([Line(name, points, int(np.argmax(values)))], "s", unit, f"{name} over time"))
-        return Picture(_stacked(lines))
+            line = Line(name, points, int(np.argmax(values)))
+            lines.append(lines_over([line], ("time", "s"), (name, unit), f"{name} over time"))
+        return one_below_the_other(lines)
 
     def _table(self) -> Table:
         found, arrival_s = self.requests, self.requests["arrival_s"]
@@ -396,9 +397,3 @@ def _weighted(values: FloatArray, weights: FloatArray, quantile: float) -> float
     reached = np.cumsum(weights[order])
     place = min(int(np.searchsorted(reached, quantile * reached[-1])), len(values) - 1)
     return float(values[order[place]])
-
-
-def _stacked(drawn: Sequence[str]) -> str:
-    """Pictures below each other as one."""
-    moved = "".join(f'<g transform="translate(0 {210 * place})">{each}</g>' for place, each in enumerate(drawn))
-    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 650 {210 * len(drawn)}">{moved}</svg>'

@@ -20,7 +20,9 @@ from ...predictors.networks.execution import Execution
 from ...predictors.networks.memory import MemoryNeed, memory_need, shortage
 from ...predictors.networks.prediction import Prediction
 from ...predictors.physics.precisions import refuse_precisions
-from ...rendering.answers import Plain
+from ...rendering.answers import Answer
+from ...rendering.notebook import Bar, Picture, bars
+from ...rendering.tables import Table
 from ...units import si
 from ...zoo import find_predictor
 from ..intervals import Listed, normal_quantile
@@ -53,8 +55,8 @@ class ImageInterval(Listed):
     basis: str = "errors of published runs of other pipelines on one to eight GPUs"
 
 
-@dataclass(frozen=True)
-class ImagePrediction(Plain):
+@dataclass(frozen=True, repr=False)
+class ImagePrediction(Answer):
     """Time, power and energy of a pipeline that generates images or videos.
 
     Args:
@@ -120,6 +122,17 @@ class ImagePrediction(Plain):
         text = [(each.network, 1, each) for each in self.text]
         ends = [("denoiser", self.denoise_calls, self.denoise), ("decoder", self.decode_calls, self.decode)]
         return [*text, *ends]
+
+    def _table(self) -> Table:
+        """The parts: their forwards, and seconds, watts and joules of one forward on one GPU."""
+        rows = [(name, times, each.time_s, each.power_w, each.energy_j) for name, times, each in self.parts]
+        return Table(("part", "times", "time_s", "power_w", "energy_j"), rows)
+
+    def _picture(self) -> Picture:
+        """Joules per image or video by part."""
+        joules = [(name, self.gpus * times * each.known_energy_j / self.batch) for name, times, each in self.parts]
+        items = [Bar(name, value, si(value, "J")) for name, value in joules]
+        return Picture(bars(items, f"Energy per {self.made}: {self.model} on {self.gpus}x {self.gpu}"))
 
     def interval(self, level: float = 0.9) -> ImageInterval:
         """Intervals of time, power and energy of an image or video, from errors of published runs.

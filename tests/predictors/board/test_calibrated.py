@@ -6,9 +6,9 @@ import json
 
 import numpy as np
 import pytest
-import simulated_board as board
 
 import joulecast
+from conftest import benchmark
 from joulecast import Network, Operation
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
@@ -17,6 +17,8 @@ from joulecast.predictors.board.profile import find_profile
 from joulecast.queries.worth_measuring import worth_measuring
 from joulecast.zoo import find_predictor
 
+with benchmark("simulated_board") as board:
+    pass
 GPU = find_gpu("H100 SXM")
 
 
