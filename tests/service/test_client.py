@@ -36,7 +36,15 @@ def client(service):
 
 
 FUNCTIONS = ("predict", "predict_many", "predict_operations", "explain", "extract", "best", "sweep")
-FUNCTIONS += ("predict_generation", "best_generation", "predict_image", "predict_parallel_training", "predict_run")
+FUNCTIONS += (
+    "predict_generation",
+    "best_generation",
+    "predict_image",
+    "predict_parallel_training",
+    "predict_run",
+    "simulate_serving",
+    "best_run",
+)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
