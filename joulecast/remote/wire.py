@@ -37,6 +37,7 @@ from ..queries.objectives import Tariff
 from ..runs import Layout, Part, Run
 from ..runs.choosing import RunChoices
 from ..runs.parallel import ParallelTraining
+from ..traffic import ServingSimulation
 
 MEDIA_TYPE = "application/vnd.joulecast.v1+json"
 
@@ -70,6 +71,7 @@ _CLASSES: Mapping[str, type[Any]] = {
         Part,
         Prediction,
         Run,
+        ServingSimulation,
         Sweep,
         Tariff,
         SentNetworkSpread,

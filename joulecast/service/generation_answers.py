@@ -21,10 +21,14 @@ from ..runs.choosing import CLOCKS as RUN_CLOCKS
 from ..runs.choosing import RunChoices, best_of
 from ..runs.parallel import PARTS, ParallelTraining, training_of
 from ..runs.predict import run_of
+from ..traffic import ServingSimulation
+from ..traffic.simulate import simulate_serving
 from .networks import Networks
 from .problems import too_large
 from .settings import Settings
 from .validation import arguments_of, checked_gpu, checked_predictor
+
+_MOST_REQUESTS = 1_000_000  # A minute of one core. In a closed loop, each may be longer than a second, and counts more.
 
 
 class GenerationAnswers:
@@ -64,6 +68,15 @@ class GenerationAnswers:
         job = Job.of(asked, mode="training", predictor=_check_gpus(question.gpu, question.predictor, "training"))
         parts = {name: asked[name] for name in PARTS}
         return training_of(job, asked["gpu"], asked["clock"], parts, asked["micro_batches"], self.networks.extract)
+
+    def simulate_serving(self, question: Any) -> ServingSimulation:
+        """See `joulecast.simulate_serving`; requests come at a rate or in a closed loop."""
+        _refuse_unknown(question.model, question.engine)
+        _check_gpus(question.gpu, question.predictor)
+        expected = (question.requests or question.concurrency or 0) * (question.duration_s or 0)
+        if expected > _MOST_REQUESTS:
+            raise too_large("there are too many requests to simulate", expected, _MOST_REQUESTS)
+        return simulate_serving(**arguments_of(question))
 
     def predict_run(self, question: Any) -> Run:
         """See `joulecast.predict_run`."""

@@ -22,7 +22,8 @@ from ..runs.choosing import best_run
 from ..runs.layout import RECOMPUTES, SHARDINGS
 from ..runs.parallel import predict_parallel_training
 from ..runs.predict import predict_run
-from .question_fields import CLOCKS, FIELDS, GPUS, Amount, Declared
+from ..traffic.simulate import simulate_serving
+from .question_fields import CLOCKS, FIELDS, GPUS, LENGTHS, Amount, Declared, Lengths
 from .subjects import (
     DroppedItems,
     Name,
@@ -205,6 +206,36 @@ BestGenerationQuestion = _question(
     gpus=(GPUS, "Names or aliases, or with a number. Default: the whole catalogue.", ["H100 SXM"]),
     clocks=(CLOCKS, "Default: eight clocks of each GPU."),
     objective=(Name, "energy, time, cost or carbon; each per token."),
+)
+
+_Share = Annotated[float, Field(ge=0, le=1)]
+
+ServingQuestion = _question(
+    "ServingQuestion",
+    simulate_serving,
+    "A language model that serves requests as they arrive",
+    {
+        "model": "llama3_8b",
+        "gpu": "H100 SXM",
+        "requests": 2,
+        "duration_s": 60,
+        "prompt_tokens": 500,
+        "output_tokens": [300, 200],
+    },
+    gpu=_GPU_OR_SEVERAL,
+    precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4."),
+    requests=(Positive | None, "Mean requests per second."),
+    prompt_tokens=(Lengths | None, LENGTHS, 500),
+    output_tokens=(Lengths | None, LENGTHS, 300),
+    duration_s=(Positive | None, "Seconds in which requests arrive.", 60),
+    seed=(Annotated[int, Field(ge=0, le=2**63)], "Of arrivals and lengths."),
+    concurrency=(Size | None, "Requests at a time, in place of a rate: one begins when another ends."),
+    burstiness=(Annotated[float, Field(ge=0, le=100)], "Variation of the time between arrivals: 1 for Poisson."),
+    warmup_s=(Annotated[float, Field(ge=0, le=1e9)], "Seconds at the beginning that are not counted."),
+    router=(Name, "How replicas get requests: round_robin or least_loaded."),
+    max_sequences=(Side, "Sequences of a replica in a step."),
+    max_step_tokens=(Side | None, "Tokens of a step. Default: the engine's."),
+    prefix_hit_rate=(_Share, "Share of prompts that the prefix cache holds."),
 )
 
 ImageQuestion = _question(

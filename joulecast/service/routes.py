@@ -21,6 +21,7 @@ from ..queries import Choices, Sweep
 from ..runs import Run
 from ..runs.choosing import RunChoices
 from ..runs.parallel import ParallelTraining
+from ..traffic import ServingSimulation
 from . import query_strings, questions, schemas
 from .answering import FormatQuery, answering, ask
 from .batches import batch_csv, batch_json
@@ -152,6 +153,14 @@ _PATHS = (
         schemas.ParallelTrainingAnswer,
         "generation",
         "Predict an iteration of training a transformer over several GPUs of a node.",
+    ),
+    _Path(
+        "simulate_serving",
+        questions.ServingQuestion,
+        ServingSimulation,
+        schemas.ServingAnswer,
+        "generation",
+        "Simulate a language model that serves requests as they arrive: tails of latencies, throughput, joules, watts.",
     ),
     _Path(
         "predict_run",

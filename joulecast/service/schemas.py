@@ -23,6 +23,7 @@ from ..queries.carbon import Grid
 from ..queries.choice import WRITTEN, Choice
 from ..runs import Layout, Part, Run, RunInterval
 from ..runs.parallel import ParallelTraining
+from ..traffic import ServingSimulation
 from .schema import Open, answer_of, object_of, said, several
 
 
@@ -256,6 +257,24 @@ ParallelTrainingAnswer = answer_of(
     "Time, power and energy of an iteration of training over several GPUs.",
     power_w=said(float, "Mean power of all boards together."),
     micro=said(SummaryAnswer, "One micro-batch through all layers, or a GPU's part of them."),
+)
+
+_Quantiles = object_of(
+    "QuantilesAnswer", "Seconds; null if no request has them.", **dict.fromkeys(("p50", "p90", "p99"), float | None)
+)
+
+ServingAnswer = answer_of(
+    "ServingAnswer",
+    ServingSimulation,
+    "A simulated engine that serves requests; JSON has no single requests.",
+    "model gpu gpus layout engine precision clock_mhz power_limit_w seed rate_per_s concurrency warmup_s duration_s "
+    "cache_tokens tokens_per_s requests_per_s energy_j idle_energy_j energy_per_token_j power_w idle_share preemptions "
+    "notes",
+    requests=said(int, "Number of requests that were counted."),
+    ttft_s=said(_Quantiles, "Time to first token."),
+    tpot_s=said(_Quantiles, "Mean time of a request from one token to the next."),
+    itl_s=said(_Quantiles, "From one token to the next, over all tokens."),
+    latency_s=said(_Quantiles, "Of whole requests."),
 )
 
 RunAnswer = answer_of(
