@@ -25,6 +25,7 @@ from ..runs.predict import predict_run
 from ..traffic.simulate import simulate_serving
 from .question_fields import CLOCKS, FIELDS, GPUS, LENGTHS, Amount, Declared, Lengths
 from .subjects import (
+    Clock,
     DroppedItems,
     Name,
     Operations,
@@ -236,6 +237,8 @@ ServingQuestion = _question(
     max_sequences=(Side, "Sequences of a replica in a step."),
     max_step_tokens=(Side | None, "Tokens of a step. Default: the engine's."),
     prefix_hit_rate=(_Share, "Share of prompts that the prefix cache holds."),
+    prefill_replicas=(Annotated[int, Field(ge=0, le=10_000)], "Replicas that only read prompts; all others decode."),
+    prefill_clock=(Clock | None, "Their graphics clock."),
 )
 
 ImageQuestion = _question(

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from ..errors import InputError
 from ..generation.generate import server_of
 from ..generation.lengths import Lengths
-from ..generation.memory import CACHED_IN, activations_bytes, weights_bytes
+from ..generation.memory import CACHED_IN, activations_bytes, cached_bytes, weights_bytes
 from ..generation.server import Server
 from ..generation.steps import StepTokens
 from ..predictors.networks.memory import usable_bytes
@@ -110,6 +112,50 @@ class Served:
             replay.drawn = requests
             replay.closed(concurrency or 0)
         return replay.replicas
+
+    def divided(self, trace: Trace, reader: Served, readers: int, router: str) -> Sequence[Replica]:
+        """Replay requests whose prompts are read by replicas of their own, which send keys and values to the others.
+
+        A replica that decodes computes the last token of each prompt again, as vLLM does, which gives the first token
+        of the output.
+
+        Args:
+            trace: The requests.
+            reader: A replica that reads prompts.
+            readers: Number of these replicas; all others decode.
+            router: A name of `ROUTERS`.
+
+        Returns:
+            All replicas, with the requests in the order of the trace.
+
+        Raises:
+            InputError: A request does not fit into the memory.
+        """
+        served, count = self.server.deployment, len(trace.prompt)
+        reading = reader.replicas(replace(trace, output=np.ones(count)), router=router, count=readers)
+        lengths, place = np.unique(trace.prompt, return_inverse=True)
+        sent = np.array([cached_bytes(served.decoder, int(each), served.precisions) for each in lengths])
+        # Each GPU sends its part to another node, over an adapter that is as fast as its PCI Express slot.
+        there_s = np.array(reading[0].requests.end_s) + sent[place] / (served.gpu.pcie_bandwidth or _PCIE)
+        order = np.argsort(there_s, kind="stable")
+        arrived = Trace(there_s[order], trace.prompt[order], trace.output[order])
+        decoders = replace(self, limits=replace(self.limits, cached_share=1.0))
+        decoding = decoders.replicas(arrived, router=router, count=served.parallel.groups - readers)
+        first, second, every = reading[0].requests, decoding[0].requests, Requests()
+        back = np.argsort(order).tolist()
+        for request, here in enumerate(back):
+            every.add(trace.arrival_s[request], int(trace.prompt[request]), int(trace.output[request]))
+            every.first_s[request], every.end_s[request] = second.first_s[here], second.end_s[here]
+            every.energy_j[request] = first.energy_j[request] + second.energy_j[here]
+            every.preempted[request] = first.preempted[request] + second.preempted[here]
+        together = (*reading, *decoding)
+        for replica in together:
+            replica.requests = every
+            replica.idle(max(each.now for each in together))
+        return together
+
+
+_PCIE = 32e9  # Bytes per second of a slot with 16 lanes of PCI Express 4.0, for boards whose own is not known.
 
 
 def cache_of(server: Server, sequences: int) -> Cache:
