@@ -55,26 +55,34 @@ class Served:
         Raises:
             JoulecastError: See `simulate_serving`.
         """
-        means = [Lengths(each.mean, 0.0, each.mean) for each in (prompt, output)]
-        server = server_of(asked, 1, means[0], means[1], "continuous", asked["max_step_tokens"])
+        means = Lengths(prompt.mean, 0.0, prompt.mean), Lengths(output.mean, 0.0, output.mean)
+        server = server_of(asked, 1, *means, "continuous", asked["max_step_tokens"])
         served = server.deployment
         sequences = asked["max_sequences"]
         if concurrency is not None:
             sequences = min(sequences, math.ceil(concurrency / served.parallel.groups))
-        limits = Limits(sequences, served.engine.step_tokens, asked["prefix_hit_rate"])
-        if sequences >= limits.tokens:
+        drafts, model = asked["draft_tokens"], asked["draft_model"]
+        # Leviathan et al., arXiv 2211.17192, equation 1: drafts are accepted up to the first that is not.
+        accepted = math.fsum(asked["acceptance"] ** each for each in range(drafts + 1))
+        limits = Limits(sequences, served.engine.step_tokens, asked["prefix_hit_rate"], 1 + drafts, accepted)
+        if sequences * limits.step_tokens >= limits.tokens:
             raise InputError(
                 "a step has fewer tokens than sequences",
-                given=f"{limits.tokens} tokens, {sequences} sequences",
+                given=f"{limits.tokens} tokens, {sequences} sequences of {limits.step_tokens}",
                 allowed="more tokens than sequences",
                 hint="give a larger max_step_tokens, or a smaller max_sequences",
             )
         clock_mhz = served.gpu.checked_clock_mhz(asked["clock"])
-        cache = cache_of(server, sequences)
+        drafting = None
+        if drafts and model is not None:
+            drafting = server_of({**asked, "model": model}, 1, *means, "continuous", asked["max_step_tokens"])
+        cache = cache_of(server, sequences, drafting)
         context = math.inf if served.decoder.context is None else served.decoder.context
         usual = max(512.0, *(4 * (each.mean + each.deviation) for each in (prompt, output)))
         longest = math.ceil(min(usual, context, cache.tokens))
-        return cls(server, clock_mhz, cache, limits, PredictedSteps.of(server, clock_mhz, sequences, longest))
+        draft = None if drafting is None else PredictedSteps.of(drafting, clock_mhz, sequences, longest)
+        costs = PredictedSteps.of(server, clock_mhz, sequences, longest, drafts, draft)
+        return cls(server, clock_mhz, cache, limits, costs)
 
     def replicas(
         self,
@@ -158,12 +166,13 @@ class Served:
 _PCIE = 32e9  # Bytes per second of a slot with 16 lanes of PCI Express 4.0, for boards whose own is not known.
 
 
-def cache_of(server: Server, sequences: int) -> Cache:
+def cache_of(server: Server, sequences: int, drafting: Server | None = None) -> Cache:
     """The memory for keys and values that a replica of a model leaves.
 
     Args:
         server: A GPU of the replica.
         sequences: Largest number of sequences in a step; memory for activations is kept for a full step of them.
+        drafting: A model that drafts tokens, with weights, keys and values of its own; None without one.
 
     Raises:
         InputError: The weights alone do not fit.
@@ -174,9 +183,12 @@ def cache_of(server: Server, sequences: int) -> Cache:
     usable = usable_bytes(served.gpu) * served.engine.memory_share
     free = usable - weights_bytes(decoder, served.precisions) - activations_bytes(decoder, largest)
     by_window: dict[float, float] = defaultdict(float)
-    for part, layers in decoder.attentions:
-        by_window[part.window or math.inf] += layers * part.cached_elements * CACHED_IN[served.precisions.cache]
-    each = sum(by_window.values())
+    for each in (decoder,) if drafting is None else (decoder, drafting.deployment.decoder):
+        for part, layers in each.attentions:
+            by_window[part.window or math.inf] += layers * part.cached_elements * CACHED_IN[served.precisions.cache]
+    if drafting is not None:
+        free -= weights_bytes(drafting.deployment.decoder, served.precisions)
+    token_bytes = sum(by_window.values())
     if free <= 0:
         served.refuse_shortage()
         raise InputError(
@@ -185,4 +197,6 @@ def cache_of(server: Server, sequences: int) -> Cache:
             allowed=f"less than {si(usable, 'B')}",
             hint="use more GPUs, narrower weights, or a smaller max_step_tokens",
         )
-    return Cache(free / each, tuple((share / each, window) for window, share in sorted(by_window.items())))
+    return Cache(
+        free / token_bytes, tuple((share / token_bytes, window) for window, share in sorted(by_window.items()))
+    )

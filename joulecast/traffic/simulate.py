@@ -43,6 +43,9 @@ def simulate_serving(
     prefix_hit_rate: float = 0.0,
     prefill_replicas: int = 0,
     prefill_clock: float | None = None,
+    draft_tokens: int = 0,
+    draft_model: Model | None = None,
+    acceptance: float = 0.7,
     precision: str = "bf16",
     engine: str = "vllm",
     tensor_parallel: int | None = None,
@@ -83,6 +86,10 @@ def simulate_serving(
         prefill_replicas: Number of replicas that only read prompts, and send keys and values to those that decode; 0 if
             all do both. For requests at a rate or from a trace.
         prefill_clock: Graphics clock of these replicas in MHz; None for `clock`.
+        draft_tokens: Number of tokens that are drafted for each sequence and verified in the next step (speculative
+            decoding); 0 for none.
+        draft_model: The model that drafts them, on the same GPUs; None for drafts that cost nothing, such as n-grams.
+        acceptance: Probability that a drafted token is accepted if those before it were.
         precision: Precision of the weights, see `predict_generation`.
         engine: Name of an engine with continuous batching, such as vllm.
         tensor_parallel: Number of GPUs that share each layer; further GPUs are replicas. None for as many as the model
@@ -212,6 +219,8 @@ def _check(asked: dict[str, Any]) -> None:
         ("max_sequences", lambda value: 1 <= value <= 8192 and value == int(value), "1 to 8192"),
         ("max_step_tokens", lambda value: 2 <= value <= 65536 and value == int(value), "2 to 65536"),
         ("prefix_hit_rate", lambda value: 0 <= value <= 1, "0 to 1"),
+        ("draft_tokens", lambda value: 0 <= value <= 32 and value == int(value), "0 to 32"),
+        ("acceptance", lambda value: 0 <= value <= 1, "0 to 1"),
         ("prefill_replicas", lambda value: value >= 0 and value == int(value), "0 or more"),
         ("seed", lambda value: value >= 0 and value == int(value), "0 or more"),
     )

@@ -99,6 +99,25 @@ def test_prompts_read_by_replicas_of_their_own():
     assert slow.energy_j < apart.energy_j
 
 
+def test_drafts_are_verified_in_fewer_and_longer_steps():
+    options = {"concurrency": 4, "prompt_tokens": 64, "output_tokens": 401, "duration_s": 60, "max_step_tokens": 512}
+    plain, none, free, drafted = (
+        simulate_serving("qwen3_8b", "L40S", **options, **more)
+        for more in (
+            {},
+            {"draft_tokens": 3, "acceptance": 0.0},
+            {"draft_tokens": 3, "acceptance": 0.5},
+            {"draft_tokens": 3, "acceptance": 0.5, "draft_model": "qwen3_0_6b"},
+        )
+    )
+    # 1 + 0.5 + 0.25 + 0.125 tokens a step, in steps that read the same weights for four times as many tokens.
+    assert none.itl_s(0.5) == pytest.approx(plain.itl_s(0.5), rel=0.15)
+    assert none.tpot_s(0.5) / free.tpot_s(0.5) == pytest.approx(1.875, rel=0.02)
+    assert free.tpot_s(0.5) < drafted.tpot_s(0.5) < plain.tpot_s(0.5)
+    assert drafted.cache_tokens < free.cache_tokens == plain.cache_tokens
+    assert free.energy_per_token_j < plain.energy_per_token_j
+
+
 def test_too_many_requests_are_told():
     flooded = simulate_serving("qwen3_0_6b", "L4", requests=200, **SHORT)
     assert flooded.requests_per_s < 150
@@ -139,6 +158,7 @@ def test_lengths_and_arrivals_have_the_moments_that_were_asked_for():
         ({"requests": 1, "output_tokens": 0}, "output_tokens"),
         ({"requests": 1, "max_sequences": 600}, "fewer tokens than sequences"),
         ({"requests": 1e9}, "too many requests"),
+        ({"requests": 1, "acceptance": 2}, "acceptance is out of range"),
         ({"requests": 1, "prefill_replicas": 1}, "some replicas read the prompts"),
         ({"requests": "nowhere.csv", "prompt_tokens": None, "output_tokens": None}, "no such trace"),
     ],
