@@ -195,6 +195,8 @@ class ServingSimulation(Answer):
     def itl_s(self, quantile: float) -> float:
         """Seconds from one token of a request to the next, as a quantile of all tokens ("inter-token latency").
 
+        Tokens that were drafted and accepted come together: then it is the time from one step to the next.
+
         Raises:
             InputError: The quantile is not between 0 and 1, or no sequence decoded.
         """
