@@ -22,12 +22,12 @@ import transformer_report
 from joulecast.datasets import load
 from joulecast.extraction import network_of
 from joulecast.hardware import find_gpu
-from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.contract import Networks, ResidualModel
 from joulecast.predictors.evaluation.any_gpu import Known, fit_hosts, log_ratios
 from joulecast.predictors.fitting.fit import fit_operations, load_recipe, network_learner
 from joulecast.predictors.measured.rows import DeviceRow, device_rows
 from joulecast.predictors.measured.splits import fold_of
+from joulecast.predictors.model.predictor import AnyGpuPredictor
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.recipes import Recipe, RooflineRecipe, TransformerRecipe
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from simulated_measurements import simulated_dataset, simulated_gpu
 
-from joulecast.predictors.any_gpu.boosting import inputs_and_targets
 from joulecast.predictors.contract import curves_of
 from joulecast.predictors.evaluation.any_gpu import cross_validate
 from joulecast.predictors.evaluation.tuning import search
 from joulecast.predictors.fitting.fit import fit_on_all, fit_own
 from joulecast.predictors.measured.rows import device_rows
+from joulecast.predictors.model.fit_boosted import inputs_and_targets
 from joulecast.predictors.recipes import BlendRecipe, BoostingRecipe, ForestRecipe, TransformerRecipe, XGBoostRecipe
 from joulecast.predictors.regressors.fitted_trees import FittedTrees, unfitted_trees
 
