@@ -67,8 +67,8 @@ def check() -> None:
 
 
 def docs() -> None:
-    """Install what developing needs and write the documentation as a site into `build/site`."""
-    install("dev")
+    """Install what documenting needs, and write the documentation as a site into `build/site`."""
+    install("docs")
     run("mkdocs", "build", "--quiet")
 
 

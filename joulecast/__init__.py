@@ -18,13 +18,16 @@ if _typing.TYPE_CHECKING:
     from .generation.generate import predict_generation
     from .generation.images.predict import ImagePrediction, predict_image
     from .generation.prediction import GenerationPrediction
-    from .generation.training import predict_parallel_training
     from .metering.meter import measure
     from .predictors.explanation import Explanation
     from .queries import Choice, Sweep
     from .remote import Client
     from .runs import Run
+    from .runs.choosing import best_run
+    from .runs.parallel import predict_parallel_training
     from .runs.predict import predict_run
+    from .traffic import ServingSimulation
+    from .traffic.simulate import simulate_serving
 
 __version__ = "0.1.0"
 
@@ -40,10 +43,12 @@ __all__ = [
     "Operation",
     "Prediction",
     "Run",
+    "ServingSimulation",
     "Sweep",
     "account",
     "best",
     "best_generation",
+    "best_run",
     "explain",
     "extract",
     "measure",
@@ -54,6 +59,7 @@ __all__ = [
     "predict_operations",
     "predict_parallel_training",
     "predict_run",
+    "simulate_serving",
     "sweep",
 ]
 
@@ -65,17 +71,20 @@ _LOADED_ON_USE = {
     "GenerationPrediction": "generation.prediction",
     "ImagePrediction": "generation.images.predict",
     "Run": "runs",
+    "ServingSimulation": "traffic",
     "Sweep": "queries",
     "account": "accounting.account",
     "best": "api.choosing",
     "best_generation": "generation.choosing",
+    "best_run": "runs.choosing",
     "explain": "api.operations",
     "measure": "metering.meter",
     "predict_generation": "generation.generate",
     "predict_image": "generation.images.predict",
     "predict_operations": "api.operations",
-    "predict_parallel_training": "generation.training",
+    "predict_parallel_training": "runs.parallel",
     "predict_run": "runs.predict",
+    "simulate_serving": "traffic.simulate",
     "sweep": "api.choosing",
 }
 """Name -> module that defines it, for what `joulecast predict` starts quicker without."""

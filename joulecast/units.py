@@ -1,10 +1,16 @@
-"""Formats quantities with three digits and an SI prefix."""
+"""Formats quantities with three digits and an SI prefix.
+
+One convention holds everywhere, bytes included: 1 GB is 10^9 bytes, so a board that is sold with 24 GB (2^30 each) has
+25.8 GB. Numbers without a unit are written in full, never with an exponent.
+"""
 
 from __future__ import annotations
 
+import math
+
 SI_PREFIXES = (
     *((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")),
-    *((1e-3, "m"), (1e-6, "u"), (1e-9, "n"), (1e-12, "p")),
+    *((1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p")),
 )
 
 NOT_MEASURED = "not measured"
@@ -23,6 +29,15 @@ def si(value: float | None, unit: str) -> str:
                 else f"{value / factor:.0f} {prefix}{unit}"
             )
     return f"{value:.3g} {unit}"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number in full, rounded to so many digits if it has decimals: "99,490", "0.0000106"; a dash where missing."""
+    if value is None:
+        return "-"
+    after = digits - 1 - math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
+    text = f"{value:,.{max(0, after)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def scaled(value: float, unit: str) -> tuple[float, str]:

@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from mlflow_servers import mlflow_server
@@ -64,38 +65,53 @@ def full_disk(most_bytes: int = 100) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-# Services that are expensive to start are started once if tests are spread over processes (`-n 3`).
-STARTED_ONCE = {"service": "service", "narrow": "service", "mlflow_at": "mlflow"}
 # What takes longest is begun first, or one process would still run it when the others have finished.
-BEGUN_FIRST = ["service", "tests/service/test_several_processes.py", "mlflow", "tests/profiling/test_session.py"]
+BEGUN_FIRST = [
+    "service",
+    "page",
+    "tests/service/test_several_processes.py",
+    "mlflow",
+    "tests/profiling/test_session.py",
+]
 BEGUN_FIRST += ["tests/profiling/test_cluster.py", "tests/service/test_running.py", "tests/service/test_starving.py"]
 BEGUN_FIRST += ["tests/test_laws.py", "tests/cli/test_tune.py", "tests/cli/test_system_limits.py"]
+# Files whose tests ask the same service or server, which is expensive to start.
+ASKING = ["client", "generation_service", "hostile_questions", "openapi", "service", "uploads"]
+GROUPS = {
+    **{f"tests/service/test_{name}.py": "service" for name in ASKING},
+    **{f"tests/service/test_{name}.py": "page" for name in ("page", "page_choosing")},
+    **{f"tests/zoo/test_{name}.py": "mlflow" for name in ("registry", "tracking")},
+}
+
+
+def group_of(nodeid: str) -> str:
+    """Tests of a group run in the same process where they are spread over several (`-n 3`)."""
+    file = nodeid.partition("::")[0]
+    return GROUPS.get(file, file)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Where tests are spread over processes, keep groups together, and begin them in the order that is given here."""
-    if config.pluginmanager.hasplugin("xdist"):
-        if config.option.dist == "load":  # the default of `-n 3`, which would start a service in each process
-            config.option.dist = "loadgroup"
-        if hasattr(config, "workerinput"):
-            config.option.loadgroup = True  # A worker reads the command line alone.
-        config.option.loadscopereorder = False  # Files with many tests would come first, which are quick ones.
+    """Begin files in the order of the tests: xdist would begin those with many tests first, which are quick ones."""
+    config.option.loadscopereorder = False
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook as well
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Spread groups over processes. (Groups of xdist's own, `--dist loadgroup`, are none with pytest 9.2.)"""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Groups(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return Groups(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of a file run in the same process, and so do all tests that use the same service or server."""
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
-    places = {group: place for place, group in enumerate(BEGUN_FIRST)}
-    order = {}
-    for item in items:
-        shared = [STARTED_ONCE[name] for name in getattr(item, "fixturenames", ()) if name in STARTED_ONCE]
-        group = shared[0] if shared else item.nodeid.partition("::")[0]
-        order[item] = places.get(group, len(places))
-        item.add_marker(pytest.mark.xdist_group(group))
-    if config.option.dist == "loadgroup" or hasattr(config, "workerinput"):
-        items.sort(key=order.__getitem__)
+    """Where tests are spread over processes, begin with what takes longest."""
+    if hasattr(config, "workerinput"):
+        places = {group: place for place, group in enumerate(BEGUN_FIRST)}
+        items.sort(key=lambda item: places.get(group_of(item.nodeid), len(places)))
 
 
 @pytest.fixture(scope="session")

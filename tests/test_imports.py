@@ -53,6 +53,7 @@ ROOMS = [
     "zoo",
     "queries",
     "generation",
+    "traffic",
     "runs",
     "api",
     "remote",
@@ -68,6 +69,7 @@ PREDICTOR_ROOMS = [
     "intervals",
     "measured",
     CORE,
+    "board",
     "networks",
     "regressors",
     "model",
@@ -79,7 +81,7 @@ PREDICTOR_ROOMS = [
 
 
 # Packages that predicting with a GPU's own predictor does not need. They are half of the code.
-UNUSED = ("accounting", "remote", "datasets.", "energy.", "generation", "metering", "queries", "runs")
+UNUSED = ("accounting", "remote", "datasets.", "energy.", "generation", "metering", "queries", "runs", "traffic")
 UNUSED += tuple(f"predictors.{room}" for room in ("cpu", "kernels", "model", "transformer", "fitting", "evaluation"))
 
 

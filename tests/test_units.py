@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from joulecast.units import scaled, si
+from joulecast.units import number, scaled, si
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from joulecast.units import scaled, si
         (0, "J", "0 J"),
         (1, "s", "1 s"),
         (0.0214, "s", "21.4 ms"),
-        (2.5e-6, "s", "2.5 us"),
+        (2.5e-6, "s", "2.5 µs"),
         (3.21e-9, "J", "3.21 nJ"),
         (4e-12, "J", "4 pJ"),
         (5e-15, "J", "5e-15 J"),
@@ -44,7 +44,7 @@ def test_three_digits_and_a_prefix(value, unit, text):
     [
         (0.002, 1e-3, "ms"),
         (0.001, 1e-3, "ms"),
-        (0.0009, 1e-6, "us"),
+        (0.0009, 1e-6, "µs"),
         (5.0, 1.0, "s"),
         (1500.0, 1e3, "ks"),
         (-0.002, 1e-3, "ms"),
@@ -55,3 +55,20 @@ def test_three_digits_and_a_prefix(value, unit, text):
 )
 def test_a_unit_that_makes_a_value_at_least_one(value, factor, unit):
     assert scaled(value, "s") == (factor, unit)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (0, "0"),
+        (1.06e-5, "0.0000106"),
+        (99490.4, "99,490"),
+        (1234.5, "1,234"),
+        (21.44, "21.4"),
+        (3.0, "3"),
+        (-0.05, "-0.05"),
+    ],
+)
+def test_numbers_without_a_unit_are_written_in_full(value, text):
+    assert number(value) == text

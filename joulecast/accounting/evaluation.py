@@ -28,8 +28,12 @@ from .simulated_power import sampled
 PERIODS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 """Sampling periods that are compared; counters update every 10 to 100 ms."""
 
-LENGTHS = (0.25, 0.5, 0.75, 1.0)
-"""Run lengths that are compared, as shares of the longest."""
+ITERATIONS = 25
+"""Iterations of the longest run."""
+
+LENGTHS = (0.2, 0.4, 0.6, 0.8, 1.0)
+"""Run lengths that are compared, as shares of the longest: 5, 10, 15, 20 and 25 iterations of 25. SMARAGDINE's ASSW is
+the correlation of each of them with the shortest."""
 
 PUBLISHED: Mapping[str, str] = {
     "ASSS": "0.90 to 0.94",
@@ -88,8 +92,9 @@ class Evaluation(Plain):
         iterations: Number of iterations of each run.
         periods_s: Sampling periods.
         by_period: Correlations between runs sampled with each two periods, shape (periods, periods).
+        by_period_of_operators: The same of single operators of modules instead of whole modules.
         lengths_s: Run lengths in seconds.
-        by_length: Correlations between runs of each two lengths, shape (lengths, lengths).
+        by_length: Correlations between runs of each two lengths, shape (lengths, lengths); `assw` is its first row.
         by_experiment: Correlations between each two equal runs, shape (experiments, experiments).
         errors: Sampling period -> largest relative error of a module with over 5 % of the joules; empty where the truth
             is not known.
@@ -102,11 +107,17 @@ class Evaluation(Plain):
     iterations: int
     periods_s: tuple[float, ...]
     by_period: FloatArray
+    by_period_of_operators: FloatArray
     lengths_s: tuple[float, ...]
     by_length: FloatArray
     by_experiment: FloatArray
     errors: Mapping[float, float]
     overhead: Overhead | None = None
+
+    @property
+    def assw(self) -> FloatArray:
+        """Correlation of each longer run with the shortest, shape (lengths - 1,)."""
+        return self.by_length[0, 1:]
 
     def save(self, path: str | Path) -> Path:
         """Draw the correlations into a PNG or SVG file.
@@ -126,6 +137,7 @@ class Evaluation(Plain):
             "experiments": self.experiments,
             "iterations": self.iterations,
             "asss": {"periods_s": list(self.periods_s), "pearson": self.by_period.tolist()},
+            "asss_of_operators": self.by_period_of_operators.tolist(),
             "assw": {"lengths_s": list(self.lengths_s), "pearson": self.by_length.tolist()},
             "stability": {"pearson": self.by_experiment.tolist()},
             "errors": {str(period_s): error for period_s, error in self.errors.items()},
@@ -183,6 +195,7 @@ def evaluate(
         return experiments[i % len(experiments)]
 
     by_period = [summary(run(i), period_s) for i, period_s in enumerate(periods_s)]
+    of_operators = [summary(run(i), period_s, operators=True) for i, period_s in enumerate(periods_s)]
     by_length = [summary(run(i), finest_s, length) for i, length in enumerate(lengths)]
     by_experiment = [summary(experiment, finest_s) for experiment in experiments]
     first = experiments[0]
@@ -194,6 +207,7 @@ def evaluate(
         first.events.iterations,
         tuple(periods_s),
         correlations(by_period),
+        correlations(of_operators),
         tuple(length * (end_s - start_s) for length in lengths),
         correlations(by_length),
         correlations(by_experiment),
@@ -204,20 +218,21 @@ def evaluate(
     )
 
 
-def summary(experiment: Experiment, period_s: float, length: float = 1.0) -> Summary:
+def summary(experiment: Experiment, period_s: float, length: float = 1.0, *, operators: bool = False) -> Summary:
     """Joules by phase and module with repeated layers added up, as a sensor with this period would measure them.
 
     Args:
         experiment: A run.
         period_s: Seconds between two updates of the sensor.
         length: Share of the run that is used, from its start.
+        operators: Whether to tell the operators of a module apart.
     """
     start_s, end_s = experiment.events.window_s
     window_s = start_s, start_s + length * (end_s - start_s)
     shares = swept(experiment.events, [sampled(counter, period_s) for counter in experiment.counters], window_s)
     found: dict[tuple[str, str], float] = {}
     for row in shares.rows:
-        key = row.phase, _starred(row.path)
+        key = row.phase, _starred(row.path) + (f" {row.operation}" if operators else "")
         found[key] = found.get(key, 0.0) + row.share.energy_j
     return found
 
@@ -318,7 +333,7 @@ def _figure(plt: Any, evaluation: Evaluation) -> Any:
     panels = [
         (f"Sampling periods (ASSS; published {PUBLISHED['ASSS']})", evaluation.by_period,
          [si(period_s, "s") for period_s in evaluation.periods_s]),
-        (f"Run lengths (ASSW; published {PUBLISHED['ASSW']})", evaluation.by_length,
+        (f"Run lengths (ASSW: first row; published {PUBLISHED['ASSW']})", evaluation.by_length,
          [si(length_s, "s") for length_s in evaluation.lengths_s]),
         ("Equal runs", evaluation.by_experiment, [str(i + 1) for i in range(evaluation.experiments)]),
     ]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from .evaluation import Evaluation, Experiment, Overhead, evaluate
+from .evaluation import ITERATIONS, Evaluation, Experiment, Overhead, evaluate
 from .passes import meter_of, profiled_events, recording_of, runs_on_gpu, wait_for_gpu
 from .profiling import profiled
 from .shares import counters_of
@@ -25,7 +25,7 @@ def evaluate_model(
     steps: Steps,
     *,
     experiments: int = 4,
-    iterations: int = 10,
+    iterations: int = ITERATIONS,
     pairs: int = 5,
     sensors: Collection[str] | None = None,
 ) -> Evaluation:
@@ -49,7 +49,7 @@ def evaluate_model(
             "there are too few runs to compare",
             given=f"{experiments} experiments of {iterations} iterations, {pairs} pairs of blocks",
             allowed="at least 2 experiments of at least 2 iterations, and at least 1 pair",
-            hint="use the defaults: 4 experiments of 10 iterations, 5 pairs",
+            hint="use the defaults: 4 experiments of 25 iterations, 5 pairs",
         )
     for _ in range(_WARM_UP):
         steps.run()
@@ -63,7 +63,7 @@ def _experiment(steps: Steps, iterations: int, sensors: Collection[str] | None) 
         events = profiled_events(steps, iterations)
     recording = recording_of(meter)
     counters = () if recording is None else counters_of(recording, events.origin_ns)
-    if counters:
+    if counters and all(counter.device.method == "measured" for counter in counters):
         return Experiment(events, counters)
     known = [known_power(events, device) for device in events.devices]
     joules = np.sum([each.energy_j for each in known], axis=0)
@@ -96,6 +96,6 @@ def _block(steps: Steps, iterations: int, sensors: Collection[str] | None) -> tu
             wait_for_gpu(on_gpu)
             end_s = time.monotonic()
     found = meter.result() if meter is not None and meter.measures else None
-    if found is None or found.energy_j is None:
+    if found is None or found.source != "measured":
         return end_s - start_s, None
     return end_s - start_s, found.tree().at("block").total.energy_j

@@ -79,7 +79,7 @@ def save_pngs(accounting: Accounting, folder: Path) -> list[Path]:
 
 def _value(accounting: Accounting) -> tuple[Callable[[Any], float], str, str]:
     """The quantity that bars show, its name and its unit: joules if they were measured, otherwise seconds."""
-    if accounting.measured:
+    if accounting.known:
         return (lambda share: float(share.energy_j)), "energy", "J"
     return (lambda share: float(share.time_s)), "time", "s"
 
@@ -150,13 +150,13 @@ def _at_depth(accounting: Accounting, depth: int, value: Callable[[Any], float])
 
 def _top(plt: Any, accounting: Accounting) -> Any:
     value, quantity, unit = _value(accounting)
-    nodes = accounting.top(10)
+    nodes = accounting.top(10, summarized=True)
     figure, axis = plt.subplots(figsize=(7.5, 0.6 + 0.36 * max(1, len(nodes))), layout="constrained")
     colours = [_PHASE_COLOURS.get(node.phase or "other", QUIET) for node in nodes]
     values = [value(node.own) for node in nodes]
-    whole = accounting.total.energy_j if accounting.measured else accounting.duration_s
+    whole = accounting.total.energy_j if accounting.known else accounting.duration_s
     _bars(axis, [_label(node) for node in nodes], values, colours, whole, unit)
-    axis.set_title(f"Operators with most {quantity}, by module")
+    axis.set_title(f"Operators with most {quantity}, by module, repeated layers added up")
     return figure
 
 

@@ -28,6 +28,7 @@ _LEAST_LOOPS = 3
 # Iterations that the host may launch before it waits for the GPU. Without a limit, a loop of seconds could queue
 # minutes of work.
 _AHEAD = 10
+_ESTIMATED = "nothing could be measured, so joules are estimated from utilization and data sheets"
 _NO_COUNTER = "no energy counter was read, so there are seconds but no joules"
 
 
@@ -149,6 +150,8 @@ def _accounting(
     if not counters:
         reason = "; ".join(recording.absent) if recording is not None else ""
         notes.insert(0, f"{_NO_COUNTER}: {reason}" if reason else _NO_COUNTER)
+    elif all(counter.device.method == "modelled" for counter in counters):
+        notes.insert(0, f"{_ESTIMATED}: {'; '.join(recording.absent if recording is not None else ())}")
     iteration_s = duration_s / events.iterations if overhead is None else duration_s
     by_phase = {phase: module_share(events, phase) for phase in ("forward", "backward")}
     return Accounting(
@@ -172,7 +175,8 @@ def meter_of(sensors: Collection[str] | None, interval_s: float = INTERVAL_S) ->
     """A meter for this machine; None if nothing is to be measured.
 
     Args:
-        sensors: "cpu", "ram", "gpu" or names of devices; None for all that have a counter, empty for none.
+        sensors: "cpu", "ram", "gpu" or names of devices; None for all that have a counter, or an estimate if none has
+            one; empty for none.
         interval_s: Seconds between two samples.
     """
     return Meter(sensors, interval_s=interval_s) if sensors is None or sensors else None

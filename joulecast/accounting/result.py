@@ -14,10 +14,12 @@ from ..energy.node import PHASES
 from ..errors import InputError
 from ..hardware import GPU, find_gpu
 from ..hardware.ncu import read_counters
+from ..metering.gpu_shares import program_share
 from ..metering.recording import Recording
 from ..predictors.networks.energy_rows import DYNAMIC
-from ..rendering.answers import Plain
-from ..rendering.notebook import document, drawn_into, notes, table
+from ..rendering.answers import Answer
+from ..rendering.notebook import Picture, document, drawn_into, notes, table
+from ..rendering.tables import Table
 from ..units import si
 from .events import Events
 from .model_share import MeasuredLevels, Power, by_module, measured_levels, model_shares, power_of, tree_by_module
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
 _SHOWN = 20  # Rows of a table in Jupyter.
 
 
-@dataclass(frozen=True)
-class Accounting(Plain):
+@dataclass(frozen=True, repr=False)
+class Accounting(Answer):
     """Measured seconds and joules of a model by module, phase and operator.
 
     With one pass, joules are measured while the profiler runs, and the figures are those of the whole run. With two
@@ -78,14 +80,27 @@ class Accounting(Plain):
         return Share.total([*(row.share for row in self.rows), self.unattributed])
 
     @property
-    def measured(self) -> bool:
-        """Whether joules were measured; without a counter there are only seconds."""
+    def known(self) -> bool:
+        """Whether there are joules, measured or estimated; otherwise there are only seconds."""
         return self.total.source != "missing"
 
     @property
+    def measured(self) -> bool:
+        """Whether joules were measured."""
+        return self.known and not self.estimated
+
+    @property
+    def estimated(self) -> bool:
+        """Whether nothing could be measured, so that joules are estimated from utilization and data sheets."""
+        return self.known and self.recording is not None and all(d.method == "modelled" for d in self.recording.devices)
+
+    @property
     def energy_j(self) -> float | None:
-        """Joules of the whole run or of an iteration; a lower bound if a note says so, and None without a counter."""
-        return self.total.energy_j if self.measured else None
+        """Joules of the whole run or of an iteration; a lower bound if a note says so, None if there are none.
+
+        They are estimates if `estimated`.
+        """
+        return self.total.energy_j if self.known else None
 
     def tree(self) -> EnergyTree:
         """Seconds and joules by phase, module and operator."""
@@ -96,7 +111,15 @@ class Accounting(Plain):
         return self.tree().summarized()
 
     def flat(self) -> EnergyTree:
-        """Seconds and joules of each operator, added up over all modules (SMARAGDINE calls it TEF)."""
+        """Seconds and joules of each operator of each module, by its qualified name (SMARAGDINE calls it TEF)."""
+        rows = [
+            Row("", row.share, f"{row.path}.{row.operation}" if row.path else row.operation, row.phase, row.calls)
+            for row in self.rows
+        ]
+        return EnergyTree.of(self.title, rows, self.unattributed, self.notes)
+
+    def by_operator(self) -> EnergyTree:
+        """Seconds and joules of each operator, added up over all modules."""
         rows = [Row("", row.share, row.operation, row.phase, row.calls) for row in self.rows]
         return EnergyTree.of(self.title, rows, self.unattributed, self.notes)
 
@@ -110,25 +133,27 @@ class Accounting(Plain):
         return tuple(power_of(node) for node in tree.root.walk() if node.level != "operation")
 
     def operator_power(self) -> tuple[Power, ...]:
-        """Mean power of every operator while it ran, over all modules, as `flat` adds them up."""
-        return tuple(power_of(node) for node in self.flat().root.walk() if node.level == "operation")
+        """Mean power of every operator while it ran, over all modules, as `by_operator` adds them up."""
+        return tuple(power_of(node) for node in self.by_operator().root.walk() if node.level == "operation")
 
-    def top(self, n: int = 10) -> tuple[Node, ...]:
+    def top(self, n: int = 10, *, summarized: bool = False) -> tuple[Node, ...]:
         """The parts with most joules of their own, or seconds if there are no joules; largest first.
 
         Args:
             n: Number of parts.
+            summarized: Whether repeated layers count as one part.
 
         Raises:
             InputError: The number is below 1.
         """
-        if self.measured:
-            return self.tree().top(n)
+        tree = self.summarized() if summarized else self.tree()
+        if self.known:
+            return tree.top(n)
         if n < 1:
             raise InputError(
                 "the number of parts to list is too small", given=n, allowed="1 or more", hint="give a larger n"
             )
-        holders = [node for node in self.tree().root.walk() if node.own.time]
+        holders = [node for node in tree.root.walk() if node.own.time]
         return tuple(sorted(holders, key=lambda node: -node.own.time_s)[:n])
 
     def stages(self) -> dict[str, Share]:
@@ -188,6 +213,28 @@ class Accounting(Plain):
         rows, unattributed = model_shares(self.rows, self.unattributed, predicted_j, static_w)
         return replace(self, rows=rows, unattributed=unattributed, sharing="model")
 
+    def of_program(self) -> Accounting:
+        """The same without the joules of the machine's other programs.
+
+        The joules of a CPU and of memory are multiplied by this program's share of the CPU time that was used on the
+        machine, and those of a GPU by its share of the time in which kernels ran, as EFLECT does. Devices whose share
+        is not known keep their joules, and a note says so.
+        """
+        recorded = () if self.recording is None else self.recording.shares
+        shares = {device: program_share(recorded, device) for device in self.total.devices}
+        told = [
+            f"of {device}, " + ("the program's share is not known" if share is None else f"{100 * share:.0f} % counts")
+            for device, share in shares.items()
+            if any(device == part for part, _ in self.total.energy)
+        ]
+
+        def scaled(share: Share) -> Share:
+            factors = {device: 1.0 if found is None else found for device, found in shares.items()}
+            return Share(share.time, {p: figure.scaled_by(factors[p[0]]) for p, figure in share.energy.items()})
+
+        rows = tuple(replace(row, share=scaled(row.share)) for row in self.rows)
+        return replace(self, rows=rows, unattributed=scaled(self.unattributed), notes=(*self.notes, *told))
+
     def by_memory_level(
         self,
         ncu: str | Path,
@@ -224,7 +271,7 @@ class Accounting(Plain):
         if not self.measured:
             raise InputError(
                 f"no joules were measured, so {consequence}",
-                given="; ".join(self.notes) or "no counter",
+                given="an estimate" if self.estimated else "; ".join(self.notes) or "no counter",
                 allowed="a machine with an energy counter",
                 hint="`joulecast measure -- true` shows what this machine can measure",
             )
@@ -249,8 +296,10 @@ class Accounting(Plain):
                 text += f", which took {100 * abs(self.overhead):.0f} % {than} undisturbed ones"
         else:
             text = "Joules were measured while the profiler ran"
-        if not self.measured:
+        if not self.known:
             text = text.replace("Joules", "Seconds")
+        if self.estimated:
+            text = text.replace("were measured", "were estimated")
         by_phase = [f"{100 * share:.1f} % {phase}" for phase, share in self.module_share.items()]
         sentences = [text]
         if by_phase:
@@ -262,6 +311,13 @@ class Accounting(Plain):
             sentences.append("Dynamic joules are divided by a prediction, static ones by time")
         return ". ".join(sentences) + "."
 
+    def _table(self) -> Table:
+        return self.tree()._table()
+
+    def _picture(self) -> Picture:
+        """The tree as an icicle of joules, or of seconds where there are none."""
+        return self.tree()._picture()
+
     def to_dict(self) -> dict[str, Any]:
         """Everything but the events and readings, as plain lists and dictionaries; quantities in SI units."""
         return {
@@ -271,6 +327,7 @@ class Accounting(Plain):
             "iterations": self.iterations,
             "duration_s": self.duration_s,
             "energy_j": self.energy_j,
+            "estimated": self.estimated,
             "overhead": self.overhead,
             "module_share": dict(self.module_share),
             "resolution": None if self.resolution is None else self.resolution.to_dict(),
@@ -289,6 +346,8 @@ class Accounting(Plain):
     def __str__(self) -> str:
         """One line with joules and seconds."""
         joules = "joules not measured" if self.energy_j is None else si(self.energy_j, "J")
+        if self.estimated:
+            joules += " estimated, not measured"
         of = "per iteration" if self.passes == 2 else f"in {self.iterations} iterations"
         return f"{self.title}: {joules}, {si(self.duration_s, 's')} {of}"
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..extraction import Job
 from ..hardware import GPU
 from ..hardware.host import Host
+from ..predictors.board.profile import Calibrated
 from ..queries import Choices, Question, Sweep
 from ..queries import best as best_of
 from ..queries import sweep as sweep_of
@@ -37,6 +38,7 @@ def best(
     predictor: str | Path | None = None,
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
+    calibration: Calibrated | None = None,
     max_time_s: float | None = None,
     max_power_w: float | None = None,
     price_per_hour: float | Mapping[str, float] | None = None,
@@ -66,6 +68,7 @@ def best(
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
         execution: How it is run; see `predict`.
         host: The machine that launches operations; see `predict`.
+        calibration: What was measured on a board of one of the GPUs; see `predict`. Others are predicted as usual.
         max_time_s: Deadline of an iteration.
         max_power_w: Mean board power over an iteration.
         price_per_hour: Price of an hour of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
@@ -108,6 +111,7 @@ def sweep(
     predictor: str | Path | None = None,
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
+    calibration: Calibrated | None = None,
     price_per_hour: float | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,

@@ -12,6 +12,7 @@ from ..extraction import Job, network_of_job
 from ..hardware import GPU, find_gpu
 from ..hardware.host import Host, find_host
 from ..operations.columns import Calls, Columns, is_table, networks_of
+from ..predictors.board.profile import Calibrated, find_profile
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.many import NetworkPredictions, batched, in_pieces, predict_networks
 from ..predictors.physics.precisions import refuse_precisions
@@ -35,6 +36,7 @@ def predict_many(
     composition: str | None = None,
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
+    calibration: Calibrated | None = None,
     cluster: str | None = None,
 ) -> NetworkPredictions:
     """Predict the totals of many networks, such as the thousands of candidates of an architecture search.
@@ -57,6 +59,7 @@ def predict_many(
         composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
         execution: How the networks are run; see `predict`.
         host: The machine that launches operations; see `predict`.
+        calibration: What was measured on the board; see `predict`.
         cluster: Address of Dask's scheduler, such as tcp://host:8786, whose workers extract and predict; None for this
             process. The workers must have the same version of joulecast and the same predictors.
 
@@ -73,7 +76,9 @@ def predict_many(
         'alexnet'
     """
     job, board = _ManyJob.of(locals()), find_gpu(gpu)
-    predicted = partial(job.predicted, board, clock, Execution.of(execution, find_host(host)))
+    predicted = partial(
+        job.predicted, board, clock, Execution.of(execution, find_host(host), find_profile(calibration))
+    )
     if cluster is None:
         return predicted(networks)
     with on_cluster(cluster):

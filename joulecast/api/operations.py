@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from ..hardware import GPU, find_gpu
 from ..operations.columns import Columns, is_table, operations_of
 from ..operations.operation import Operation
 from ..operations.operation_list import checked_operations, mode_of
+from ..predictors.board.calibrated import CalibratedPredictor
+from ..predictors.board.profile import Calibrated, find_profile
 from ..predictors.explanation import Explanation, explain_operation
+from ..predictors.networks.execution import Execution
 from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_background, find_predictor
@@ -22,6 +26,7 @@ def predict_operations(
     predictor: str | Path | None = None,
     *,
     power_limit_w: float | None = None,
+    calibration: Calibrated | None = None,
 ) -> OperationPredictions:
     """Predict single operations, each running alone in a loop.
 
@@ -33,6 +38,7 @@ def predict_operations(
         clock: Graphics clock in MHz; None for the GPU's default.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
         power_limit_w: Power cap in watts; None for the board's default.
+        calibration: What was measured on the board; see `predict`.
 
     Returns:
         Arrays with one value per operation or row, in their order; NaN where an operation is not covered.
@@ -42,17 +48,25 @@ def predict_operations(
     """
     if is_table(operations):
         different, places = operations_of(operations)
-        predictions = predict_operations(different, gpu, clock, predictor, power_limit_w=power_limit_w)
+        predictions = predict_operations(
+            different, gpu, clock, predictor, power_limit_w=power_limit_w, calibration=calibration
+        )
         return predictions.take(places, [different[place] for place in places.tolist()])
     listed = checked_operations(operations)
     mode = mode_of(listed)
     board = find_gpu(gpu)
     refuse_precisions(board, listed)
-    return find_predictor(board, mode, predictor).operations.predict(listed, clock, power_limit_w)
+    run = find_predictor(board, mode, predictor).under(Execution(profile=find_profile(calibration)))
+    return run.operations.predict(listed, clock, power_limit_w)
 
 
 def explain(
-    operation: Operation, gpu: str | GPU, clock: float | None = None, predictor: str | Path | None = None
+    operation: Operation,
+    gpu: str | GPU,
+    clock: float | None = None,
+    predictor: str | Path | None = None,
+    *,
+    calibration: Calibrated | None = None,
 ) -> Explanation:
     """Explain why an operation costs what it costs on a GPU.
 
@@ -62,6 +76,7 @@ def explain(
         clock: Graphics clock in MHz; None for the GPU's default.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default. The
             predictor "xgboost" also says how much each input contributed, if xgboost is installed.
+        calibration: What was measured on the board; see `predict`.
 
     Returns:
         What bounds the operation, with the times of each bound; the most similar measured operations; the interval of
@@ -78,13 +93,17 @@ def explain(
     (operation,) = checked_operations([operation])
     board = find_gpu(gpu)
     refuse_precisions(board, [operation])
-    network_predictor = find_predictor(board, operation.mode, predictor)
+    run = Execution(profile=find_profile(calibration))
+    network_predictor = find_predictor(board, operation.mode, predictor).under(run)
     background = find_background(board, operation.mode, predictor)
-    return explain_operation(
-        network_predictor.operations,
+    known = network_predictor.operations
+    explanation = explain_operation(
+        known,
         network_predictor.name,
         operation,
         clock,
         background.operations,
         background.native,
     )
+    factors = known.factors_of(operation) if isinstance(known, CalibratedPredictor) else None
+    return replace(explanation, calibration=factors)

@@ -11,6 +11,7 @@ from ..extraction import WHITELIST, Job, network_of_job
 from ..hardware import CPU, GPU, Device, find_device, gpu_name_notes
 from ..hardware.host import Host, find_host
 from ..operations.network import Network
+from ..predictors.board.profile import Calibrated, find_profile
 from ..predictors.networks import prediction_html
 from ..predictors.networks.execution import EAGER, Execution
 from ..predictors.networks.memory import shortage
@@ -103,6 +104,7 @@ def predict(
     strict: bool = False,
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
+    calibration: Calibrated | None = None,
     operators: CustomOperators | None = None,
     assume: Assume | None = None,
     model_options: Mapping[str, object] | None = None,
@@ -128,6 +130,8 @@ def predict(
         host: The machine that launches operations: a factor on the launch times of the reference host, a name
             (`joulecast host --list`), or the path of a profile that `joulecast host --out` wrote; None for the host
             that is typical for the GPU: newer servers for GPUs announced in 2022 or later.
+        calibration: What `joulecast calibrate` measured on a board of this GPU: the path of its file, or its content.
+            None predicts for any board.
         operators: Your own operators, as in `extract`.
         assume: Assumptions about values of the input, as in `extract`.
         model_options: Arguments of a model that is given by name, as in `extract`.
@@ -151,7 +155,7 @@ def predict(
     job, device = Job.of(locals()), find_device(gpu)
     device.checked_clock_mhz(clock)
     device.checked_power_limit_w(power_limit_w)
-    run = Execution.of(execution, find_host(host))
+    run = Execution.of(execution, find_host(host), find_profile(calibration))
     network = network_of_job(job)
     prepared: PreparedNetwork | PreparedOnCpu
     if isinstance(device, CPU):

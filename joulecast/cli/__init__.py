@@ -20,7 +20,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "predict": ("predict", "predict"),
     "best": ("best", "best"),
     "run": ("run", "run"),
+    "best-run": ("run", "best_run"),
     "generate": ("generate", "generate"),
+    "simulate": ("simulate", "simulate"),
     "best-generation": ("best_generation", "best_generation"),
     "image": ("image", "image"),
     "sweep": ("sweep", "sweep"),
@@ -36,6 +38,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "gpus": ("catalogue", "list_gpus"),
     "host": ("host", "host"),
     "calibrate": ("calibrate", "calibrate"),
+    "memory-levels": ("memory_levels", "memory_levels"),
     "serve": ("serve", "serve"),
 }
 """Command -> module here, and its function."""

@@ -86,6 +86,13 @@ def run(
     depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 3,
     summarized: Annotated[bool, typer.Option("--summarized", help="Add up repeated layers.")] = False,
     top: Annotated[int, typer.Option(min=0, help="How many of the largest parts to list; 0 for none.")] = 10,
+    own: Annotated[
+        bool, typer.Option("--own", help="Leave out the joules of the machine's other programs, by their shares.")
+    ] = False,
+    graph: Annotated[
+        Path | None,
+        typer.Option(help="Write the graph of modules, joules and tensors between them: .graphml, .json or .svg."),
+    ] = None,
     save: Save = None,
     as_json: AsJson = False,
 ) -> None:
@@ -105,6 +112,8 @@ def run(
             model, input_shape, asked_mode, device, optimizer, model_option, loop, iterations, sensors, recording
         )
     )
+    if own:
+        accounting = accounting.of_program()
     prediction = None
     if gpu is not None:
         prediction = _predicted(model, input_shape, gpu, asked_mode, predictor, model_option)
@@ -112,6 +121,11 @@ def run(
             accounting = accounting.by_model(prediction, static_power)
     if save is not None:
         accounting.save(save)
+    if graph is not None:
+        from ..accounting.graph import energy_graph
+
+        module, shapes = module_and_shapes(model, input_shape, model_option)
+        energy_graph(module, shapes, accounting).save(graph)
     if as_json:
         typer.echo(json.dumps(accounting.to_dict(), indent=1))
         return
@@ -201,10 +215,13 @@ def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:
     parts = [str(found), found.basis, "", table_text(tree, found.duration_s, depth, _LEAST_SHARE)]
     if top:
         rows = [
-            [node.path or "(model)", node.name, node.phase or "", energy_text(node.own), si(node.own.time_s, "s")]
-            for node in found.top(top)
+            [
+                *(node.path or "(model)", node.name, node.phase or "", energy_text(node.own), si(node.own.time_s, "s")),
+                si(node.own.energy_j / node.own.time_s, "W") if found.known and node.own.time_s else "-",
+            ]
+            for node in found.top(top, summarized=summarized)
         ]
-        parts += ["", table(["module", "operator", "phase", "energy", "time"], rows, frozenset({3, 4}))]
+        parts += ["", table(["module", "operator", "phase", "energy", "time", "power"], rows, frozenset({3, 4, 5}))]
     left_out = f"parts below {100 * _LEAST_SHARE:g} % are not in the tree above; --save and --json have them all"
     parts += ["", *(f"note: {note}" for note in (left_out, *found.notes))]
     return "\n".join(parts)

@@ -25,7 +25,7 @@ def evaluate(
     device: Device = "cpu",
     model_option: ModelOptions = None,
     experiments: Annotated[int, typer.Option(min=2, help="Equal runs that are compared.")] = 4,
-    iterations: Annotated[int, typer.Option(min=2, help="Iterations of each run.")] = 10,
+    iterations: Annotated[int, typer.Option(min=2, help="Iterations of each run.")] = 25,
     pairs: Annotated[int, typer.Option(min=1, help="Blocks with and without the profiler, for its overhead.")] = 5,
     sensors: Sensors = None,
     save: Annotated[Path | None, typer.Option("--save", help="Draw the correlations into a PNG or SVG file.")] = None,
@@ -62,9 +62,15 @@ def _evaluation_text(found: Evaluation) -> str:
     def percent(mean: float | None, std: float | None) -> str:
         return "not measured" if mean is None or std is None else f"{100 * mean:+.1f} +- {100 * std:.1f} %"
 
+    shortest, *longer = (found.iterations * length_s / found.lengths_s[-1] for length_s in found.lengths_s)
     rows = [
         ["ASSS: correlation over sampling periods", correlations(found.by_period), PUBLISHED["ASSS"]],
-        ["ASSW: correlation over run lengths", correlations(found.by_length), PUBLISHED["ASSW"]],
+        ["the same of operators instead of modules", correlations(found.by_period_of_operators), ""],
+        [
+            f"ASSW: {', '.join(f'{length:.0f}' for length in longer)} iterations against {shortest:.0f}",
+            f"{found.assw.min():.3f} to {found.assw.max():.3f}",
+            PUBLISHED["ASSW"],
+        ],
         ["correlation of equal runs", correlations(found.by_experiment), ""],
     ]
     if found.overhead is not None:

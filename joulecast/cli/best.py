@@ -9,7 +9,7 @@ import typer
 
 from ..operations.inputs import titled
 from ..units import si
-from .options import COMPARED, AsJson, Asked, asking
+from .options import COMPARED, AsJson, Asked, Plot, asking
 from .printing import clock_text, left_out_lines, table, tell
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def best(
     top: Annotated[int, typer.Option(min=0, help="Number of choices to show; 0 for all.")] = 10,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the choices as CSV.")] = False,
+    plot: Plot = None,
 ) -> None:
     """Choose the best GPU and clock for a job.
 
@@ -38,6 +39,8 @@ def best(
         typer.echo(json.dumps([choice.to_dict() for choice in choices], indent=1))
     else:
         tell(choices, False, as_csv, lambda: _text(asked, choices, top))
+    if plot is not None:
+        choices.plot(plot)
 
 
 def _text(asked: Asked, choices: Choices, top: int) -> str:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..units import si
+from ..units import number, si
 from .generate import Engine
-from .options import PRICES, AsJson, Asked, asking
+from .options import PRICES, AsJson, Asked, Plot, asking
 from .printing import reason_lines, table, tell
 from .reading import names, positive_integers
 
@@ -55,6 +55,7 @@ def best_generation(
     as_csv: Annotated[
         bool, typer.Option("--csv", help="Print all ways that keep the limits as CSV, or with --pareto the front.")
     ] = False,
+    plot: Plot = None,
 ) -> None:
     """Choose GPU, number of GPUs and their layout, clock, batch and precision to serve a language model.
 
@@ -86,7 +87,7 @@ def best_generation(
     for name, reason in choices.left_out.items():
         by_reason.setdefault(reason, []).append(name)
     shown = choices.pareto() if pareto else choices
-    tell(choices, as_json, False, lambda: "\n".join([head, _text(shown, top), *reason_lines(by_reason)]))
+    tell(choices, as_json, False, lambda: "\n".join([head, _text(shown, top), *reason_lines(by_reason)]), plot)
 
 
 _WORDS = {
@@ -109,7 +110,7 @@ def _text(choices: Sequence[GenerationChoice], top: int) -> str:
         "clock MHz",
         "precision",
         "batch",
-        "J/token",
+        "energy per token",
         "time per token",
         "first token",
         "tokens/s",
@@ -124,13 +125,13 @@ def _text(choices: Sequence[GenerationChoice], top: int) -> str:
             f"{choice.clock_mhz:g}",
             choice.precision,
             str(choice.batch),
-            f"{choice.energy_per_token_j:.3g}",
+            si(choice.energy_per_token_j, "J"),
             si(choice.time_per_output_token_s, "s"),
             si(choice.time_to_first_token_s, "s"),
             f"{choice.tokens_per_s:,.0f}",
             si(choice.power_w, "W"),
-            *([_number(choice.cost_per_million_tokens)] if priced else []),
-            *([_number(choice.carbon_g_per_million_tokens, " g")] if carbon else []),
+            *([number(choice.cost_per_million_tokens)] if priced else []),
+            *([si(choice.carbon_g_per_million_tokens, "g")] if carbon else []),
         ]
         for choice in shown
     ]
@@ -138,7 +139,3 @@ def _text(choices: Sequence[GenerationChoice], top: int) -> str:
     if len(choices) > len(shown):
         text += f"\nand {len(choices) - len(shown)} more"
     return text
-
-
-def _number(value: float | None, unit: str = "") -> str:
-    return "" if value is None else f"{value:.3g}{unit}"

@@ -1,62 +1,178 @@
-"""`joulecast calibrate`: measures the energy of an access to each memory level of this machine's GPU."""
+"""`joulecast calibrate`: measures this board and its host for some minutes, and writes what predictions should know."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import InputError
-from ..units import si
 from .printing import table
+
+if TYPE_CHECKING:
+    from ..datasets import Dataset
+    from ..hardware import GPU
+    from ..predictors.board.profile import BoardProfile
+    from ..predictors.networks.network_predictor import NetworkPredictor
+
+_SECONDS = 1.2  # Of each measurement: power sensors average over a second.
+_START_S = 30.0  # Idle power, probing the sensor, and loading PyTorch, in each of two modes.
+_NEEDS = "an idle NVIDIA GPU with its driver, PyTorch with CUDA, and NVML or nvidia-smi for power"
 
 
 def calibrate(
+    minutes: Annotated[float, typer.Option(min=1.0, max=600.0, help="How long to measure.")] = 10.0,
+    out: Annotated[Path, typer.Option(help="File for the calibration.")] = Path("calibration.json"),
     device: Annotated[str, typer.Option(help="cuda, or cuda:1 for another GPU of this machine.")] = "cuda",
     gpu: Annotated[
         str | None, typer.Option(help="Name of the GPU in the catalogue. Default: the name that torch gives.")
     ] = None,
-    runs: Annotated[int, typer.Option(min=3, help="Sweeps of each level.")] = 3,
-    out: Annotated[Path | None, typer.Option(help="Write the GPU with its energies to this TOML file.")] = None,
+    measured: Annotated[
+        list[Path] | None,
+        typer.Option(help="Measure nothing: use the dataset or journal in this folder; repeat it for several."),
+    ] = None,
+    predictor: Annotated[str | None, typer.Option(help="The predictor to correct. Default: the best for it.")] = None,
 ) -> None:
-    """Measure the energy of an access to shared memory, L1, L2 and DRAM. Takes about four minutes on an idle GPU."""
-    import torch
-
+    """Measure this GPU for some minutes, for predictions of this very board. Killed and repeated, it resumes."""
     from ..hardware import find_gpu
-    from ..hardware.gpu_toml import gpu_toml
-    from ..profiling.calibration import calibrate as calibrate_device
-    from ..profiling.chase_kernels import CudaChase
-    from ..profiling.devices import find_device, sensor_of
+    from ..hardware.host import processor
+    from ..operations.operation import MODES
+    from ..predictors.board.fit import fit_profile
+    from ..zoo import find_predictor
 
-    board = find_device(device)
-    if board.type != "cuda":
-        raise InputError("only an NVIDIA GPU can be calibrated", given=device, allowed="cuda")
-    if out is not None and out.exists():
+    if out.is_dir() or not out.parent.is_dir():
+        raise InputError("the calibration needs a file", given=str(out), allowed="a file in a folder that exists")
+    name = gpu if measured else _name_of(device, gpu)
+    board = find_gpu(_datasets(measured)[0].card.gpu if name is None and measured else name or "")
+    found = {mode: find_predictor(board, mode, predictor) for mode in MODES}
+    folders = measured or _measure(found, minutes, device, out.with_name(f"{out.stem}-measurements"))
+    datasets = _datasets(folders)
+    card = datasets[0].card
+    joined = replace(datasets[0], measurements=tuple(each for one in datasets for each in one.measurements))
+    facts: dict[str, Any] = {"name": card.gpu, "power limit (W)": card.power_limit_w}
+    profile = fit_profile(
+        _of_board(joined, board),
+        {mode: each.operations for mode, each in found.items()},
+        {mode: each.name for mode, each in found.items()},
+        board={key: value for key, value in facts.items() if value is not None}
+        | ({} if measured else {"processor": processor()}),
+        software={"joulecast": _version(), **{key: str(value) for key, value in card.software.items()}},
+    )
+    profile.write(out)
+    typer.echo(_text(profile))
+    typer.echo(f"wrote {out}; use it with --calibration {out}")
+
+
+def _name_of(device: str, gpu: str | None) -> str:
+    """Name of the GPU to measure.
+
+    Raises:
+        InputError: There is none here.
+    """
+    try:
+        import torch
+
+        from ..profiling.devices import find_device
+
+        board = find_device(device)
+        name = torch.cuda.get_device_name(board) if board.type == "cuda" else ""
+    except (ImportError, InputError):
+        name = ""
+    if not name:
         raise InputError(
-            "this file exists already", given=str(out), allowed="a new file", hint="give --out another name"
+            "calibrating measures a GPU, and there is none here",
+            given=device,
+            allowed=_NEEDS,
+            hint="run it on the machine with the GPU; or use measurements: joulecast calibrate --measured FOLDER",
         )
-    described = find_gpu(torch.cuda.get_device_name(board) if gpu is None else gpu)
-    with sensor_of(board) as sensor:
-        calibration = calibrate_device(CudaChase(board, described, sensor), runs)
-    rows = [
-        [
-            each.level,
-            f"{1e12 * each.access_j:.4g} pJ",
-            f"{100 * (each.spread - 1):.1f} %",
-            f"{each.blocks} x {each.threads}",
-            f"{si(each.accesses_per_s, '')}/s",
-        ]
-        for each in calibration.levels
+    return gpu or name
+
+
+def _measure(found: dict[str, NetworkPredictor], minutes: float, device: str, folder: Path) -> list[Path]:
+    """Measure the operations that say most, or continue, and return the folders of the measurements."""
+    from ..operations.network import Network
+    from ..profiling.campaign import Campaign, Subject, duration_s, operations_of
+    from ..profiling.journal import Journal
+    from ..profiling.session import JOURNAL, run, say
+    from ..queries.worth_measuring import worth_measuring
+
+    lists = {mode: folder / f"{mode}.json" for mode in found}
+    campaigns = {
+        mode: Campaign((Subject(str(path)),), f"calibration-{mode}", modes=(mode,), seconds=_SECONDS)
+        for mode, path in lists.items()
+    }
+    if not all(path.is_file() for path in lists.values()):
+        each_s = duration_s(campaigns["inference"], 1)
+        count = max(20, int((60 * minutes - len(found) * _START_S) / each_s))
+        say(f"choosing {count} operations to measure\n")
+        folder.mkdir(exist_ok=True)
+        operations = {mode: each.operations for mode, each in found.items()}
+        for mode, chosen in worth_measuring(operations, count).items():
+            Network.of([(operation, 1) for operation in chosen]).save(lists[mode])
+    # A calibration that was killed goes on with the same operations: its journal has what was measured.
+    for mode, campaign in campaigns.items():
+        say(run(campaign, folder / mode, device, resume=True) + "\n")
+        wanted = len(operations_of(campaign))
+        with Journal(folder / mode / JOURNAL, None) as journal:
+            done = sum("operation" in record for record in journal.records)
+        if done < wanted:
+            raise InputError(
+                "the calibration was stopped",
+                given=f"{done} of {wanted} operations in {mode}",
+                hint="repeat the command: it continues from there",
+            )
+    return [folder / mode for mode in found]
+
+
+def _datasets(folders: Iterable[Path] | None) -> Sequence[Dataset]:
+    from ..datasets import load
+    from ..profiling.journal import Journal
+    from ..profiling.outcome import datasets_of
+    from ..profiling.session import JOURNAL
+
+    found: list[Dataset] = []
+    for folder in folders or ():
+        if (folder / JOURNAL).is_file():
+            with Journal(folder / JOURNAL, None) as journal:
+                found += datasets_of(journal).values()
+        else:
+            found.append(load(folder))
+    return found
+
+
+def _of_board(dataset: Dataset, board: GPU) -> Dataset:
+    return replace(dataset, card=replace(dataset.card, gpu=board.name))
+
+
+def _version() -> str:
+    from .. import __version__
+
+    return __version__
+
+
+def _text(profile: BoardProfile) -> str:
+    """The factors, and the errors without them and with them."""
+    from ..predictors.board.profile import percent
+
+    factors = [[name, f"{factor:.3f}"] for name, factor in profile.factors.items() if abs(factor - 1) >= 0.005]
+    errors = [
+        [name, str(each.operations), *(f"{percent(error)} %" for error in (each.before, each.expected, each.after))]
+        for name, each in profile.improvements.items()
     ]
-    header = ["level", "32 bytes", "spread of runs", "blocks x threads", "accesses"]
-    typer.echo(table(header, rows, frozenset({1, 2, 3, 4})))
-    typer.echo(f"without work: {', '.join(f'{watts:.1f}' for watts in calibration.idle_w)} W")
-    for note in calibration.notes:
-        typer.echo(f"note: {note}")
-    if out is not None:
-        source = f"access_energy_j: joulecast calibrate on this {torch.cuda.get_device_name(board)}"
-        measured = replace(described, access_energy_j=calibration.access_energy_j, sources=(*described.sources, source))
-        out.write_text(gpu_toml(measured), encoding="utf-8")
-        typer.echo(f"wrote {out}; use it with --gpu {out}")
+    parts = [
+        table(["part of the cost", "factor"], factors, frozenset({1})) if factors else "no factor differs from 1",
+        "",
+        table(
+            ["mean error", "operations", "before", "expected", "on operations left out"],
+            errors,
+            frozenset({1, 2, 3, 4}),
+        ),
+    ]
+    if profile.most_clock_mhz is not None:
+        parts += ["", f"below its cap the board held {profile.most_clock_mhz:.0f} MHz at most"]
+    for quantity, helps in profile.helps.items():
+        parts += [] if helps else ["", f"note: {quantity} was no better on operations left out, and stays as predicted"]
+    return "\n".join(parts)

@@ -9,24 +9,27 @@ import typer
 from .printing import table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from ..hardware import GPU
     from ..zoo.entries.measured import Measured
 
-_LOW_PRECISIONS = ("bf16", "fp8", "nvfp4")  # The precisions in which generations differ most; `gpus show` prints all.
+_LOW_PRECISIONS = (
+    "nvfp4",
+    "fp8",
+    "bf16",
+    "fp16",
+)  # The precisions in which generations differ most; `gpus show` prints all.
 _HEADER = (
     "GPU",
     "generation",
-    "GiB",
+    "GB",
     "GB/s",
-    "clocks MHz",
-    "default",
+    "MHz",
     "cap W",
-    "low precision",
+    "lowest",
     "operations",
     "networks",
-    "predictors",
 )
 
 
@@ -45,7 +48,6 @@ def list_gpus(
     """
     from ..errors import UnknownNameError
     from ..hardware import gpus
-    from ..zoo import entries
     from ..zoo.entries.measured import measured_gpus
 
     if words and words[0] == "show":
@@ -60,12 +62,13 @@ def list_gpus(
             allowed=f"parts of names, chips and generations ({', '.join(generations)})",
             hint="`joulecast gpus` lists all",
         )
-    trained, measured = entries(), measured_gpus()
-    rows = [_row(gpu, trained, measured) for gpu in chosen]
-    typer.echo(table(list(_HEADER), rows, frozenset({2, 3, 5, 6, 8, 9})))
+    measured = measured_gpus()
+    rows = [_row(gpu, measured) for gpu in chosen]
+    typer.echo(table(list(_HEADER), rows, frozenset({2, 3, 4, 5, 7, 8})))
     typer.echo(
-        "\noperations, networks: measurements behind the predictors (t: times only); others rest on data sheets\n"
-        "`joulecast gpus ampere` filters, `joulecast gpus show A30` prints all figures and their sources"
+        "\nGB: 10^9 bytes; lowest: precision of its tensor cores; operations, networks: measurements behind\n"
+        "predictors (t: times only); others rest on data sheets\n"
+        "`joulecast gpus ampere` filters, `joulecast gpus show A30` prints all of one"
     )
 
 
@@ -73,6 +76,7 @@ def _shown(name: str) -> str:
     """All figures of a GPU, and how much was measured on it."""
     from ..errors import InputError
     from ..hardware import find_gpu
+    from ..zoo import entries
     from ..zoo.entries.measured import measured_gpus
 
     if not name:
@@ -81,23 +85,21 @@ def _shown(name: str) -> str:
         )
     gpu = find_gpu(name)
     measured = measured_gpus().get(gpu.name, "nothing by the zoo's predictors; predicted from its data sheet")
-    return f"{_all_figures(gpu)}\n\nmeasured: {measured}"
+    mine = ", ".join(name for name in entries() if name.startswith(f"{gpu.slug}/")) or "those for any GPU"
+    return f"{_all_figures(gpu)}\n\nmeasured: {measured}\npredictors: {mine}"
 
 
-def _row(gpu: GPU, trained: Iterable[str], measured: Mapping[str, Measured]) -> list[str]:
-    """A GPU as a row of the table, with the zoo entries that were trained on it."""
-    mine = [name.split("/", 1)[1] for name in trained if name.startswith(f"{gpu.slug}/")]
+def _row(gpu: GPU, measured: Mapping[str, Measured]) -> list[str]:
+    """A GPU as a row of the table."""
     return [
         gpu.aliases[0],
         gpu.architecture,
-        f"{gpu.memory_bytes / 2**30:.0f}",
+        f"{gpu.memory_bytes / 1e9:.0f}",
         f"{gpu.memory_bandwidth / 1e9:.0f}",
         f"{gpu.min_clock_mhz}-{gpu.max_clock_mhz}",
-        str(gpu.boost_clock_mhz),
         f"{gpu.power_limit_w:g}",
-        " ".join(precision for precision in _LOW_PRECISIONS if precision in gpu.peak_flops),
+        next((precision for precision in _LOW_PRECISIONS if precision in gpu.peak_flops), "-"),
         *_measured(gpu, measured),
-        ", ".join(mine) or "-",
     ]
 
 

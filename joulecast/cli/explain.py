@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SHOWN = 8
 
 
-@asking("clock", "training", "mode", "predictor")
+@asking("clock", "training", "mode", "predictor", "calibration")
 def explain(
     asked: Asked,
     kind: Annotated[str, typer.Argument(help="Kind of the operation, such as conv2d.")],

@@ -8,7 +8,7 @@ import typer
 
 from ..operations.inputs import titled
 from ..operations.operation_list import operation_text
-from ..units import si
+from ..units import number, si
 from .options import MODEL, AsCsv, AsJson, Asked, Top, asking
 from .printing import table, tell
 from .reading import model_and_options
@@ -58,7 +58,7 @@ def _network_rows(network: Network, top: int) -> list[list[str]]:
                 str(entry.count),
                 si(operation.flops, "FLOP"),
                 si(moved, "B"),
-                f"{operation.flops / moved:.3g}" if moved else "-",
+                number(operation.flops / moved) if moved else "-",
                 paths + (f", ... ({len(entry.module_paths)})" if len(entry.module_paths) > 2 else ""),
             ]
         )

@@ -9,7 +9,7 @@ import typer
 
 from ..generation.engines import ENGINES
 from ..units import si
-from .options import AsJson, Asked, asking
+from .options import AsJson, Asked, Plot, asking
 from .printing import table, tell
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _LEVEL = 0.9
 Engine = Annotated[str, typer.Option(help=f"The engine that serves it: {', '.join(ENGINES)}.")]
 
 
-@asking("prompt", "output", "cache_precision", "clock", "host", "predictor")
+@asking("prompt", "output", "cache_precision", "clock", "host", "calibration", "predictor")
 def generate(
     asked: Asked,
     model: Annotated[str, typer.Argument(help="Name of a language model, or the path of its config.json.")],
@@ -42,6 +42,7 @@ def generate(
     tree: Annotated[bool, typer.Option("--tree", help="Show the energy of modules in a step of decoding.")] = False,
     depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 5,
     as_json: AsJson = False,
+    plot: Plot = None,
 ) -> None:
     """Predict seconds, watts and joules per token of an engine that writes text with a language model."""
     from ..generation.generate import predict_generation
@@ -61,7 +62,7 @@ def generate(
     )
     steps = prediction.decode
     text = (lambda: steps.tree().summarized().to_text(depth)) if tree else (lambda: _text(prediction))
-    tell(prediction, as_json, False, text)
+    tell(prediction, as_json, False, text, plot)
 
 
 def _text(found: GenerationPrediction) -> str:

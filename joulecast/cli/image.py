@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..units import si
-from .options import AsJson, Asked, asking
+from .options import AsJson, Asked, Plot, asking
 from .printing import table, tell
 
 if TYPE_CHECKING:
     from ..generation.images.predict import ImagePrediction
 
 
-@asking("clock", "execution", "host", "predictor")
+@asking("clock", "execution", "host", "calibration", "predictor")
 def image(
     asked: Asked,
     model: Annotated[str, typer.Argument(help="Name of a pipeline, such as flux_1_dev, or wan_2_1_14b for videos.")],
@@ -30,6 +30,7 @@ def image(
     ring: Annotated[int | None, typer.Option(help="Groups of these that pass keys and values on.")] = None,
     power_limit: Annotated[float | None, typer.Option(help="Power cap in watts.")] = None,
     as_json: AsJson = False,
+    plot: Plot = None,
 ) -> None:
     """Predict seconds, watts and joules for each image or video that a diffusion pipeline makes."""
     from ..generation.images.predict import predict_image
@@ -49,7 +50,7 @@ def image(
         power_limit_w=power_limit,
         **asked,
     )
-    tell(prediction, as_json, False, lambda: _text(prediction))
+    tell(prediction, as_json, False, lambda: _text(prediction), plot)
 
 
 def _text(prediction: ImagePrediction) -> str:

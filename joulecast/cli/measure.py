@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import InputError, JoulecastError, unknown_name
-from ..units import si
-from .options import AsJson
+from ..units import number, si
+from .options import AsJson, Plot
 from .printing import table
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ..metering.result import Metering
 
 _RUN, _ZEUS = "run", "zeus"
+_SIGNIFICANT = 0.05  # Below this p-value, two programs are said to differ.
 
 
 class _MeasureGroup(typer.core.TyperGroup):
@@ -40,12 +42,36 @@ Price = Annotated[float | None, typer.Option("--price-per-kwh", help="Price of a
 Carbon = Annotated[str | None, typer.Option(help="Grams of CO2 per kWh, or a country such as DE.")]
 
 
+def _configured(context: typer.Context, path: Path | None) -> Path | None:
+    """Take the defaults of options from a TOML file, whose keys are the names of options without dashes."""
+    if path is None:
+        return None
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            "the configuration cannot be read",
+            given=f"{path}: {error}",
+            allowed="a TOML file such as: interval = 0.2",
+            hint="check its path and its syntax",
+        ) from error
+    known = [str(each.name) for each in context.command.params if each.name not in ("command", "config")]
+    for name in values:
+        if name not in known:
+            raise unknown_name("option", name, known)
+    context.default_map = values
+    return path
+
+
 @app.command(_RUN, context_settings={"ignore_unknown_options": True})
 def run(
     command: Annotated[list[str], typer.Argument(help="The program and its arguments, after --.")],
     devices: Annotated[
         str | None,
-        typer.Option(help="cpu, ram, gpu or names such as gpu1, separated by commas. Default: all that have a sensor."),
+        typer.Option(
+            help="cpu, ram, gpu or names such as gpu1, separated by commas; or estimate. Default: all that have a "
+            "sensor, or an estimate if there is none."
+        ),
     ] = None,
     interval: Annotated[float, typer.Option(help="Seconds between samples.")] = 0.1,
     out: Annotated[Path | None, typer.Option(help="Write a recording to this file.")] = None,
@@ -57,36 +83,74 @@ def run(
     ] = None,
     price_per_kwh: Price = None,
     carbon: Carbon = None,
+    plot: Plot = None,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="Runs of the command, one after the other; print mean and standard deviation.")
+    ] = 1,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write a row for each device of each run to this file, with metadata.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="TOML file with values for these options.", callback=_configured, is_eager=True),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a command and measure its energy.
 
     The results are printed to the standard error. The exit code is that of the command; 1 if it succeeds but the
-    recording cannot be written completely.
+    recording cannot be written completely. With --repeat, the first run that fails is the last one, and --out FILE
+    writes FILE-1, FILE-2 and so on.
     """
     from ..metering.command import measure_command
     from ..metering.exporting import ZeusCheck, differences
     from ..metering.machine import chosen_devices
     from ..metering.meter import Meter
+    from ..metering.repeats import runs_csv
 
     chosen = None if devices is None else tuple(chosen_devices(devices))
-    meter = Meter(chosen, interval_s=interval, out=out, title=Path(command[0]).name, command=command)
     if check not in (None, _ZEUS):
         raise unknown_name("check", check, [_ZEUS])
-    second = None if check is None else ZeusCheck()
-    code, metering = measure_command(command, meter, metrics, second)
-    if metering is not None:
+    code, runs = 0, []
+    for place in range(1, repeat + 1):
+        path = out if out is None or repeat == 1 else out.with_stem(f"{out.stem}-{place}")
+        meter = Meter(chosen, interval_s=interval, out=path, title=Path(command[0]).name, command=command)
+        second = None if check is None else ZeusCheck()
+        code, metering = measure_command(command, meter, metrics, second)
+        if metering is None:
+            continue
+        runs.append(metering)
         text = json.dumps(metering.to_dict()) if as_json else _text(metering, price_per_kwh, carbon)
         typer.echo(text, err=True)
+        if plot is not None:
+            metering.plot(plot)
         if second is not None:
             typer.echo("\n".join(differences(metering, second.energy_j)), err=True)
         if not code and not all(recording.complete for recording in metering.recordings):
             raise JoulecastError(
                 "the recording is not complete",
-                given=str(out or "a temporary file"),
+                given=str(path or "a temporary file"),
                 hint="make room on its disk, and measure again",
             )
+        if code:
+            break
+    if csv is not None:
+        csv.write_text(runs_csv(runs), "utf-8")
+    if len(runs) > 1 and not as_json:
+        typer.echo(f"\n{_repeats_text(runs)}", err=True)
     raise typer.Exit(code)
+
+
+def _repeats_text(runs: list[Metering]) -> str:
+    """Mean and standard deviation of repeated runs."""
+    from ..metering.repeats import mean_and_deviation, quantities
+
+    rows = []
+    for name, values in quantities(runs).items():
+        mean, deviation = mean_and_deviation(values)
+        share = "-" if deviation is None or not mean else f"{100 * deviation / mean:.1f} %"
+        rows.append([name, f"{mean:.4g}", "-" if deviation is None else f"{deviation:.2g}", share])
+    return table([f"{len(runs)} runs", "mean", "standard deviation", "of the mean"], rows, frozenset({1, 2, 3}))
 
 
 @app.command()
@@ -94,22 +158,34 @@ def show(
     recordings: Recordings,
     price_per_kwh: Price = None,
     carbon: Carbon = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw power over time to this SVG file.")] = None,
+    plot: Plot = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Print a row for each device of each recording as CSV.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the energy and time of recordings."""
+    if csv:
+        from ..metering.repeats import runs_csv
+
+        typer.echo(runs_csv([_read([path]) for path in recordings]), nl=False)
+        return
     metering = _read(recordings)
     if plot is not None:
-        metering.plot().save(plot)
+        metering.plot(plot)
     typer.echo(json.dumps(metering.to_dict(), indent=1) if as_json else _text(metering, price_per_kwh, carbon))
 
 
 @app.command()
 def compare(
-    first: Annotated[Path, typer.Argument(help="A recording.")],
-    second: Annotated[Path, typer.Argument(help="Another one.")],
+    first: Annotated[Path, typer.Argument(help="A recording, or a quoted pattern for several: 'before-*.jsonl'.")],
+    second: Annotated[Path, typer.Argument(help="Another one, or another pattern.")],
 ) -> None:
-    """Compare two recordings, device by device and window by window."""
+    """Compare two recordings, device by device and window by window; or repeats of two programs.
+
+    Of repeats, means are compared, with the probability that equal programs differ as much (a permutation test).
+    """
+    if len(mine := _matching(first)) > 1 or len(_matching(second)) > 1:
+        typer.echo(_significance_text(mine, _matching(second)))
+        return
     one, other = _read([first]), _read([second])
     rows = []
     by_name = {found.device.name: found for found in other.devices}
@@ -122,6 +198,29 @@ def compare(
     typer.echo(table(["", first.name, second.name, "second / first"], rows, frozenset({1, 2, 3})))
     typer.echo("")
     typer.echo(str(one.tree().compare(other.tree())))
+
+
+def _matching(pattern: Path) -> list[Path]:
+    """The files that a pattern means, or the path itself."""
+    return [pattern] if pattern.exists() else sorted(pattern.parent.glob(pattern.name)) or [pattern]
+
+
+def _significance_text(first: list[Path], second: list[Path]) -> str:
+    """Means of the repeats of two programs, their ratio, and whether they differ by more than chance."""
+    from ..metering.repeats import least_p_value, mean_and_deviation, p_value, quantities
+
+    one, other = (quantities([_read([path]) for path in paths]) for paths in (first, second))
+    rows = []
+    for name in (name for name in one if name in other):
+        (mean, deviation), (again, its_own) = mean_and_deviation(one[name]), mean_and_deviation(other[name])
+        p = p_value(one[name], other[name])
+        ratio = f"{again / mean:.3f}" if mean else "-"
+        cells = [f"{value:.4g} +- {error or 0:.2g}" for value, error in ((mean, deviation), (again, its_own))]
+        rows.append([name, *cells, ratio, f"{p:.2g}", "yes" if p < _SIGNIFICANT else "no"])
+    header = ["", f"first ({len(first)})", f"second ({len(second)})", "second / first", "p", "differ"]
+    least = least_p_value(len(first), len(second))
+    few = "" if least < _SIGNIFICANT else f"\nnote: so few runs cannot differ with p below {least:.2g}; take 5 of each"
+    return table(header, rows, frozenset({1, 2, 3, 4})) + few
 
 
 @app.command()
@@ -164,14 +263,15 @@ def _text(metering: Metering, price_per_kwh: float | None, carbon: str | None) -
             si(found.mean_w, "W"),
             si(found.peak_w, "W"),
             si(found.energy_j - found.idle_j, "J") if found.idle_j is not None else "-",
+            si(found.program_j, "J"),
             found.device.method,
         ]
         for found in metering.devices
     ]
     parts = [str(metering)]
     if rows:
-        header = ["device", "component", "energy", "mean", "peak", "above idle", "source"]
-        parts += ["", table(header, rows, frozenset({2, 3, 4, 5}))]
+        header = ["device", "component", "energy", "mean", "peak", "above idle", "program's", "source"]
+        parts += ["", table(header, rows, frozenset({2, 3, 4, 5, 6}))]
     if metering.cpu_share is not None:
         parts += [
             "",
@@ -185,9 +285,9 @@ def _text(metering: Metering, price_per_kwh: float | None, carbon: str | None) -
     if metering.energy_j is None:
         return "\n".join(parts)
     if price_per_kwh is not None:
-        parts.append(f"cost: {tariff.cost(metering.duration_s, metering.energy_j, ''):.4g}")
+        parts.append(f"cost: {number(tariff.cost(metering.duration_s, metering.energy_j, ''))}")
     if carbon is not None:
-        parts.append(f"carbon: {tariff.carbon_g(metering.energy_j):.4g} g CO2")
+        parts.append(f"carbon: {si(tariff.carbon_g(metering.energy_j), 'g')} CO2")
     return "\n".join(parts)
 
 

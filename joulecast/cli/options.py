@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from ..errors import InputError
 from ..operations.inputs import parse_shapes
+from .completion import completed
 from .reading import (
     clocks_mhz,
     lengths,
@@ -47,6 +49,7 @@ def _option(type_: Any, *flags: str, help: str) -> Any:  # noqa: A002
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print the operations as CSV.")]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the answer into this SVG, PNG or HTML file, too.")]
 Top = Annotated[int, typer.Option(min=0, help="Number of operations to show; 0 for all.")]
 Training = Annotated[
     bool, typer.Option("--training", help="Predict a training step (forward and backward) instead of inference.")
@@ -116,6 +119,18 @@ OPTIONS: Mapping[str, Option] = {
             help="The machine that launches operations: a factor on the reference host's time, a name "
             "(`joulecast host --list`), or a profile that `joulecast host --out` wrote. Default: typical for the GPU.",
         )
+    ),
+    "samples": Option(_option(float | None, help="Samples of the data.")),
+    "tokens": Option(_option(float | None, help="Tokens of the data, in place of samples.")),
+    "epochs": Option(_option(float, help="Number of epochs."), default=1.0),
+    "lora": Option(_option(int | None, help="Rank of low-rank adapters; all else is frozen.")),
+    "lora_targets": Option(
+        _option(str | None, help="Layers with adapters: q_proj,v_proj or all-linear. Default: those of peft."),
+        read=lambda text: text.split(",") if "," in text else text,
+    ),
+    "pue": Option(_option(float, help="Joules of the data centre for each joule of its servers."), default=1.0),
+    "calibration": Option(
+        _option(str | None, help="A file that `joulecast calibrate --out` wrote, for predictions of that board.")
     ),
     "objective": Option(
         _option(
@@ -193,7 +208,7 @@ ARGUMENTS = {option.argument or name: name for name, option in OPTIONS.items()}
 """Argument of the library -> name of its option."""
 
 MODEL = ("model", "input_shape", "training", "mode", "cache_length", "optimizer", "model_option", "assume")
-RUN = ("power_limit", "predictor", "execution", "host")
+RUN = ("power_limit", "predictor", "execution", "host", "calibration")
 PRICES = ("price_per_hour", "price_per_kwh", "carbon")
 COMPARED = (*MODEL, *RUN, "objective", "gpus", "clocks", "precisions", "batch_sizes", *PRICES)
 
@@ -223,7 +238,8 @@ def asking(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]]
             )
             for name in shared
         ]
-        parameters = [*further, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own)]
+        keywords = (*further, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own))
+        parameters = [completed(command.__name__, each) for each in keywords]
 
         @wraps(command)
         def asked(**given: Any) -> None:

@@ -9,8 +9,8 @@ import typer
 
 from ..errors import InputError
 from ..operations.operation_list import operation_text
-from ..units import NOT_MEASURED, si
-from .options import MODEL, RUN, AsCsv, AsJson, Asked, Top, asking
+from ..units import NOT_MEASURED, number, si
+from .options import MODEL, RUN, AsCsv, AsJson, Asked, Plot, Top, asking
 from .printing import table, tell
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def predict(
     ] = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
+    plot: Plot = None,
 ) -> None:
     """Predict time, power and energy of one iteration of a model on a GPU."""
     from ..api import predict as predict_network
@@ -61,10 +62,12 @@ def predict(
     prediction = predict_network(gpu=gpu, composition=composition, strict=strict, **asked)
     if by_memory_level or ncu is not None:
         levels = prediction.by_memory_level(gpu)
-        tell(levels, as_json, as_csv, lambda: _levels_text(levels, ncu))
+        tell(levels, as_json, as_csv, lambda: _levels_text(levels, ncu), plot)
     else:
         text = (lambda: prediction.tree().to_text(depth)) if tree else (lambda: _prediction_text(prediction, top))
         tell(prediction, as_json, as_csv, text)
+        if plot is not None:
+            (prediction.tree() if tree else prediction).plot(plot)
 
 
 def _levels_text(levels: MemoryLevels, ncu: Path | None) -> str:
@@ -91,9 +94,9 @@ def _prediction_text(prediction: Prediction, top: int) -> str:
         *_energy_rows(prediction, interval),
     ]
     if prediction.samples_per_s is not None:
-        totals.append(["throughput", f"{prediction.samples_per_s:,.4g} samples/s", ""])
+        totals.append(["throughput", f"{number(prediction.samples_per_s, 4)} samples/s", ""])
     if prediction.memory_bytes is not None:
-        totals.append(["memory needed", f"{prediction.memory_bytes / 2**30:.1f} GiB", ""])
+        totals.append(["memory needed", si(prediction.memory_bytes, "B"), ""])
     header = ["per iteration", "predicted", f"{100 * _LEVEL:.0f} % interval" if interval else ""]
     parts = [
         f"{prediction.title}{_throttled_text(prediction)}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -16,7 +17,7 @@ _NAMED, _LINES = 4, 8
 """Most GPUs that are named per line, and most lines, in the list of GPUs that were left out."""
 
 
-def tell(answer: Any, as_json: bool, as_csv: bool, text: Callable[[], str]) -> None:
+def tell(answer: Any, as_json: bool, as_csv: bool, text: Callable[[], str], plot: Path | None = None) -> None:
     """Print an answer of the library as JSON, as CSV, or as text.
 
     Args:
@@ -24,7 +25,10 @@ def tell(answer: Any, as_json: bool, as_csv: bool, text: Callable[[], str]) -> N
         as_json: Whether JSON is asked for.
         as_csv: Whether CSV is asked for.
         text: Function that makes the text.
+        plot: File to draw the answer into; None for none.
     """
+    if plot is not None:
+        answer.plot(plot)
     if as_csv:
         typer.echo(answer.to_csv(), nl=False)
     else:

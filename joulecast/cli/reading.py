@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
-import sys
-from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, unknown_name
+from ..errors import InputError
+from ..extraction.own_file import own_model
 
 
 def names(texts: list[str] | None) -> list[str] | None:
@@ -96,34 +94,7 @@ def model_and_options(text: str, options: list[str] | None) -> tuple[Any, dict[s
     Raises:
         InputError: An option has no value; or the file cannot be run, has no such name, or the model cannot be built.
     """
-    given = named_values(options, "an option of a model")
-    file_and_name = re.fullmatch(r"(.+\.py):(\w+)", text)
-    if file_and_name is None:
-        return text, given or None
-    path, name = Path(file_and_name[1]), file_and_name[2]
-    if not path.is_file():
-        raise InputError("this Python file cannot be read", given=str(path), hint="give FILE.py:NAME")
-    try:
-        content = vars(_run(path))
-    except Exception as error:
-        raise InputError(
-            f"{path} cannot be run: {type(error).__name__}: {error}",
-            given=text,
-            hint=f"run python {path}, and mend what it reports",
-        ) from error
-    if name not in content:
-        raise unknown_name(f"name in {path}", name, [each for each in content if not each.startswith("_")])
-    made = content[name]
-    if not callable(made) or (hasattr(made, "forward") and not isinstance(made, type)):
-        return made, given or None
-    try:
-        return made(**given), None
-    except Exception as error:
-        raise InputError(
-            f"{name} cannot be built: {type(error).__name__}: {error}",
-            given=", ".join(options or ["no options"]),
-            hint="--model-option NAME=VALUE gives it an argument",
-        ) from error
+    return own_model(text, named_values(options, "an option of a model"))
 
 
 def named_values(texts: list[str] | None, what: str) -> dict[str, Any]:
@@ -142,17 +113,3 @@ def named_values(texts: list[str] | None, what: str) -> dict[str, Any]:
         except (SyntaxError, ValueError):
             values[name] = value
     return values
-
-
-def _run(path: Path) -> Any:
-    """Run a Python file as a module. It can import the files beside it, as if it were run directly."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise ImportError("this is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent.resolve()))
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.pop(0)
-    return module

@@ -1,15 +1,17 @@
-"""`joulecast run`."""
+"""`joulecast run` and `joulecast best-run`: what a whole training takes, and where it is best done."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..operations.inputs import titled
-from ..units import duration, si
-from .options import AsJson, Asked, asking
-from .printing import table, tell
+from ..units import duration, number, si
+from .options import AsJson, Asked, Plot, asking
+from .printing import reason_lines, table, tell
+from .reading import positive_integers
 
 if TYPE_CHECKING:
     from ..runs import Run
@@ -18,21 +20,16 @@ _LEVEL = 0.9
 _J_PER_KWH = 3.6e6
 
 
-@asking(
-    *("model", "input_shape", "optimizer", "model_option", "clock", "power_limit", "predictor", "execution", "host"),
-    *("price_per_hour", "price_per_kwh", "carbon"),
-)
+_TRAINED = ("model", "input_shape", "model_option", "samples", "tokens", "epochs", "lora", "lora_targets", "optimizer")
+_WHERE = ("power_limit", "predictor", "execution", "host", "price_per_hour", "price_per_kwh", "carbon", "pue")
+Precision = Annotated[str, typer.Option(help="default, fp32, tf32, fp16, bf16, amp or amp_fp16.")]
+
+
+@asking(*_TRAINED, "clock", "calibration", *_WHERE)
 def run(
     asked: Asked,
     gpu: Annotated[str, typer.Option(help='The GPUs, such as "8x H100 SXM".')],
-    samples: Annotated[float | None, typer.Option(help="Samples of the data.")] = None,
-    tokens: Annotated[float | None, typer.Option(help="Tokens of the data, in place of samples.")] = None,
-    epochs: Annotated[float, typer.Option(help="Number of epochs.")] = 1.0,
-    precision: Annotated[str, typer.Option(help="default, fp32, tf32, fp16, bf16, amp or amp_fp16.")] = "default",
-    lora: Annotated[int | None, typer.Option(help="Rank of low-rank adapters; all else is frozen.")] = None,
-    lora_targets: Annotated[
-        str | None, typer.Option(help="Layers with adapters: q_proj,v_proj or all-linear. Default: those of peft.")
-    ] = None,
+    precision: Precision = "default",
     accumulation: Annotated[int, typer.Option(help="Micro-batches of each replica in a step.")] = 1,
     sharding: Annotated[str, typer.Option(help="What replicas divide: none, zero1, zero2, zero3 (FSDP).")] = "none",
     recompute: Annotated[str, typer.Option(help="What the backward computes again: none, selective, full.")] = "none",
@@ -40,22 +37,16 @@ def run(
     pipeline_parallel: Annotated[int, typer.Option(help="Stages that the layers are divided into.")] = 1,
     evaluation_samples: Annotated[float, typer.Option(help="Samples that are evaluated in each epoch.")] = 0.0,
     checkpoints: Annotated[int, typer.Option(help="How often a checkpoint is stored.")] = 0,
-    pue: Annotated[float, typer.Option(help="Joules of the data centre for each joule of its servers.")] = 1.0,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the parts as CSV.")] = False,
+    plot: Plot = None,
 ) -> None:
     """Predict a whole training run: hours, kilowatt-hours at the plug, price and carbon."""
     from ..runs.predict import predict_run
 
-    targets = lora_targets.split(",") if lora_targets and "," in lora_targets else lora_targets
     found = predict_run(
         gpu=gpu,
-        samples=samples,
-        tokens=tokens,
-        epochs=epochs,
         precision=precision,
-        lora=lora,
-        lora_targets=targets,
         accumulation=accumulation,
         sharding=sharding,
         recompute=recompute,
@@ -63,10 +54,74 @@ def run(
         pipeline_parallel=pipeline_parallel,
         evaluation_samples=evaluation_samples,
         checkpoints=checkpoints,
-        pue=pue,
         **{**asked, "optimizer": asked["optimizer"] or "adamw"},
     )
-    tell(found, as_json, as_csv, lambda: _text(found))
+    tell(found, as_json, as_csv, lambda: _text(found), plot)
+
+
+@asking(*_TRAINED, "gpus", "clocks", *_WHERE)
+def best_run(
+    asked: Asked,
+    objective: Annotated[str, typer.Option(help="What to minimize: energy (at the plug), time, cost or carbon.")] = (
+        "energy"
+    ),
+    precision: Precision = "default",
+    counts: Annotated[str, typer.Option(help="Numbers of GPUs, such as 1,8,64.")] = "1,8",
+    max_time: Annotated[float | None, typer.Option(help="The deadline: most seconds of the whole run.")] = None,
+    max_cost: Annotated[float | None, typer.Option(help="Highest cost of the whole run.")] = None,
+    pareto: Annotated[
+        bool, typer.Option("--pareto", help="Show the Pareto front of time and energy, fastest first.")
+    ] = False,
+    top: Annotated[int, typer.Option(min=0, help="Number of choices to show; 0 for all.")] = 10,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print all ways within the limits as CSV.")] = False,
+    plot: Plot = None,
+) -> None:
+    """Choose GPU, number of GPUs, clock, micro-batch, sharding and recomputing for a whole training run.
+
+    Shows the best way of each GPU and number of GPUs; the best comes first. Ways that do not fit are left out.
+    """
+    from ..runs.choosing import best_run as best_of
+
+    choices = best_of(
+        objective=objective,
+        precision=precision,
+        counts=positive_integers(counts, "numbers of GPUs"),
+        max_time_s=max_time,
+        max_cost=max_cost,
+        **{**asked, "optimizer": asked["optimizer"] or "adamw"},
+    )
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in choices.left_out.items():
+        by_reason.setdefault(reason, []).append(name)
+    shown = choices.pareto() if pareto else choices
+    tell(choices, as_json, as_csv, lambda: "\n".join([_choices(shown, top), *reason_lines(by_reason)]), plot)
+
+
+def _choices(runs: Sequence[Run], top: int) -> str:
+    first = runs[0]
+    columns = ("cost", _money), ("carbon_kg", _kilograms)
+    known = [(name, text) for name, text in columns if getattr(first, name) is not None]
+    header = ["GPUs", "clock MHz", "micro-batch", "divided", "computed again", "time", "at the plug"]
+    rows = [
+        [
+            f"{run.layout.gpus}x {run.gpu}",
+            f"{run.clock_mhz:g}",
+            str(run.input_shape[0] // run.layout.replicas // run.layout.accumulation),
+            run.layout.sharding,
+            run.layout.recompute,
+            duration(run.time_s),
+            _kwh(run.wall_energy_j),
+            *(text(getattr(run, name)) for name, text in known),
+        ]
+        for run in runs[: top or None]
+    ]
+    more = [f"and {len(runs) - len(rows)} more"] if len(runs) > len(rows) else []
+    title = f"{titled(first.model, first.input_shape)}, {first.precision}, {first.steps:,} steps"
+    numbers = frozenset({1, 2, *range(5, 7 + len(known))})
+    return "\n".join(
+        [title, "", table([*header, *(name.removesuffix("_kg") for name, _ in known)], rows, numbers), *more]
+    )
 
 
 def _text(found: Run) -> str:
@@ -92,20 +147,20 @@ def _text(found: Run) -> str:
     return "\n".join(
         [
             f"{titled(found.model, found.input_shape)}, {found.precision}, on {layout.gpus}x {found.gpu}",
-            f"{found.steps:,} steps of {si(found.step_s, 's')}, {found.samples_per_s:,.3g} samples/s{rate}",
+            f"{found.steps:,} steps of {si(found.step_s, 's')}, {number(found.samples_per_s)} samples/s{rate}",
             "",
             table(["", "predicted", f"{100 * _LEVEL:.0f} % interval" if interval else ""], rows, frozenset({1})),
             "",
             table(["part", "time", "share", "boards"], parts, frozenset({1, 2, 3})),
             "",
-            f"memory needed on each GPU: {found.memory_bytes / 2**30:.1f} GiB",
+            f"memory needed on each GPU: {si(found.memory_bytes, 'B')}",
             *(f"note: {note}" for note in found.notes),
         ]
     )
 
 
 def _kwh(joules: float) -> str:
-    return f"{joules / _J_PER_KWH:,.3g} kWh"
+    return f"{number(joules / _J_PER_KWH)} kWh"
 
 
 def _money(value: float) -> str:
@@ -113,4 +168,4 @@ def _money(value: float) -> str:
 
 
 def _kilograms(value: float) -> str:
-    return f"{value:,.3g} kg CO2e"
+    return f"{number(value)} kg CO2e"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..units import si
+from ..units import number, si
 from .printing import table
 
 if TYPE_CHECKING:
@@ -78,12 +78,12 @@ def _rows(node: Node, alike: int, level: int, depth: int) -> Iterator[list[str]]
         str(alike * everything.total()),
         si(flops, "FLOP"),
         si(moved, "B"),
-        f"{flops / moved:.3g}" if moved else "-",
+        number(flops / moved) if moved else "-",
         _kinds(listed),
     ]
     if shows_parts:
-        for part, number in _together(node):
-            yield from _rows(part, alike * number, level + 1, depth)
+        for part, times in _together(node):
+            yield from _rows(part, alike * times, level + 1, depth)
 
 
 def _together(node: Node) -> Iterator[tuple[Node, int]]:

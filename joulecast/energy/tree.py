@@ -10,9 +10,9 @@ from typing import Any, Self
 
 from ..errors import InputError
 from ..progress import paced
-from ..rendering.answers import Drawn, Plain
-from ..rendering.notebook import COLOURS, Picture, document, notes, table
-from ..rendering.tables import table_csv
+from ..rendering.answers import Answer
+from ..rendering.notebook import COLOURS, Picture, document, drawing, notes, table
+from ..rendering.tables import Table
 from ..units import si
 from .comparison import TreeComparison, comparison
 from .node import MOST_NODES, PHASES, Draft, Node, Phase, Row, Share
@@ -20,6 +20,10 @@ from .node import MOST_NODES, PHASES, Draft, Node, Phase, Row, Share
 _WIDTH, _ROW, _DEEPEST = 960, 26, 8
 _NARROWEST = 1.0  # Pixels; narrower boxes are not drawn.
 _LETTER = 7.0  # Approximate width of a letter in pixels.
+
+
+LEVELS = ("model", "phase", "module", "operation")
+"""What boxes stand for; each has its colour."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,14 @@ class Box:
         label: Text inside the box, shown if there is room.
         tooltip: Text that is shown while the pointer is over the box.
         value: Value that its width represents, in any unit; at least the sum of its children's values.
+        colour: Index into `LEVELS` and their colours.
         children: Boxes of the next row, from left to right.
     """
 
     label: str
     tooltip: str
     value: float
+    colour: int = 0
     children: tuple[Box, ...] = ()
 
 
@@ -43,12 +49,14 @@ def icicle(root: Box, title: str) -> str:
     """Draw a box with all below it, at most eight rows deep."""
     placed = list(_placed(root, 0.0, float(_WIDTH), 0))
     height = (1 + max(row for _, _, _, row in placed)) * _ROW
-    drawn = "".join(_drawn(*each) for each in placed)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
-        f'role="img" style="max-width:100%;font-family:system-ui,sans-serif;font-size:12px">'
-        f"<title>{escape(title)}</title>{drawn}</svg>"
-    )
+    drawn = [_drawn(*each) for each in placed]
+    levels = sorted({box.colour for box, *_ in placed})
+    key = [
+        f'<rect x="{120 * place}" y="{height + 8}" width="12" height="12" fill="{COLOURS[colour]}"/>'
+        f'<text x="{120 * place + 17}" y="{height + 18}" fill="currentColor">{LEVELS[colour]}</text>'
+        for place, colour in enumerate(levels)
+    ]
+    return drawing(_WIDTH, height + 24, title, [*drawn, *key])
 
 
 def _placed(box: Box, left: float, width: float, row: int) -> Iterator[tuple[Box, float, float, int]]:
@@ -66,10 +74,10 @@ def _drawn(box: Box, left: float, width: float, row: int) -> str:
     room = int((width - 8) / _LETTER)
     label = box.label if len(box.label) <= room else f"{box.label[: room - 1]}…" if room > 3 else ""
     text = f'<text x="{left + 4:.1f}" y="{row * _ROW + 17}" fill="#fff">{escape(label)}</text>' if label else ""
-    # White edges separate neighbours. Colours distinguish rows and do not represent values.
+    # White edges separate neighbours. Colours tell phases, modules and operations apart.
     return (
         f'<g><title>{escape(box.tooltip)}</title><rect x="{left:.1f}" y="{row * _ROW}" width="{width:.1f}" '
-        f'height="{_ROW}" fill="{COLOURS[row % len(COLOURS)]}" stroke="#fff" stroke-width="0.5"/>{text}</g>'
+        f'height="{_ROW}" fill="{COLOURS[box.colour]}" stroke="#fff" stroke-width="0.5"/>{text}</g>'
     )
 
 
@@ -80,8 +88,8 @@ _DEEPEST = 50  # Modules within each other; those of networks are at most 15 dee
 _SHOWN = 30  # Rows of a table by default.
 
 
-@dataclass(frozen=True)
-class EnergyTree(Plain, Drawn):
+@dataclass(frozen=True, repr=False)
+class EnergyTree(Answer):
     """Seconds and joules of a program by phase, module and operation.
 
     The own shares of all nodes and what is unattributed add up to the total.
@@ -258,10 +266,10 @@ class EnergyTree(Plain, Drawn):
             for node in self.root.walk()
         ]
 
-    def to_csv(self) -> str:
-        """One line for every node, parents first; see `to_rows`."""
+    def _table(self) -> Table:
+        """A row for every node, parents first; see `to_rows`."""
         rows = self.to_rows()
-        return table_csv(rows[0], (row.values() for row in rows))
+        return Table(list(rows[0]), [list(row.values()) for row in rows])
 
     def to_dict(self) -> dict[str, Any]:
         """The tree as plain lists and dictionaries; `from_dict` reads it."""
@@ -359,4 +367,5 @@ def _summed(share: Share) -> dict[str, Any]:
 def _box(node: Node) -> Box:
     children = sorted(node.children, key=lambda child: -child.total.energy_j)
     tooltip = f"{node.path or node.name}: {_joules(node.total)}"
-    return Box(node.name, tooltip, node.total.energy_j, tuple(map(_box, children)))
+    colour = {"root": 0, "phase": 1, "operation": 3}.get(node.level, 2)
+    return Box(node.name, tooltip, node.total.energy_j, colour, tuple(map(_box, children)))

@@ -43,6 +43,7 @@ class Job:
         strict: Whether an operation that is not covered is an error.
         execution: "eager", "graph" or "compiled".
         host: The machine that launches operations; None for the host that is typical for the GPU.
+        calibration: What `joulecast calibrate` measured on a board, see `predictors.board.profile`; None for any board.
     """
 
     model: Any = None
@@ -64,6 +65,7 @@ class Job:
     strict: bool = False
     execution: str = "eager"
     host: str | float | Path | Host | None = None
+    calibration: Any = None
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any], **changed: Any) -> Self:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ..rendering.answers import Plain
-from ..rendering.tables import Table, Tabular, table_csv
+from ..rendering.answers import Answer, Plain
+from ..rendering.notebook import Picture, front_picture
+from ..rendering.tables import Table, table_csv
 from ..units import si
 from .parallel import Parallel
 
@@ -79,7 +80,7 @@ class GenerationChoice(Plain):
         return {**{field.name: getattr(self, field.name) for field in fields(self)}, "layout": self.layout}
 
 
-class GenerationChoices(tuple[GenerationChoice, ...], Tabular, Plain):
+class GenerationChoices(Answer, tuple[GenerationChoice, ...]):
     """The best way of each GPU and number of GPUs, best first.
 
     Attributes:
@@ -115,8 +116,18 @@ class GenerationChoices(tuple[GenerationChoice, ...], Tabular, Plain):
                 front.append(row)
         return tuple(front)
 
+    def __str__(self) -> str:
+        least = f"; best: {self[0]}" if self else ""
+        return f"{len(self)} ways to serve a language model, {len(self.left_out)} left out{least}"
+
     def _table(self) -> Table:
         return _table_of(self.rows)
+
+    def _picture(self) -> Picture:
+        """All ways as dots, and the Pareto front as a line."""
+        front = [(row.time_per_output_token_s, row.energy_per_token_j) for row in self.pareto()]
+        dots = [(row.time_per_output_token_s, row.energy_per_token_j) for row in self.rows]
+        return front_picture(("all ways", dots), front, "time per token", f"{len(dots)} ways to serve a language model")
 
     def to_dict(self) -> dict[str, Any]:
         """The choices as plain lists and dictionaries."""

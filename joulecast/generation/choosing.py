@@ -15,6 +15,7 @@ from ..progress import paced
 from ..queries.clocks import clock_grid_mhz
 from ..queries.evaluation import prefetch
 from ..queries.objectives import Tariff
+from ..units import number, si
 from .choices import GenerationChoice, GenerationChoices
 from .decoder import Decoder
 from .deployment import Deployment, checked_batching, checked_load, checked_precisions
@@ -41,6 +42,13 @@ CLOCKS = 8
 _MILLION = 1e6
 
 
+_LIMITED = {
+    "time_to_first_token_s": "time to the first token",
+    "time_per_output_token_s": "time per output token",
+    "tokens_per_s": "tokens",
+}
+
+
 @dataclass(frozen=True)
 class Limits:
     """Limits that a way to serve a model has to keep; None for no limit.
@@ -63,6 +71,17 @@ class Limits:
                 values = getattr(figures, name)
                 kept &= values >= limit if name == "tokens_per_s" else values <= limit
         return [bool(each) for each in kept]
+
+    def reachable(self, seen: Sequence[Figures]) -> str:
+        """What can be reached of each limit at best, each alone; empty without limits, or if nothing was predicted."""
+        best = []
+        for name, limit in vars(self).items():
+            if limit is not None and seen:
+                values = np.concatenate([getattr(figures, name) for figures in seen])
+                most = name == "tokens_per_s"
+                text = f"at most {number(values.max())} a second" if most else f"at least {si(values.min(), 's')}"
+                best.append(f"{_LIMITED[name]}: {text}")
+        return "; ".join(best)
 
 
 def best_generation(
@@ -147,14 +166,16 @@ def best_generation(
     limits = Limits(max_time_to_first_token_s, max_time_per_output_token_s, min_tokens_per_s)
     rows: list[GenerationChoice] = []
     left_out: dict[str, str] = {}
+    seen: list[Figures] = []
     asked_gpus = list(named(gpus, tuple(counts)))
     for precision in dict.fromkeys(precisions):
         for count in sorted({count for count, _ in asked_gpus}):
             boards = [gpu for number, gpu in asked_gpus if number == count]
             for served, clocks_mhz, figures in query.figures(boards, count, precision, left_out):
+                seen.append(figures)
                 rows += _rows(served, clocks_mhz, figures, limits, objective, tariff)
     if not rows:
-        raise _nothing_serves(query.decoder.name, _left_out(asked_gpus, rows, left_out))
+        raise _nothing_serves(query.decoder.name, _left_out(asked_gpus, rows, left_out), limits.reachable(seen))
     return GenerationChoices(rows, _left_out(asked_gpus, rows, left_out))
 
 
@@ -176,11 +197,12 @@ def _left_out(
     return found
 
 
-def _nothing_serves(model: str, left_out: Mapping[str, str]) -> InputError:
+def _nothing_serves(model: str, left_out: Mapping[str, str], reachable: str) -> InputError:
     """Build the error for a model that no GPU serves within the limits."""
     return InputError(
         f"no GPU serves {model} under these conditions",
         given="; ".join(f"{boards}: {reason}" for boards, reason in list(left_out.items())[:5]),
+        allowed=reachable or None,
         hint="give other GPUs, counts or batches, or wider limits",
     )
 

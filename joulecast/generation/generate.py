@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..hardware import GPU, gpu_name_notes
 from ..hardware.host import USUAL, Host, find_host
+from ..predictors.board.profile import Calibrated, find_profile
 from ..units import si
 from .decoder import Decoder
 from .deployment import Deployment, checked_batching, checked_load, checked_precisions
@@ -41,6 +43,7 @@ def predict_generation(
     cache_precision: str | None = None,
     sampling: str | None = None,
     host: str | float | Path | Host | None = None,
+    calibration: Calibrated | None = None,
     predictor: str | Path | None = None,
 ) -> GenerationPrediction:
     """Predict time, power and energy of a language model that generates text on one or more GPUs.
@@ -69,6 +72,7 @@ def predict_generation(
             engine does by default: vLLM takes top-p and top-k from the model's generation_config.
         host: The machine that runs the engine, see `joulecast.predict`: its factor scales the seconds for which GPUs
             wait for the engine. None for a usual one, of which it is not known how fast it is: intervals are wider.
+        calibration: What was measured on a board of this GPU; see `joulecast.predict`.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
 
     Returns:
@@ -85,31 +89,12 @@ def predict_generation(
         >>> chat.memory.fits
         True
     """
-    asked, (count, board) = find_engine(engine), find_gpus(gpu)
-    clock_mhz = board.checked_clock_mhz(clock)
-    decoder = find_decoder(model)
-    machine = find_host(host)
-    slower = machine.of(board).factor / USUAL.of(board).factor
-    found = replace(
-        asked,
-        sampling=checked_sampling(sampling, asked, decoder),
-        step_s=asked.step_s * slower,
-        sequence_s=asked.sequence_s * slower,
-    )
     prompt, output = Lengths.of("prompt_tokens", prompt_tokens), Lengths.of("output_tokens", output_tokens)
-    batched = checked_batching(batching, found)
-    shared = _shared_by(count, board, decoder, found, expert_parallel) if tensor_parallel is None else tensor_parallel
-    deployment = Deployment.of(
-        decoder,
-        board,
-        found,
-        checked_precisions(precision, cache_precision, found),
-        find_parallel(count, board, shared, expert_parallel),
-        batched,
-        checked_load(decoder, batch, prompt, output, batched),
-    )
+    server = server_of(locals(), batch, prompt, output, batching)
+    deployment = server.deployment
     deployment.refuse_shortage()
-    server = Server.of(model, deployment, power_limit_w, predictor, machine)
+    board, found = deployment.gpu, deployment.engine
+    clock_mhz = board.checked_clock_mhz(clock)
     steps = deployment.cycle.steps
     server.prepare((*deployment.steps, deployment.decoding, deployment.reading))
     figures = figures_of(deployment, server, [clock_mhz])
@@ -138,7 +123,7 @@ def predict_generation(
         power_w=float(figures.power_w[0]),
         energy_per_token_j=energy_per_token_j,
         energy_per_request_j=energy_per_token_j * output.mean,
-        host=machine.name,
+        host=find_host(host).name,
         overhead_s=server.waiting_s(steps) / sum(each.count for each in steps),
         memory=deployment.memory,
         largest_batch=deployment.largest_batch,
@@ -154,6 +139,60 @@ def predict_generation(
             *((_TOP_P_NOTE,) if sampling is None and found.sampling == "top_p" else ()),
             *(note for note in decode.notes if not note.startswith("no interval")),
         ),
+    )
+
+
+def server_of(
+    asked: Mapping[str, Any],
+    batch: int,
+    prompt: Lengths,
+    output: Lengths,
+    batching: str | None,
+    step_tokens: int | None = None,
+) -> Server:
+    """One GPU of a model as it is asked to be served.
+
+    Args:
+        asked: Arguments of `predict_generation` by name.
+        batch: Number of sequences that run at a time on all GPUs together.
+        prompt: Lengths of prompts.
+        output: Lengths of outputs.
+        batching: "continuous" or "static"; None for the engine's own.
+        step_tokens: Largest number of tokens in a step; None for the engine's own.
+
+    Raises:
+        JoulecastError: See `predict_generation`.
+    """
+    engine, (count, board) = find_engine(asked["engine"]), find_gpus(asked["gpu"])
+    decoder, machine = find_decoder(asked["model"]), find_host(asked["host"])
+    slower = machine.of(board).factor / USUAL.of(board).factor
+    found = replace(
+        engine,
+        sampling=checked_sampling(asked["sampling"], engine, decoder),
+        step_s=engine.step_s * slower,
+        sequence_s=engine.sequence_s * slower,
+    )
+    if step_tokens is not None:
+        found = replace(found, step_tokens=step_tokens, small_step_tokens=None)
+    batched, shared, experts = checked_batching(batching, found), asked["tensor_parallel"], asked["expert_parallel"]
+    if shared is None:
+        shared = _shared_by(count, board, decoder, found, experts)
+    deployment = Deployment.of(
+        decoder,
+        board,
+        found,
+        checked_precisions(asked["precision"], asked["cache_precision"], found),
+        find_parallel(count, board, shared, experts),
+        batched,
+        checked_load(decoder, batch, prompt, output, batched),
+    )
+    return Server.of(
+        asked["model"],
+        deployment,
+        asked["power_limit_w"],
+        asked["predictor"],
+        machine,
+        find_profile(asked["calibration"]),
     )
 
 

@@ -20,10 +20,13 @@ FILE = "decoders.json.gz"
 
 CONTEXTS: Mapping[str, int] = {
     **dict.fromkeys(("gpt2", "gpt2_xl"), 1024),
-    "llama2_7b": 4096,
-    "llama3_8b": 8192,
+    **dict.fromkeys(("opt_1_3b", "opt_6_7b", "opt_13b", "opt_30b", "opt_66b"), 2048),
+    **dict.fromkeys(("tinyllama_1_1b", "bloom_7b1", "bloom", "pythia_6_9b"), 2048),
+    **dict.fromkeys(("llama2_7b", "llama2_13b", "llama2_70b"), 4096),
+    **dict.fromkeys(("llama3_8b", "gemma2_9b", "gemma2_27b"), 8192),
     "phi4": 16384,
-    **dict.fromkeys(("qwen2_0_5b", "mistral_7b", "mistral_small_24b", "mixtral_8x7b"), 32768),
+    **dict.fromkeys(("qwen2_0_5b", "qwen2_5_3b", "mistral_7b", "mistral_7b_v0_1", "mistral_7b_v0_2"), 32768),
+    **dict.fromkeys(("mistral_small_24b", "mixtral_8x7b"), 32768),
     **dict.fromkeys(("qwen3_0_6b", "qwen3_1_7b"), 40960),
     "deepseek_v3": 163840,
 }
@@ -33,7 +36,7 @@ cards say."""
 
 TOP_P = ("llama", "qwen", "gemma", "deepseek")
 """Beginnings of names of models whose generation_config.json (of Qwen2 and 2.5: of their Instruct models) sets top_p or
-top_k. Those of GPT-2, Mistral, Mixtral, Phi-4 and GPT-OSS set neither."""
+top_k. Those of GPT-2, OPT, BLOOM, Pythia, Mistral, Mixtral, Phi and GPT-OSS set neither."""
 
 
 def context_of(name: str) -> int:

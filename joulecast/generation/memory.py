@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,9 @@ from .engines import Engine
 from .serving import Batching, Load, cycle_of
 from .steps import Precisions, StepTokens
 
-_CACHED_IN = {None: 2.0, "fp8": 1.0}
+CACHED_IN: Mapping[str | None, float] = {None: 2.0, "fp8": 1.0}
+"""Precision of keys and values -> bytes of an element."""
+
 _LOGITS_BYTES = 3 * 4  # Logits, probabilities and random numbers of each word in fp32.
 
 
@@ -69,7 +71,7 @@ def cached_bytes(decoder: Decoder, tokens: int, precisions: Precisions) -> float
         precisions: Precisions of weights and cache.
     """
     return sum(
-        layers * part.cached_elements * min(tokens, part.window or tokens) * _CACHED_IN[precisions.cache]
+        layers * part.cached_elements * min(tokens, part.window or tokens) * CACHED_IN[precisions.cache]
         for part, layers in decoder.attentions
     )
 
@@ -93,7 +95,7 @@ def generation_memory(
     return GenerationMemory(
         weights_bytes=weights_bytes(decoder, precisions),
         cache_bytes=round(load.batch * cached_bytes(decoder, load.cached_tokens(batching), precisions)),
-        activations_bytes=_activations_bytes(decoder, cycle_of(load, engine, batching).largest.tokens),
+        activations_bytes=activations_bytes(decoder, cycle_of(load, engine, batching).largest.tokens),
         usable_bytes=round(usable_bytes(gpu) * engine.memory_share),
     )
 
@@ -112,7 +114,7 @@ def largest_batch(need: Callable[[int], GenerationMemory], most: int) -> int:
     return fits
 
 
-def _activations_bytes(decoder: Decoder, tokens: StepTokens) -> int:
+def activations_bytes(decoder: Decoder, tokens: StepTokens) -> int:
     """Bytes of the residual, of the input and output of the widest layer, all in 16 bits, and of the logits."""
     widest = max(part.inputs + part.outputs for part, _ in decoder if isinstance(part, Projection))
     inner = max((part.size for part, _ in decoder if isinstance(part, Activation)), default=0)

@@ -10,13 +10,13 @@ share nothing; each of them serves a part of the batch.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import InputError
 from ..hardware import GPU, find_gpu
+from ..hardware.catalogue import COUNTED
 from ..hardware.clouds import find_machine
 from .decoder import (
     Activation,
@@ -32,8 +32,6 @@ from .decoder import (
 
 GROUPS = (1, 2, 4, 8)
 """Numbers of GPUs that can share a model: those for which collectives were measured, within a node."""
-
-_COUNTED = re.compile(r"\s*(\d{1,4})\s*[xX]\s+(.+)")
 
 
 @dataclass(frozen=True)
@@ -110,7 +108,7 @@ def split_count(name: str) -> tuple[int, str]:
     machine = find_machine(name)
     if machine is not None:
         return machine.boards, machine.gpu
-    counted = _COUNTED.fullmatch(name)
+    counted = COUNTED.fullmatch(name)
     if counted is None:
         return 1, name
     if not int(counted[1]):

@@ -9,15 +9,24 @@ from typing import Any
 
 from ..hardware.host import USUAL
 from ..predictors.networks.prediction import Prediction
-from ..rendering.answers import Plain
+from ..rendering.answers import Answer
+from ..rendering.notebook import Picture
+from ..rendering.stacked_bars import StackedBar, stacked_bars
+from ..rendering.tables import Table
 from ..units import si
 from .intervals import HOST_S, GenerationInterval, SlowHost, normal_quantile
 from .memory import GenerationMemory
 from .parallel import Parallel
 
+_QUANTITIES = (
+    *("time_to_first_token_s", "time_per_output_token_s", "latency_s", "tokens_per_s"),
+    *("power_w", "energy_per_token_j", "energy_per_request_j"),
+)
+_KINDS = 6  # Kinds of operations in the picture, beside all others.
 
-@dataclass(frozen=True)
-class GenerationPrediction(Plain):
+
+@dataclass(frozen=True, repr=False)
+class GenerationPrediction(Answer):
     """Time, power and energy of a language model that generates text for a batch of requests.
 
     Args:
@@ -117,6 +126,30 @@ class GenerationPrediction(Plain):
             f"{si(self.time_per_output_token_s, 's')} per token, "
             f"{si(self.energy_per_token_j, 'J')} per token, {si(self.power_w, 'W')}"
         )
+
+    def _table(self) -> Table:
+        """The quantities of a request, each with its 90 % interval."""
+        interval = self.interval()
+        ends = {name: getattr(interval, name, (None, None)) for name in _QUANTITIES}
+        return Table(
+            ("quantity", "value", "low", "high"), [(name, getattr(self, name), *ends[name]) for name in _QUANTITIES]
+        )
+
+    def _picture(self) -> Picture:
+        """Energy of the two steps on one GPU, each as its largest kinds of operations."""
+        steps = {"reading prompts": self.prefill, "decoding": self.decode}
+        joules: dict[str, dict[str, float]] = {}
+        for step, prediction in steps.items():
+            for cost in prediction.operations:
+                each = joules.setdefault(cost.operation.kind, dict.fromkeys(steps, 0.0))
+                each[step] += 100 * (cost.energy_j or 0.0) / prediction.known_energy_j
+        largest = sorted(joules, key=lambda kind: -max(joules[kind].values()))[:_KINDS]
+        bars = []
+        for step in steps:
+            shares = [joules[kind][step] for kind in largest]
+            bars.append(StackedBar(step, [*shares, max(0.0, 100 - sum(shares))]))
+        title = f"Percent of a step's energy by kind of operation: {self.model} on {self.boards}"
+        return Picture(stacked_bars(bars, [*largest, "rest"], "%", title))
 
     def interval(self, level: float = 0.9) -> GenerationInterval | None:
         """The intervals that should contain the values of a share of runs; None if no errors of kernels are known.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ from ..extraction import network_of
 from ..hardware import GPU
 from ..hardware.host import USUAL, Host
 from ..operations.network import Network
+from ..predictors.board.profile import BoardProfile
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.prediction import Prediction
-from ..predictors.networks.prepared import over_clocks
+from ..predictors.networks.prepared import over_clocks, over_gpus
 from ..predictors.physics.energy import static_power_w
 from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_predictor
@@ -76,6 +77,7 @@ class Server:
         power_limit_w: float | None,
         predictor: str | Path | None,
         host: Host = USUAL,
+        profile: BoardProfile | None = None,
     ) -> Server:
         """One of the GPUs of a deployment, with its predictor.
 
@@ -85,11 +87,12 @@ class Server:
             power_limit_w: Power cap of a board in watts; None for its default.
             predictor: Name or folder of a predictor; None for the GPU's default.
             host: The machine that launches.
+            profile: What was measured on the board; None for any board.
 
         Raises:
             UnknownNameError, ZooError: No predictor has this name, or it cannot be loaded.
         """
-        execution = Execution("graph" if deployment.engine.fused else "eager", host)
+        execution = Execution("graph" if deployment.engine.fused else "eager", host, profile)
         found = find_predictor(deployment.gpu, "inference", predictor).under(execution)
         return cls(model, deployment, found, power_limit_w)
 
@@ -164,6 +167,29 @@ class Server:
         """
         nothing = Cost(np.zeros(len(clocks)), np.zeros(len(clocks)))
         return reduce(Cost.plus, (self._cost(each.tokens, clocks).times(each.count) for each in steps), nothing)
+
+    def kernels(self, steps: Mapping[StepTokens, Network], clock_mhz: float) -> tuple[FloatArray, FloatArray]:
+        """Seconds and joules of steps, or of parts of steps, on one GPU that does not wait for the engine.
+
+        Args:
+            steps: Tokens of each step -> its operations.
+            clock_mhz: Graphics clock in MHz.
+
+        Returns:
+            Arrays of shape (steps,).
+
+        Raises:
+            InputError, UncoveredError: See `cost`.
+        """
+        alone = replace(self, _known={}, _costs={})
+        four_bit = self.deployment.precisions.weights == "mxfp4"
+        alone.take(StepNetworks(steps, four_bit, self.deployment.engine.samples_in_torch))
+        one = np.array([clock_mhz])
+        found = over_gpus([(alone._known[tokens], one) for tokens in steps], composition="overlap")
+        for each in found:
+            if each.missing:
+                each.coverage.refuse_too_much(each.network.name)
+        return np.array([each.time_s[0] for each in found]), np.array([each.energy_j[0] for each in found])
 
     def waiting_s(self, steps: Sequence[Steps]) -> float:
         """Seconds in which the GPU waits for the engine during these steps."""

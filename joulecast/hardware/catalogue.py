@@ -57,6 +57,10 @@ def _by_folded_name() -> Mapping[str, GPU]:
     return {**named, **{_folded(family): named[_folded(board)] for family, board in USUAL_BOARDS.items()}}
 
 
+COUNTED = re.compile(r"\s*(\d{1,4})\s*[xX]\s+(.+)")
+"""Several GPUs: their number and their name."""
+
+
 def _words(name: str) -> frozenset[str]:
     return frozenset(re.split(r"[\s\-_]+", name.strip().lower()))
 
@@ -104,6 +108,14 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
             given=repr(name),
             allowed=", ".join(gpu.aliases[0] for gpu in versions),
             hint="name one of them",
+        )
+    if COUNTED.fullmatch(str(name)):
+        raise UnknownNameError(
+            "this question is about one GPU",
+            given=repr(name),
+            allowed="a GPU without a number",
+            hint="`joulecast run` predicts training on several GPUs, `generate` and `best-generation` language models, "
+            "`image` images and videos",
         )
     known = [gpu.aliases[0] for gpu in gpus().values()]
     raise unknown_name(

@@ -97,7 +97,7 @@ def _texts(value: object) -> tuple[str, ...]:
 def _numbers(value: object) -> tuple[float, ...]:
     if not isinstance(value, list) or not value:
         raise _ExpectedError("a list of numbers")
-    return tuple(map(_number(0, 1e5, "MHz or watts"), value))
+    return tuple(map(_number(1, 1e5, "MHz or watts"), value))
 
 
 def _table(value: object, keys: tuple[str, ...]) -> dict[str, object]:

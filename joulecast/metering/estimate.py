@@ -38,6 +38,9 @@ class PowerEstimate:
         counter_w: Mean power in watts from the total-energy counter.
         integrated_w: Mean power in watts from the power readings.
         instant_w: Mean power in watts from the readings over the sensor's shortest window.
+        three_sigma_w: Mean power in watts of the readings within three standard deviations, each weighted by the time
+            that it was held.
+        nicolai_w: The same without weights, as Nicolai (2025) takes it.
         naive_w: Plain mean in watts of all readings since the start of the loop, for comparison only.
         clock_mhz: Mean graphics clock in MHz.
         memory_clock_mhz: Mean memory clock in MHz.
@@ -51,6 +54,8 @@ class PowerEstimate:
     counter_w: float | None = None
     integrated_w: float | None = None
     instant_w: float | None = None
+    three_sigma_w: float | None = None
+    nicolai_w: float | None = None
     naive_w: float | None = None
     clock_mhz: float | None = None
     memory_clock_mhz: float | None = None
@@ -133,6 +138,7 @@ def estimate(
     counter_w = counter_power_w(window, begin_s, end_s)
     integrated = integrated_power_w(window.time_s, window.power_w, begin_s, end_s, three_sigma=three_sigma)
     instant = integrated_power_w(window.time_s, window.instant_w, begin_s, end_s, three_sigma=three_sigma)
+    channel = integrated_power_w(window.time_s, window.power_w, begin_s, end_s, three_sigma=True)
     integrated_w = None if integrated is None else integrated[0]
     return PowerEstimate(
         power_w=integrated_w if counter_w is None else counter_w,
@@ -140,6 +146,8 @@ def estimate(
         counter_w=counter_w,
         integrated_w=integrated_w,
         instant_w=None if instant is None else instant[0],
+        three_sigma_w=None if channel is None else channel[0],
+        nicolai_w=_mean(_within_three_sigma(_known(window.power_w))),
         naive_w=_mean(samples.between(start_s, end_s).power_w),
         clock_mhz=_mean(window.clock_mhz),
         memory_clock_mhz=_mean(window.memory_clock_mhz),
@@ -173,6 +181,10 @@ def _disturbances(window: Samples) -> list[str]:
     if (others := int(max(_known(window.processes), default=1)) - 1) > 0:
         warnings.append(f"{others} other process{'es' if others > 1 else ''} on the device")
     return warnings
+
+
+def _within_three_sigma(values: FloatArray) -> FloatArray:
+    return values[np.abs(values - values.mean()) <= 3 * values.std()] if values.size else values
 
 
 def _known(values: FloatArray) -> FloatArray:

@@ -38,14 +38,15 @@ def log_metering(metering: Metering) -> None:
     import mlflow
 
     values = {"duration_s": metering.duration_s}
+    modelled = "" if metering.source == "measured" else "modelled_"  # Runs are compared by name.
     if metering.energy_j is not None and metering.mean_w is not None:
-        values |= {"energy_j": metering.energy_j, "mean_power_w": metering.mean_w}
+        values |= {f"{modelled}energy_j": metering.energy_j, f"{modelled}mean_power_w": metering.mean_w}
     for found in metering.devices:
         values[f"{found.device.name}_energy_j"] = found.energy_j
         values[f"{found.device.name}_mean_power_w"] = found.mean_w
     for node in metering.tree().root.walk():
         if node.level == "module":
-            values[f"window/{node.path}_energy_j"] = node.total.energy_j
+            values[f"window/{node.path}_{modelled}energy_j"] = node.total.energy_j
     mlflow.log_metrics({PREFIX + name: value for name, value in values.items()})
 
 

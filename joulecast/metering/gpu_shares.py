@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,30 @@ def _sum(values: Iterable[Any]) -> Any:
     """The sum; None if a summand is not known."""
     listed = list(values)
     return None if None in listed else sum(listed)
+
+
+def program_share(shares: Sequence[Mapping[str, Any]], device: str) -> float | None:
+    """The program's share of what all programs used of a device, 0 to 1; None if it is not known.
+
+    Of a CPU, and of memory, it is the share of the CPU time that was used on the machine; of a GPU that of the time in
+    which kernels ran. EFLECT (Babakol et al., 2020) divides the joules of a processor among programs in this way.
+
+    Args:
+        shares: The lines of a recording with shares, each of the time since the line before.
+        device: Name of the device.
+    """
+    moments = [float(share["time_s"]) for share in shares]
+    weighed: list[tuple[float, float]] = []
+    for share, length_s in zip(shares, np.diff(moments, prepend=moments[:1]).tolist(), strict=True):
+        found = share.get("cpu")
+        if device.startswith("gpu"):
+            use = share.get("gpus", {}).get(device, {})
+            busy, others = use.get("busy"), use.get("others_busy")
+            found = busy / (busy + others) if busy is not None and others is not None and busy + others else None
+        if found is not None:
+            weighed.append((found, length_s))
+    whole_s = sum(length_s for _, length_s in weighed)
+    return sum(found * length_s for found, length_s in weighed) / whole_s if whole_s else None
 
 
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100

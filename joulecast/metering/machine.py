@@ -13,12 +13,15 @@ from typing import Any
 
 from ..errors import InputError, JoulecastError, unknown_name
 from ..hardware import find_gpu
-from . import amdsmi, memory_model, nvidia_smi, nvml, perf, powercap
+from . import amdsmi, estimated_power, memory_model, nvidia_smi, nvml, perf, powercap
 from .recording import DeviceInfo
 from .sampler import ReaderSpec
 
 GROUPS = ("cpu", "ram", "gpu")
 """Groups of devices that can be requested; a name such as gpu1 requests a single device."""
+
+ESTIMATE = "estimate"
+"""Requests estimates from utilization and data sheets, in place of sensors."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,8 @@ def find_machine(wanted: Collection[str] = GROUPS) -> Machine:
 
     Args:
         wanted: "cpu", "ram", "gpu", or names of devices such as "gpu1". Memory without a counter is modelled if
-            "ram" is requested by name, and reported as modelled. Containers that mount the host's counters elsewhere
+            "ram" is requested by name, and reported as modelled. "estimate" alone: CPU and GPUs are not read but
+            estimated (`estimated_power`). Containers that mount the host's counters elsewhere
             name that folder in JOULECAST_POWERCAP.
 
     Returns:
@@ -69,11 +73,22 @@ def find_machine(wanted: Collection[str] = GROUPS) -> Machine:
 
     Raises:
         UnknownNameError: A name is neither a group nor a device of this machine.
+        InputError: An estimate is requested together with devices.
     """
     machine = Machine()
+    if tuple(wanted) == (ESTIMATE,):
+        _add_estimates(machine)
+        return machine
+    if ESTIMATE in wanted:
+        raise InputError(
+            "an estimate stands alone, because it is not added to what is measured",
+            given=", ".join(wanted),
+            allowed="estimate, or any of cpu, ram, gpu and names of devices",
+            hint="leave one of them out",
+        )
     groups = {name.rstrip("0123456789.") or name for name in wanted}
     if groups & {"cpu", "ram", "platform"}:
-        _add_cpu(machine, Path(os.environ.get("JOULECAST_POWERCAP", powercap.ZONES)))
+        _add_cpu(machine, powercap.zones_folder())
     if "gpu" in groups:
         _add_nvidia(machine)
         _add_amd(machine)
@@ -83,7 +98,7 @@ def find_machine(wanted: Collection[str] = GROUPS) -> Machine:
     chosen = [d for d in machine.devices if d.name in wanted or _group(d) in wanted]
     for name in wanted:
         if name not in GROUPS and name not in machine.readers:
-            raise unknown_name("device", name, [*GROUPS, *machine.readers])
+            raise unknown_name("device", name, [*GROUPS, ESTIMATE, *machine.readers])
     absent = [note for note in machine.absent if "cpu" in groups or not note.startswith("cpu")]
     return Machine({d.name: machine.readers[d.name] for d in chosen}, chosen, absent)
 
@@ -128,6 +143,9 @@ def _add_nvidia(machine: Machine) -> None:
             if nvml.is_partitioned(index):
                 machine.absent.append(f"gpu{index} is divided (MIG): its power is that of all instances together")
             spec = ReaderSpec("nvml", {"index": index})
+            if not {"power_w", "energy_j"} & spec.open()().keys():
+                machine.absent.append(f"gpu{index}: its driver states no power")
+                continue
             machine.add(_gpu(f"gpu{index}", {**facts, "sensor": "NVML"}), spec)
     except JoulecastError as error:
         try:
@@ -169,6 +187,30 @@ def _add_memory_model(machine: Machine) -> None:
         return
     facts = {"sensor": f"a model of {len(capacities)} modules by their capacity and use"}
     machine.add(DeviceInfo("ram", "dram", method="modelled", facts=facts), spec)
+
+
+def _add_estimates(machine: Machine) -> None:
+    """Add the CPU, and the GPUs whose driver states their utilization, as estimates."""
+    power, threads = estimated_power.thread_power(), os.cpu_count() or 1
+    idle_w, busy_w = threads * power.idle_w, threads * power.busy_w
+    spec = ReaderSpec("cpu-estimate", {"idle_w": idle_w, "busy_w": busy_w})
+    try:
+        spec.open()
+        about = f"utilization of {threads} threads, {power.idle_w:g} to {power.busy_w:g} W each ({power.generation})"
+        machine.add(DeviceInfo("cpu-estimate", "server", method="modelled", facts={"sensor": about}), spec)
+    except JoulecastError as error:
+        machine.absent.append(f"cpu: {error.what} ({error.given})")
+    try:
+        for index in range(nvml.gpu_count()):
+            facts = nvml.nvml_facts(index)
+            gpu = find_gpu(str(facts["device"]))
+            idle_w, busy_w = gpu.idle_power_w or 0.0, float(facts.get("power_limit_w") or gpu.power_limit_w)
+            facts["sensor"] = f"utilization between {idle_w:g} and {busy_w:g} W"
+            spec = ReaderSpec("gpu-estimate", {"index": index, "idle_w": idle_w, "busy_w": busy_w})
+            spec.open()()
+            machine.add(DeviceInfo(f"gpu{index}-estimate", "board", method="modelled", facts=facts), spec)
+    except JoulecastError as error:
+        machine.absent.append(f"NVIDIA GPUs: {error.what}" + (f" ({error.given})" if error.given else ""))
 
 
 def chosen_devices(text: str) -> Iterator[str]:

@@ -22,7 +22,7 @@ from typing import ParamSpec, Self, TypeVar
 
 from ..energy.node import require_levels
 from ..errors import InputError
-from .machine import Machine, find_machine
+from .machine import ESTIMATE, Machine, find_machine
 from .ranks import Communicator, MachineLock, gathered
 from .reading_recordings import read_recording
 from .recording import Window
@@ -47,7 +47,8 @@ class Meter:
     In a parallel job, one process of each machine measures; `result()` of the other processes raises an error.
 
     Args:
-        devices: "cpu", "ram", "gpu", or names such as "gpu1"; None for CPU and GPU, and for memory if it has a counter.
+        devices: "cpu", "ram", "gpu", or names such as "gpu1"; None for CPU and GPU, and for memory if it has a counter,
+            and for an estimate if none of them can be read. "estimate" alone always estimates.
         interval_s: Seconds between two samples.
         out: Path of the recording; None for a temporary file.
         title: Title of the measurement.
@@ -109,6 +110,10 @@ class Meter:
         found = find_machine((*self._wanted, "ram"))
         # Memory was not requested explicitly, so it is read if it has a counter, but not modelled.
         chosen = [d for d in found.devices if d.method == "measured"]
+        if not chosen:  # An estimate takes the place of all sensors, and is never added to one.
+            estimated = find_machine((ESTIMATE,))
+            absent = list(dict.fromkeys([*found.absent, *estimated.absent]))
+            return Machine(estimated.readers, estimated.devices, absent)
         return Machine({d.name: found.readers[d.name] for d in chosen}, chosen, found.absent)
 
     def __exit__(
@@ -246,7 +251,8 @@ def measure(
     """Measure the energy that a program uses: a context manager, or a decorator (`@joulecast.measure`).
 
     Args:
-        devices: "cpu", "ram", "gpu", or names such as "gpu1"; None for all that have a sensor.
+        devices: "cpu", "ram", "gpu", or names such as "gpu1"; None for all that have a sensor, and for an estimate from
+            utilization and data sheets if there is no sensor, which is marked as modelled.
         interval_s: Seconds between two samples.
         out: Path of the recording, which `joulecast measure show` reads; None for a temporary file.
         title: Title of the measurement.

@@ -59,15 +59,18 @@ def nvml_facts(index: int) -> dict[str, Any]:
 
     Raises:
         MissingDependencyError: nvidia-ml-py is not installed.
-        SensorError: There is no driver or no such GPU, or it has no power readings.
+        SensorError: There is no driver or no such GPU.
     """
     with opened(index) as (nvml, handle):
-        return {
+        facts = {
             "device": _text(nvml.nvmlDeviceGetName(handle)),
             "driver": _text(nvml.nvmlSystemGetDriverVersion()),
             "max_clock_mhz": nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM),
-            "power_limit_w": nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3,
         }
+        try:
+            return {**facts, "power_limit_w": nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3}
+        except nvml.NVMLError_NotSupported:  # Boards of laptops and virtual GPUs have no limit.
+            return facts
 
 
 def gpu_count() -> int:

@@ -8,6 +8,7 @@ inside the package's. The same package may appear up to three times: read throug
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from ..errors import SensorError
 from .samples import Reader
 
 ZONES = Path("/sys/class/powercap")
+_FOLDER = "JOULECAST_POWERCAP"
 _PACKAGE = re.compile(r"package-(\d+)(-die-\d+)?")
 _INSIDE = ("core", "uncore")
 
@@ -36,6 +38,11 @@ class Zone:
     device: str
     component: str
     counted: bool
+
+
+def zones_folder() -> Path:
+    """The folder with the zones: Linux's, or the one that JOULECAST_POWERCAP names, as in containers."""
+    return Path(os.environ.get(_FOLDER, ZONES))
 
 
 def zones(folder: Path = ZONES) -> list[Zone]:

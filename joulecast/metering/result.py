@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from ..arrays import FloatArray
 from ..energy import EnergyTree, Row, Share
+from ..energy.node import SOURCES, Source
 from ..errors import InputError
-from ..rendering.answers import Drawn, Plain
+from ..rendering.answers import Answer
 from ..rendering.notebook import Line, Picture, lines_over
+from ..rendering.tables import Table
 from ..units import si
 from .energy_curve import EnergyCurve, window_rows
-from .gpu_shares import GpuShare
+from .gpu_shares import GpuShare, program_share
 from .recording import DeviceInfo, Recording
 from .samples import Samples
 
@@ -34,6 +36,7 @@ class DeviceEnergy:
         complete: Whether the device could be read all the time; otherwise `energy_j` is a lower bound.
         duration_s: Length of the measurement in seconds.
         peak_w: Highest mean power over one second in watts; None if it is not known.
+        program_share: The program's share of what all programs used of the device, 0 to 1; None if it is not known.
     """
 
     host: str
@@ -42,6 +45,7 @@ class DeviceEnergy:
     complete: bool
     duration_s: float
     peak_w: float | None
+    program_share: float | None = None
 
     @property
     def mean_w(self) -> float:
@@ -54,14 +58,19 @@ class DeviceEnergy:
         return f"{self.host}/{self.device.name}"
 
     @property
+    def program_j(self) -> float | None:
+        """The program's joules, in proportion to its share of the device (EFLECT); None if that is not known."""
+        return None if self.program_share is None else self.program_share * self.energy_j
+
+    @property
     def idle_j(self) -> float | None:
         """Joules that the device would have used without any load; None if its idle power is not known."""
         idle_w = self.device.idle_w
         return None if idle_w is None else min(self.energy_j, idle_w * self.duration_s)
 
 
-@dataclass(frozen=True)
-class Metering(Plain, Drawn):
+@dataclass(frozen=True, repr=False)
+class Metering(Answer):
     """The energy that a program used on one or several machines.
 
     Args:
@@ -92,6 +101,12 @@ class Metering(Plain, Drawn):
         return sum(counted) if counted else None
 
     @property
+    def source(self) -> Source:
+        """Whether the joules were measured, or all or some are modelled; "missing" if there are none."""
+        found = [cast(Source, each.device.method) for each in self.devices if each.device.counted]
+        return max(found, key=SOURCES.index, default="missing")
+
+    @property
     def complete(self) -> bool:
         """Whether there is at least one device, and all devices could be read all the time."""
         return self.energy_j is not None and all(found.complete for found in self.devices if found.device.counted)
@@ -110,7 +125,8 @@ class Metering(Plain, Drawn):
     @property
     def cpu_share(self) -> float | None:
         """Mean share of the machines' CPU time that the program used; None if it is not known."""
-        known = [share["cpu"] for r in self.recordings for share in r.shares if share.get("cpu") is not None]
+        found = [program_share(recording.shares, "cpu") for recording in self.recordings]
+        known = [share for share in found if share is not None]
         return sum(known) / len(known) if known else None
 
     @property
@@ -200,7 +216,12 @@ class Metering(Plain, Drawn):
                 given="no device was measured",
                 hint="the notes of this result say why the sensors could not be read",
             )
-        return Picture(lines_over(lines, "s", "W", f"Power of {self.title}"))
+        return Picture(lines_over(lines, ("time", "s"), ("power", "W"), f"Power of {self.title}"))
+
+    def _table(self) -> Table:
+        """The devices, with joules and watts."""
+        header = ("device", "energy_j", "mean_w", "peak_w", "idle_j", "complete")
+        return Table(header, [(found.name, *(getattr(found, name) for name in header[1:])) for found in self.devices])
 
     def to_dict(self) -> dict[str, Any]:
         """Totals, devices and the tree as plain lists and dictionaries; quantities in SI units."""
@@ -209,6 +230,7 @@ class Metering(Plain, Drawn):
             "duration_s": self.duration_s,
             "energy_j": self.energy_j,
             "complete": self.complete,
+            "source": self.source,
             "mean_w": self.mean_w,
             "exit_code": self.exit_code,
             "cpu_share": self.cpu_share,
@@ -222,6 +244,7 @@ class Metering(Plain, Drawn):
                     "mean_w": found.mean_w,
                     "peak_w": found.peak_w,
                     "idle_j": found.idle_j,
+                    "program_share": found.program_share,
                 }
                 for found in self.devices
             ],
@@ -233,6 +256,8 @@ class Metering(Plain, Drawn):
         if self.energy_j is None:
             return f"{self.title}: nothing could be measured in {si(self.duration_s, 's')}"
         bound = "" if self.complete else "at least "
+        if all(found.device.method == "modelled" for found in self.devices):
+            bound = "nothing could be measured; estimated "
         return f"{self.title}: {bound}{si(self.energy_j, 'J')} in {si(self.duration_s, 's')}, {si(self.mean_w, 'W')}"
 
 
@@ -280,7 +305,8 @@ def _device_energies(recording: Recording) -> list[DeviceEnergy]:
         samples = recording.samples[device.name]
         joules, known = EnergyCurve.of(samples).between(recording.start_s, recording.end_s)
         peak_w = _peak_w(samples)
-        found.append(DeviceEnergy(recording.host, device, float(joules), bool(known), duration_s, peak_w))
+        share = program_share(recording.shares, device.name)
+        found.append(DeviceEnergy(recording.host, device, float(joules), bool(known), duration_s, peak_w, share))
     return found
 
 

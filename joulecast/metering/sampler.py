@@ -32,7 +32,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..errors import SensorError
-from . import amdsmi, memory_model, nvidia_smi, nvml, perf, powercap
+from . import amdsmi, estimated_power, memory_model, nvidia_smi, nvml, perf, powercap
 from .gpu_shares import ProcessReader
 from .recording import Window
 from .samples import Reader, Samples
@@ -44,6 +44,8 @@ READERS: Mapping[str, Callable[..., Reader]] = {
     "powercap": powercap.open_reader,
     "perf": perf.open_reader,
     "memory-model": memory_model.open_reader,
+    "cpu-estimate": estimated_power.open_cpu_reader,
+    "gpu-estimate": estimated_power.open_gpu_reader,
 }
 """Name -> function that makes the reader of one device from its settings. Called in the sampler process."""
 

@@ -139,15 +139,15 @@ def nvidia_smi_sensor(index: int = 0) -> PolledSensor:
     return PolledSensor(ReaderSpec("nvidia-smi", {"index": index}), facts, period_s=0.0)
 
 
-def powercap_sensor(folder: Path = powercap.ZONES) -> PolledSensor:
+def powercap_sensor(folder: Path | None = None) -> PolledSensor:
     """The sum of the energy counters of all CPU packages and of their memory.
 
     Args:
-        folder: The folder in which Linux shows the zones.
+        folder: The folder in which Linux shows the zones; None for the one that JOULECAST_POWERCAP names, or Linux's.
 
     Raises:
         SensorError: There is no counter, or this user may not read it.
     """
-    folders = powercap.counted_zones(folder)
+    folders = powercap.counted_zones(powercap.zones_folder() if folder is None else folder)
     facts = {"sensor": f"powercap: energy counters of {len(folders)} zones"}
     return PolledSensor(ReaderSpec("powercap", {"folders": [str(each) for each in folders]}), facts)

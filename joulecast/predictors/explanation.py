@@ -68,7 +68,7 @@ class Contribution:
         return {**vars(self), "value": None if math.isnan(self.value) else self.value}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation(Plain, Drawn):
     """Why an operation costs what it costs on a GPU.
 
@@ -89,6 +89,7 @@ class Explanation(Plain, Drawn):
         far_outside: Whether the operation is far from all measured ones.
         nearest: The nearest measured operations; empty if the predictor does not store them.
         remarks: Notes on the measurements behind the device time; empty if there are none.
+        calibration: Part of the cost -> the factor that a measurement of this board gives it; None without one.
         contributions: Quantity ("time", "power") -> contributions of features by TreeSHAP, largest first; empty unless
             the predictor is XGBoost.
     """
@@ -110,12 +111,22 @@ class Explanation(Plain, Drawn):
     far_outside: bool
     nearest: tuple[Neighbour, ...] = ()
     remarks: tuple[str, ...] = ()
+    calibration: Mapping[str, float] | None = None
     contributions: Mapping[str, tuple[Contribution, ...]] | None = None
 
     @property
     def efficiency(self) -> float:
         """Least time by the data sheet over predicted time of the GPU; above 1 where Winograd saves FLOPs."""
         return max(self.compute_s, self.memory_s) / max(self.device_time_s, 1e-15)
+
+    def __str__(self) -> str:
+        return (
+            f"{operation_text(self.operation)} on {self.gpu} at {self.clock_mhz:g} MHz: {si(self.time_s, 's')}, "
+            f"bound by {self.bound_by}, {self.source}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<Explanation: {self}>"
 
     def _repr_html_(self) -> str:
         """What bounds the operation, what it costs, similar measured operations, and the effect of each input."""
@@ -179,6 +190,7 @@ class Explanation(Plain, Drawn):
             "interval": None if self.interval is None else _interval_json(self.interval),
             "nearest": [neighbour.to_dict() for neighbour in self.nearest],
             "remarks": list(self.remarks),
+            "calibration": None if self.calibration is None else dict(self.calibration),
             "contributions": by_input and {name: [each.to_dict() for each in some] for name, some in by_input.items()},
         }
 

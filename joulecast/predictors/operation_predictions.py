@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ..arrays import FloatArray
 from ..operations.operation import Operation
 from ..operations.operation_list import IDENTITY, identity, operation_text
-from ..rendering.answers import Drawn, Plain
+from ..rendering.answers import Answer
 from ..rendering.notebook import Bar, Picture, bars, document, notes, short, table
-from ..rendering.tables import Table, Tabular
+from ..rendering.tables import Table
 from ..units import si
 from .intervals.conformal import within_range
 from .intervals.operation_spread import OperationIntervals, OperationSpread
@@ -35,8 +35,8 @@ def known_si(value: float, unit: str) -> str:
     return "-" if math.isnan(value) else si(value, unit)
 
 
-@dataclass(frozen=True)
-class OperationPredictions(Tabular, Plain, Drawn):
+@dataclass(frozen=True, repr=False)
+class OperationPredictions(Answer):
     """Times and energies of operations as arrays, one value per operation; NaN where missing.
 
     Args:
@@ -132,6 +132,9 @@ class OperationPredictions(Tabular, Plain, Drawn):
         rows = zip(map(cache(identity), self.operations), zip(*columns, strict=True), self.source, strict=True)
         return Table((*IDENTITY, *_COLUMNS, "source"), ((*who, *values, source) for who, values, source in rows))
 
+    def __str__(self) -> str:
+        return f"{len(self.operations)} operations, each alone in a loop"
+
     def _repr_html_(self) -> str:
         """A table with a row for each operation."""
         columns = (self.time_s, self.power_w, self.energy_j)
@@ -141,7 +144,7 @@ class OperationPredictions(Tabular, Plain, Drawn):
             rows.append([operation_text(operation), *costs, source])
         more = [f"and {len(rows) - _SHOWN} more operations"] if len(rows) > _SHOWN else []
         return document(
-            f"{len(rows)} operations, each alone in a loop",
+            str(self),
             table(["operation", "time", "power", "energy", "source"], rows[:_SHOWN], frozenset({1, 2, 3})),
             notes(more),
         )

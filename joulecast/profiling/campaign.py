@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, unknown_name
+from ..extraction.own_file import own_model
 from ..extraction.sources import network_of
 from ..operations.checked_values import normalized_shape
 from ..operations.operation import Operation, require_mode, require_precision
@@ -28,7 +29,8 @@ class Subject:
     """A network whose operations are measured.
 
     Args:
-        model: A torchvision classification model, or the path of a network saved as JSON.
+        model: A torchvision classification model, the path of a network saved as JSON, or FILE.py:NAME for a class or
+            function in a Python file of yours, which is run.
         input_shapes: Shapes to extract it at, batch first; none for a saved network.
     """
 
@@ -253,7 +255,7 @@ def _operations(campaign: Campaign) -> Iterator[Operation]:
         for mode in campaign.modes:
             for precision in campaign.precisions:
                 for shape in subject.input_shapes or (None,):
-                    network = network_of(subject.model, shape, mode=mode, precision=precision)
+                    network = network_of(own_model(subject.model, {})[0], shape, mode=mode, precision=precision)
                     yield from (entry.operation for entry in network if not entry.operation.is_identity)
 
 

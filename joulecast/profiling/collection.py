@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..extraction.own_file import own_model
 from ..metering import Sensor, estimate
 from ..metering.estimate import DISAGREEMENT
 from .campaign import Campaign, NetworkTask, Task
@@ -28,7 +29,8 @@ def _time_network(task: NetworkTask, device: torch.device, *, seed: int, **loop:
 
     generator = torch.Generator(device).manual_seed(seed)
     dtype = DTYPES.get(task.precision, torch.float32)
-    model = build_to_run(task.model).to(device=device, dtype=dtype)
+    made, _ = own_model(task.model, {})
+    model = (build_to_run(made) if isinstance(made, str) else made).to(device=device, dtype=dtype)
     with running(task.mode, task.precision):
         block = [WholeNetwork(model, task.input_shape, task.mode, generator) for _ in range(_NETWORK_INPUTS)]
         return time_block(block, device, **loop)

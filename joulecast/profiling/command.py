@@ -53,11 +53,11 @@ def _options(a: argparse.Namespace) -> dict[str, Any]:
         "seconds": a.seconds,
         "repeats": a.repeats,
         "seed": a.seed,
-        "whole_networks": a.whole_networks or None,
-        "three_sigma": a.three_sigma or None,
+        "whole_networks": a.whole_networks,
+        "three_sigma": a.three_sigma,
         "loop_lengths": a.loop_lengths,
         "floor_s": a.floor,
-        "second_log": a.second_log or None,
+        "second_log": a.second_log,
     }
     if a.network:
         values["network"] = [
@@ -95,7 +95,13 @@ def _parser(program: str) -> argparse.ArgumentParser:
     )
     what = parser.add_argument_group("the campaign")
     add = what.add_argument
-    add("--network", nargs="+", action="append", metavar=("NAME", "SHAPE"), help="resnet18 1,3,224,224 32,3,224,224")
+    add(
+        "--network",
+        nargs="+",
+        action="append",
+        metavar=("NAME", "SHAPE"),
+        help="resnet18 1,3,224,224 32,3,224,224; or FILE.py:NAME",
+    )
     add(
         "--mode",
         action="append",
@@ -106,11 +112,12 @@ def _parser(program: str) -> argparse.ArgumentParser:
     add("--seconds", type=float, help="duration of each measurement")
     add("--repeats", type=int, help="number of measurements of each operation")
     add("--seed", type=int, help="seed for the order and the inputs")
-    add("--whole-networks", action="store_true", help="also measure each network as a whole")
-    add("--three-sigma", action="store_true", help="drop power readings beyond three standard deviations")
+    flag = argparse.BooleanOptionalAction  # so that an option can also switch off what the file asks for
+    add("--whole-networks", action=flag, help="also measure each network as a whole")
+    add("--three-sigma", action=flag, help="drop power readings beyond three standard deviations")
     add("--loop-lengths", type=int, metavar="N", help="check by a fit to N lengths that time is proportional")
     add("--floor", type=float, metavar="SECONDS", help="least duration of a loop to be trusted")
-    add("--second-log", action="store_true", help="also log the power by nvidia-smi all the time, as a check")
+    add("--second-log", action=flag, help="also log the power by nvidia-smi all the time, as a check")
     return parser
 
 

@@ -15,7 +15,7 @@ from ..errors import DeviceError, InputError, MissingDependencyError, SensorErro
 from ..hardware.cpu import cpu_name
 from ..hardware.host import processor
 from ..metering import NoSensor, Sensor
-from ..metering.powercap import ZONES
+from ..metering.powercap import zones_folder
 from ..metering.sampler import PERIOD_S
 from ..metering.sensor import nvidia_smi_sensor, nvml_sensor, powercap_sensor
 from .clocks import Clocks
@@ -74,7 +74,7 @@ def sensor_of(device: torch.device, period_s: float = PERIOD_S) -> Sensor:
         try:
             return powercap_sensor()
         except SensorError as error:
-            return NoSensor(f"{error.what}: {error.hint or ZONES}")
+            return NoSensor(f"{error.what}: {error.hint or zones_folder()}")
     try:
         return nvml_sensor(nvml_index(device), period_s)
     except (MissingDependencyError, SensorError):

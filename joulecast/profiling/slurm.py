@@ -6,6 +6,7 @@ workers therefore talk by TLS, with certificates that are made for this campaign
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from dask_jobqueue import SLURMCluster
     from distributed.security import Security
 
+_SIZE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})? ?[KMGT]i?B?", re.IGNORECASE | re.ASCII)
+_MOST_JOBS = 10_000  # of a campaign; Slurm's own limit of all jobs is 10,000 unless it was raised
 _RENEW_S = 5.0  # between two looks at whether a job has ended and another has to be submitted
 _LOGS = (("error", "err"), ("output", "out"))
 _LOST_S = "2s"  # after which Dask takes a worker that has gone for lost, and its job for ended
@@ -57,10 +60,10 @@ class SlurmJobs:
     directives: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what would end a line of the job's script.
+        """Refuse what would end a line of the job's script, and what dask-jobqueue cannot read.
 
         Raises:
-            InputError: A text contains a control character.
+            InputError: A text contains a control character, the memory is no size, or there are too many jobs.
         """
         texts = (self.partition, self.account, self.gres, self.walltime, self.memory, *self.directives)
         for text in filter(None, texts):
@@ -70,6 +73,12 @@ class SlurmJobs:
                     given=repr(text)[:200],
                     allowed="printable characters, in one line",
                 )
+        if not _SIZE.fullmatch(self.memory):
+            raise InputError("this is not the memory of a job", given=self.memory, allowed="a size, such as 16GB")
+        if not 1 <= self.number <= _MOST_JOBS:
+            raise InputError(
+                "this number of Slurm jobs is not possible", given=self.number, allowed=f"1 to {_MOST_JOBS}"
+            )
 
     def to_options(self) -> dict[str, Any]:
         """The options of dask-jobqueue's SLURMCluster that describe these jobs."""

@@ -33,7 +33,7 @@ def write_summary(journal: Journal, folder: Path) -> Path:
         ("Time against iterations", "summary-iterations.png", plot_iterations),
         ("Spread of repeats", "summary-repeats.png", plot_repeats),
     ]
-    sections = [_head(journal, measured), _sessions(journal), _faults(journal, measured)]
+    sections = [_head(journal, measured), _sessions(journal), _faults(journal, measured), _rules(measured)]
     for title, name, plot in plots:
         if plot(measured, folder / name):
             sections.append(f"## {title}\n\n{(plot.__doc__ or '').strip()}\n\n![{title}]({name})")
@@ -87,18 +87,27 @@ def _faults(journal: Journal, measured: Sequence[Record]) -> str:
     lines += [f"- {count} x failed: {reason}" for reason, count in failed.most_common(_REPORTED)]
     if not warnings and not failed:
         lines.append("None: no measurement failed, and none has a warning.")
-    naive = [
-        record["power"]["naive_w"] / record["power"]["power_w"] - 1
-        for record in measured
-        if record["power"]["power_w"] and record["power"]["naive_w"]
-    ]
-    if naive:
-        lines += [
-            "",
-            "The plain mean of all power readings of a loop, as scripts take it, would have been off by "
-            f"{np.median(naive):+.1%} in the median, and by {max(naive, key=abs):+.1%} at worst.",
-        ]
     return "\n".join(lines)
+
+
+_RULES = {
+    "integrated_w": "readings, each weighted by the time that it was held",
+    "three_sigma_w": "the same, without readings beyond three standard deviations",
+    "nicolai_w": "plain mean of the readings within three standard deviations (Nicolai 2025)",
+    "naive_w": "plain mean of all readings since the start of the loop, as scripts take it",
+}
+
+
+def _rules(measured: Sequence[Record]) -> str:
+    """What other rules make of the same readings, beside the power that was stored."""
+    lines = []
+    for name, about in _RULES.items():  # Older journals lack some.
+        found = [(record["power"].get(name), record["power"]["power_w"]) for record in measured]
+        ratios = [watts / stored - 1 for watts, stored in found if watts and stored]
+        if ratios:
+            lines.append(f"| {about} | {np.median(ratios):+.1%} | {max(ratios, key=abs):+.1%} |")
+    header = ["## Power by other rules", "", "Against the power that was stored.", ""]
+    return "\n".join([*header, "| rule | median | worst |", "| --- | --- | --- |", *lines]) if lines else ""
 
 
 def _warnings(record: Record) -> Iterable[str]:
@@ -163,21 +172,22 @@ def plot_traces(measured: Sequence[Record], path: Path) -> bool:
 
 
 def plot_iterations(measured: Sequence[Record], path: Path) -> bool:
-    """Time per iteration of short loops relative to the long one, over their length. At 1, time is proportional."""
+    """Time per iteration relative to the long loop (1: proportional), and iterations over seconds on linear axes."""
     if not measured:
         return False
     plt = pyplot()
     with plt.rc_context(STYLE):
-        figure, axis = plt.subplots(figsize=(8, 3.6), layout="constrained")
+        figure, (axis, linear) = plt.subplots(1, 2, figsize=(12, 3.6), layout="constrained", width_ratios=(2, 1))
+        linear.axline((0, 0), slope=1, color=FAINT, linewidth=0.8, linestyle="--")
+        linear.set(xlabel="seconds / those of the long loop", ylabel="iterations / those of the long loop")
         for record in measured:
             iterations, seconds = np.array(record["timing"]["loops"]).T
             each_s = seconds / iterations
             axis.plot(seconds, each_s / each_s[-1], ".-", color=ACCENT, markersize=3, linewidth=0.4, alpha=0.5)
+            linear.plot(seconds / seconds[-1], iterations / iterations[-1], ".", color=ACCENT, markersize=3, alpha=0.5)
         for edge in (0.9, 1.1):
             axis.axhline(edge, color=FAINT, linewidth=0.8, linestyle="--")
         axis.set(xscale="log", xlabel="length of the loop (s)", ylabel="time per iteration / that of the long loop")
-        for formatted in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
-            formatted("{x:g}")
         figure.savefig(path)
         plt.close(figure)
     return True

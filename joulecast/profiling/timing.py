@@ -1,8 +1,8 @@
-"""Timing an operation in a loop over distinct instances, with `torch.utils.benchmark`.
+"""Timing an operation in a loop over distinct instances, by `torch.utils.benchmark.Timer`.
 
 The instances together are larger than the cache, so that none finds its weights there from the last round. The loop is
-long enough for a power sensor. Its time must be proportional to the number of iterations, which is checked. It is timed
-in parts, from whose spread the standard error of the time follows.
+long enough for a power sensor. Its time must be proportional to the number of iterations, which is checked. The Timer
+measures it in blocks, from whose spread the standard error of the time follows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ _SHORT_SHARE = 0.1  # Durations of the loops that check proportionality, relativ
 PROPORTIONAL = 0.1
 """Least relative difference between the times per iteration of a short and the long loop that gives a warning."""
 _REPLAYS = 20
-_PART_S, _MOST_PARTS = 0.05, 10  # The device must not wait often for the next part.
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Timing:
             waits for the host; None where the device is the CPU.
         iterations: Number of iterations of the loop.
         start_s, end_s: Start and end of the loop on `time.monotonic`, for the power sensor.
-        time_std_s: Standard error of `time_s`, from the parts of the loop; None where it has only one iteration.
+        time_std_s: Standard error of `time_s`, from the Timer's blocks; None where there is only one.
         loops: Iterations and seconds of every loop that was timed, including those that check proportionality.
         warnings: Reasons to doubt the times.
     """
@@ -141,30 +140,31 @@ def time_block(
         loop_lengths: Number of loop lengths that check proportionality by a linear fit; 0 for one short loop.
         floor_s: Least seconds that the loop must take.
     """
+    calls = 0
 
     def run() -> None:
+        nonlocal calls
+        calls += 1
         for instance in block:
             instance()
 
-    clock = clock_of(device)
-    timer = Timer("run()", timer=clock, globals={"run": run}, num_threads=torch.get_num_threads())
+    timer = Timer("run()", timer=clock_of(device), globals={"run": run}, num_threads=torch.get_num_threads())
     rounds = 1
     timer.timeit(1)  # the first run compiles, allocates and chooses algorithms
     while (warm := timer.timeit(rounds)).mean * rounds < min(_WARM_UP_S, seconds):
         rounds *= 2
     few = max(1, round(_SHORT_SHARE * seconds / warm.mean))
     short_s = timer.timeit(few).mean
-    number = max(1, round(seconds / short_s))
-    start_s = time.monotonic()
+    start_s, before = time.monotonic(), calls
     with _events(device) as events_s:
-        parts = [(count, timed(run, count, clock)) for count in _parts(number, seconds)]
-    end_s = time.monotonic()
-    measured_s = sum(part_s for _, part_s in parts) / number
+        blocks = timer.blocked_autorange(min_run_time=seconds)
+    end_s, looped = time.monotonic(), calls - before  # with the blocks by which the Timer found their length
+    number, measured_s = blocks.number_per_run * len(blocks.times), blocks.mean
     device_time_s, warnings = _device_time_s(run, len(block), device)
     loops = [(rounds, warm.mean), (few, short_s), (number, measured_s)]
     if loop_lengths:
         counts = [max(1, round(length_s / measured_s)) for length_s in lengths(loop_lengths, seconds)]
-        fitted = [(count, timed(run, count, clock)) for count in dict.fromkeys(counts)]
+        fitted = [(count, count * timer.timeit(count).mean) for count in dict.fromkeys(counts)]
         loops = [*((count, total_s / count) for count, total_s in fitted), loops[-1]]
         if len(fitted) > 2:
             warnings = (*warnings, *proportionality(fitted).doubts(floor_s))
@@ -175,28 +175,14 @@ def time_block(
     return Timing(
         time_s=measured_s / len(block),
         device_time_s=device_time_s,
-        event_time_s=events_s[0] / number / len(block) if events_s else None,
+        event_time_s=events_s[0] / looped / len(block) if events_s else None,
         iterations=number * len(block),
         start_s=start_s,
         end_s=end_s,
-        time_std_s=_standard_error([part_s / count / len(block) for count, part_s in parts]),
+        time_std_s=_standard_error([each_s / len(block) for each_s in blocks.times]),
         loops=tuple((count * len(block), count * mean_s) for count, mean_s in loops),
         warnings=warnings,
     )
-
-
-def timed(run: Callable[[], None], count: int, clock: Callable[[], float]) -> float:
-    """Seconds that a number of calls takes.
-
-    Args:
-        run: The call.
-        count: Number of calls.
-        clock: Gives the seconds when the device has finished all calls before, see `clock_of`.
-    """
-    start_s = clock()
-    for _ in range(count):
-        run()
-    return clock() - start_s
 
 
 def by_cpu_time(device: torch.device) -> bool:
@@ -226,14 +212,8 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _parts(number: int, seconds: float) -> list[int]:
-    """Rounds of each part of a loop that takes so many seconds: at least two parts where there are two rounds."""
-    parts = min(number, max(2, min(_MOST_PARTS, int(seconds / _PART_S))))
-    return [number // parts + (part < number % parts) for part in range(parts)]
-
-
 def _standard_error(values: Sequence[float]) -> float | None:
-    """The standard error of the mean of a loop's parts; None where there is only one."""
+    """The standard error of the mean of blocks; None where there is only one."""
     return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
 
 

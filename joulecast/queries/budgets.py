@@ -20,8 +20,8 @@ MEASURES: Mapping[str, tuple[str, str]] = {
 }
 """What has a budget -> its field in a prediction's dictionary, and its unit."""
 
-_PREFIXES = {prefix: factor for factor, prefix in SI_PREFIXES}
-_LIMIT = re.compile(r"(?:(\+?)([0-9]*\.?[0-9]+)\s*%|([0-9]*\.?[0-9]+)\s*([TGMkmunp]?)([A-Za-z]+))")
+_PREFIXES = {prefix: factor for factor, prefix in (*SI_PREFIXES, (1e-6, "u"))}
+_LIMIT = re.compile(r"(?:(\+?)([0-9]*\.?[0-9]+)\s*%|([0-9]*\.?[0-9]+)\s*([TGMkmuµnp]?)([A-Za-z]+))")
 _MOST_CHANGES = 5
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from ..predictors.networks.interval import Interval
 from ..predictors.networks.uncovered import INCOMPLETE, percent
-from ..rendering.answers import Drawn, Plain
+from ..rendering.answers import Answer, Drawn, Plain
 from ..rendering.notebook import Picture, as_html, as_picture
-from ..rendering.tables import Table, Tabular
+from ..rendering.tables import Table
 from ..units import si
 
 LEVEL = 0.9
@@ -164,7 +164,7 @@ class LeftOut:
     reason: str
 
 
-class Choices(list[Choice], Tabular, Plain, Drawn):
+class Choices(Answer, list[Choice]):
     """Choices, best first, and the GPUs that were excluded.
 
     Args:
@@ -181,9 +181,6 @@ class Choices(list[Choice], Tabular, Plain, Drawn):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self)) or "no choice"
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The choices, best first, and the GPUs that were left out."""

@@ -163,7 +163,7 @@ def _over_clocks(curves: Sequence[Sequence[Choice]], name: str, unit: str, title
     for curve in curves[:_LINES]:
         marked = min(range(len(curve)), key=lambda i, curve=curve: curve[i].value)  # type: ignore[misc]
         lines.append(Line(_name(curve[0]), [(row.clock_mhz, getattr(row, name)) for row in curve], marked))
-    return lines_over(lines, "MHz", unit, title)
+    return lines_over(lines, ("clock", "MHz"), (title.partition(" ")[0].lower(), unit), title)
 
 
 def _name(choice: Choice) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import InputError
+from ..units import si
 from .evaluation import Curve
 
 
@@ -70,9 +71,9 @@ class Constraints:
         binding = " and the ".join(alone) if alone else " and the ".join(what for what, *_ in limits) + " together"
         return InputError(
             f"no choice satisfies the {binding}",
-            given=", ".join(f"{what} {limit:g} {unit}" for what, _, limit, unit in limits),
-            allowed="; ".join(f"least for the {what}: {values.min():.4g} {unit}" for what, values, _, unit in limits),
-            hint=f"nearest: {names[nearest]} with {time_s[nearest]:.4g} s and {power_w[nearest]:.4g} W"
+            given=", ".join(f"{what} {si(limit, unit)}" for what, _, limit, unit in limits),
+            allowed="; ".join(f"least for the {what}: {si(values.min(), unit)}" for what, values, _, unit in limits),
+            hint=f"nearest: {names[nearest]} with {si(time_s[nearest], 's')} and {si(power_w[nearest], 'W')}"
             + (
                 f"; {left_out} more cannot run the job at all, and `joulecast sweep` lists the reasons"
                 if left_out

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import InputError, unknown_name
 from ..hardware import find_gpu
 from ..hardware.clouds import find_machine
-from ..units import si
+from ..units import number, si
 from .carbon import carbon_intensity
 
 _S_PER_HOUR, _J_PER_KWH = 3600.0, 3.6e6
@@ -134,7 +134,7 @@ class Objective:
 
     def text(self, value: float) -> str:
         """A value as text with its unit."""
-        return si(value, self.unit) if self.unit else f"{value:.3g}"
+        return si(value, self.unit) if self.unit else number(value)
 
 
 OBJECTIVES: Mapping[str, Objective] = {

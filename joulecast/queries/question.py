@@ -16,6 +16,7 @@ from ..hardware.host import find_host
 from ..operations.inputs import Inputs, InputShape, batch_size_of
 from ..operations.network import Network
 from ..operations.operation import require_precision
+from ..predictors.board.profile import find_profile
 from ..predictors.networks.execution import EAGER, Execution
 from ..progress import paced
 
@@ -85,10 +86,17 @@ class Question:
         Raises:
             InputError, UnknownNameError, ExtractionError, MissingDependencyError: As for `joulecast.best`.
         """
-        execution = Execution.of(job.execution, find_host(job.host))
+        execution = Execution.of(job.execution, find_host(job.host), find_profile(job.calibration))
         chosen, named = _gpus(gpus)
+        if execution.profile is not None and all(gpu.name != execution.profile.gpu for gpu in chosen):
+            execution.profile.check_gpu(chosen[0].name)
         variants = tuple(_variants(job, precision, batch_sizes, extract))
         return cls(variants, chosen, named, _clocks(clocks), job.power_limit_w, job.predictor, execution)
+
+    def execution_on(self, gpu: GPU) -> Execution:
+        """How the job is run on one of the GPUs: a calibration is that of a single one."""
+        profile = self.execution.profile
+        return self.execution if profile is None or profile.gpu == gpu.name else replace(self.execution, profile=None)
 
     @property
     def has_several_batches(self) -> bool:

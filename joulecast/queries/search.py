@@ -16,6 +16,7 @@ from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usab
 from ..predictors.networks.prediction import energy_not_measured
 from ..predictors.networks.uncovered import Coverage
 from ..progress import paced
+from ..units import si
 from ..zoo import find_predictor
 from ..zoo.entries.measured import measured_gpus
 from .choice import LEVEL, Choice, Choices, LeftOut
@@ -111,7 +112,9 @@ class _Candidates:
             for variant, need in zip(question.variants, needs, strict=True):
                 reason = _reason_against(gpu, clocks, variant, need, question, tariff)
                 if reason is None:
-                    predictor = predictor or find_predictor(gpu, mode, question.predictor).under(question.execution)
+                    predictor = predictor or find_predictor(gpu, mode, question.predictor).under(
+                        question.execution_on(gpu)
+                    )
                     jobs.append(ClockJob(predictor, variant, need, clocks))
                 else:
                     left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, reason))
@@ -236,8 +239,8 @@ def _nothing_runs(question: Question, left_out: Iterable[LeftOut]) -> InputError
     if min(needs) > usable_bytes(largest):
         return InputError(
             "this job fits into the memory of no GPU",
-            given=f"an estimated {min(needs) / 2**30:.1f} GiB",
-            allowed=f"at most {usable_bytes(largest) / 2**30:.1f} GiB, on the {largest.aliases[0]}",
+            given=f"an estimated {si(min(needs), 'B')}",
+            allowed=f"at most {si(usable_bytes(largest), 'B')}, on the {largest.aliases[0]}",
             hint="try a smaller batch or a lower precision; joulecast does not split a job over several GPUs here",
         )
     return InputError(

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any, overload
 
 from ..operations.inputs import InputShape, shape_to_json, titled
-from ..rendering.answers import Drawn, Plain
-from ..rendering.notebook import Picture, as_html, as_picture, drawn_into
-from ..rendering.tables import Table, Tabular
+from ..rendering.answers import Answer
+from ..rendering.notebook import Picture, as_picture, drawn_into
+from ..rendering.tables import Table
 from .choice import Choice, LeftOut, choices_table
 from .objectives import Job, Tariff, find_objective
 
 
-@dataclass(frozen=True)
-class Sweep(Tabular, Plain, Drawn):
+@dataclass(frozen=True, repr=False)
+class Sweep(Answer):
     """A job over GPUs, clocks, precisions and batch sizes.
 
     Args:
@@ -123,6 +123,3 @@ class Sweep(Tabular, Plain, Drawn):
     def _picture(self) -> Picture:
         """Each quantity against the clock."""
         return as_picture(self)
-
-    def _repr_html_(self) -> str:
-        return as_html(self)

@@ -15,7 +15,6 @@ from ..generation.choosing import best_generation
 from ..generation.generate import predict_generation
 from ..generation.images.predict import ImagePrediction, predict_image
 from ..generation.prediction import GenerationPrediction
-from ..generation.training import ParallelTraining, predict_parallel_training
 from ..operations.columns import is_table, networks_of, operations_of
 from ..operations.network import Network
 from ..operations.operation_list import checked_operations, mode_of
@@ -25,6 +24,7 @@ from ..predictors.networks.prediction import Prediction
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices, Sweep
 from ..runs import Run
+from ..runs.parallel import ParallelTraining, predict_parallel_training
 from ..runs.predict import predict_run
 from .connection import LOCAL, Connection
 from .requests import pieces, question_of

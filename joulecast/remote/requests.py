@@ -13,6 +13,7 @@ from ..hardware.host import USUAL, find_host, hosts
 from ..operations.inputs import Inputs, shape_to_json
 from ..operations.network import Network
 from ..operations.operation_list import checked_operations
+from ..predictors.board.profile import find_profile
 
 _MOST_BYTES = 2_000_000  # of many networks in a request: half of what a service takes by default
 _MOST_NETWORKS = 1_000
@@ -101,6 +102,12 @@ def _host(value: Any) -> str | float:
     return host.name if host is USUAL or host.name in hosts() else host.factor
 
 
+def _calibration(value: Any) -> dict[str, Any] | None:
+    """The content of a calibration: its file is read here."""
+    profile = find_profile(value)
+    return None if profile is None else profile.to_dict()
+
+
 def gpu_name(gpu: str | GPU | None) -> str:
     """The name of a GPU that is given by name or as an object.
 
@@ -141,6 +148,7 @@ _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
     "gpu": gpu_name,
     "gpus": lambda value: None if value is None else [gpu_name(gpu) for gpu in _several(value)],
     "clocks": lambda value: None if value is None else _plain(_several(value)),
+    "calibration": _calibration,
     "host": _host,
     "input_shape": lambda value: None if value is None else shape_to_json(Inputs.of(value).shape),
     "operation": lambda value: checked_operations([value])[0].to_dict(),

@@ -18,7 +18,6 @@ from ..generation.choices import GenerationChoice, GenerationChoices
 from ..generation.images.predict import ImagePrediction
 from ..generation.memory import GenerationMemory
 from ..generation.prediction import GenerationPrediction
-from ..generation.training import ParallelTraining
 from ..hardware.gpu import GPU, IdleCurve, VoltageCurve
 from ..operations.dropped import Dropped, DroppedWork
 from ..operations.entry import Entry
@@ -36,6 +35,7 @@ from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choice, Choices, LeftOut, Sweep
 from ..queries.objectives import Tariff
 from ..runs import Layout, Part, Run
+from ..runs.parallel import ParallelTraining
 
 MEDIA_TYPE = "application/vnd.joulecast.v1+json"
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, overload
 
-from .notebook import Picture
+from .notebook import Picture, as_html
+from .tables import Tabular
 
 
 class Plain(ABC):
@@ -42,16 +43,27 @@ class Drawn(ABC):
         """Draw the answer.
 
         Args:
-            path: An SVG or HTML file to write; None to write none.
+            path: An SVG, PNG or HTML file to write; None to write none.
 
         Returns:
             The path; without a path, a picture that Jupyter shows and `save` writes.
 
         Raises:
             InputError: There is nothing to draw, or the path has another ending or is in no folder.
+            MissingDependencyError: matplotlib, which writes PNG, is not installed.
         """
         picture = self._picture()
         return picture if path is None else picture.save(path)
+
+
+class Answer(Plain, Tabular, Drawn):
+    """An answer with all forms: a line of text, dictionaries, tables and a picture; in Jupyter all of them."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {str(self).splitlines()[0]}>"
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
 
 
 def finite(value: Any) -> Any:

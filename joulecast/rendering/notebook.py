@@ -5,20 +5,25 @@ They contain no scripts, style sheets or external resources, so that notebooks s
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from ..errors import InputError
-from ..units import si
+from ..units import number, si
 
 COLOURS = ("#1263b0", "#c2570c", "#1c7c54", "#7d4bb3")
 """Colours that can be told apart with all common kinds of colour blindness, on white and on black."""
 
 _FONT = "font-family:system-ui,sans-serif;font-size:13px"
 _QUIET = "opacity:.7"
+_SPREAD = 30.0  # Ratio of the largest to the smallest of dots from which on axes are logarithmic.
+_TITLE = 24  # Height of the title in pixels.
 _LETTER = 8  # Width of a character: at most this many pixels.
 
 
@@ -36,17 +41,23 @@ class Picture:
         return self.svg
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture to an SVG file, or to an HTML file that contains it.
+        """Write the picture to an SVG file, to an HTML file that contains it, or to a PNG file.
 
         Raises:
             InputError: The path has another ending, or its folder does not exist.
+            MissingDependencyError: matplotlib, which writes PNG, is not installed.
         """
         path = Path(path)
         check_folder(path)
-        if path.suffix.lower() not in (".svg", ".html"):
+        if path.suffix.lower() not in (".svg", ".html", ".png"):
             raise InputError(
-                "this picture can be written to an SVG or HTML file", given=str(path), allowed=".svg .html"
+                "a picture can be written to an SVG, PNG or HTML file", given=str(path), allowed=".svg .png .html"
             )
+        if path.suffix.lower() == ".png":
+            from .raster import write_png
+
+            write_png(self.svg, path)
+            return path
         start = "" if path.suffix.lower() == ".svg" else '<!doctype html><meta charset="utf-8"><title>joulecast</title>'
         path.write_text(start + self.svg, encoding="utf-8")
         return path
@@ -65,13 +76,42 @@ def check_folder(path: Path) -> None:
 
 
 @singledispatch
-def as_html(value: object) -> str:
-    """A value as HTML for Jupyter. Functions for classes of values are registered by other modules.
+def as_html(value: Any) -> str:
+    """An answer as HTML for Jupyter: its line, its picture, the first rows of its table, and its notes.
 
-    Raises:
-        TypeError: No function is registered for this class.
+    Functions for classes that show more are registered by other modules.
     """
-    raise TypeError(f"no function is registered that shows a {type(value).__name__}")
+    header, rows = value._table()
+    listed = [[quantity_text(name, each) for name, each in zip(header, row, strict=True)] for row in rows]
+    more = [f"and {len(listed) - _ROWS} more rows; to_frame() has them all"] if len(listed) > _ROWS else []
+    numbers = frozenset(i for i, name in enumerate(header) if name.endswith(tuple(_UNITS)))
+    shown = table([quantity_name(name) for name in header], listed[:_ROWS], numbers)
+    try:
+        picture = value._picture().svg
+    except InputError:  # There is nothing to draw, and the notes say why.
+        picture = ""
+    return document(str(value).splitlines()[0], picture, shown, notes([*more, *getattr(value, "notes", ())]))
+
+
+_ROWS = 12
+_UNITS = {"_js": "Js", "_s": "s", "_j": "J", "_w": "W", "_bytes": "B", "_mhz": " MHz"}
+"""End of a column's name -> the unit of its values."""
+
+
+def quantity_name(column: str) -> str:
+    """The name of a column without its unit: "time_s" is "time"."""
+    end = next((end for end in _UNITS if column.endswith(end)), "")
+    return column.removesuffix(end).replace("_", " ")
+
+
+def quantity_text(column: str, value: object) -> str:
+    """A value of a column as text, with the unit that the column's name says."""
+    if value is None or (isinstance(value, float) and value != value):
+        return "-"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    unit = next((unit for end, unit in _UNITS.items() if column.endswith(end)), None)
+    return number(value) if unit is None else f"{value:g} MHz" if unit == " MHz" else si(value, unit)
 
 
 @singledispatch
@@ -162,55 +202,125 @@ def bars(items: Sequence[Bar], title: str) -> str:
             )
             end = max(end, high)
         lines.append(f'<text x="{end + 6:.1f}" y="{middle + 4}" fill="currentColor">{escape(item.text)}</text>')
-    return _svg(left + width + 170, row * len(items) + 4, title, lines)
+    return drawing(left + width + 170, row * len(items) + 4, title, lines)
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a chart: points from left to right, and the index of the marked point."""
+    """A line of a chart, or dots.
+
+    Args:
+        name: What the key says of it.
+        points: Its points, from left to right.
+        marked: Index of the point that is marked; None for none.
+        joined: Whether the points are joined; otherwise each is a dot.
+    """
 
     name: str
     points: Sequence[tuple[float, float]]
-    marked: int
+    marked: int | None = None
+    joined: bool = True
 
 
-def lines_over(lines: Sequence[Line], x_unit: str, y_unit: str, title: str) -> str:
-    """Lines over one axis, from zero up, as SVG."""
-    left, top, width, height = 64, 8, 380, 170
+def lines_over(lines: Sequence[Line], x: tuple[str, str], y: tuple[str, str], title: str) -> str:
+    """Lines over one axis, from zero up, as SVG. Dots that differ much have logarithmic axes.
+
+    Args:
+        lines: The lines, at least one, none of them empty.
+        x: Title of the horizontal axis, and the unit of its values.
+        y: The same for the vertical axis.
+        title: Title above the chart.
+    """
+    left, top, width, height = 88, 8, 380, 170
+    (x_name, x_unit), (y_name, y_unit) = x, y
     xs = [x for line in lines for x, _ in line.points]
-    most_x, least_x, most_y = max(xs), min(xs), max(y for line in lines for _, y in line.points)
+    ys = [y for line in lines for _, y in line.points]
+    spread = not all(line.joined for line in lines) and max(ys) > _SPREAD * min(ys) > 0 and min(xs) > 0
+    least_x, most_x, least_y, most_y = min(xs), max(xs), min(ys) if spread else 0.0, max(ys)
 
-    def at(x: float, y: float) -> tuple[float, float]:
-        return left + width * (x - least_x) / ((most_x - least_x) or 1.0), top + height * (1 - y / (most_y or 1.0))
+    def share_of(value: float, least: float, most: float) -> float:
+        if spread:
+            value, least, most = math.log(value), math.log(least), math.log(most)
+        return (value - least) / ((most - least) or 1.0)
+
+    def at(across: float, up: float) -> tuple[float, float]:
+        share = share_of(across, least_x, most_x)
+        return left + width * share, top + height * (1 - share_of(up, least_y, most_y))
 
     drawn = []
-    for share in (0.0, 0.5, 1.0):
-        _, y = at(least_x, share * most_y)
+    for value in (least_y, math.sqrt(least_y * most_y) if spread else most_y / 2, most_y):
+        _, below = at(least_x, value)
         drawn += [
-            f'<path d="M{left} {y:.1f}H{left + width}" stroke="currentColor" opacity=".15"/>',
-            f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end" fill="currentColor">'
-            f"{si(share * most_y, y_unit)}</text>",
+            f'<path d="M{left} {below:.1f}H{left + width}" stroke="currentColor" opacity=".15"/>',
+            f'<text x="{left - 6}" y="{below + 4:.1f}" text-anchor="end" fill="currentColor">'
+            f"{si(value, y_unit)}</text>",
         ]
-    for x, anchor in ((least_x, "start"), (most_x, "end")):
+    for value, anchor in ((least_x, "start"), (most_x, "end")):
+        text = si(value, x_unit) if x_unit != "MHz" else f"{value:g} MHz"
         drawn.append(
-            f'<text x="{at(x, 0)[0]:.1f}" y="{top + height + 16}" text-anchor="{anchor}" fill="currentColor">'
-            f"{x:g} {escape(x_unit)}</text>"
+            f'<text x="{at(value, most_y)[0]:.1f}" y="{top + height + 16}" text-anchor="{anchor}" fill="currentColor">'
+            f"{escape(text)}</text>"
         )
+    middle = top + height / 2
+    drawn += [
+        f'<text x="{left + width / 2}" y="{top + height + 16}" text-anchor="middle" fill="currentColor">'
+        f"{escape(x_name)}</text>",
+        f'<text x="14" y="{middle}" transform="rotate(-90 14 {middle})" text-anchor="middle" fill="currentColor">'
+        f"{escape(y_name)}</text>",
+    ]
     for i, line in enumerate(lines):
         colour = COLOURS[i % len(COLOURS)]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*point) for point in line.points))
-        x, y = at(*line.points[line.marked])
+        placed = [at(*point) for point in line.points]
+        if line.joined:
+            path = " ".join(f"{across:.1f},{down:.1f}" for across, down in placed)
+            drawn.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        dots = placed if not line.joined else [] if line.marked is None else [placed[line.marked]]
+        radius = 4 if line.joined else 2.5
         drawn += [
-            f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>',
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>',
+            *(f'<circle cx="{across:.1f}" cy="{down:.1f}" r="{radius}" fill="{colour}"/>' for across, down in dots),
             f'<rect x="{left + width + 16}" y="{top + 18 * i}" width="10" height="10" fill="{colour}"/>',
             f'<text x="{left + width + 32}" y="{top + 18 * i + 10}" fill="currentColor">{escape(line.name)}</text>',
         ]
-    return _svg(left + width + 200, top + height + 24, title, drawn)
+    return drawing(left + width + 200, top + height + 24, title, drawn)
 
 
-def _svg(width: int, height: int, title: str, drawn: Iterable[str]) -> str:
+Points = Sequence[tuple[float, float]]
+
+
+def front_picture(all_of_them: tuple[str, Points], front: Points, x: str, title: str) -> Picture:
+    """Ways as dots, and their Pareto front as a line.
+
+    Args:
+        all_of_them: What the dots are, and their seconds and joules.
+        front: Seconds and joules of the Pareto front.
+        x: What the seconds are; the joules are those of the same.
+        title: Title above the chart.
+    """
+    lines = [Line(*all_of_them, joined=False), Line("Pareto front", front)]
+    return Picture(lines_over(lines, (x, "s"), (x.replace("time", "energy"), "J"), title))
+
+
+_SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
+
+
+def one_below_the_other(drawn: Sequence[str]) -> Picture:
+    """Several drawings as one picture."""
+    sizes = [tuple(map(float, found.groups())) for each in drawn if (found := _SIZE.search(each))]
+    tops = [sum(height for _, height in sizes[:place]) for place in range(len(sizes) + 1)]
+    wide = max(width for width, _ in sizes)
+    placed = (each.replace("<svg ", f'<svg y="{top}" ', 1) for each, top in zip(drawn, tops, strict=False))
+    return Picture(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {tops[-1]}" width="{wide}" '
+        f'height="{tops[-1]}" style="max-width:100%">{"".join(placed)}</svg>'
+    )
+
+
+def drawing(width: float, height: float, title: str, drawn: Iterable[str]) -> str:
+    """What was drawn as SVG, below its title."""
+    wide, high = max(width, _LETTER * len(title)), height + _TITLE
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img" style="max-width:100%;{_FONT}"><title>{escape(title)}</title>{"".join(drawn)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 {-_TITLE} {wide} {high}" width="{wide}" height="{high}" '
+        f'role="img" style="max-width:100%;{_FONT}"><title>{escape(title)}</title>'
+        f'<text x="0" y="-8" font-weight="bold" fill="currentColor">{escape(title)}</text>'
+        f"{''.join(drawn)}</svg>"
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from ..units import si
+from .notebook import drawing
 
 # Neighbours differ in lightness as well as in hue, so that they can be told apart in grey, too.
 _COLOURS = ("#8a9299", "#1263b0", "#7fb4e6", "#1c7c54", "#c2570c", "#7d4bb3", "#d9d4c7")
@@ -59,8 +60,4 @@ def stacked_bars(items: Sequence[StackedBar], parts: Sequence[str], unit: str, t
             f'<text x="{x + 6:.1f}" y="{top + 15}" fill="currentColor">{escape(si(sum(item.values), unit))}</text>'
         )
     width, height = max(left + _WIDTH + 90, at), _KEY + _ROW * len(items) + 4
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img" style="max-width:100%;font-family:system-ui,sans-serif;font-size:13px">'
-        f"<title>{escape(title)}</title>{''.join(drawn)}</svg>"
-    )
+    return drawing(width, height, title, drawn)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +12,14 @@ from ..errors import InputError
 from ..extraction import Job, network_of_job
 from ..generation.parallel import find_gpus
 from ..hardware import GPU
-from ..hardware.host import Host, find_host
+from ..hardware.host import Host
 from ..operations.network import Network
-from ..predictors.networks.execution import Execution
+from ..predictors.board.profile import Calibrated
 from ..predictors.networks.memory import shortage
-from ..predictors.physics.precisions import refuse_precisions
 from ..queries.objectives import Tariff
-from ..zoo import find_predictor
 from .layout import NODE_GPUS, Layout
 from .run import Part, Run
-from .step import Cost, Step, step_of, with_loss
+from .step import Cost, Step, predictors_of, step_of, with_loss
 from .traffic import Traffic
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ AUTOCAST: Mapping[str, str] = {"amp": "bf16", "amp_fp16": "fp16"}
 
 
 @dataclass(frozen=True)
-class _Between:
+class Between:
     """What happens between the steps of a run; see `predict_run` for the fields."""
 
     evaluation_samples: float = 0
@@ -75,6 +73,7 @@ def predict_run(
     power_limit_w: float | None = None,
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
+    calibration: Calibrated | None = None,
     predictor: str | Path | None = None,
     model_options: Mapping[str, object] | None = None,
     price_per_hour: float | Mapping[str, float] | None = None,
@@ -116,6 +115,7 @@ def predict_run(
         power_limit_w: Power cap of a board in watts; None for its default.
         execution: How each GPU runs its part; see `joulecast.predict`.
         host: The machine that launches operations; see `joulecast.predict`.
+        calibration: What was measured on the board; see `joulecast.predict`.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
         model_options: Arguments of a model that is given by name, as in `joulecast.extract`.
         price_per_hour: Price of an hour of one GPU, or a mapping from GPU to price.
@@ -146,58 +146,125 @@ def run_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> Run:
     Raises:
         JoulecastError: See `predict_run`.
     """
-    job = Job.of(asked, mode="training")
-    if job.precision in AUTOCAST:
-        job = replace(job, precision="default", autocast=AUTOCAST[job.precision])
     count, board = find_gpus(asked["gpu"])
     board.checked_clock_mhz(asked["clock"])
-    board.checked_power_limit_w(job.power_limit_w)
-    tariff = Tariff.of(asked["price_per_hour"], asked["price_per_kwh"], asked["carbon"])
-    between = _Between(**{each.name: asked[each.name] for each in fields(_Between)})
-    bandwidth = asked["network_bandwidth"]
-    if bandwidth is not None:
-        _number("network_bandwidth", bandwidth, "above 0, in bytes per second")
     layout = Layout(count, **{each.name: asked[each.name] for each in fields(Layout) if each.name != "gpus"})
-    micro_shape = layout.micro_shape(job.input_shape)
-    shape = (micro_shape[0] * layout.replicas * layout.accumulation, *micro_shape[1:])
-    samples = _samples(asked["samples"], asked["tokens"], shape)
-    epochs = _number("epochs", asked["epochs"], "above 0")
-    pue = _number("pue", asked["pue"], "1 or more", least=1.0)
-    whole = with_loss(extract(replace(job, input_shape=micro_shape)))
-    refuse_precisions(board, whole.operations)
-    executed = Execution.of(job.execution, find_host(job.host))
-    run = find_predictor(board, "training", job.predictor).under(executed)
-    forward = find_predictor(board, "inference").under(executed)
-    traffic = Traffic(board, layout.gpus_per_node, bandwidth)
-    step = step_of(whole, board, layout, traffic, run, forward, asked["clock"], job.power_limit_w)
-    steps = math.ceil(samples * epochs / shape[0])
-    lacking = shortage(step.memory, board)
-    fits = f"it would not fit: each GPU {lacking}; divide more (sharding, recompute, accumulation, more GPUs)"
-    return Run(
-        model=whole.name,
-        gpu=board.name,
-        layout=layout,
-        input_shape=shape,
-        precision=asked["precision"],
-        samples=samples,
-        epochs=epochs,
-        steps=steps,
-        parts=tuple(_parts(step, steps, shape[0], epochs, layout, between)),
-        micro=step.micro,
-        memory_bytes=step.memory.total_bytes,
-        tariff=tariff,
-        pue=pue,
-        notes=(
-            *([fits] if lacking else []),
-            "at the plug: a server is taken to be like MLPerf's; those of vendors left out are up to 30 % off",
-            *(["between GPUs: what is sent goes on beside the backward"] if count > 1 else []),
-            "not in the time: clipping of gradients, and failures",
-            *step.micro.notes,
-        ),
-    )
+    return Training.of(extract, asked).on(board, layout, asked["clock"])
 
 
-def _parts(step: Step, steps: int, batch: int, epochs: float, layout: Layout, between: _Between) -> list[Part]:
+@dataclass(frozen=True)
+class Training:
+    """What is trained on what, wherever that may be; see `predict_run` for the fields.
+
+    Args:
+        extract: Function that gives the network of a job.
+        asked_precision: Precision as it was asked for.
+        size: The name of what the data is counted in, samples or tokens, and how many an epoch has.
+        networks: Networks of micro-batches that were extracted, by their shapes.
+    """
+
+    extract: Callable[[Job], Network]
+    job: Job
+    asked_precision: str
+    size: tuple[str, float]
+    epochs: float
+    between: Between
+    network_bandwidth: float | None
+    tariff: Tariff
+    pue: float
+    networks: dict[tuple[int, ...], Network] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> Training:
+        """Check the arguments of `predict_run`, as far as they are given.
+
+        Raises:
+            UnknownNameError: No such country or GPU of a price.
+            InputError: A number that cannot be.
+        """
+        job = Job.of(asked, mode="training")
+        if job.precision in AUTOCAST:
+            job = replace(job, precision="default", autocast=AUTOCAST[job.precision])
+        bandwidth = asked.get("network_bandwidth")
+        if bandwidth is not None:
+            _number("network_bandwidth", bandwidth, "above 0, in bytes per second")
+        return cls(
+            extract,
+            job,
+            asked["precision"],
+            _size(asked["samples"], asked["tokens"]),
+            _number("epochs", asked["epochs"], "above 0"),
+            Between(**{each.name: asked[each.name] for each in fields(Between) if each.name in asked}),
+            bandwidth,
+            Tariff.of(asked["price_per_hour"], asked["price_per_kwh"], asked["carbon"]),
+            _number("pue", asked["pue"], "1 or more", least=1.0),
+        )
+
+    def micro_batch(self, layout: Layout) -> Network:
+        """The operations of a micro-batch through all layers, with its loss and the optimizer's step."""
+        shape = layout.micro_shape(self.job.input_shape)
+        if shape not in self.networks:
+            self.networks[shape] = with_loss(self.extract(replace(self.job, input_shape=shape)))
+        return self.networks[shape]
+
+    def on(self, gpu: GPU, layout: Layout, clock: float | None) -> Run:
+        """Predict the run.
+
+        Args:
+            gpu: The GPU model.
+            layout: How a step is divided over the GPUs.
+            clock: Graphics clock in MHz; None for the GPU's default.
+
+        Raises:
+            JoulecastError: See `predict_run`.
+        """
+        job = self.job
+        gpu.checked_power_limit_w(job.power_limit_w)
+        micro_shape = layout.micro_shape(job.input_shape)
+        shape = (micro_shape[0] * layout.replicas * layout.accumulation, *micro_shape[1:])
+        samples = self._samples(shape)
+        whole = self.micro_batch(layout)
+        traffic = Traffic(gpu, layout.gpus_per_node, self.network_bandwidth)
+        step = step_of(whole, gpu, layout, traffic, *predictors_of(job, gpu, whole), clock, job.power_limit_w)
+        steps = math.ceil(samples * self.epochs / shape[0])
+        lacking = shortage(step.memory, gpu)
+        fits = f"it would not fit: each GPU {lacking}; divide more (sharding, recompute, accumulation, more GPUs)"
+        return Run(
+            model=whole.name,
+            gpu=gpu.name,
+            layout=layout,
+            input_shape=shape,
+            precision=self.asked_precision,
+            samples=samples,
+            epochs=self.epochs,
+            steps=steps,
+            parts=tuple(_parts(step, steps, shape[0], self.epochs, layout, self.between)),
+            micro=step.micro,
+            memory_bytes=step.memory.total_bytes,
+            tariff=self.tariff,
+            pue=self.pue,
+            notes=(
+                *([fits] if lacking else []),
+                "at the plug: a server is taken to be like MLPerf's; those of vendors left out are up to 30 % off",
+                *(["between GPUs: what is sent goes on beside the backward"] if layout.gpus > 1 else []),
+                "not in the time: clipping of gradients, and failures",
+                *step.micro.notes,
+            ),
+        )
+
+    def _samples(self, shape: Sequence[int]) -> float:
+        """The samples of an epoch, where a step has this shape."""
+        counted_in, number = self.size
+        if counted_in == "samples":
+            return number
+        if len(shape) != 2:
+            raise InputError(
+                "tokens are counted for inputs of the form (samples, tokens)", given=tuple(shape), hint="give samples"
+            )
+        return number / shape[1]
+
+
+def _parts(step: Step, steps: int, batch: int, epochs: float, layout: Layout, between: Between) -> list[Part]:
     """The parts of the whole run, of all boards together."""
     times = {name: (steps * cost.time_s, steps * cost.energy_j) for name, cost in step.parts.items()}
     idle_w = step.micro.idle_power_w
@@ -214,21 +281,16 @@ def _parts(step: Step, steps: int, batch: int, epochs: float, layout: Layout, be
     return [Part(name, seconds, layout.gpus * joules) for name, (seconds, joules) in times.items()]
 
 
-def _samples(samples: float | None, tokens: float | None, shape: Sequence[int]) -> float:
-    """The samples of an epoch."""
+def _size(samples: float | None, tokens: float | None) -> tuple[str, float]:
+    """What the data is counted in, and how many an epoch has."""
     if (samples is None) == (tokens is None):
         raise InputError(
             "a run needs the size of its data, as samples or as tokens",
             given="none" if samples is None else f"samples={samples}, tokens={tokens}",
             allowed="one of samples and tokens",
         )
-    if samples is not None:
-        return _number("samples", samples, "above 0")
-    if len(shape) != 2:
-        raise InputError(
-            "tokens are counted for inputs of the form (samples, tokens)", given=tuple(shape), hint="give samples"
-        )
-    return _number("tokens", tokens, "above 0") / shape[1]
+    name = "tokens" if samples is None else "samples"
+    return name, _number(name, tokens if samples is None else samples, "above 0")
 
 
 def _number(name: str, value: object, allowed: str, *, least: float = 0.0, zero: bool = False) -> float:

@@ -11,9 +11,10 @@ from ..generation.intervals import Listed
 from ..operations.inputs import shape_to_json
 from ..predictors.networks.prediction import Prediction
 from ..queries.objectives import Tariff
-from ..rendering.answers import Plain
-from ..rendering.tables import Table, Tabular
-from ..units import duration, si
+from ..rendering.answers import Answer
+from ..rendering.notebook import Bar, Picture, bars
+from ..rendering.tables import Table
+from ..units import duration, number, si
 from .layout import Layout
 from .plug import PLUG_ERROR, wall_energy_j
 
@@ -50,8 +51,8 @@ class RunInterval(Listed):
     carbon_kg: Ends | None = None
 
 
-@dataclass(frozen=True)
-class Run(Plain, Tabular):
+@dataclass(frozen=True, repr=False)
+class Run(Answer):
     """A whole training run: how long it takes, and what it draws and costs.
 
     Args:
@@ -85,6 +86,11 @@ class Run(Plain, Tabular):
     tariff: Tariff
     pue: float = 1.0
     notes: tuple[str, ...] = ()
+
+    @property
+    def clock_mhz(self) -> float | None:
+        """Graphics clock that was asked for in MHz."""
+        return self.micro.clock_mhz
 
     @property
     def time_s(self) -> float:
@@ -176,6 +182,7 @@ class Run(Plain, Tabular):
         return {
             "model": self.model,
             "gpu": self.gpu,
+            "clock_mhz": self.clock_mhz,
             **vars(self.layout),
             "replicas": self.layout.replicas,
             "nodes": self.layout.nodes,
@@ -202,8 +209,15 @@ class Run(Plain, Tabular):
     def __str__(self) -> str:
         return (
             f"{self.model} on {self.layout.gpus}x {self.gpu}: {self.steps:,} steps, {duration(self.time_s)}, "
-            f"{si(self.energy_j, 'J')} at the boards, {self.wall_energy_j / _J_PER_KWH:,.3g} kWh at the plug"
+            f"{si(self.energy_j, 'J')} at the boards, {number(self.wall_energy_j / _J_PER_KWH)} kWh at the plug"
         )
+
+    def _picture(self) -> Picture:
+        """Time and joules of the boards by part."""
+        items = [
+            Bar(part.name, part.time_s, f"{duration(part.time_s)}, {si(part.energy_j, 'J')}") for part in self.parts
+        ]
+        return Picture(bars(items, f"Time and energy of the boards: {self.model} on {self.layout.gpus}x {self.gpu}"))
 
     def _table(self) -> Table:
         header = ("part", "time_s", "energy_j", "share")

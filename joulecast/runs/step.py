@@ -13,19 +13,25 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from ..extraction import Job
 from ..generation.dividing import divided, results_of_blocks
 from ..hardware import GPU
+from ..hardware.host import find_host
 from ..operations.attributes import ELEMENT_BYTES
 from ..operations.entry import Entry
 from ..operations.network import Network, ParameterBytes
 from ..operations.operation import Operation
 from ..operations.rules import size
+from ..predictors.board.profile import find_profile
 from ..predictors.networks.energy_rows import forward_fraction
-from ..predictors.networks.memory import MemoryNeed, memory_need, saved_bytes
+from ..predictors.networks.execution import Execution
+from ..predictors.networks.memory import MemoryNeed, memory_need, moments, parameters_held, saved_bytes
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.operation_cost import OperationCost
 from ..predictors.networks.prediction import Prediction
 from ..predictors.physics.energy import static_power_w
+from ..predictors.physics.precisions import refuse_precisions
+from ..zoo import find_predictor
 from .layout import Layout
 from .traffic import Sent, Traffic
 
@@ -91,6 +97,21 @@ def with_loss(network: Network) -> Network:
     return replace(network, entries=(*network.entries, *loss))
 
 
+def predictors_of(job: Job, gpu: GPU, network: Network) -> tuple[NetworkPredictor, NetworkPredictor]:
+    """The GPU's predictors for training and for inference, which predicts what is computed again.
+
+    Raises:
+        UnknownNameError: No such execution, host or predictor.
+        InputError: The GPU does not compute in the precision of an operation.
+    """
+    refuse_precisions(gpu, network.operations)
+    executed = Execution.of(job.execution, find_host(job.host), find_profile(job.calibration))
+    return (
+        find_predictor(gpu, "training", job.predictor).under(executed),
+        find_predictor(gpu, "inference").under(executed),
+    )
+
+
 def step_of(
     whole: Network,
     gpu: GPU,
@@ -108,8 +129,8 @@ def step_of(
         gpu: The GPU model.
         layout: How the step is divided.
         traffic: What collectives cost.
-        predictor: The GPU's predictor for training, with how the network is executed.
-        of_forward: The same for inference, which predicts what is computed again.
+        predictor: The GPU's predictor for training.
+        of_forward: Its predictor for inference; see `predictors_of`.
         clock: Graphics clock in MHz; None for the GPU's default.
         power_limit_w: Power cap of a board in watts; None for its default.
 
@@ -131,7 +152,7 @@ def step_of(
     parts = {"forward": work(micro, forward), "backward": work(micro, 1 - forward)}
     if again is not None:
         parts["recomputing"] = work(again, 1.0)
-    held, moments = _held(network, stages), _moments(network)
+    held = _held(network, stages)
     if steps:
         divisor = stages * layout.shares("moments")
         run = [replace(each, operation=_of_part(each.operation, divisor)) for each in steps]
@@ -146,8 +167,8 @@ def step_of(
     parts["communication"] = Cost(exposed, static_w * exposed + dynamic_j)
     parts["waiting for stages"] = Cost(bubble_s, static_w * bubble_s)
     kept = {name: cost for name, cost in parts.items() if cost.time_s > 0}
-    state = (held.stored + moments * held.learned) * stages * layout.tensor_parallel
-    return Step(kept, micro, _memory(network, held, layout), all_s, state)
+    state = (held.stored + moments(network) * held.learned) * stages * layout.tensor_parallel
+    return Step(kept, micro, memory_of(whole, layout), all_s, state)
 
 
 @dataclass(frozen=True)
@@ -256,29 +277,30 @@ def _of_part(operation: Operation, divisor: int) -> Operation:
     return Operation(operation.kind, [(part,)], precision=operation.precision, mode="training")
 
 
-def _moments(network: Network) -> int:
-    return max(entry.operation.row.moments or 0 for entry in network)
-
-
 def _held(network: Network, stages: int) -> ParameterBytes:
-    # Where it is not known what is learned, weights, gradients and moments are as large as each other.
-    weights = memory_need(network).weights_bytes // (2 + _moments(network))
-    held = network.parameter_bytes or ParameterBytes(weights, weights)
-    return ParameterBytes(*(round(each / stages) for each in held))
+    return ParameterBytes(*(round(each / stages) for each in parameters_held(network)))
 
 
-def _memory(network: Network, held: ParameterBytes, layout: Layout) -> MemoryNeed:
+def memory_of(whole: Network, layout: Layout) -> MemoryNeed:
     """The memory of a GPU: parameters, gradients and moments as far as they are not divided, and what a forward saves.
 
     The first stage of a pipeline starts as many micro-batches as there are stages before it continues with a backward
     (1F1B). DistributedDataParallel holds gradients a second time, in the buckets that they are sent in.
+
+    Args:
+        whole: A micro-batch through all layers, in training, with the optimizer's step.
+        layout: How a step is divided.
+
+    Raises:
+        InputError: The model has no layers that GPUs can share so.
     """
-    moments = _moments(network)
+    network = divided(whole, layout.tensor_parallel)
+    held = _held(network, layout.pipeline_parallel)
     buckets = layout.replicas > 1 and layout.sharding != "zero3"
     weights = (
         held.stored / layout.shares("parameters")
         + (1 + buckets) * held.learned / layout.shares("gradients")
-        + moments * held.learned / layout.shares("moments")
+        + moments(network) * held.learned / layout.shares("moments")
     )
     need = memory_need(network)
     saved = saved_bytes(network) - _unsaved_logits(network)

@@ -14,6 +14,7 @@ from ..errors import JoulecastError
 from ..extraction.isolation import IsolatedExtraction
 from ..hardware import GPU, gpu_name_notes, gpus
 from ..operations.network import Network
+from ..predictors.board.profile import find_profile
 from ..predictors.explanation import Explanation
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.many import NetworkPredictions, in_pieces, predict_networks
@@ -121,16 +122,16 @@ class Answers(GenerationAnswers):
         gpu = checked_gpu(question.gpu)
         predictor = checked_predictor(question.predictor, gpu, question.operations[0].mode)
         operations = [entry_of(item).operation for item in question.operations]
-        return predict_operations(
-            operations, gpu, plain_clock(question.clock_mhz), predictor, power_limit_w=question.power_limit_w
-        )
+        given = {"power_limit_w": question.power_limit_w, "calibration": question.calibration}
+        return predict_operations(operations, gpu, plain_clock(question.clock_mhz), predictor, **given)
 
     def explain(self, question: Any) -> Explanation:
         """See `joulecast.explain`."""
         gpu = checked_gpu(question.gpu)
         operation = entry_of(question.operation).operation
         predictor = checked_predictor(question.predictor, gpu, operation.mode)
-        return explain(operation, gpu, plain_clock(question.clock_mhz), predictor)
+        clock = plain_clock(question.clock_mhz)
+        return explain(operation, gpu, clock, predictor, calibration=question.calibration)
 
     def predict_batch(self, question: Any) -> list[BatchItem]:
         """Predict each item of a batch independently: an item that is refused does not affect the others."""
@@ -191,4 +192,5 @@ class Answers(GenerationAnswers):
 
 
 def _execution(question: Any) -> Execution:
-    return Execution.of(question.execution, checked_host(question.host))
+    profile = find_profile(question.calibration)
+    return Execution.of(question.execution, checked_host(question.host), profile)

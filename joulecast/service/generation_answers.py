@@ -16,8 +16,8 @@ from ..generation.images.predict import ImagePrediction, predict_image
 from ..generation.models import find_decoder
 from ..generation.parallel import layouts, split_count
 from ..generation.prediction import GenerationPrediction
-from ..generation.training import PARTS, ParallelTraining, training_of
 from ..runs import Run
+from ..runs.parallel import PARTS, ParallelTraining, training_of
 from ..runs.predict import run_of
 from .networks import Networks
 from .problems import too_large

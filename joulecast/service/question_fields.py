@@ -51,6 +51,10 @@ FIELDS: Mapping[str, Declared] = {
     ),
     "batching": (Name | None, "continuous or static. Default: what the engine does."),
     "cache_precision": (Name | None, "fp8 for keys and values. Default: 16 bits."),
+    "calibration": (
+        Annotated[dict[Name, Any], up_to(20)] | None,
+        "What `joulecast calibrate` measured on a board of the GPU: the content of its file.",
+    ),
     "carbon": (Price | Name | None, "Grams of CO2 per kWh, or a country such as DE."),
     "clock": (Clock | None, "Graphics clock. Default: the GPU's own default."),
     "clocks": (CLOCKS, "Default: up to 40 clocks of each GPU."),

@@ -14,12 +14,12 @@ from ..api.operations import explain, predict_operations
 from ..generation import choosing
 from ..generation.generate import predict_generation
 from ..generation.images.predict import predict_image
-from ..generation.training import predict_parallel_training
 from ..operations.attributes import PRECISIONS, RequestedPrecision
 from ..operations.operation import MODES
 from ..predictors.networks.execution import EXECUTIONS
 from ..remote.requests import NAMES, ONLY_HERE
 from ..runs.layout import RECOMPUTES, SHARDINGS
+from ..runs.parallel import predict_parallel_training
 from ..runs.predict import predict_run
 from .question_fields import CLOCKS, FIELDS, GPUS, Amount, Declared
 from .subjects import (

@@ -12,7 +12,6 @@ from starlette.responses import Response
 from ..generation.choices import GenerationChoices
 from ..generation.images.predict import ImagePrediction
 from ..generation.prediction import GenerationPrediction
-from ..generation.training import ParallelTraining
 from ..operations.network import Network
 from ..predictors.explanation import Explanation
 from ..predictors.networks.many import NetworkPredictions
@@ -20,6 +19,7 @@ from ..predictors.networks.prediction import Prediction
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices, Sweep
 from ..runs import Run
+from ..runs.parallel import ParallelTraining
 from . import query_strings, questions, schemas
 from .answering import FormatQuery, answering, ask
 from .batches import batch_csv, batch_json

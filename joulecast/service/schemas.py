@@ -13,7 +13,6 @@ from ..generation.images.predict import ImageInterval, ImagePrediction
 from ..generation.intervals import GenerationInterval
 from ..generation.memory import GenerationMemory
 from ..generation.prediction import GenerationPrediction
-from ..generation.training import ParallelTraining
 from ..hardware.gpu import GPU
 from ..hardware.host import Host
 from ..predictors.explanation import Explanation
@@ -23,6 +22,7 @@ from ..predictors.networks.prediction import Prediction
 from ..queries.carbon import Grid
 from ..queries.choice import WRITTEN, Choice
 from ..runs import Layout, Part, Run, RunInterval
+from ..runs.parallel import ParallelTraining
 from .schema import Open, answer_of, object_of, said, several
 
 

@@ -92,12 +92,33 @@ def serve(settings: Settings, tell: Callable[[str], object]) -> None:
         _announce(url, tell)
         if settings.follow:
             threading.Thread(target=lambda: asyncio.run(follow(settings)), daemon=True).start()
-        Multiprocess(config, sockets=[shared]).run()
+        Supervisor(config, sockets=[shared]).run()
 
 
 def _announce(url: str, tell: Callable[[str], object]) -> None:
     log(logging.INFO, "listening", url=url)
     tell(url)
+
+
+class Supervisor(Multiprocess):
+    """uvicorn's supervisor, which learns at once that a process has died while it was asked for a sign of life.
+
+    It keeps the process's end of their pipe open, so that it would wait for an answer until `_SILENT_SECONDS` are over.
+    """
+
+    def init_processes(self) -> None:
+        """Start all processes."""
+        super().init_processes()
+        self._close_their_ends()
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace processes that have died or are silent."""
+        super().keep_subprocess_alive()
+        self._close_their_ends()
+
+    def _close_their_ends(self) -> None:
+        for process in self.processes:
+            process.child_conn.close()
 
 
 class SharedPort(socket.socket):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -63,12 +65,31 @@ def test_layers_of_a_kind_are_added_up():
 
 
 def test_operators_are_added_up_wherever_they_ran():
-    flat = {(node.phase, node.name): node.total.energy_j for node in accounting().flat().root.walk()}
-    assert flat["forward", "aten::mm"] == pytest.approx(200, rel=1e-6)
-    assert flat["backward", "MmBackward0"] == pytest.approx(200, rel=1e-6)
+    found = {(node.phase, node.name): node.total.energy_j for node in accounting().by_operator().root.walk()}
+    assert found["forward", "aten::mm"] == pytest.approx(200, rel=1e-6)
+    assert found["backward", "MmBackward0"] == pytest.approx(200, rel=1e-6)
 
 
-@pytest.mark.parametrize("view", ["tree", "summarized", "flat"])
+def test_a_flat_list_has_qualified_names():
+    found = {(node.phase, node.name): node.total.energy_j for node in accounting().flat().root.walk()}
+    assert found["forward", "layer.1.linear.aten::mm"] == pytest.approx(50, rel=1e-6)
+    assert found["backward", "head.MmBackward0"] == pytest.approx(200, rel=1e-6)
+
+
+def test_the_programs_share_leaves_out_other_programs():
+    """The first line of a recording's shares says nothing; of the others, one of 2 s counts twice one of 1 s."""
+    shares = tuple({"time_s": time_s, "cpu": share} for time_s, share in ((0, None), (2, 0.5), (3, 0.2)))
+    made = accounting()
+    alone = replace(made, recording=replace(made.recording, shares=shares)).of_program()
+    assert alone.energy_j == pytest.approx(0.4 * made.energy_j)
+    assert alone.total.time_s == made.total.time_s
+    assert "of cpu0, 40 % counts" in alone.notes
+    unknown = made.of_program()
+    assert unknown.energy_j == made.energy_j
+    assert any("is not known" in note for note in unknown.notes)
+
+
+@pytest.mark.parametrize("view", ["tree", "summarized", "flat", "by_operator"])
 def test_every_view_has_every_joule(view):
     made = accounting()
     assert getattr(made, view)().total.energy_j == pytest.approx(made.energy_j, rel=1e-12)
@@ -85,6 +106,8 @@ def test_power_is_joules_over_seconds():
 
 def test_top_lists_the_largest_first():
     assert [(node.path, node.phase) for node in accounting().top(2)] == [("head", "backward"), ("head", "forward")]
+    layers = [node for node in accounting().top(9, summarized=True) if node.path == "layer.*.linear"]
+    assert [node.own.energy_j for node in layers] == [pytest.approx(100, rel=1e-6)]
     with pytest.raises(InputError, match="too small"):
         accounting().top(0)
 

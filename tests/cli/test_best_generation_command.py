@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 from joulecast import best_generation
 
@@ -17,7 +18,7 @@ def test_the_table_names_all_that_is_chosen(call):
     assert (code, err) == (0, "")
     assert out.startswith("llama3_8b, 200 + 100 tokens, by vllm: least energy per token")
     header, _, first, second, *rest = out.splitlines()[2:]
-    for column in ("GPU", "clock MHz", "precision", "batch", "J/token", "time per token", "power"):
+    for column in ("GPU", "clock MHz", "precision", "batch", "energy per token", "time per token", "power"):
         assert column in header
     assert {first.split()[1], second.split()[1]} == {"H100", "B200"}
     assert all(line.startswith("left out: Tesla T4") or "T4" in line for line in rest)
@@ -55,6 +56,12 @@ def test_the_front_and_prices_are_shown(call):
     assert "Pareto front" in out
     assert "cost per million" in out
     assert "CO2 per million" in out
+
+
+def test_a_refusal_says_what_can_be_reached(call):
+    code, _, err = call(*ASKED, "--gpu", "H100 SXM", "--max-first-token", "0.0001", "--min-tokens-per-s", "1e9")
+    assert code == 2
+    assert re.search(r"time to the first token: at least [0-9.]+ ms; tokens: at most [0-9,]+ a second", err)
 
 
 def test_mistakes_are_one_message(call):

@@ -36,3 +36,13 @@ def test_mistakes_are_one_message(call):
     code, _, err = call("generate", "llama3_1_70b", "--gpu", "H100 SXM")
     assert code == 2
     assert "does not fit" in err
+
+
+def test_an_answer_is_drawn_beside_what_is_printed(call, tmp_path):
+    for name in ("a.png", "a.svg"):
+        code, out, err = call(
+            "generate", "gpt2", "--gpu", "A30", "--prompt", "64", "--output", "16", "--plot", str(tmp_path / name)
+        )
+        assert (code, err) == (0, "")
+        assert "energy per token" in out
+        assert (tmp_path / name).stat().st_size > 1000

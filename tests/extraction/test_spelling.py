@@ -34,7 +34,19 @@ WRITTEN = {
     "RegNet-X-1.6GF": "regnet_x_1_6gf",
     "RegNet-X-16GF": "regnet_x_16gf",
     "microsoft/resnet-50": "resnet50",
-    "ViT-B/16": "ViT-B/16",  # the part after the slash alone would be no name
+    "ViT-B/16": "vit_b_16",  # the part after the slash alone would be no name
+    "mistralai/Mistral-7B-v0.1": "mistral_7b_v0_1",
+    "mistralai/Mistral-7B-Instruct-v0.2": "mistral_7b_v0_2",
+    "Llama 2 70B": "llama2_70b",
+    "TinyLlama/TinyLlama-1.1B-Chat-v1.0": "tinyllama_1_1b",
+    "google/gemma-2-9b-it": "gemma2_9b",
+    "facebook/opt-6.7b": "opt_6_7b",
+    "OPT-66B": "opt_66b",
+    "EleutherAI/pythia-6.9b": "pythia_6_9b",
+    "bigscience/bloom": "bloom",
+    "microsoft/Phi-3.5-mini-instruct": "phi3_5_mini",
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B": "qwen2_5_32b",
+    "facebook/deit-base-patch16-224": "vit_base",
 }
 
 
@@ -50,9 +62,16 @@ def test_every_name_and_repository_means_its_own_model():
 
 
 # Other weights of the same name may have other layers: their configuration is needed.
-@pytest.mark.parametrize("name", ["mistralai/Mistral-7B-v0.1", "Qwen3-9B", "gpt2-large", "bert", "my/model", "", "/"])
+@pytest.mark.parametrize("name", ["mistralai/Mistral-7B-v0.4", "Qwen3-9B", "gpt2-large", "bert", "my/model", "", "/"])
 def test_other_models_stay_unknown(name):
     assert known_as(name) == name
+
+
+def test_pipelines_are_found_by_their_repositories():
+    written, known = (
+        joulecast.predict_image(name, "H100 SXM") for name in ("black-forest-labs/FLUX.1-dev", "flux_1_dev")
+    )
+    assert written.to_dict() == known.to_dict()
 
 
 def test_predictions_and_generation_take_them():

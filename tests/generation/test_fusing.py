@@ -39,6 +39,23 @@ PUBLISHED = {
     "gpt_oss_20b": 20.9,
     "gpt_oss_120b": 117,
     "deepseek_v3": 671,
+    "llama2_13b": 13.02,
+    "llama2_70b": 68.98,
+    "tinyllama_1_1b": 1.1,
+    "qwen2_5_1_5b": 1.54,
+    "qwen2_5_3b": 3.09,
+    "mistral_7b_v0_1": 7.24,
+    "phi3_5_mini": 3.82,
+    "phi4_mini": 3.84,
+    "gemma2_9b": 9.24,
+    "gemma2_27b": 27.2,
+    "gemma3_4b": 3.88,  # without its vision part
+    "opt_1_3b": 1.316,
+    "opt_6_7b": 6.66,
+    "opt_66b": 65.7,
+    "bloom_7b1": 7.07,
+    "bloom": 176.2,
+    "pythia_6_9b": 6.86,
 }
 
 

@@ -8,7 +8,7 @@ import joulecast
 from joulecast.errors import InputError
 from joulecast.generation.engines import ENGINES
 from joulecast.generation.known import known_decoder
-from joulecast.generation.memory import _activations_bytes, cached_bytes, weights_bytes
+from joulecast.generation.memory import activations_bytes, cached_bytes, weights_bytes
 from joulecast.generation.steps import Precisions, StepTokens, step_network
 
 BF16 = Precisions("bf16")
@@ -51,7 +51,7 @@ def test_logits_are_of_sampled_tokens_only():
 def test_sampling_keeps_three_numbers_in_fp32_for_each_word():
     few, many = (StepTokens(prompts=2, prompt_tokens=500, sampled=sampled) for sampled in (1, 2))
     llama = known_decoder("llama3_8b")
-    assert _activations_bytes(llama, many) - _activations_bytes(llama, few) == 3 * 4 * 128256
+    assert activations_bytes(llama, many) - activations_bytes(llama, few) == 3 * 4 * 128256
 
 
 def test_a_mixed_step_reads_weights_once():

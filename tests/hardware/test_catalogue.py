@@ -257,6 +257,11 @@ def test_names_do_not_mind_case_and_spaces():
     assert find_gpu("rtx 2080-TI") is find_gpu("NVIDIA GeForce RTX 2080 Ti")
 
 
+def test_several_gpus_are_referred_to_the_commands_that_take_them():
+    with pytest.raises(UnknownNameError, match=r"about one GPU(.|\n)*best-generation"):
+        find_gpu("8x H100")
+
+
 def test_unknown_gpu_suggests_close_names():
     with pytest.raises(UnknownNameError, match="did you mean A30"):
         find_gpu("A3")

@@ -86,6 +86,7 @@ WRONG = [
     ("clocks the wrong way round", changed("max_clock_mhz", "1500"), "clocks.*contradict.*1695 MHz, 1500 MHz"),
     ("cap outside its range", changed("power_range_w", "[100, 200]"), "power limits.*contradict"),
     ("curve of two lengths", changed("idle_curve", "{ clock_mhz = [1, 2], power_w = [3] }"), "as many power_w"),
+    ("board that draws nothing", changed("idle_curve", "{ clock_mhz = [900], power_w = [0] }"), "watts"),
     ("voltage without its bend", changed("voltage", "{ flat_mv = 700 }"), "voltage.*bend"),
     ("no compute capability", changed("compute_capability", '"nan"'), "compute_capability.*gfx90a"),
     ("empty name", changed("name", '""'), "name.*a text"),

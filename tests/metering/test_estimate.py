@@ -57,6 +57,16 @@ def test_disagreement_is_flagged():
     assert not estimate(samples, 2.0, 7.0).warnings
 
 
+def test_nicolais_rule_stands_beside_the_counter():
+    """A reading held for 3 s counts as much as one of ten that were held for 0.1 s, and the outlier not at all."""
+    time_s = np.array([0.0, *(3 + 0.1 * np.arange(10)), 4.0, 4.0, 4.001])
+    power_w = np.array([100.0, *[200.0] * 10, 200.0, 5000.0, 200.0])
+    found = estimate(Samples.of(time_s, power_w=power_w), 0.0, 4.01, discard_s=0.0)
+    assert found.nicolai_w == pytest.approx((100 + 12 * 200) / 13)
+    assert found.three_sigma_w == pytest.approx((3 * 100 + 1.009 * 200) / 4.009, rel=1e-3)
+    assert found.naive_w == pytest.approx((100 + 12 * 200 + 5000) / 14)
+
+
 def test_missing_is_missing():
     found = estimate(Samples.of(np.arange(5.0)), 0.0, 4.0)
     assert found.power_w is None

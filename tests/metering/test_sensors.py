@@ -144,6 +144,14 @@ def test_powercap_adds_packages_and_memory_up_over_turning_counters(zones):
     assert sensor.facts()["sensor"] == "powercap: energy counters of 3 zones"
 
 
+def test_a_campaign_reads_the_counters_where_the_environment_says(zones, monkeypatch):
+    torch = pytest.importorskip("torch")
+    from joulecast.profiling.devices import sensor_of
+
+    monkeypatch.setenv("JOULECAST_POWERCAP", str(zones))
+    assert "of 3 zones" in sensor_of(torch.device("cpu")).facts()["sensor"]
+
+
 def test_powercap_that_is_not_there_or_closed(tmp_path, zones):
     with pytest.raises(SensorError, match="no energy counter"):
         powercap_sensor(tmp_path / "nothing")

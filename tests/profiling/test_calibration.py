@@ -130,6 +130,6 @@ def test_arrays_lie_in_their_level():
 
 
 def test_without_a_gpu_the_command_says_so(call):
-    code, _, said = call("calibrate")
+    code, _, said = call("memory-levels")
     assert code == 2
     assert "this device is not available" in said or "needs" in said

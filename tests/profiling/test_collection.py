@@ -52,6 +52,17 @@ def run(campaign, out, *options):
     return collect([str(campaign), "--out", str(out), "--device", "cpu", *options])
 
 
+def test_a_network_in_a_file_of_the_user(tmp_path):
+    (tmp_path / "net.py").write_text(
+        "import torch\ndef Net():\n    return torch.nn.Sequential(torch.nn.Linear(8, 4))\n"
+    )
+    options = ["--whole-networks", "--mode", "inference", "--seconds", "0.02", "--repeats", "1"]
+    network = ["--network", f"{tmp_path / 'net.py'}:Net", "2,8"]
+    assert "2 measurements, 0 failed" in collect(
+        [*network, *options, "--out", str(tmp_path / "out"), "--device", "cpu"]
+    )
+
+
 def test_a_campaign_becomes_a_dataset(campaign, tmp_path, capsys):
     text = run(campaign, tmp_path / "out")
     # Six operations in two modes; dropout in inference is an identity and not measured.

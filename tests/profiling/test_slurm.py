@@ -139,6 +139,18 @@ def test_no_path_breaks_the_script_or_runs_a_command(folder, tmp_path):
     assert [f"--error={written}/dask-worker-%J.err"] in options
 
 
+@pytest.mark.parametrize("memory", ["", "abc", "-5GB", "1e400GB", "16 GB; id", "9" * 7 + "GB"])
+def test_memory_that_is_no_size_is_refused(memory):
+    with pytest.raises(InputError, match="memory of a job"):
+        SlurmJobs(1, memory=memory)
+
+
+@pytest.mark.parametrize("number", [-3, 0, 10**8])
+def test_a_number_of_jobs_that_no_cluster_takes_is_refused(number):
+    with pytest.raises(InputError, match="number of Slurm jobs"):
+        SlurmJobs(number)
+
+
 @pytest.mark.parametrize("option", ["partition", "account", "gres", "walltime", "memory"])
 def test_control_characters_are_refused(option):
     for text in ("a\nrm -rf ~", "a\rb", "a\0b", "a\x1bb"):

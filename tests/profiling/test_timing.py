@@ -13,7 +13,14 @@ from joulecast.errors import InputError
 from joulecast.extraction.models.torchvision_models import import_torchvision
 from joulecast.operations.kinds import KINDS
 from joulecast.profiling.runners import RUNNERS, Instance
-from joulecast.profiling.timing import block_length, by_cpu_time, clock_of, running_precision, time_operation
+from joulecast.profiling.timing import (
+    block_length,
+    by_cpu_time,
+    clock_of,
+    running_precision,
+    time_block,
+    time_operation,
+)
 
 CPU = torch.device("cpu")
 IMAGE = (2, 6, 9, 8)
@@ -152,6 +159,24 @@ def test_timing_on_the_cpu(mode):
     assert timing.device_time_s is None
     assert timing.end_s > timing.start_s
     assert timing.iterations % block_length(example("conv2d", mode), 2**16, 2**30) == 0
+
+
+def test_the_timer_of_torch_measures_the_loop(monkeypatch):
+    """Each call takes 2 ms of CPU time, whatever other programs do."""
+
+    def call():
+        end_s = time.process_time() + 0.002
+        while time.process_time() < end_s:
+            pass
+
+    from joulecast.profiling import timing as module
+
+    monkeypatch.setattr(module, "clock_of", lambda device: time.process_time)
+    found = time_block([call, call], CPU, seconds=0.06)
+    assert found.time_s == pytest.approx(0.002, rel=0.1)
+    assert found.iterations * found.time_s >= 0.06
+    assert found.time_std_s is not None
+    assert found.loops[-1] == (found.iterations, pytest.approx(found.iterations * found.time_s))
 
 
 def test_precision_switches_are_put_back():

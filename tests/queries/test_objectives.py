@@ -176,7 +176,7 @@ def test_two_limits_that_exclude_each_other_bind_together():
 
 
 def test_a_job_that_fits_in_no_memory():
-    with pytest.raises(InputError, match=r"fits into the memory of no GPU(.|\n)*GiB(.|\n)*smaller batch"):
+    with pytest.raises(InputError, match=r"fits into the memory of no GPU(.|\n)* TB(.|\n)*smaller batch"):
         joulecast.best("resnet18", (500_000, 3, 224, 224), mode="training", gpus=["T4", "B300"])
 
 

@@ -13,8 +13,19 @@ import pytest
 import joulecast
 from joulecast.errors import InputError, JoulecastError, ServiceError, UncoveredError, UnknownNameError
 from joulecast.hardware.host import write_profile
+from joulecast.predictors.board.profile import BoardProfile
 from joulecast.remote import wire
 
+PROFILE = BoardProfile(
+    gpu="NVIDIA H100 80GB HBM3",
+    board={"name": "a board"},
+    software={},
+    predictors={"inference": "any-gpu/boosting"},
+    measured=("2026-11-23", "2026-11-23"),
+    operations=40,
+    factors={"DRAM": 1.2, "products on other units": 1.3, "launches in inference": 0.7, "static power": 1.1},
+    errors={"time": {"all": np.full(30, 0.05)}},
+)
 RELU = joulecast.Operation("relu", [(32, 64, 56, 56)])
 ODD = joulecast.Operation("softmax", [(8, 128)], {"dim": -1})
 
@@ -48,6 +59,7 @@ QUESTIONS = {
     "decoding": (("gpt2", (4, 1), "T4"), {"cache_length": 100}),
     "operations": (([(RELU, 3), (ODD, 2)], None, "A30"), {}),
     "another host": (("resnet18", (8, 3, 64, 64), "A30"), {"host": 0.5}),
+    "a calibrated board": (("resnet18", (8, 3, 64, 64), "H100 SXM"), {"calibration": PROFILE}),
     "a CUDA graph": (("resnet18", (8, 3, 64, 64), "A30"), {"execution": "graph", "host": "h100-server"}),
     "an assumption and an option": (
         ("ssdlite320_mobilenet_v3_large", (1, 3, 320, 320), "T4"),

@@ -105,7 +105,7 @@ REFUSED = {
     "frames of an image": ("predict_image", ["flux_1_dev", "H100 SXM"], {"frames": 9}),
     "a small GPU": ("predict_image", ["flux_1_dev", "T4"], {"precision": "fp16"}),
     "no pipeline": ("predict_image", ["flux_2", "H100 SXM"], {}),
-    "a group of three": ("predict_parallel_training", ["gpt2", (12, 64), "3x A100 80GB SXM"], {"data_parallel": 3}),
+    "a group of three": ("predict_parallel_training", ["gpt2", (12, 64), "3x A100 80GB SXM"], {"tensor_parallel": 3}),
     "an odd batch": ("predict_parallel_training", ["gpt2", (3, 64), "A30"], {"data_parallel": 2}),
     "other GPUs": ("predict_parallel_training", ["gpt2", (8, 64), "2x A30"], {"data_parallel": 4}),
 }

@@ -32,19 +32,43 @@ def known_as(name: str) -> str:
         name: The name, as users write it.
     """
     spelled = _spellings()
-    if name in spelled.values() or not _NAME.fullmatch(name):
+    return name if name in spelled.values() else _found(name, spelled)
+
+
+def spelled_as(name: str, repositories: Mapping[str, str]) -> str:
+    """As `known_as`, for the names of a table.
+
+    Args:
+        name: The name, as users write it.
+        repositories: Each name of the table -> the id of its repository.
+    """
+    return name if name in repositories else _found(name, _spelled(repositories))
+
+
+def _found(name: str, spelled: Mapping[str, str]) -> str:
+    if not _NAME.fullmatch(name):
         return name
-    return spelled.get(_letters(name)) or spelled.get(_letters(name, tuned=False), name)
+    forms = (_letters(name), _letters(name, tuned=False), _letters(name.replace("/", "-")))  # The last: "ViT-B/16".
+    return next((spelled[form] for form in forms if form in spelled), name)
 
 
 @cache
 def _spellings() -> Mapping[str, str]:
     """Letters and digits of a name, or of the repository that it stands for -> the name."""
-    repositories = {row.source: name for name, row in BY_NAME.items()} | dict(SAME_ARCHITECTURE)
+    others = {_letters(repository, tuned=tuned): name for tuned in (False, True) for repository, name in _OTHERS}
+    return others | _spelled(
+        {**dict.fromkeys(known_names(), ""), **{name: row.source for name, row in BY_NAME.items()}}
+    )
+
+
+_OTHERS = tuple(SAME_ARCHITECTURE.items())
+
+
+def _spelled(repositories: Mapping[str, str]) -> dict[str, str]:
     return {
-        **{_letters(repository, tuned=False): name for repository, name in repositories.items()},
-        **{_letters(repository): name for repository, name in repositories.items()},
-        **{_letters(name): name for name in known_names()},
+        **{_letters(repository, tuned=False): name for name, repository in repositories.items() if repository},
+        **{_letters(repository): name for name, repository in repositories.items() if repository},
+        **{_letters(name): name for name in repositories},
     }
 
 

@@ -9,16 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError, unknown_name
+from ...extraction.models.spelling import spelled_as
 from ...hardware import GPU, gpu_name_notes
 from ...hardware.host import Host, find_host
 from ...operations.attributes import ELEMENT_BYTES
 from ...operations.checked_values import require_positive_integer
 from ...operations.network import Network
+from ...predictors.board.profile import Calibrated, find_profile
 from ...predictors.networks.execution import Execution
 from ...predictors.networks.memory import MemoryNeed, memory_need, shortage
 from ...predictors.networks.prediction import Prediction
 from ...predictors.physics.precisions import refuse_precisions
-from ...rendering.answers import Plain
+from ...rendering.answers import Answer
+from ...rendering.notebook import Bar, Picture, bars
+from ...rendering.tables import Table
 from ...units import si
 from ...zoo import find_predictor
 from ..intervals import Listed, normal_quantile
@@ -51,8 +55,8 @@ class ImageInterval(Listed):
     basis: str = "errors of published runs of other pipelines on one to eight GPUs"
 
 
-@dataclass(frozen=True)
-class ImagePrediction(Plain):
+@dataclass(frozen=True, repr=False)
+class ImagePrediction(Answer):
     """Time, power and energy of a pipeline that generates images or videos.
 
     Args:
@@ -119,6 +123,17 @@ class ImagePrediction(Plain):
         ends = [("denoiser", self.denoise_calls, self.denoise), ("decoder", self.decode_calls, self.decode)]
         return [*text, *ends]
 
+    def _table(self) -> Table:
+        """The parts: their forwards, and seconds, watts and joules of one forward on one GPU."""
+        rows = [(name, times, each.time_s, each.power_w, each.energy_j) for name, times, each in self.parts]
+        return Table(("part", "times", "time_s", "power_w", "energy_j"), rows)
+
+    def _picture(self) -> Picture:
+        """Joules per image or video by part."""
+        joules = [(name, self.gpus * times * each.known_energy_j / self.batch) for name, times, each in self.parts]
+        items = [Bar(name, value, si(value, "J")) for name, value in joules]
+        return Picture(bars(items, f"Energy per {self.made}: {self.model} on {self.gpus}x {self.gpu}"))
+
     def interval(self, level: float = 0.9) -> ImageInterval:
         """Intervals of time, power and energy of an image or video, from errors of published runs.
 
@@ -174,6 +189,7 @@ def predict_image(
     power_limit_w: float | None = None,
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
+    calibration: Calibrated | None = None,
     predictor: str | Path | None = None,
 ) -> ImagePrediction:
     """Predict time, power and energy of images or videos that a diffusion pipeline generates, as `diffusers` runs it.
@@ -198,6 +214,7 @@ def predict_image(
         power_limit_w: Power cap in watts; None for the board's default.
         execution: "eager", "graph" or "compiled"; see `joulecast.predict`.
         host: The machine that launches operations; see `joulecast.predict`.
+        calibration: What was measured on the board; see `joulecast.predict`.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
 
     Returns:
@@ -213,6 +230,7 @@ def predict_image(
         >>> image.steps
         28
     """
+    model = spelled_as(model, {name: each.source for name, each in PIPELINES.items()})
     if model not in PIPELINES:
         raise unknown_name("image pipeline", model, PIPELINES)
     if precision not in _PRECISIONS:
@@ -227,7 +245,9 @@ def predict_image(
     _refuse_frames(model, pipeline, frames)
     networks = pipeline.networks(batch, frames, height, width, precision, split)
     weights = _refuse_shortage(model, networks, board, precision)
-    found = find_predictor(board, "inference", predictor).under(Execution.of(execution, find_host(host)))
+    found = find_predictor(board, "inference", predictor).under(
+        Execution.of(execution, find_host(host), find_profile(calibration))
+    )
     predictions = []
     for network in networks:
         refuse_precisions(board, network.operations)

@@ -109,8 +109,10 @@ class CpuNetworkPredictor:
         """The predictor itself: on a CPU only eager runs were measured, and there is no host beside it.
 
         Raises:
-            InputError: Another execution, or a host.
+            InputError: Another execution, a host, or the calibration of a GPU.
         """
+        if execution.profile is not None:
+            execution.profile.check_gpu(self.operations.cpu.name)
         if execution.name != EAGER.name or execution.host is not USUAL:
             raise InputError(
                 "on a CPU only eager runs are predicted, and the CPU is its own host",

@@ -63,9 +63,8 @@ class NetworkSpread:
         """The difficulty by quantity."""
         if self.operations is None:
             return {quantity: self._unit(quantity) for quantity in self.scores}
-        spread = self.operations
-        known = looked_up(spread.calibration, spread.trained_on, self.predictions.operations)
-        return self.networks.difficulty_of(*shares_of(self.counts, self.predictions), known.sigmas)
+        sigmas = self.operations.sigmas(self.predictions.operations)
+        return self.networks.difficulty_of(*shares_of(self.counts, self.predictions), sigmas)
 
     @property
     def far_outside(self) -> bool:

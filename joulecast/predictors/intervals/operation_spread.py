@@ -106,6 +106,10 @@ class OperationSpread:
                 found[quantity] = np.where(places & ~np.isnan(half), half, found[quantity])
         return {quantity: known.widened(quantity, half, level) for quantity, half in found.items()}
 
+    def sigmas(self, operations: tuple[Operation, ...]) -> dict[str, FloatArray]:
+        """Quantity -> standard deviations of the log errors of operations; see `Calibration.sigma`."""
+        return looked_up(self.calibration, self.trained_on, operations).sigmas
+
     def take(self, places: NDArray[np.intp]) -> OperationSpread:
         """The spread of the operations at given indices; an index may occur twice."""
         if self.fallback is None:

@@ -195,7 +195,7 @@ EFFECTS: tuple[Effect, ...] = (
         "compiled code checks whether it fits the inputs",
         COMPILED_CALL_S,
         "s",
-        "small networks on a CPU: 40 to 70 us",
+        "small networks on a CPU: 40 to 70 µs",
         "assumed",
     ),
     Effect(

@@ -8,11 +8,12 @@ launches them from code that it generated for this network, which takes less tim
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ...errors import unknown_name
 from ...hardware.host import USUAL, Host
+from ..board.profile import BoardProfile
 
 ExecutionName = Literal["eager", "graph", "compiled"]
 EXECUTIONS: tuple[ExecutionName, ...] = ("eager", "graph", "compiled")
@@ -45,13 +46,15 @@ class Execution:
         name: "eager": PyTorch as it is. "graph": recorded once and replayed as a CUDA graph.
             "compiled": by torch.compile with its default mode.
         host: The machine that launches the kernels.
+        profile: What was measured on the board that it runs on; None for any board of the GPU.
     """
 
     name: ExecutionName = "eager"
     host: Host = USUAL
+    profile: BoardProfile | None = field(default=None, compare=False)  # It does not change how a network is run.
 
     @classmethod
-    def of(cls, name: str, host: Host) -> Execution:
+    def of(cls, name: str, host: Host, profile: BoardProfile | None = None) -> Execution:
         """An execution by its name.
 
         Raises:
@@ -59,7 +62,7 @@ class Execution:
         """
         for known in EXECUTIONS:
             if name == known:
-                return cls(known, host)
+                return cls(known, host, profile)
         raise unknown_name("execution", name, EXECUTIONS)
 
 

@@ -7,6 +7,7 @@ totals are computed, as arrays over all networks. For intervals, notes and the c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain, islice
@@ -19,8 +20,9 @@ from ...errors import InputError, UncoveredError
 from ...operations.columns import Calls
 from ...operations.network import Network
 from ...progress import paced
-from ...rendering.answers import Plain
-from ...rendering.tables import Table, Tabular
+from ...rendering.answers import Answer
+from ...rendering.notebook import Picture, front_picture
+from ...rendering.tables import Table
 from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
@@ -34,12 +36,13 @@ from .prepared import PreparedNetwork, over_gpus
 
 Item = TypeVar("Item")
 
+_DOTS = 2_000  # Networks in a picture.
 _AT_ONCE = 1_000  # Networks whose operations are predicted together: enough to share most, few enough for memory.
 _COLUMNS = ("time_s", "power_w", "energy_j", "edp_js", "device_time_s", "host_time_s", "held_clock_mhz")
 
 
-@dataclass(frozen=True)
-class NetworkPredictions(Tabular, Plain):
+@dataclass(frozen=True, repr=False)
+class NetworkPredictions(Answer):
     """Totals of networks on one GPU at one clock, as arrays with one value per network; NaN where there is no total.
 
     Args:
@@ -97,6 +100,32 @@ class NetworkPredictions(Tabular, Plain):
     def edp_js(self) -> FloatArray:
         """Energy-delay product, shape (networks,)."""
         return self.energy_j * self.time_s
+
+    def __str__(self) -> str:
+        count, missing = len(self), sum(map(bool, self.problems))
+        without = f", {missing} of them without a total" if missing else ""
+        return f"{count:,} networks{without}, on {self.gpu} at {self.clock_mhz:g} MHz, predicted by {self.predictor}"
+
+    def pareto(self) -> tuple[int, ...]:
+        """The Pareto front, fastest first: indices of networks that no other beats in energy without taking longer."""
+        front: list[int] = []
+        for place in np.lexsort((self.energy_j, self.time_s)).tolist():
+            known = not math.isnan(self.energy_j[place])
+            if known and (not front or self.energy_j[place] < self.energy_j[front[-1]]):
+                front.append(place)
+        return tuple(front)
+
+    def _picture(self) -> Picture:
+        """The networks as dots, and the Pareto front as a line."""
+        known = np.flatnonzero(~np.isnan(self.energy_j * self.time_s))
+        if not len(known):
+            raise InputError(
+                "there is nothing to draw", given=str(self), hint="`problems` says why networks have no total"
+            )
+        shown = known[:: max(1, len(known) // _DOTS)]
+        dots = [(float(self.time_s[i]), float(self.energy_j[i])) for i in shown]
+        front = [(float(self.time_s[i]), float(self.energy_j[i])) for i in self.pareto()]
+        return front_picture(("networks", dots), front, "time", str(self))
 
     def to_dict(self) -> dict[str, Any]:
         """One object for each network, with None where a value is not known, and what all have in common."""

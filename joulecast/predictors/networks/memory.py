@@ -14,6 +14,7 @@ from ...operations.attributes import ELEMENT_BYTES
 from ...operations.entry import Entry
 from ...operations.network import Network, ParameterBytes
 from ...operations.rules import size
+from ...units import si
 
 # The CUDA context with the kernels of cuDNN and cuBLAS, and their workspaces. An allowance, not a measurement.
 _CONTEXT_BYTES = 768 * 2**20
@@ -50,25 +51,45 @@ def usable_bytes(gpu: GPU) -> int:
 
 
 def shortage(need: MemoryNeed, gpu: GPU) -> str | None:
-    """Why a job does not fit, in words: "needs 30.1 GiB of memory, has 24.0 GiB"; None where it fits."""
+    """Why a job does not fit, in words: "needs 30.1 GB of memory, has 25.8 GB"; None where it fits."""
     if need.fits(gpu):
         return None
-    return f"needs {need.total_bytes / 2**30:.1f} GiB of memory, has {usable_bytes(gpu) / 2**30:.1f} GiB"
+    return f"needs {si(need.total_bytes, 'B')} of memory, has {si(usable_bytes(gpu), 'B')}"
 
 
 def memory_need(network: Network) -> MemoryNeed:
     """Estimate the device memory of one iteration of a network."""
     dropped = [each.work for each in network.dropped if each.work is not None]
-    weights = sum(_weights_bytes(entry) for entry in network) + sum(work.parameter_bytes for work in dropped)
     # The optimizer's step works on weights, gradients and moments, which are counted already.
     touched = [_touched_bytes(entry) for entry in network if not entry.operation.row.is_optimizer_step]
     largest = max((*touched, *(work.largest_bytes for work in dropped)), default=0)
-    held = network.parameter_bytes or ParameterBytes(weights, weights)
+    held = parameters_held(network)
     if network.mode == "training":
-        moments = max(entry.operation.row.moments or 0 for entry in network)
-        learned = (1 + moments) * held.learned
+        learned = (1 + moments(network)) * held.learned
         return MemoryNeed(held.stored + learned, held.casts + saved_bytes(network) + largest)
     return MemoryNeed(held.stored, held.casts + largest + sum(_cached_bytes(entry) for entry in network))
+
+
+def parameters_held(network: Network) -> ParameterBytes:
+    """Bytes of the parameters of a network.
+
+    The optimizer's step has each parameter once; where there is none, a weight that two modules share counts twice.
+    """
+    if network.parameter_bytes is not None:
+        return network.parameter_bytes
+    steps = [entry for entry in network if entry.operation.row.is_optimizer_step]
+    if steps:
+        of_step = ((entry.operation, entry.count) for entry in steps)
+        weights = round(sum(n * step.input_size * ELEMENT_BYTES[step.precision] for step, n in of_step))
+    else:
+        dropped = sum(each.work.parameter_bytes for each in network.dropped if each.work is not None)
+        weights = dropped + sum(map(_weights_bytes, network))
+    return ParameterBytes(weights, weights)
+
+
+def moments(network: Network) -> int:
+    """How many values the optimizer keeps for each parameter."""
+    return max(entry.operation.row.moments or 0 for entry in network)
 
 
 def saved_bytes(network: Network) -> int:

@@ -23,10 +23,10 @@ from ...energy import EnergyTree
 from ...hardware import GPU
 from ...hardware.gpu import MEMORY_LEVELS
 from ...hardware.ncu import Counters
-from ...rendering.answers import Drawn, Plain
+from ...rendering.answers import Answer
 from ...rendering.notebook import Picture
 from ...rendering.stacked_bars import StackedBar, stacked_bars
-from ...rendering.tables import Table, Tabular
+from ...rendering.tables import Table
 from ...units import si
 from ..physics.access_energy import ACCESS_BYTES, AccessEnergies
 from ..physics.energy import PRIOR_ENERGY, EnergyConstants
@@ -59,8 +59,8 @@ class OperationLevels:
     scaled: float = 1.0
 
 
-@dataclass(frozen=True)
-class MemoryLevels(Tabular, Plain, Drawn):
+@dataclass(frozen=True, repr=False)
+class MemoryLevels(Answer):
     """The joules of a network by component: static, shared memory, L1, L2, DRAM, compute and rest.
 
     Args:
@@ -165,7 +165,7 @@ class MemoryLevels(Tabular, Plain, Drawn):
         """Draw stacked bars of the components.
 
         Args:
-            path: An SVG or HTML file to write; None to write none.
+            path: An SVG, PNG or HTML file to write; None to write none.
             by: "kind" of operation, or "module".
 
         Returns:

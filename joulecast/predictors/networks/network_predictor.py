@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
+from ...hardware.host import USUAL, Host
 from ...operations.network import Network
+from ..board.calibrated import calibrated
+from ..board.parts import launches_in
 from .execution import Execution
 from .knowledge import NetworkKnowledge
 from .prediction import Prediction
@@ -17,9 +20,17 @@ class NetworkPredictor(NetworkKnowledge):
     """Predicts networks by what is known of their operations; see `NetworkKnowledge` for the arguments."""
 
     def under(self, execution: Execution) -> Self:
-        """The same predictor for networks that are run in another way, or launched by another host."""
-        host = execution.host.of(self.operations.gpu)
-        return replace(self, host=replace(self.host, execution=execution, host=host))
+        """The same predictor for networks that are run in another way, by another host, or on a board of its own.
+
+        Raises:
+            InputError: The board's profile is of another GPU.
+        """
+        profile, host = execution.profile, execution.host.of(self.operations.gpu)
+        operations = self.operations if profile is None else calibrated(self.operations, profile, self.name)
+        launches = launches_in(self.operations.mode)
+        if profile is not None and execution.host is USUAL and launches in profile.factors:
+            host = Host("calibrated", profile.factors[launches], "measured by joulecast calibrate")
+        return replace(self, operations=operations, host=replace(self.host, execution=execution, host=host))
 
     def predict(
         self,

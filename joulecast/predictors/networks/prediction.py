@@ -11,9 +11,9 @@ from ...errors import InputError
 from ...hardware import GPU, find_gpu
 from ...operations.inputs import InputShape, batch_size_of, shape_to_json, titled
 from ...operations.operation_list import IDENTITY, identity
-from ...rendering.answers import Drawn, Plain
-from ...rendering.notebook import Picture, as_html, as_picture
-from ...rendering.tables import Table, Tabular
+from ...rendering.answers import Answer
+from ...rendering.notebook import Picture, as_picture
+from ...rendering.tables import Table
 from ...units import NOT_MEASURED, si
 from ..intervals.conformal import require_level
 from ..intervals.network_spread import NetworkSpread, SentNetworkSpread
@@ -60,8 +60,8 @@ def energy_not_measured(device: str) -> InputError:
     )
 
 
-@dataclass(frozen=True)
-class Prediction(Tabular, Plain, Drawn):
+@dataclass(frozen=True, repr=False)
+class Prediction(Answer):
     """Time, power and energy of one iteration of a network on a GPU or a CPU.
 
     What was not measured on a device is None: energy on a CPU whose counters could not be read, and on every CPU the
@@ -302,9 +302,6 @@ class Prediction(Tabular, Plain, Drawn):
     def supports(self, level: float) -> bool:
         """Whether enough errors are known for an interval of this level."""
         return self.spread is not None and self.spread.supports(level)
-
-    def _repr_html_(self) -> str:
-        return as_html(self)
 
     def _picture(self) -> Picture:
         """The operations that cost most energy."""

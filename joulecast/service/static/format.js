@@ -2,7 +2,7 @@
 import { Refusal } from "./api.js";
 
 const PREFIXES = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""],
-  [1e-3, "m"], [1e-6, "u"], [1e-9, "n"], [1e-12, "p"]];
+  [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"], [1e-12, "p"]];
 
 /** Three digits, as Python's :.3g writes them. */
 function digits(value) {

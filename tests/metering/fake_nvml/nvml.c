@@ -8,6 +8,8 @@
  * FAKE_NVML_AVERAGING_MS   window of the power reading (default 20)
  * FAKE_NVML_UPDATE_MS      its update period (default 20)
  * FAKE_NVML_COUNTER_MS     update period of the energy counter (default 50); 0: there is none
+ * FAKE_NVML_POWER          0: it states neither power nor its limit
+ * FAKE_NVML_NAME           what it calls itself (default NVIDIA Simulated)
  * FAKE_NVML_INSTANT        1: has the instant reading, over 25 ms
  * FAKE_NVML_PROCESSES      how many processes compute on it (default 1)
  * FAKE_NVML_PROCESS_FILE   file of "pid percent bytes" lines: which processes they are, for how much of the time each
@@ -100,7 +102,8 @@ static double scale(void *device) { return (double)(size_t)device; }
 
 int nvmlDeviceGetName(void *device, char *name, unsigned length) {
     (void)device;
-    snprintf(name, length, "NVIDIA Simulated");
+    const char *named = getenv("FAKE_NVML_NAME");
+    snprintf(name, length, "%s", named ? named : "NVIDIA Simulated");
     return SUCCESS;
 }
 
@@ -121,9 +124,14 @@ int nvmlSystemGetDriverVersion(char *version, unsigned length) {
     return SUCCESS;
 }
 
-int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *limit_mw) { (void)device; *limit_mw = 300000; return SUCCESS; }
+int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *limit_mw) {
+    (void)device;
+    *limit_mw = 300000;
+    return setting("FAKE_NVML_POWER", 1) ? SUCCESS : NOT_SUPPORTED;
+}
 
 int nvmlDeviceGetPowerUsage(void *device, unsigned *power_mw) {
+    if (!setting("FAKE_NVML_POWER", 1)) return NOT_SUPPORTED;
     *power_mw = reading_mw(device, setting("FAKE_NVML_AVERAGING_MS", 20) / 1e3, setting("FAKE_NVML_UPDATE_MS", 20) / 1e3);
     return state();
 }

@@ -47,14 +47,18 @@ def test_replicas_wait_for_gradients_only_where_the_backward_is_over():
     assert four.energy_j > 4 * alone.energy_j
 
 
-@pytest.mark.parametrize(("gpu", "hides_all"), [("4x H100 SXM", True), ("4x L40S", False)])
-def test_two_thirds_of_computing_hide_all_buckets_but_the_last(gpu, hides_all):
-    """248.9 MB of gradients are 9.49 buckets of 25 MiB. Over PCIe, the sums take longer than the backward."""
-    found = train((8, 128), gpu, data_parallel=4)
-    last_s = found.communication_s / (2 * 124_439_808 / (25 * 2**20))
-    hidden_s = 2 / 3 * found.compute_s * (1 - last_s / found.communication_s)
-    assert (found.communication_s - hidden_s < last_s) == hides_all
-    assert found.waiting_s == pytest.approx(max(last_s, found.communication_s - hidden_s), rel=1e-3)
+def test_the_backward_hides_all_buckets_but_the_last_where_links_are_quick():
+    """248.9 MB of gradients are 9.49 buckets of 25 MiB."""
+    found = train((8, 128), "4x H100 SXM", data_parallel=4)
+    assert found.waiting_s == pytest.approx(found.communication_s / (2 * 124_439_808 / (25 * 2**20)))
+
+
+def test_the_backward_hides_a_part_where_links_are_slow():
+    """Over PCIe, the sums take longer than the backward, which is half of computing to two thirds."""
+    found = train((8, 128), "4x L40S", data_parallel=4, optimizer=None)
+    last = 25 * 2**20 / (2 * 124_439_808)
+    hidden_s = found.communication_s - found.waiting_s
+    assert 1 / 2 < hidden_s / (found.compute_s * (1 - last)) < 2 / 3
 
 
 def test_pipelines_have_their_bubble():
@@ -88,6 +92,17 @@ def test_the_memory_of_each_gpu_is_checked():
     assert two.memory_bytes - one.memory_bytes == pytest.approx(124_439_808 * 2, rel=1e-3)
 
 
+def test_a_step_is_that_of_a_run_but_for_its_loss():
+    """GPT-2 ends with logits of 50,257 words, whose loss a run counts and a model does not have."""
+    step = train((32, 512), "4x H100 SXM", data_parallel=4, micro_batches=2)
+    run = joulecast.predict_run("gpt2", (32, 512), "4x H100 SXM", samples=32, precision="bf16", accumulation=2)
+    assert run.memory_bytes == pytest.approx(step.memory_bytes, rel=0.01)
+    assert step.communication_s == pytest.approx(train((32, 512), "4x H100 SXM", data_parallel=4).communication_s)
+    assert (
+        step.compute_s < sum(part.time_s for part in run.parts if part.name != "communication") < 1.2 * step.compute_s
+    )
+
+
 def test_sharing_layers_is_quicker_and_costs_more():
     found = [train((32, 1024), tensor_parallel=count, precision="default") for count in (1, 2, 4)]
     seconds, joules = ([getattr(each, name) for each in found] for name in ("time_s", "energy_j"))
@@ -102,11 +117,11 @@ def test_sharing_layers_is_quicker_and_costs_more():
     ("options", "message"),
     [
         ({"tensor_parallel": 8}, "cannot be divided"),  # 12 heads
-        ({"data_parallel": 3}, "groups"),
+        ({"tensor_parallel": 3}, "groups"),
         ({"data_parallel": 4, "gpu": "2x H100 SXM"}, "not the product"),
-        ({"data_parallel": 2, "shape": (3, 128)}, "batch cannot be divided"),
+        ({"data_parallel": 2, "shape": (3, 128)}, "cannot be divided into replicas"),
         ({"pipeline_parallel": 0}, "positive integer"),
-        ({"micro_batches": 0}, "batch cannot be divided"),
+        ({"micro_batches": 0}, "positive integer"),
     ],
 )
 def test_what_does_not_divide_is_refused(options, message):

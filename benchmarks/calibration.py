@@ -1,0 +1,292 @@
+"""How much ten minutes of measuring a board help: on a simulated board, and on chips of which nothing was learned.
+
+    python benchmarks/calibration.py [--data ../shared/data] [--simulated]
+
+The simulated board (simulated_board.py) is an H100 with known deviations, measured as `joulecast calibrate` would.
+For real chips, a part of their published measurements stands for what was measured in ten minutes, and the rest is the
+test; no operation is on both sides. Their predictor has seen no measurement of the chip: it is the zoo's where the zoo
+has none, and otherwise one that is trained here on all other chips, with fewer trees and without the perceptron.
+
+Writes benchmarks/CALIBRATION.md. Takes six minutes on one core; `--simulated` prints the first table, in seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import simulated_board
+
+import joulecast
+from joulecast import Operation
+from joulecast.datasets import Card, Dataset, Measurement
+from joulecast.datasets.importers.neusight2025 import import_neusight2025
+from joulecast.datasets.importers.nicolai2025 import import_nicolai2025
+from joulecast.datasets.importers.reading import read_columns
+from joulecast.errors import JoulecastError
+from joulecast.extraction import network_of
+from joulecast.hardware import GPU, find_gpu
+from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
+from joulecast.predictors.board.calibrated import calibrated
+from joulecast.predictors.board.fit import fit_profile
+from joulecast.predictors.board.profile import QUANTITIES, BoardProfile
+from joulecast.predictors.contract import PredictsOperations, ResidualModel
+from joulecast.predictors.fitting.fit import fit_operations
+from joulecast.predictors.measured.rows import device_rows
+from joulecast.predictors.networks.composition import HostModel
+from joulecast.predictors.networks.execution import Execution
+from joulecast.predictors.networks.network_predictor import NetworkPredictor
+from joulecast.predictors.recipes import BoostingRecipe
+from joulecast.queries.worth_measuring import common_networks, worth_measuring
+from joulecast.zoo import find_predictor
+
+REPORT = Path(__file__).with_name("CALIBRATION.md")
+SIZES = (50, 100, 200)
+MODES = ("inference", "training")
+TEN_MINUTES = 245  # Operations; joulecast.cli.calibrate counts as many.
+LEARNED_FROM = 40_000  # Rows of NeuSight's chips, sampled; Nicolai's are all used.
+LOOPS = ("forward_inference_mode", "forward_backward", "events")
+SEEN = ("A30", "RTX 2080 Ti", "RTX 4090", "MI100", "MI210")
+"""Chips whose errors were looked at when it was decided which factors a profile has; the others are a test of that."""
+LINEAR = {"qkv_proj": (4096, 6144), "o_proj": (4096, 4096), "gate_up_proj": (4096, 28672), "down_proj": (14336, 4096)}
+"""Layer of Llama 3.1 8B -> its input and output features."""
+
+Predictors = Mapping[str, PredictsOperations]
+
+
+def errors(predictors: Predictors, rows: Sequence[Measurement]) -> dict[str, np.ndarray]:
+    """Quantity -> absolute relative errors of operations. Time is that of the device where it was measured."""
+    found: dict[str, list[np.ndarray]] = {name: [] for name in QUANTITIES}
+    for mode, predictor in predictors.items():
+        mine = [each for each in rows if each.operation.mode == mode]
+        if not mine:
+            continue
+        p = predictor.predict([each.operation for each in mine])
+        device = np.array([each.device_time_s or np.nan for each in mine], dtype=float)
+        loop, watts = (
+            np.array([getattr(each, name) or np.nan for each in mine], dtype=float) for name in ("time_s", "power_w")
+        )
+        watts[[not each.power_usable for each in mine]] = np.nan
+        time_s, predicted_s = (
+            np.where(np.isnan(device), loop, device),
+            np.where(np.isnan(device), p.time_s, p.device_time_s),
+        )
+        for name, ratio in zip(
+            QUANTITIES, (predicted_s / time_s, p.power_w / watts, p.energy_j / (watts * loop)), strict=True
+        ):
+            found[name].append(np.abs(ratio - 1))
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def cell(before: np.ndarray, after: np.ndarray) -> str:
+    """Mean (median) errors, before and after, in percent."""
+    if np.isnan(before).all():
+        return "-"
+    texts = (f"{100 * np.nanmean(each):.1f} ({100 * np.nanmedian(each):.1f})" for each in (before, after))
+    return " -> ".join(texts) + " %"
+
+
+def row(name: str, predictors: Predictors, measured: Dataset, test: Sequence[Measurement]) -> tuple[str, BoardProfile]:
+    """A row of a table: errors on the test, without a profile of what was measured and with it."""
+    profile = fit_profile(measured, predictors, dict.fromkeys(predictors, ""))
+    after = {mode: calibrated(each, profile) for mode, each in predictors.items()}
+    old, new = errors(predictors, test), errors(after, test)
+    within = _within(after, test)
+    cells = [cell(old[quantity], new[quantity]) for quantity in QUANTITIES]
+    promised = " ".join(f"{100 * np.expm1(profile.improvements[each].after):.1f}" for each in ("time",))
+    used = len(measured.measurements)
+    return f"| {name} | {used} | {len(test)} | {' | '.join(cells)} | {promised} % | {100 * within:.0f} % |", profile
+
+
+def _within(predictors: Predictors, rows: Sequence[Measurement]) -> float:
+    """Share of measured times within the 90 % interval."""
+    found = []
+    for mode, predictor in predictors.items():
+        mine = [each for each in rows if each.operation.mode == mode]
+        if not mine:
+            continue
+        p = predictor.predict([each.operation for each in mine])
+        interval = p.interval(0.9)
+        if interval is None:
+            return float("nan")
+        half = np.log(interval.time_s[1] / p.time_s)
+        device = np.array([each.device_time_s or np.nan for each in mine], dtype=float)
+        loop = np.array([each.time_s for each in mine])
+        ratio = np.where(np.isnan(device), p.time_s / loop, p.device_time_s / device)
+        found.append(np.abs(np.log(ratio)) <= half)
+    return float(np.concatenate(found).mean())
+
+
+def simulated() -> Iterator[str]:
+    """Ten minutes on simulated boards, and all other operations of the common networks as the test."""
+    gpu = find_gpu("H100 SXM")
+    predictors = {mode: find_predictor(gpu, mode).operations for mode in MODES}
+    chosen = worth_measuring(predictors, TEN_MINUTES)
+    for name, clock_mhz in (("its default clock", None), ("never above 1500 MHz", 1500.0)):
+        measured, test = [], []
+        for seed, (mode, predictor) in enumerate(predictors.items()):
+            every = dict.fromkeys(
+                entry.operation
+                for network in common_networks(gpu, mode)
+                for entry in network
+                if not entry.operation.is_identity
+            )
+            others = [each for each in every if each not in set(chosen[mode])]
+            measured += simulated_board.measured(predictor, chosen[mode], gpu, seed, clock_mhz).measurements
+            test += simulated_board.measured(predictor, others, gpu, seed + 10, clock_mhz).measurements
+        card = Card(gpu.name, None, "simulated", "none", {"simulated": "simulated"})
+        yield row(name, predictors, Dataset(card, tuple(measured)), test)[0]
+
+
+def _split(rows: Sequence[Measurement], count: int) -> tuple[list[Measurement], list[Measurement]]:
+    """A measurement of so many operations, drawn at random, and one of every other operation."""
+    first: dict[Operation, Measurement] = {}
+    for each in rows:
+        first.setdefault(each.operation, each)
+    order = np.random.default_rng(0).permutation(len(first))
+    listed = list(first.values())
+    return [listed[place] for place in order[:count]], [listed[place] for place in order[count:]]
+
+
+def _llama_layers(data: Path, gpu: GPU) -> list[Measurement]:
+    """Linear layers of Llama 3.1 8B in bf16, as LLMServingSim measured them."""
+    columns = read_columns(data / "llmservingsim2026" / "layers.parquet", ("table", "layer", "tokens", "time_us"))
+    found = []
+    for table, layer, tokens, microseconds in zip(*columns.values(), strict=True):
+        if table == "dense" and layer in LINEAR:
+            features, out = LINEAR[layer]
+            given = {"out_features": out, "bias": False}
+            operation = Operation("linear", [(int(tokens), features)], given, precision="bf16")
+            second = float(microseconds) * 1e-6
+            found.append(Measurement(operation, second, None, None, device_time_s=second))
+    return found
+
+
+def _without(chip: str, datasets: Sequence[Dataset]) -> ResidualModel:
+    """Trees over the measurements of all other chips."""
+    others = [each for each in datasets if find_gpu(each.card.gpu).chip != chip]
+    few = [each for one in others if "Constantin" in one.card.source for each in device_rows(one)]
+    many = [each for one in others if "Constantin" not in one.card.source for each in device_rows(one)]
+    order = np.random.default_rng(0).permutation(len(many))[:LEARNED_FROM]
+    rows = [*few, *(many[place] for place in order)]
+    return fit_operations(others, rows, BoostingRecipe(trees=200, depth=7, learning_rate=0.1))
+
+
+def real(data: Path) -> Iterator[tuple[str, list[str]]]:
+    """Title and rows of each table of real chips."""
+    nicolai, neusight = import_nicolai2025(data / "nicolai2025"), import_neusight2025(data / "neusight2025")
+    datasets = [*nicolai, *neusight]
+    rtx = find_gpu("RTX 4090")
+    sources: list[tuple[Dataset | None, GPU, list[Measurement]]] = [(None, rtx, _llama_layers(data, rtx))]
+    for dataset in datasets:
+        rows = [
+            # Times of NeuSight are those of events, which no loop has: only its device times are compared.
+            replace(each, time_s=each.device_time_s) if each.method == "events" and each.device_time_s else each
+            for each in dataset.measurements
+            if each.usable and not each.operation.is_identity and each.method in LOOPS
+        ]
+        rows = [each for each in rows if each.method != "events" or each.device_time_s]
+        sources.append((dataset, find_gpu(dataset.card.gpu), rows))
+    networks: list[str] = []
+    tables: dict[bool, list[str]] = {True: [], False: []}
+    trained: dict[str, ResidualModel] = {}
+    for dataset, gpu, rows in sources:
+        name = gpu.aliases[0]
+        modes = sorted({each.operation.mode for each in rows})
+        if dataset is None or not gpu.is_nvidia:
+            predictors: Predictors = {mode: find_predictor(gpu, mode).operations for mode in modes}
+        else:
+            learned = trained.setdefault(gpu.chip, trained.get(gpu.chip) or _without(gpu.chip, datasets))
+            predictors = {mode: AnyGpuPredictor(gpu, mode, learned) for mode in modes}
+        for count in SIZES:
+            measured, test = _split(rows, count)
+            found, profile = row(name, predictors, _as_dataset(gpu, measured), test)
+            tables[name in SEEN].append(found)
+            if dataset is not None and dataset.networks and gpu.is_nvidia:
+                networks += _networks(name, predictors, dataset, profile, count)
+    yield "Chips that were looked at when it was decided which factors a profile has", tables[True]
+    yield "Chips that were not looked at", tables[False]
+    yield "networks", networks
+
+
+def _as_dataset(gpu: GPU, rows: Sequence[Measurement]) -> Dataset:
+    return Dataset(Card(gpu.name, None, "published", "none", {each.method: each.method for each in rows}), tuple(rows))
+
+
+def _networks(name: str, predictors: Predictors, dataset: Dataset, profile: BoardProfile, count: int) -> Iterator[str]:
+    """Errors on whole networks of the chip, of which no measurement was used."""
+    found: dict[str, list[np.ndarray]] = {}
+    for label, known in (("before", None), ("after", profile)):
+        for m in dataset.networks:
+            try:
+                network = network_of(m.network, m.input_shape, mode=m.mode, precision=m.precision)
+            except JoulecastError:
+                continue
+            own = NetworkPredictor("", predictors[m.mode], HostModel.prior(m.mode))
+            p = own.under(Execution(profile=known)).predict(network)
+            pairs = ((p.time_s, m.time_s), (p.power_w, m.power_w), (p.energy_j, m.energy_j))
+            found.setdefault(label, []).append(np.array([abs(a / b - 1) for a, b in pairs]))
+    old, new = (np.array(found[label]) for label in ("before", "after"))
+    cells = " | ".join(cell(old[:, place], new[:, place]) for place in range(len(QUANTITIES)))
+    yield f"| {name}, {len(old)} measurements of networks | {count} | {cells} |"
+
+
+HEADER = """| board | measured | test | time | power | energy | time, as the profile says | within the 90 % interval |
+| --- | --- | --- | --- | --- | --- | --- | --- |"""
+
+
+_NOTES = """# Calibration
+
+Made by `python benchmarks/calibration.py` (joulecast {version}); do not edit.
+
+Errors are absolute and relative to what was measured: mean (median) without a calibration -> with it. `measured` is the
+number of operations that were measured for it, `test` that of others, whose errors are shown. The last but one column
+is the error that the profile states, from operations that were left out of its fit.
+
+## Simulated H100
+
+Products compute at 0.8 of their rate, the memory has 0.9 of its bandwidth, the waiting board draws 15 W more, launches
+take 1.3 of the time; noise of 2 %. `joulecast calibrate` chose what was measured in ten minutes.
+
+{table}
+
+## Real chips
+
+Their predictor has seen no measurement of the chip. That of the RTX 4090 and of AMD's chips is the zoo's; the others
+were trained here on all other chips, with fewer trees than the zoo's and without the perceptron. RTX 4090: linear
+layers in bf16 (LLMServingSim). MI100 and MI210: point-wise operations, softmax and layer norm (NeuSight). Only
+nicolai2025 (A30, RTX 2080 Ti) has power, and its times are those of loops with their launches. What was measured was
+drawn at random.
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--data", type=Path, default=Path("../shared/data"), help="folder of the published measurements"
+    )
+    parser.add_argument("--simulated", action="store_true", help="print the table of simulated boards only")
+    arguments = parser.parse_args()
+    simulation = "\n".join(simulated())
+    if arguments.simulated:
+        print(f"{HEADER}\n{simulation}")
+        return
+    parts = [_NOTES.format(version=joulecast.__version__, table=f"{HEADER}\n{simulation}")]
+    for title, rows in real(arguments.data):
+        if title == "networks":
+            head = "| chip | operations measured | time | power | energy |\n| --- | --- | --- | --- | --- |"
+            parts.append(
+                "### Whole networks\n\nOnly operations were measured for the calibration.\n\n"
+                + "\n".join([head, *rows])
+                + "\n"
+            )
+        else:
+            parts.append(f"### {title}\n\n" + "\n".join([HEADER, *rows]) + "\n")
+    REPORT.write_text("\n".join(parts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

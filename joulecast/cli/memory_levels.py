@@ -1,0 +1,62 @@
+"""`joulecast memory-levels`: measures the energy of an access to each memory level of this machine's GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import InputError
+from ..units import si
+from .printing import table
+
+
+def memory_levels(
+    device: Annotated[str, typer.Option(help="cuda, or cuda:1 for another GPU of this machine.")] = "cuda",
+    gpu: Annotated[
+        str | None, typer.Option(help="Name of the GPU in the catalogue. Default: the name that torch gives.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=3, help="Sweeps of each level.")] = 3,
+    out: Annotated[Path | None, typer.Option(help="Write the GPU with its energies to this TOML file.")] = None,
+) -> None:
+    """Measure the energy of an access to shared memory, L1, L2 and DRAM. Takes about four minutes on an idle GPU."""
+    import torch
+
+    from ..hardware import find_gpu
+    from ..hardware.gpu_toml import gpu_toml
+    from ..profiling.calibration import calibrate
+    from ..profiling.chase_kernels import CudaChase
+    from ..profiling.devices import find_device, sensor_of
+
+    board = find_device(device)
+    if board.type != "cuda":
+        raise InputError("only the memory levels of an NVIDIA GPU can be measured", given=device, allowed="cuda")
+    if out is not None and out.exists():
+        raise InputError(
+            "this file exists already", given=str(out), allowed="a new file", hint="give --out another name"
+        )
+    described = find_gpu(torch.cuda.get_device_name(board) if gpu is None else gpu)
+    with sensor_of(board) as sensor:
+        calibration = calibrate(CudaChase(board, described, sensor), runs)
+    rows = [
+        [
+            each.level,
+            f"{1e12 * each.access_j:.4g} pJ",
+            f"{100 * (each.spread - 1):.1f} %",
+            f"{each.blocks} x {each.threads}",
+            f"{si(each.accesses_per_s, '')}/s",
+        ]
+        for each in calibration.levels
+    ]
+    header = ["level", "32 bytes", "spread of runs", "blocks x threads", "accesses"]
+    typer.echo(table(header, rows, frozenset({1, 2, 3, 4})))
+    typer.echo(f"without work: {', '.join(f'{watts:.1f}' for watts in calibration.idle_w)} W")
+    for note in calibration.notes:
+        typer.echo(f"note: {note}")
+    if out is not None:
+        source = f"access_energy_j: joulecast memory-levels on this {torch.cuda.get_device_name(board)}"
+        measured = replace(described, access_energy_j=calibration.access_energy_j, sources=(*described.sources, source))
+        out.write_text(gpu_toml(measured), encoding="utf-8")
+        typer.echo(f"wrote {out}; use it with --gpu {out}")

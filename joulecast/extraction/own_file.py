@@ -1,0 +1,68 @@
+"""Models in Python files of users: FILE.py:NAME."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, unknown_name
+
+
+def own_model(text: str, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any] | None]:
+    """Find what "my_file.py:Net" means: the file is run, and its Net called with the options.
+
+    Args:
+        text: A file and a name in it; any other text is returned as it is, because it is the name of a model.
+        given: Arguments of the class or function.
+
+    Returns:
+        The model, and the options that it was not built with; None for no options.
+
+    Raises:
+        InputError: The file cannot be run, has no such name, or the model cannot be built.
+    """
+    file_and_name = re.fullmatch(r"(.+\.py):(\w+)", text)
+    if file_and_name is None:
+        return text, dict(given) or None
+    path, name = Path(file_and_name[1]), file_and_name[2]
+    if not path.is_file():
+        raise InputError("this Python file cannot be read", given=str(path), hint="give FILE.py:NAME")
+    try:
+        content = vars(_run(path))
+    except Exception as error:
+        raise InputError(
+            f"{path} cannot be run: {type(error).__name__}: {error}",
+            given=text,
+            hint=f"run python {path}, and mend what it reports",
+        ) from error
+    if name not in content:
+        raise unknown_name(f"name in {path}", name, [each for each in content if not each.startswith("_")])
+    made = content[name]
+    if not callable(made) or (hasattr(made, "forward") and not isinstance(made, type)):
+        return made, dict(given) or None
+    try:
+        return made(**given), None
+    except Exception as error:
+        raise InputError(
+            f"{name} cannot be built: {type(error).__name__}: {error}",
+            given=", ".join(f"{option}={value}" for option, value in given.items()) or "no options",
+            hint="--model-option NAME=VALUE gives it an argument",
+        ) from error
+
+
+def _run(path: Path) -> Any:
+    """Run a Python file as a module. It can import the files beside it, as if it were run directly."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("this is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    return module

@@ -1,0 +1,186 @@
+"""CalibratedPredictor: any predictor of operations, corrected by a board's profile. The one place where factors act."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import FloatArray
+from ...hardware import GPU
+from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
+from ..contract import PredictsOperations, SharedModel
+from ..intervals.operation_spread import OperationSpread
+from ..operation_predictions import OperationPredictions
+from ..physics.norms import smooth_max
+from .parts import LAUNCHES, PARTS, STATIC, calibrated_work, factor_of, launches_in, members
+from .profile import BoardProfile
+from .spread import CalibratedSpread
+
+_LEAST = 1e-30  # Instead of a division by zero.
+
+
+def corrected(
+    found: OperationPredictions, gpu: GPU, profile: BoardProfile, clock_mhz: float, *, in_loops: bool = True
+) -> OperationPredictions:
+    """Predictions of operations for the board that a profile was measured on.
+
+    Args:
+        found: Predictions for any board of this GPU.
+        gpu: The GPU.
+        profile: The profile.
+        clock_mhz: The graphics clock that they were asked for.
+        in_loops: Whether host times are those of loops on the board's host. Inside a network they stay those of the
+            reference host: the network's host has the factor (networks/network_predictor.py).
+    """
+    work, cap_w = found.work, found.power_range_w[1]
+    if work is None:
+        return found
+    masks, most_mhz = members(OperationList.of(found.operations), gpu), profile.most_clock_mhz or np.inf
+    after = calibrated_work(work, profile.factors, masks, most_mhz)
+    static = profile.factors.get(STATIC, 1.0)
+    host_s = found.host_time_s * (factor_of(LAUNCHES, profile.factors, masks) if in_loops else 1.0)
+    # Predicted loops already hold at the clock that the cap allows; the board may hold less. Networks find their own.
+    held_mhz = np.minimum(found.held_clock_mhz, most_mhz)
+    (old_s, old_j), (new_s, new_j) = work.at(found.held_clock_mhz), after.at(held_mhz)
+    device_s = found.device_time_s * new_s / np.maximum(old_s, _LEAST)
+    waiting_w = static * np.maximum(found.power_w - found.dynamic_energy_j / np.maximum(found.time_s, _LEAST), 0.0)
+    dynamic_j = found.dynamic_energy_j * new_j / np.maximum(old_j, _LEAST)
+    dynamic_j = np.minimum(dynamic_j, np.maximum(cap_w - waiting_w, 1.0) * np.maximum(device_s, _LEAST))
+    time_s = found.time_s * smooth_max(device_s, host_s)
+    time_s = np.maximum(time_s / smooth_max(found.device_time_s, found.host_time_s), device_s)
+    power_w = np.minimum(waiting_w + dynamic_j / np.maximum(time_s, _LEAST), cap_w)
+    return replace(
+        found,
+        time_s=time_s,
+        power_w=power_w,
+        energy_j=time_s * power_w,
+        device_time_s=device_s,
+        dynamic_energy_j=dynamic_j,
+        host_time_s=host_s,
+        static_power_w=found.static_power_w * static,
+        held_clock_mhz=held_mhz,
+        work=after,
+        spread=_spread(found.spread, gpu, profile, clock_mhz),
+    )
+
+
+def _spread(
+    spread: OperationSpread | None, gpu: GPU, profile: BoardProfile, clock_mhz: float
+) -> OperationSpread | None:
+    if not isinstance(spread, OperationSpread):
+        return spread
+    own = {each.name: getattr(spread, each.name) for each in fields(OperationSpread)}
+    away = float(abs(np.log2(clock_mhz / gpu.boost_clock_mhz)))
+    return CalibratedSpread(**own, profile=profile, octaves_away=away)
+
+
+@dataclass(frozen=True, eq=False)
+class CalibratedPredictor:
+    """A predictor of operations whose predictions are those for one board.
+
+    Args:
+        own: The predictor that is corrected.
+        profile: What was measured on the board.
+        name: Name of the predictor, to be compared with the one that the profile was measured for.
+    """
+
+    own: PredictsOperations
+    profile: BoardProfile
+    name: str = ""
+
+    @property
+    def gpu(self) -> GPU:
+        """The GPU that it predicts for."""
+        return self.own.gpu
+
+    @property
+    def mode(self) -> str:
+        """Inference or training."""
+        return self.own.mode
+
+    @property
+    def coverage(self) -> tuple[str, ...]:
+        """See `PredictsOperations.coverage`."""
+        return self.own.coverage
+
+    def predict(
+        self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
+    ) -> OperationPredictions:
+        """See `PredictsOperations.predict`."""
+        clock = self.gpu.checked_clock_mhz(clock_mhz)
+        return corrected(self.own.predict(operations, clock_mhz, power_limit_w), self.gpu, self.profile, clock)
+
+    def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
+        """See `PredictsOperations.predict_for_network`."""
+        found = self.own.predict_for_network(operations, power_limit_w)
+        return corrected(found, self.gpu, self.profile, float(self.gpu.boost_clock_mhz), in_loops=False)
+
+    def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
+        """See `PredictsOperations.in_network`."""
+        return self.own.in_network(predictions, counts)
+
+    @property
+    def same_in_all_networks(self) -> bool:
+        """See `PredictsOperations.same_in_all_networks`."""
+        return self.own.same_in_all_networks
+
+    def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """See `PredictsOperations.remarks`; that they are calibrated, and by what, comes first."""
+        meant = self.profile.predictors.get(self.mode)
+        found = [str(self.profile)]
+        if meant is None:
+            found.append(f"nothing was measured in {self.mode}: its factors come from the other mode")
+        elif self.name and self.name != meant:
+            found.append(f"the calibration corrects {meant}; for {self.name} its factors and errors were not measured")
+        return (*found, *self.own.remarks(operations))
+
+    def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """See `PredictsOperations.by_fallback`."""
+        return self.own.by_fallback(operations)
+
+    def regressor_inputs(self, operation: Operation) -> NDArray[np.float32] | None:
+        """See `PredictsOperations.regressor_inputs`."""
+        return self.own.regressor_inputs(operation)
+
+    def covers(self, operation: Operation) -> bool:
+        """See `PredictsOperations.covers`."""
+        return self.own.covers(operation)
+
+    @property
+    def measured_launch_s(self) -> Mapping[str, float]:
+        """See `PredictsOperations.measured_launch_s`."""
+        launch = self.profile.factors.get(launches_in(self.mode), 1.0)
+        return {kind: launch * seconds for kind, seconds in self.own.measured_launch_s.items()}
+
+    @property
+    def shared_models(self) -> tuple[SharedModel, ...]:
+        """See `PredictsOperations.shared_models`."""
+        return self.own.shared_models
+
+    def factors_of(self, operation: Operation) -> dict[str, float]:
+        """Name of a part -> the factor that acts on it, for the parts of an operation."""
+        masks, factors = members(OperationList([operation]), self.gpu), self.profile.factors
+        return {
+            name: float(factor_of((name,), factors, masks)[0])
+            for name in PARTS
+            if name in factors and name in masks and masks[name][0]
+        }
+
+
+def calibrated(own: PredictsOperations, profile: BoardProfile, name: str = "") -> CalibratedPredictor:
+    """A predictor corrected by a profile; see `CalibratedPredictor` for the arguments.
+
+    Raises:
+        InputError: The profile is of another GPU.
+    """
+    profile.check_gpu(own.gpu.name)
+    # The same object each time: what was predicted of a network is cached by predictor (networks/prepared.py).
+    return _MADE(own, profile, name)
+
+
+_MADE: Callable[..., CalibratedPredictor] = lru_cache(maxsize=16)(CalibratedPredictor)

@@ -1,0 +1,296 @@
+"""BoardProfile: what was measured about one board and its host, as a small file that others may use."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...arrays import FloatArray
+from ...checked import integer, number, shown, text
+from ...errors import InputError
+from ...system.damage import first_line
+from ...system.regular_files import MOST_BYTES, read_json
+from ...system.whole_files import whole_file
+from .parts import ENERGY_PARTS, PARTS, TIME_PARTS, Factors
+
+KIND, FORMAT = "joulecast calibration", 1
+
+QUANTITIES = ("time", "power", "energy")
+ALL = "all"
+"""Errors of all families together, beside those of single families."""
+
+_LEAST_FACTOR, _MOST_FACTOR = 0.1, 10.0  # A board that differs by more is another GPU, or was measured wrongly.
+MOST_ERRORS = 99
+"""Most errors of a quantity and family."""
+
+DAY = re.compile(r"\d{4}-\d\d-\d\d")
+"""How days are written."""
+
+_MOST_NAMES = 40
+_HINT = "make it again with `joulecast calibrate --out FILE`"
+
+
+@dataclass(frozen=True)
+class Improvement:
+    """Errors of one quantity on operations that were left out, without the profile and with it.
+
+    Args:
+        before: Mean absolute log error without the profile.
+        expected: The mean absolute log error that the fit expects of operations that it has not seen.
+        after: Mean absolute log error with profiles that were fitted to the other operations.
+        operations: Number of operations.
+    """
+
+    before: float
+    expected: float
+    after: float
+    operations: int
+
+
+@dataclass(frozen=True, eq=False)
+class BoardProfile:
+    """Factors that turn predictions for a GPU into those for one board, with the errors that remain.
+
+    Two profiles of the same content are equal.
+
+    Args:
+        gpu: Name of the GPU in the catalogue.
+        board: Facts of the board and its machine: name by the driver, power cap, highest clock, processor.
+        software: Versions of joulecast, torch, CUDA and the driver that were measured with.
+        predictors: Mode -> name of the predictor whose predictions the factors correct.
+        measured: First and last day of the measurements.
+        operations: Number of operations that were measured.
+        factors: Part (parts.py) -> its factor.
+        most_clock_mhz: The highest clock that the board held while it was below its cap; None where it holds the GPU's
+            own.
+        improvements: time, power and energy, where they were measured -> errors on operations that were left out.
+        errors: Quantity -> family, or "all" -> sorted absolute log errors on operations that were left out.
+    """
+
+    gpu: str
+    board: Mapping[str, str | float]
+    software: Mapping[str, str]
+    predictors: Mapping[str, str]
+    measured: tuple[str, str]
+    operations: int
+    factors: Factors
+    most_clock_mhz: float | None = None
+    improvements: Mapping[str, Improvement] = field(default_factory=dict)
+    errors: Mapping[str, Mapping[str, FloatArray]] = field(default_factory=dict)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the content, by which a profile is recognized."""
+        return _sha256(self._content())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BoardProfile) and self.sha256 == other.sha256
+
+    def __hash__(self) -> int:
+        return hash(self.sha256)
+
+    @property
+    def helps(self) -> Mapping[str, bool]:
+        """Whether time and energy are corrected at all: without a smaller error on what was left out, they are not."""
+        return {
+            "time": any(name in self.factors for name in TIME_PARTS),
+            "energy": any(name in self.factors for name in ENERGY_PARTS),
+        }
+
+    def __str__(self) -> str:
+        """One sentence, as notes of predictions say it."""
+        if not self.factors and self.most_clock_mhz is None:
+            return f"the calibration {self.sha256[:12]} of {self.gpu} changes nothing: it did not help"
+        found = [f"{name} {percent(i.before)} to {percent(i.after)} %" for name, i in self.improvements.items()]
+        return (
+            f"calibrated by {self.operations} operations measured on {self.measured[1]} ({self.sha256[:12]}); mean "
+            f"errors on operations left out: {', '.join(found)}"
+        )
+
+    def check_gpu(self, name: str) -> None:
+        """Refuse the name of another GPU than the one that was measured.
+
+        Raises:
+            InputError: It is another GPU.
+        """
+        if name != self.gpu:
+            raise InputError(
+                "this calibration is of another GPU",
+                given=name,
+                allowed=self.gpu,
+                hint=f"predict for {self.gpu}, or measure a {name} with `joulecast calibrate`",
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The profile as plain lists and dictionaries, with its hash."""
+        return {**self._content(), "sha256": self.sha256}
+
+    def _content(self) -> dict[str, Any]:
+        value: dict[str, Any] = {"kind": KIND, "format": FORMAT}
+        value |= {each.name: getattr(self, each.name) for each in fields(self)}
+        value["improvements"] = {name: asdict(each) for name, each in self.improvements.items()}
+        value["errors"] = {
+            name: {family: np.asarray(rows).tolist() for family, rows in of.items()} for name, of in self.errors.items()
+        }
+        named = {name: dict(value[name]) for name in ("software", "predictors", "factors")}
+        # As floats: a program in another language may have written 700.0 as 700.
+        named["board"] = {name: each if isinstance(each, str) else float(each) for name, each in self.board.items()}
+        return {**value, **named, "measured": list(self.measured)}
+
+    def write(self, path: Path) -> None:
+        """Write the profile to a file, which `find_profile` reads.
+
+        Raises:
+            InputError: The file cannot be written.
+        """
+        try:
+            with whole_file(path) as unfinished:
+                unfinished.write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise InputError(
+                "the calibration cannot be written",
+                given=f"{path}: {error.strerror}",
+                allowed="a new file in a folder that may be written to",
+                hint="give --out another name",
+            ) from error
+
+
+Calibrated: TypeAlias = "str | Path | Mapping[str, Any] | BoardProfile"
+"""A profile, its content, or the path of its file."""
+
+
+def find_profile(wanted: Calibrated | None) -> BoardProfile | None:
+    """Find the calibration that a user gives.
+
+    Args:
+        wanted: The path of a file that `joulecast calibrate --out` wrote, its content, or a profile; None for none.
+
+    Raises:
+        InputError: It is no calibration, has another version, or was changed since it was made.
+    """
+    if wanted is None or isinstance(wanted, BoardProfile):
+        return wanted
+    if isinstance(wanted, Mapping):
+        return _read(wanted, "the calibration that was sent")
+    path = Path(wanted)
+    if not path.is_file():
+        raise InputError(
+            "there is no such calibration",
+            given=str(wanted)[:200],
+            allowed="the path of a file that `joulecast calibrate --out FILE` wrote",
+            hint="measure this board with `joulecast calibrate --out FILE`",
+        )
+    return _read(read_json(path, MOST_BYTES, "this calibration"), str(path))
+
+
+def _read(value: Any, where: str) -> BoardProfile:
+    try:
+        if not isinstance(value, Mapping) or value.get("kind") != KIND:
+            raise ValueError(f'its "kind" is not "{KIND}"')
+        if type(value.get("format")) is not int or value["format"] != FORMAT:
+            raise InputError(
+                "this calibration has another version", given=shown(value.get("format")), allowed=FORMAT, hint=_HINT
+            )
+        expected = {"kind", "format", "sha256", *(each.name for each in fields(BoardProfile))}
+        if set(value) != expected:
+            raise ValueError(f"other fields than expected: {', '.join(sorted(map(str, set(value) ^ expected)))}"[:200])
+        profile = _checked(value)
+        if profile.sha256 != value["sha256"]:
+            raise InputError(
+                "this calibration was changed after it was made",
+                given=f"{where}: its content has the hash {profile.sha256[:12]}, not {shown(value['sha256'])[:14]}",
+                allowed="a file as `joulecast calibrate` wrote it",
+                hint=_HINT,
+            )
+    except (ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            "this is no calibration",
+            given=f"{where}: {first_line(error)}"[:300],
+            allowed="a file that `joulecast calibrate --out FILE` wrote",
+            hint=_HINT,
+        ) from error
+    return profile
+
+
+def _checked(value: Mapping[str, Any]) -> BoardProfile:
+    """The profile of checked values: every number within its range.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError, InputError: A value is something else.
+    """
+    factors = {
+        _one_of(name, PARTS): number(factor, _LEAST_FACTOR, _MOST_FACTOR)
+        for name, factor in _items(value["factors"], len(PARTS))
+    }
+    improvements = {
+        _one_of(name, QUANTITIES): Improvement(
+            **{each: number(row[each], 0.0, 20.0) for each in ("before", "expected", "after")},
+            operations=integer(row["operations"], 1, 10**6),
+        )
+        for name, row in _items(value["improvements"], len(QUANTITIES))
+    }
+    errors = {
+        _one_of(name, QUANTITIES): {text(family, 60): _errors(rows) for family, rows in _items(of, _MOST_NAMES)}
+        for name, of in _items(value["errors"], len(QUANTITIES))
+    }
+    if any(ALL not in of for of in errors.values()):
+        raise ValueError(f'errors lack "{ALL}"')
+    most_mhz = value["most_clock_mhz"]
+    first, last = value["measured"]
+    days = (text(first, 10), text(last, 10))
+    if not all(DAY.fullmatch(day) for day in days):
+        raise ValueError("its days are not YYYY-MM-DD")
+    return BoardProfile(
+        gpu=text(value["gpu"], 100),
+        board={
+            text(name, 60): number(each) if isinstance(each, int | float) else text(each, 200)
+            for name, each in _items(value["board"], _MOST_NAMES)
+        },
+        software={text(name, 60): text(each, 100) for name, each in _items(value["software"], _MOST_NAMES)},
+        predictors={text(name, 60): text(each, 200) for name, each in _items(value["predictors"], 2)},
+        measured=days,
+        operations=integer(value["operations"], 1, 10**6),
+        factors=factors,
+        most_clock_mhz=None if most_mhz is None else number(most_mhz, 1.0, 10_000.0),
+        improvements=improvements,
+        errors=errors,
+    )
+
+
+def _items(value: Any, most: int) -> Any:
+    if not isinstance(value, Mapping) or len(value) > most:
+        raise TypeError(f"an object of at most {most} values is expected, not {shown(value)}")
+    return value.items()
+
+
+def _one_of(name: str, allowed: tuple[str, ...]) -> str:
+    if name not in allowed:
+        raise ValueError(f"{shown(name)} is none of {', '.join(allowed[:5])} ...")
+    return name
+
+
+def _errors(rows: Any) -> FloatArray:
+    if not isinstance(rows, list | tuple) or not 1 <= len(rows) <= MOST_ERRORS:
+        raise ValueError(f"1 to {MOST_ERRORS} errors are expected, not {shown(rows)}")
+    return np.sort([number(each, 0.0, 20.0) for each in rows])
+
+
+def _sha256(content: Mapping[str, Any]) -> str:
+    plain = json.dumps(content, sort_keys=True, allow_nan=False, default=str)
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+def percent(log_error: float) -> str:
+    """A mean absolute log error as a percentage, in text."""
+    return f"{100 * math.expm1(log_error):.1f}"

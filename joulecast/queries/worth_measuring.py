@@ -1,0 +1,99 @@
+"""Which operations to measure first on a board: those of common networks that take the most time and are least sure.
+
+The operations of a few networks of different families are predicted in all modes and precisions of the GPU. What a
+measurement is worth is the operation's share of its network's device time, times the width of its interval. Operations
+are grouped by family, precision and by what bounds them, so that every unit and every family is measured. The list
+begins with the most valuable of each group; then comes one of each by chance, the second of each, and so on. Without
+those by chance, the errors of a calibration would be known for large operations only, and its intervals too narrow.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ..errors import JoulecastError
+from ..extraction import network_of
+from ..hardware import GPU
+from ..operations.network import Network
+from ..operations.operation import MODES, Operation
+from ..operations.operation_list import OperationList
+from ..predictors.contract import PredictsOperations
+from ..predictors.physics.precisions import refuse_precisions
+
+COMMON: Sequence[tuple[str, tuple[int, ...]]] = (
+    *((name, (32, 3, 224, 224)) for name in ("resnet50", "efficientnet_b0", "convnext_tiny", "vit_b_16")),
+    *(("bert_base", shape) for shape in ((1, 128), (32, 512))),
+    *(("gpt2", shape) for shape in ((8, 128), (4, 1024))),
+    ("llama3_8b", (1, 512)),
+)
+"""Networks whose operations are measured: models that users run most, in sizes of a few milliseconds."""
+
+PRECISIONS = ("default", "fp32", "fp16", "bf16")
+_LONGEST_S = 0.05  # What takes longer measures nothing that a shorter one does not.
+_WIDTH = 1.0  # Where no interval is known: as if it were a factor of 2.7.
+
+
+def common_networks(gpu: GPU, mode: str) -> Iterator[Network]:
+    """The networks of `COMMON` in the precisions that a GPU has."""
+    for (name, shape), precision in itertools.product(COMMON, PRECISIONS):
+        try:
+            network = network_of(name, shape, mode=mode, precision=precision)
+            refuse_precisions(gpu, network.operations)
+        except JoulecastError:
+            continue  # A precision that the GPU lacks, or a model whose library is not installed.
+        yield network
+
+
+def worth_measuring(
+    predictors: Mapping[str, PredictsOperations],
+    count: int,
+    networks: Callable[[GPU, str], Iterator[Network]] = common_networks,
+) -> dict[str, list[Operation]]:
+    """Choose the operations to measure.
+
+    Args:
+        predictors: Mode -> predictor of the GPU.
+        count: Number of operations in both modes together, two thirds of them in inference.
+        networks: Function that gives the networks that are common, by GPU and mode.
+
+    Returns:
+        Mode -> operations, the most valuable first.
+    """
+    training = count // 3 if len(predictors) == len(MODES) else 0
+    counts = {"inference": count - training, "training": training or count}
+    return {
+        mode: _most_valuable(predictor, networks(predictor.gpu, mode))[: counts[mode]]
+        for mode, predictor in predictors.items()
+    }
+
+
+def _most_valuable(predictor: PredictsOperations, networks: Iterator[Network]) -> list[Operation]:
+    values: dict[Operation, float] = defaultdict(float)
+    groups: dict[tuple[str, str, bool], set[Operation]] = defaultdict(set)
+    for network in networks:
+        operations = OperationList(entry.operation for entry in network if not entry.operation.is_identity)
+        counts = np.array([entry.count for entry in network if not entry.operation.is_identity], dtype=float)
+        found = predictor.predict(operations)
+        interval = found.interval(0.8)
+        widths = np.full(len(operations), _WIDTH) if interval is None else np.log(interval.time_s[1] / found.time_s)
+        shares = np.nan_to_num(counts * found.device_time_s)
+        worth = shares / max(shares.sum(), 1e-30) * np.nan_to_num(widths, nan=_WIDTH)
+        parts = found.work.parts if found.work is not None else None
+        in_memory = np.zeros(len(operations), dtype=bool) if parts is None else parts.memory_s > parts.compute_s
+        for operation, value, seconds, memory in zip(
+            operations, worth.tolist(), found.time_s.tolist(), in_memory.tolist(), strict=True
+        ):
+            if 0 < seconds < _LONGEST_S:
+                values[operation] += value
+                groups[operation.row.family, operation.precision, bool(memory)].add(operation)
+    ordered = []
+    for some in groups.values():
+        by_value = sorted(some, key=lambda each: (-values[each], each.digest))
+        by_chance = sorted(some, key=lambda each: each.digest)
+        ordered.append(list(dict.fromkeys(itertools.chain.from_iterable(zip(by_value, by_chance, strict=True)))))
+    in_turn = itertools.chain.from_iterable(itertools.zip_longest(*ordered))
+    return list(dict.fromkeys(each for each in in_turn if each is not None))

@@ -1,0 +1,210 @@
+"""The requests of a simulation: arrivals at a rate, from a trace, or whenever another one ends, and their lengths."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..arrays import FloatArray
+from ..errors import InputError
+from ..generation.lengths import Lengths
+
+_COLUMNS = {
+    "arrival_s": ("arrival_s", "arrival", "arrived_at", "timestamp", "time_s"),
+    "prompt_tokens": ("prompt_tokens", "input_tokens", "contexttokens", "num_prefill_tokens", "prompt"),
+    "output_tokens": ("output_tokens", "generatedtokens", "num_decode_tokens", "output"),
+}
+_MOST = 50_000_000  # Requests of a simulation: some gigabytes.
+_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Requests by arrival.
+
+    Args:
+        arrival_s: Seconds from the start, in order, shape (requests,).
+        prompt, output: Tokens of prompts and outputs, shape (requests,).
+        notes: What was changed.
+    """
+
+    arrival_s: FloatArray
+    prompt: FloatArray
+    output: FloatArray
+    notes: tuple[str, ...] = ()
+
+    def until(self, end_s: float | None) -> Trace:
+        """The requests that arrive before a time; all without one.
+
+        Raises:
+            InputError: There are none.
+        """
+        if end_s is None:
+            return self
+        some = self.arrival_s < end_s
+        if not some.any():
+            raise InputError(
+                "no request of the trace arrives in this time",
+                given=f"duration_s={end_s:g}, first arrival at {self.arrival_s[0]:g} s",
+                allowed="a longer duration_s",
+                hint="count seconds from the first request",
+            )
+        return Trace(self.arrival_s[some], self.prompt[some], self.output[some], self.notes)
+
+
+class Drawn:
+    """Lengths drawn at random, in the same order for the same seed.
+
+    One number is always drawn. A mean and standard deviation are those of a log-normal distribution, whose long tail
+    published lengths have. Of an array, each length is as likely as any other.
+    """
+
+    def __init__(self, name: str, value: Any, seed: np.random.SeedSequence) -> None:
+        """Lengths as users give them; see `Lengths.of`.
+
+        Raises:
+            InputError: See `Lengths.of`.
+        """
+        self.lengths = Lengths.of(name, value)
+        is_pair = not isinstance(value, np.ndarray) and isinstance(value, Sequence) and len(value) == 2
+        self._among = None if isinstance(value, int) or is_pair else np.ravel(np.asarray(value, dtype=float))
+        self._random = np.random.default_rng(seed)
+
+    def take(self, count: int) -> FloatArray:
+        """The next lengths, shape (count,)."""
+        mean, deviation = self.lengths.mean, self.lengths.deviation
+        if self._among is not None:
+            return np.round(self._random.choice(self._among, count))
+        if not deviation:
+            return np.full(count, mean)
+        variance = math.log1p((deviation / mean) ** 2)
+        drawn = self._random.lognormal(math.log(mean) - variance / 2, math.sqrt(variance), count)
+        return np.maximum(np.round(drawn), 1.0)
+
+
+def endless(prompt: Drawn, output: Drawn, context: float) -> Iterator[tuple[int, int]]:
+    """Prompts and outputs of one request after the other, cut to the context of the model."""
+    while True:
+        prompts, outputs = _within(prompt.take(_AT_ONCE), output.take(_AT_ONCE), context)
+        yield from zip(prompts.astype(int).tolist(), outputs.astype(int).tolist(), strict=True)
+
+
+def at_rate(
+    rate_per_s: float, burstiness: float, duration_s: float, prompt: Drawn, output: Drawn, context: float, seed: Any
+) -> Trace:
+    """Requests that arrive at random.
+
+    Args:
+        rate_per_s: Mean number of requests per second.
+        burstiness: Coefficient of variation of the time between two of them, gamma distributed; 1 for a Poisson
+            process, 0 for equal times.
+        duration_s: Seconds in which they arrive.
+        prompt: Lengths of prompts.
+        output: Lengths of outputs.
+        context: Largest number of tokens of both; longer outputs, and then prompts, are cut.
+        seed: Seed of the arrivals.
+
+    Raises:
+        InputError: There would be none, or more than fit into the memory of this machine.
+    """
+    expected = rate_per_s * duration_s
+    if not expected <= _MOST:
+        raise InputError("there are too many requests", given=f"about {expected:.3g}", allowed=f"up to {_MOST:,}")
+    random, variance = np.random.default_rng(seed), burstiness**2
+    times = np.zeros(0)
+    while not len(times) or times[-1] < duration_s:
+        count = int(expected * 1.1) + 100
+        gaps = random.gamma(1 / variance, variance / rate_per_s, count) if variance else np.full(count, 1 / rate_per_s)
+        times = np.concatenate([times, (times[-1] if len(times) else 0.0) + np.cumsum(gaps)])
+    times = times[times < duration_s]
+    if not len(times):
+        raise InputError(
+            "no request arrives in this time",
+            given=f"{rate_per_s:g} requests/s for {duration_s:g} s",
+            hint="give a longer duration_s",
+        )
+    return Trace(times, *_within(prompt.take(len(times)), output.take(len(times)), context))
+
+
+def _within(prompt: FloatArray, output: FloatArray, context: float) -> tuple[FloatArray, FloatArray]:
+    """Lengths with outputs, and then prompts, cut to the context of the model."""
+    prompts = np.minimum(prompt, context - 1)
+    return prompts, np.minimum(output, context - prompts)
+
+
+def read_trace(source: str | Path | Any) -> Trace:
+    """Requests from a table with their arrival in seconds and the tokens of prompt and output.
+
+    Args:
+        source: Path of a CSV or Parquet file, or a data frame.
+
+    Raises:
+        InputError: There is no such file, or a column is missing, or a value cannot be.
+    """
+    named = f"the trace {source}" if isinstance(source, str | Path) else "the trace"
+    table = _columns(source, named)
+    lower = {str(name).lower().replace(" ", "_"): name for name in table}
+    found = {}
+    for name, spellings in _COLUMNS.items():
+        column = next((lower[each] for each in spellings if each in lower), None)
+        if column is None:
+            raise InputError(
+                f"{named} has no column for {name}",
+                given=", ".join(map(str, table)) or "no columns",
+                allowed=", ".join(spellings),
+                hint="rename the column",
+            )
+        try:
+            found[name] = np.asarray(table[column], dtype=float)
+        except ValueError as error:
+            raise InputError(
+                f"{named} has values in {column} that are no numbers",
+                given=str(error)[-60:],
+                allowed="seconds since the start, and tokens",
+            ) from None
+    arrival_s, prompt, output = (found[name] for name in _COLUMNS)
+    for name, values, least in zip(_COLUMNS, (arrival_s, prompt, output), (0, 1, 1), strict=True):
+        wrong = ~(np.isfinite(values) & (values >= least))
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise InputError(
+                f"{named} has a {name} that cannot be",
+                given=f"{values[row]:g} in row {row + 1}",
+                allowed=f"{least} or more",
+                hint="count seconds from the first request" if name == "arrival_s" else "leave such requests out",
+            )
+    if not len(arrival_s):
+        raise InputError(f"{named} has no requests", given="0 rows", allowed="at least one")
+    order = np.argsort(arrival_s, kind="stable")
+    moved = int((np.diff(arrival_s) < 0).sum())
+    notes = (f"{named} was not in the order of arrival, and was sorted",) if moved else ()
+    return Trace(arrival_s[order], np.round(prompt[order]), np.round(output[order]), notes)
+
+
+def _columns(source: Any, named: str) -> Any:
+    if not isinstance(source, str | Path):
+        return source
+    path = Path(source)
+    if not path.is_file():
+        raise InputError(
+            "there is no such trace", given=str(source), allowed="a CSV or Parquet file, or requests per second"
+        )
+    if path.suffix == ".parquet":
+        from pyarrow.parquet import read_table
+
+        return {name: column.to_numpy() for name, column in zip(*_parquet(read_table(path)), strict=True)}
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    if not rows or any(len(row) != len(rows[0]) for row in rows):
+        raise InputError(f"{named} is no table", given=f"{len(rows)} lines", allowed="CSV with a header")
+    return {name: [row[place] for row in rows[1:]] for place, name in enumerate(rows[0])}
+
+
+def _parquet(table: Any) -> tuple[Any, Any]:
+    return table.column_names, table.columns

@@ -1,0 +1,333 @@
+"""One replica of an engine that serves requests: continuous batching, replayed over predicted steps.
+
+The scheduler is vLLM's (version 1 of its engine): every step decodes one token of each running sequence, and fills what
+is left of its tokens with prompts in the order of arrival, cut into chunks. A sequence whose cache no longer fits takes
+the place of the youngest one, which is computed again later (preemption by recomputing). Between two events, in which
+a request arrives, begins or ends, all steps are alike but for one more key of each sequence, so they are added up in
+one jump. All work for a request is a few look-ups, whatever the number of sequences beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from .step_costs import StepCosts
+
+_JUMP = 512  # Most steps that are added up at the context in their middle.
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Memory for keys and values of one replica, in tokens.
+
+    Args:
+        layers: Share of the bytes of a long sequence's token that some layers keep, and the window of these layers in
+            tokens (infinite without one); shares add up to 1.
+        tokens: Tokens that fit, in bytes of a token of all layers.
+        block: Tokens of a block; half of one is lost at the end of each sequence, on average.
+    """
+
+    tokens: float
+    layers: tuple[tuple[float, float], ...] = ((1.0, math.inf),)
+    block: int = 16
+
+    def used(self, sequences: int, tokens: float) -> float:
+        """Tokens that sequences take. It is no less than their sum where windows drop old ones, as all are taken equal.
+
+        Args:
+            sequences: Number of sequences.
+            tokens: Tokens of all of them.
+        """
+        if len(self.layers) == 1 and self.layers[0][1] >= tokens:
+            return tokens + sequences * self.block / 2
+        mean = tokens / max(sequences, 1)
+        return sequences * (self.block / 2 + sum(share * min(mean, window) for share, window in self.layers))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a step of the engine may contain.
+
+    Args:
+        sequences: Largest number of running sequences.
+        tokens: Largest number of tokens of a step.
+        cached_share: Share of each prompt that the prefix cache holds.
+        step_tokens: Tokens that a step computes for each sequence that decodes, more than 1 where a draft is checked.
+        tokens_per_step: Tokens that a sequence gets in a step, on average.
+    """
+
+    sequences: int
+    tokens: int
+    cached_share: float = 0.0
+    step_tokens: int = 1
+    tokens_per_step: float = 1.0
+
+
+class Log:
+    """What a replica did: an entry for each jump of equal steps, and one for each time without work.
+
+    Attributes:
+        columns: Start in seconds, seconds, steps (0 while it waits for requests), sequences that decoded, tokens of
+            prompts, prompts that were completed, joules, tokens in the cache, requests that waited.
+    """
+
+    NAMES = ("start_s", "time_s", "steps", "decoding", "prompt_tokens", "completed", "energy_j", "cached", "waiting")
+
+    def __init__(self) -> None:
+        """An empty log."""
+        self.columns = tuple(array("d") for _ in self.NAMES)
+
+    def add(self, *values: float) -> None:
+        """Add an entry with a value for each column."""
+        for column, value in zip(self.columns, values, strict=True):
+            column.append(value)
+
+
+@dataclass
+class Requests:
+    """All requests and what became of them; a request is an index into these lists.
+
+    Attributes:
+        arrival_s, prompt, output: Seconds of arrival, tokens of the prompt, tokens to generate.
+        first_s, end_s: Seconds at the first and the last token; NaN until then.
+        energy_j: Joules of its share of the steps that it took part in.
+        preempted: How often it was put back.
+    """
+
+    arrival_s: array[float] = field(default_factory=lambda: array("d"))
+    prompt: array[int] = field(default_factory=lambda: array("q"))
+    output: array[int] = field(default_factory=lambda: array("q"))
+    first_s: array[float] = field(default_factory=lambda: array("d"))
+    end_s: array[float] = field(default_factory=lambda: array("d"))
+    energy_j: array[float] = field(default_factory=lambda: array("d"))
+    preempted: array[int] = field(default_factory=lambda: array("q"))
+
+    def add(self, arrival_s: float, prompt: int, output: int) -> int:
+        """Add a request, and return its index."""
+        self.arrival_s.append(arrival_s)
+        self.prompt.append(prompt)
+        self.output.append(output)
+        for column, value in ((self.first_s, math.nan), (self.end_s, math.nan), (self.energy_j, 0.0)):
+            column.append(value)
+        self.preempted.append(0)
+        return len(self.arrival_s) - 1
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A prompt that is being read: its request, all of its tokens, and those that are in the cache."""
+
+    request: int
+    whole: int
+    done: int
+
+
+class _Decoding(NamedTuple):
+    """A sequence that decodes: steps of its last token and at its begin, tokens and joules of a sequence then."""
+
+    end: int
+    begin: int
+    whole: int
+    each_j: float
+
+
+class Replica:
+    """A replica with its queue. Requests have to be added in the order of their arrival."""
+
+    def __init__(
+        self,
+        costs: StepCosts,
+        cache: Cache,
+        limits: Limits,
+        requests: Requests,
+        ended: Callable[[Replica, float], None] = lambda replica, now: None,
+    ) -> None:
+        """A replica without requests.
+
+        Args:
+            costs: Time and energy of its steps.
+            cache: Memory for keys and values.
+            limits: Limits of a step.
+            requests: All requests; what becomes of those of this replica is written into it.
+            ended: Called at the end of each request with the time; it may add a request.
+        """
+        self.costs, self.cache, self.limits, self.requests, self.ended = costs, cache, limits, requests, ended
+        self.log = Log()
+        self.now = 0.0
+        self.waiting: deque[int] = deque()
+        self._reading: deque[_Reading] = deque()
+        self._read = 0  # Tokens of prompts in the cache that are not read to their end.
+        self._decoding: dict[int, _Decoding] = {}
+        self._ends: list[tuple[int, int]] = []  # Heap: step of the last token, request; some were put back since.
+        self._began: list[int] = []  # Requests in the order in which they began to decode; some have ended.
+        self._written: dict[int, int] = {}  # Request that was put back -> tokens that it has generated.
+        self._step = 0
+        self._context = 0.0  # Tokens in the cache of the sequences that decode.
+        self._each_j = 0.0  # Joules of a sequence that has decoded since the beginning.
+
+    @property
+    def outstanding(self) -> int:
+        """Requests that wait or run."""
+        return len(self.waiting) + len(self._reading) + len(self._decoding)
+
+    def add(self, request: int) -> None:
+        """Put a request at the end of the queue."""
+        arrival_s = self.requests.arrival_s[request]
+        if not self.outstanding:
+            self.idle(arrival_s)
+        self.waiting.append(request)
+
+    def idle(self, until_s: float) -> None:
+        """Wait without work until a time."""
+        waited_s = until_s - self.now
+        if waited_s > 0:
+            self.log.add(self.now, waited_s, 0, 0, 0, 0, waited_s * self.costs.idle_w, 0, 0)
+            self.now = until_s
+
+    def advance(self, until_s: float) -> None:
+        """Run all steps that begin before a time."""
+        while self.now < until_s and self.outstanding:
+            grown = self._context + len(self._decoding) * self.limits.tokens_per_step + self._read
+            while len(self._decoding) + len(self._reading) > 1 and not self._fits(grown):
+                grown -= self._put_back()
+            chunks = self._admitted() if self._reading or self.waiting else []
+            if chunks:
+                self._mixed(chunks)
+            elif self._decoding:
+                self._jump(until_s)
+            else:  # Prompts that are read have taken the memory from each other.
+                self._put_back()
+
+    def _fits(self, tokens: float, more: int = 0) -> bool:
+        sequences = len(self._decoding) + len(self._reading) + more
+        return self.cache.used(sequences, tokens) <= self.cache.tokens
+
+    def _put_back(self) -> float:
+        """Put the youngest sequence back to the queue, and return the number of its tokens in the cache."""
+        if self._reading:
+            reading = self._reading.pop()
+            request, freed = reading.request, float(reading.done)
+            self._read -= reading.done
+        else:
+            request = self._began.pop()
+            while request not in self._decoding:
+                request = self._began.pop()
+            freed = self._leave(request)
+            self._written[request] = min(
+                int(freed) - self.requests.prompt[request] + 1, self.requests.output[request] - 1
+            )
+        self.requests.preempted[request] += 1
+        self.waiting.appendleft(request)
+        return freed
+
+    def _leave(self, request: int) -> float:
+        """Take a sequence out of those that decode, and return the number of its tokens in the cache."""
+        found = self._decoding.pop(request)
+        freed = found.whole + (self._step - found.begin) * self.limits.tokens_per_step
+        self._context = self._context - freed if self._decoding else 0.0
+        self.requests.energy_j[request] += self._each_j - found.each_j
+        return freed
+
+    def _admitted(self) -> list[tuple[_Reading, int]]:
+        """The prompts of the next step, each with the number of its tokens that are read."""
+        chunks: list[tuple[_Reading, int]] = []
+        decoding, limits = len(self._decoding), self.limits
+        room = limits.tokens - decoding * limits.step_tokens
+        tokens = self._context + decoding * limits.tokens_per_step + self._read
+        for reading in self._reading:
+            count = min(room, reading.whole - reading.done)
+            if count <= 0 or not self._fits(tokens + count):
+                return chunks
+            chunks.append((reading, count))
+            room, tokens = room - count, tokens + count
+        while self.waiting and room > 0 and decoding + len(self._reading) < limits.sequences:
+            request = self.waiting[0]
+            whole = self.requests.prompt[request] + self._written.get(request, 0)
+            begun = min(int(whole * limits.cached_share), whole - 1)
+            count = min(room, whole - begun)
+            if not self._fits(tokens + begun + count, 1):
+                break
+            self.waiting.popleft()
+            reading = _Reading(request, whole, begun)
+            self._reading.append(reading)
+            self._read += begun
+            chunks.append((reading, count))
+            room, tokens = room - count, tokens + begun + count
+        return chunks
+
+    def _mixed(self, chunks: Sequence[tuple[_Reading, int]]) -> None:
+        """One step that reads chunks of prompts, beside the sequences that decode."""
+        decoding, requests = len(self._decoding), self.requests
+        context = self._context / decoding + 1 if decoding else 0.0
+        tokens = sum(count for _, count in chunks)
+        pairs = sum(count * (reading.done + count / 2) for reading, count in chunks)
+        ready = sum(reading.done + count == reading.whole for reading, count in chunks)
+        time_s, energy_j = self.costs.mixed(decoding, context, len(chunks), tokens, pairs, decoding + ready)
+        alone_j = min(self.costs.decode(decoding, context)[1], energy_j) if decoding else 0.0
+        self._count(1, time_s, energy_j, alone_j, tokens, ready)
+        for reading, count in chunks:
+            requests.energy_j[reading.request] += (energy_j - alone_j) * count / tokens
+            reading.done += count
+            self._read += count
+        while self._reading and self._reading[0].done == self._reading[0].whole:
+            reading = self._reading.popleft()
+            request, self._read = reading.request, self._read - reading.whole
+            if math.isnan(requests.first_s[request]):
+                requests.first_s[request] = self.now
+            left = requests.output[request] - self._written.pop(request, 0) - 1
+            if not left:
+                self._end(request)
+                continue
+            end = self._step + math.ceil(left / self.limits.tokens_per_step)
+            self._decoding[request] = _Decoding(end, self._step, reading.whole, self._each_j)
+            self._context += reading.whole
+            self._began.append(request)
+            heappush(self._ends, (end, request))
+        self._end_due()
+
+    def _jump(self, until_s: float) -> None:
+        """Steps in which the same sequences decode, until one ends, memory gets short, or a request may arrive."""
+        decoding, each = len(self._decoding), self.limits.tokens_per_step
+        context = self._context / decoding + 1
+        free = self.cache.tokens - self.cache.used(decoding + len(self._reading), self._context + self._read)
+        count = max(1, min(self._ends[0][0] - self._step, _JUMP, int(free / (decoding * each))))
+        middle = context + (count - 1) / 2 * each
+        time_s, energy_j = self.costs.decode(decoding, middle)
+        if count * time_s > until_s - self.now:
+            count = max(1, min(count, math.ceil((until_s - self.now) / time_s)))
+            time_s, energy_j = self.costs.decode(decoding, context + (count - 1) / 2 * each)
+        self._count(count, count * time_s, count * energy_j, count * energy_j, 0, 0)
+        self._end_due()
+
+    def _count(self, steps: int, time_s: float, energy_j: float, alone_j: float, tokens: int, ready: int) -> None:
+        """Account for steps; `alone_j` are the joules of the sequences that decode."""
+        decoding = len(self._decoding)
+        self._context += decoding * steps * self.limits.tokens_per_step
+        if decoding:
+            self._each_j += alone_j / decoding
+        used = self.cache.used(decoding + len(self._reading), self._context + self._read + tokens)
+        self.log.add(self.now, time_s, steps, decoding, tokens, ready, energy_j, used, len(self.waiting))
+        self._step += steps
+        self.now += time_s
+
+    def _end_due(self) -> None:
+        while self._ends:
+            end, request = self._ends[0]
+            found = self._decoding.get(request)
+            current = found is not None and found.end == end  # Otherwise it was put back since.
+            if current and end > self._step:
+                break
+            heappop(self._ends)
+            if current:
+                self._leave(request)
+                self._end(request)
+
+    def _end(self, request: int) -> None:
+        self.requests.end_s[request] = self.now
+        self.ended(self, self.now)

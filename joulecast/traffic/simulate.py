@@ -1,0 +1,343 @@
+"""simulate_serving: requests as they arrive, through the scheduler of an engine, over predicted steps."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError, unknown_name
+from ..generation.generate import server_of
+from ..generation.lengths import Lengths, Tokens
+from ..generation.memory import CACHED_IN, activations_bytes, weights_bytes
+from ..generation.models import find_decoder
+from ..generation.server import Server
+from ..generation.steps import StepTokens
+from ..hardware import GPU
+from ..hardware.host import Host
+from ..predictors.board.profile import Calibrated
+from ..predictors.networks.memory import usable_bytes
+from ..progress import PACE
+from ..units import si
+from .requests import Drawn, Trace, at_rate, endless, read_trace
+from .scheduler import Cache, Limits, Replica, Requests
+from .simulation import ServingSimulation
+from .step_costs import PredictedSteps
+
+if TYPE_CHECKING:
+    from ..extraction.sources import Model
+
+ROUTERS = ("round_robin", "least_loaded")
+"""How requests are given to replicas: in turn, or to the one with the fewest requests."""
+
+_PACE = 1000  # Requests between two moments at which a service may stop a simulation.
+
+
+def simulate_serving(
+    model: Model,
+    gpu: str | GPU | None,
+    *,
+    requests: float | str | Path | Any = None,
+    prompt_tokens: Tokens | None = None,
+    output_tokens: Tokens | None = None,
+    duration_s: float | None = None,
+    seed: int = 0,
+    concurrency: int | None = None,
+    burstiness: float = 1.0,
+    warmup_s: float = 0.0,
+    router: str = "round_robin",
+    max_sequences: int = 256,
+    max_step_tokens: int | None = None,
+    prefix_hit_rate: float = 0.0,
+    precision: str = "bf16",
+    engine: str = "vllm",
+    tensor_parallel: int | None = None,
+    expert_parallel: int = 1,
+    clock: float | None = None,
+    power_limit_w: float | None = None,
+    cache_precision: str | None = None,
+    sampling: str | None = None,
+    host: str | float | Path | Host | None = None,
+    calibration: Calibrated | None = None,
+    predictor: str | Path | None = None,
+) -> ServingSimulation:
+    """Simulate a language model that serves requests as they arrive: latencies with their tails, and power over time.
+
+    Each replica of the model is replayed step by step with continuous batching, chunked prompts, and a cache of keys
+    and values from which the youngest sequence is dropped when it is full. The same seed gives the same result.
+
+    Args:
+        model: Name of a language model, a configuration of transformers, the path of its config.json, or its module.
+        gpu: Name or alias from the catalogue; "4x H100 SXM" are four, which share the model or are replicas of it, see
+            `tensor_parallel`.
+        requests: Mean number of requests per second; or a trace, which is the path of a CSV or Parquet file or a data
+            frame with the columns arrival_s, prompt_tokens and output_tokens. None with `concurrency`.
+        prompt_tokens: Tokens of prompts: an int, a pair (mean, standard deviation) of a log-normal distribution, or an
+            array to draw from. None with a trace.
+        output_tokens: Tokens of outputs, in the same forms.
+        duration_s: Seconds in which requests arrive, and over which rates and energies are taken. None for a whole
+            trace up to the end of its last request.
+        seed: Seed of arrivals and lengths.
+        concurrency: Number of requests at a time, on all GPUs together: whenever one ends, the next begins.
+        burstiness: Coefficient of variation of the time between arrivals at a rate: 1 for a Poisson process, 0 for
+            equal times, more for bursts (gamma distribution).
+        warmup_s: Seconds at the beginning that are not counted.
+        router: "round_robin", or "least_loaded" for the replica with the fewest requests.
+        max_sequences: Largest number of sequences of a replica in a step (vLLM's --max-num-seqs).
+        max_step_tokens: Largest number of tokens of a step (--max-num-batched-tokens); None for the engine's own.
+        prefix_hit_rate: Share of each prompt whose keys and values the prefix cache holds.
+        precision: Precision of the weights, see `predict_generation`.
+        engine: Name of an engine with continuous batching, such as vllm.
+        tensor_parallel: Number of GPUs that share each layer; further GPUs are replicas. None for as many as the model
+            can be divided over.
+        expert_parallel: Number of GPUs over which whole experts are distributed.
+        clock: Graphics clock in MHz; None for the GPU's default.
+        power_limit_w: Power cap of a board in watts; None for its default.
+        cache_precision: Precision of keys and values: fp8; None for 16 bits.
+        sampling: greedy, temperature or top_p; see `predict_generation`.
+        host: The machine that runs the engine; see `predict_generation`.
+        calibration: What was measured on a board of this GPU; see `joulecast.predict`.
+        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
+
+    Raises:
+        UnknownNameError: No such model, GPU, engine, router, precision, sampling, host or predictor.
+        InputError: The requests are not given as one of the above, a number cannot be, a request is longer than the
+            context of the model or than the memory holds, or the model does not fit.
+        ZooError, ExtractionError, UncoveredError, MissingDependencyError: See `joulecast.predict`.
+
+    Examples:
+        >>> chat = simulate_serving(
+        ...     "llama3_8b", "H100 SXM", requests=2, prompt_tokens=500, output_tokens=100, duration_s=60
+        ... )
+        >>> chat.ttft_s(0.5) < chat.ttft_s(0.99)
+        True
+    """
+    asked = dict(locals())
+    _check(asked)
+    decoder = find_decoder(model)
+    context = math.inf if decoder.context is None else float(decoder.context)
+    for_prompts, for_outputs, for_arrivals = np.random.SeedSequence(seed).spawn(3)
+    trace: Trace | None = None
+    drawn: Iterator[tuple[int, int]] = iter(())
+    if isinstance(requests, Real) or requests is None:
+        prompts = Drawn("prompt_tokens", prompt_tokens, for_prompts)
+        outputs = Drawn("output_tokens", output_tokens, for_outputs)
+        lengths = prompts.lengths, outputs.lengths
+        if requests is None:
+            drawn = endless(prompts, outputs, context)
+        else:
+            lasting_s = 0.0 if duration_s is None else duration_s  # (None is refused above)
+            trace = at_rate(float(requests), burstiness, lasting_s, prompts, outputs, context, for_arrivals)
+    else:
+        trace = read_trace(requests).until(duration_s)
+        lengths = Lengths.of("prompt_tokens", trace.prompt), Lengths.of("output_tokens", trace.output)
+        _refuse_too_long(trace, context, decoder.name)
+    prompt, output = (Lengths(each.mean, 0.0, each.mean) for each in lengths)
+    server = server_of(asked, 1, prompt, output, "continuous", max_step_tokens)
+    served = server.deployment
+    groups = served.parallel.groups
+    sequences = max_sequences if concurrency is None else min(max_sequences, math.ceil(concurrency / groups))
+    limits = Limits(sequences, served.engine.step_tokens, prefix_hit_rate)
+    if sequences >= limits.tokens:
+        raise InputError(
+            "a step has fewer tokens than sequences",
+            given=f"{limits.tokens} tokens, {sequences} sequences",
+            allowed="more tokens than sequences",
+            hint="give a larger max_step_tokens, or a smaller max_sequences",
+        )
+    clock_mhz = served.gpu.checked_clock_mhz(clock)
+    cache = cache_of(server, sequences)
+    longest = min(max(512, *(4 * (each.mean + each.deviation) for each in lengths)), context, cache.tokens)
+    costs = PredictedSteps.of(server, clock_mhz, sequences, math.ceil(longest))
+    replay = _Replay([], router, drawn, math.inf if duration_s is None else duration_s)
+    all_requests = Requests()
+    replay.replicas += [Replica(costs, cache, limits, all_requests, replay.ended) for _ in range(groups)]
+    if trace is not None:
+        _refuse_beyond_memory(trace.prompt + trace.output, cache, decoder.name, served.gpu.name)
+        replay.open(trace)
+    else:
+        replay.closed(concurrency or 0)
+    return ServingSimulation.of(
+        replay.replicas,
+        model=decoder.name,
+        gpu=served.gpu.name,
+        gpus=served.parallel.gpus,
+        layout=str(served.parallel),
+        engine=served.engine.name,
+        precision=precision,
+        clock_mhz=clock_mhz,
+        power_limit_w=served.gpu.checked_power_limit_w(power_limit_w),
+        seed=seed,
+        rate_per_s=float(requests) if isinstance(requests, Real) else None,
+        concurrency=concurrency,
+        warmup_s=warmup_s,
+        duration_s=duration_s,
+        cache_tokens=groups * cache.tokens,
+        notes=() if trace is None else trace.notes,
+    )
+
+
+@dataclass
+class _Replay:
+    """Requests on their way to replicas."""
+
+    replicas: list[Replica]
+    router: str
+    drawn: Iterator[tuple[int, int]]
+    until_s: float
+
+    def open(self, trace: Trace) -> None:
+        """Requests that arrive whatever becomes of the others."""
+        columns = (trace.arrival_s.tolist(), trace.prompt.astype(int).tolist(), trace.output.astype(int).tolist())
+        requests, count = self.replicas[0].requests, len(self.replicas)
+        for place, (arrival_s, prompt, output) in enumerate(zip(*columns, strict=True)):
+            if place % _PACE == 0:
+                PACE.get()()
+            if self.router == "round_robin":
+                chosen = self.replicas[place % count]
+                chosen.advance(arrival_s)
+            else:
+                for replica in self.replicas:
+                    replica.advance(arrival_s)
+                chosen = min(self.replicas, key=lambda each: each.outstanding)
+            chosen.add(requests.add(arrival_s, prompt, output))
+        self._finish()
+
+    def closed(self, concurrency: int) -> None:
+        """Requests that begin when another one ends."""
+        for place in range(concurrency):
+            self._next(self.replicas[place % len(self.replicas)], 0.0)
+        self._finish()
+
+    def ended(self, replica: Replica, now: float) -> None:
+        """The next request takes the place of one that has ended."""
+        if now < self.until_s:
+            self._next(replica, now)
+
+    def _next(self, replica: Replica, now: float) -> None:
+        lengths = next(self.drawn, None)
+        if lengths is not None:
+            _refuse_beyond_memory(np.array([sum(lengths)]), replica.cache, "a request", "the GPU")
+            replica.add(replica.requests.add(now, *lengths))
+
+    def _finish(self) -> None:
+        for replica in self.replicas:
+            for piece in range(1, 1 << 62):
+                PACE.get()()
+                replica.advance(replica.now + 60.0 * piece)
+                if not replica.outstanding:
+                    break
+        end_s = max(replica.now for replica in self.replicas)
+        for replica in self.replicas:
+            replica.idle(end_s if math.isinf(self.until_s) else max(end_s, self.until_s))
+
+
+def cache_of(server: Server, sequences: int) -> Cache:
+    """The memory for keys and values that a replica of a model leaves.
+
+    Args:
+        server: A GPU of the replica.
+        sequences: Largest number of sequences in a step; memory for activations is kept for a full step of them.
+
+    Raises:
+        InputError: The weights alone do not fit.
+    """
+    served, decoder = server.deployment, server.deployment.decoder
+    most = served.engine.step_tokens
+    largest = StepTokens(sequences, 1, 1, most - sequences, sampled=sequences)
+    usable = usable_bytes(served.gpu) * served.engine.memory_share
+    free = usable - weights_bytes(decoder, served.precisions) - activations_bytes(decoder, largest)
+    by_window: dict[float, float] = defaultdict(float)
+    for part, layers in decoder.attentions:
+        by_window[part.window or math.inf] += layers * part.cached_elements * CACHED_IN[served.precisions.cache]
+    each = sum(by_window.values())
+    if free <= 0:
+        served.refuse_shortage()
+        raise InputError(
+            f"{decoder.name} leaves no memory for keys and values on {served.gpu.name}",
+            given=f"{si(usable - free, 'B')} of weights and activations",
+            allowed=f"less than {si(usable, 'B')}",
+            hint="use more GPUs, narrower weights, or a smaller max_step_tokens",
+        )
+    return Cache(free / each, tuple((share / each, window) for window, share in sorted(by_window.items())))
+
+
+def _refuse_too_long(trace: Trace, context: float, model: str) -> None:
+    longest = float((trace.prompt + trace.output).max())
+    if longest > context:
+        raise InputError(
+            f"a request of the trace is longer than the context of {model}",
+            given=f"{longest:g} tokens of prompt and output",
+            allowed=f"up to {context:g}",
+            hint="leave such requests out, or take a model with a longer context",
+        )
+
+
+def _refuse_beyond_memory(tokens: Any, cache: Cache, model: str, gpu: str) -> None:
+    longest = float(tokens.max())
+    if cache.used(1, longest) > cache.tokens:
+        raise InputError(
+            f"a request of {model} does not fit into the memory of {gpu}",
+            given=f"{longest:g} tokens of prompt and output",
+            allowed=f"up to {cache.tokens:.0f} tokens of keys and values",
+            hint="use more GPUs, GPUs with more memory, or cache_precision='fp8'",
+        )
+
+
+def _check(asked: dict[str, Any]) -> None:
+    """Refuse what is no question: see `simulate_serving`."""
+    requests, concurrency = asked["requests"], asked["concurrency"]
+    given = ", ".join(f"{name}={asked[name]!r:.60}" for name in ("requests", "concurrency", "duration_s"))
+    if (requests is None) == (concurrency is None):
+        raise InputError(
+            "a simulation needs its requests",
+            given=given,
+            allowed="one of requests (per second, or a trace) and concurrency",
+            hint="give requests=10, or concurrency=64",
+        )
+    is_rate = isinstance(requests, Real)
+    for name in ("prompt_tokens", "output_tokens"):
+        if (asked[name] is None) == (is_rate or concurrency is not None):
+            raise InputError(
+                f"{name} is needed for requests at a rate, and not with a trace, which has its own",
+                given=f"{name}={asked[name]!r:.60}",
+                allowed="a trace, or lengths",
+                hint="give prompt_tokens=500, output_tokens=(300, 200)",
+            )
+    if asked["duration_s"] is None and (is_rate or concurrency is not None):
+        raise InputError(
+            "a simulation at a rate needs the time in which requests arrive",
+            given=given,
+            allowed="duration_s above 0",
+            hint="give duration_s=600",
+        )
+    rules: tuple[tuple[str, Callable[[float], bool], str], ...] = (
+        ("requests", lambda value: value > 0, "a rate above 0"),
+        ("duration_s", lambda value: value > 0, "above 0"),
+        ("concurrency", lambda value: value >= 1 and value == int(value), "1 or more"),
+        ("burstiness", lambda value: 0 <= value <= 100, "0 to 100"),
+        ("warmup_s", lambda value: 0 <= value < (asked["duration_s"] or math.inf), "0 or more, below duration_s"),
+        ("max_sequences", lambda value: 1 <= value <= 8192 and value == int(value), "1 to 8192"),
+        ("max_step_tokens", lambda value: 2 <= value <= 65536 and value == int(value), "2 to 65536"),
+        ("prefix_hit_rate", lambda value: 0 <= value <= 1, "0 to 1"),
+        ("seed", lambda value: value >= 0 and value == int(value), "0 or more"),
+    )
+    for name, right, allowed in rules:
+        value = asked[name]
+        if name == "requests" and not is_rate:
+            continue
+        if value is None and name in ("duration_s", "concurrency", "max_step_tokens"):
+            continue
+        number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+        if not math.isfinite(number) or not right(number):
+            raise InputError(
+                f"{name} is out of range", given=f"{value!r:.60}", allowed=allowed, hint=f"give another {name}"
+            )
+    if asked["router"] not in ROUTERS:
+        raise unknown_name("router", asked["router"], ROUTERS)

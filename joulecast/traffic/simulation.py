@@ -1,0 +1,397 @@
+"""ServingSimulation: latencies, throughput, energy and power over time of a simulated engine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from ..arrays import FloatArray
+from ..errors import InputError
+from ..predictors.intervals.conformal import require_level
+from ..rendering.answers import Answer
+from ..rendering.notebook import Line, Picture, document, lines_over, notes, one_below_the_other, table
+from ..rendering.tables import Table, Tabular
+from ..units import duration, si
+from .scheduler import Log, Replica
+
+_SHOWN = (0.5, 0.9, 0.99)
+_POINTS = 600  # Points of a line that is drawn.
+
+
+@dataclass(frozen=True)
+class Timeline(Tabular):
+    """What all replicas did over time; arrays of shape (times,), each the mean of a step from that time on.
+
+    Args:
+        time_s: Begin of each step in seconds.
+        power_w: Power of all boards in watts.
+        decoding: Sequences that decoded.
+        waiting: Requests in the queue.
+        prompt_tokens_per_s: Tokens of prompts that were read.
+        cache_share: Share of the memory for keys and values that was in use.
+        busy_share: Share of the time in which replicas had work.
+    """
+
+    time_s: FloatArray
+    power_w: FloatArray
+    decoding: FloatArray
+    waiting: FloatArray
+    prompt_tokens_per_s: FloatArray
+    cache_share: FloatArray
+    busy_share: FloatArray
+
+    def _table(self) -> Table:
+        names = [each.name for each in fields(self)]
+        return Table(names, zip(*(getattr(self, name).tolist() for name in names), strict=True))
+
+
+@dataclass(frozen=True, repr=False)
+class ServingSimulation(Answer):
+    """A simulated engine that serves requests. As a table it has a row for each request.
+
+    Rates, energies and shares are those between `warmup_s` and `duration_s`; latencies those of the requests that
+    arrived then, each of which is served to its end.
+
+    Args:
+        model: Name of the model.
+        gpu: Full name of the GPU model.
+        gpus: Number of GPUs.
+        layout: How they share the model.
+        engine: Name of the engine.
+        precision: Precision of the weights.
+        clock_mhz: Requested graphics clock in MHz.
+        power_limit_w: Power cap of a board in watts.
+        seed: Seed of arrivals and lengths.
+        rate_per_s: Mean requests per second that were asked for; None for a trace or a closed loop.
+        concurrency: Requests at a time in a closed loop; None otherwise.
+        warmup_s, duration_s: Begin and end of what is counted, in seconds.
+        cache_tokens: Tokens of keys and values that fit on all replicas.
+        requests: Column -> array over all requests: arrival_s, prompt_tokens, output_tokens, first_token_s, end_s,
+            energy_j (its share of the steps that it took part in), preemptions.
+        logs: For each replica, its log as an array of shape (columns of `Log`, entries).
+        notes: What should be known about the result.
+    """
+
+    model: str
+    gpu: str
+    gpus: int
+    layout: str
+    engine: str
+    precision: str
+    clock_mhz: float
+    power_limit_w: float
+    seed: int
+    rate_per_s: float | None
+    concurrency: int | None
+    warmup_s: float
+    duration_s: float
+    cache_tokens: float
+    requests: dict[str, FloatArray] = field(repr=False)
+    logs: tuple[FloatArray, ...] = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, replicas: Sequence[Replica], *, duration_s: float | None, notes: tuple[str, ...], **told: Any
+    ) -> ServingSimulation:
+        """The result of replicas that have served all of their requests; see the fields."""
+        found = replicas[0].requests
+        columns = {
+            "arrival_s": found.arrival_s,
+            "prompt_tokens": found.prompt,
+            "output_tokens": found.output,
+            "first_token_s": found.first_s,
+            "end_s": found.end_s,
+            "energy_j": found.energy_j,
+            "preemptions": found.preempted,
+        }
+        end_s = max(replica.now for replica in replicas) if duration_s is None else duration_s
+        made = cls(
+            duration_s=end_s,
+            requests={name: np.array(column) for name, column in columns.items()},
+            logs=tuple(np.array(replica.log.columns) for replica in replicas),
+            notes=notes,
+            **told,
+        )
+        return made if not made._overloaded else cls(**{**vars(made), "notes": (*notes, made._overload)})
+
+    @property
+    def counted(self) -> int:
+        """Number of requests that arrived in the time that is counted."""
+        return int(self._counted.sum())
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Output tokens per second of all requests."""
+        return self._output_tokens / self._window_s
+
+    @property
+    def requests_per_s(self) -> float:
+        """Requests per second that ended."""
+        ends = self.requests["end_s"]
+        return float(((ends > self.warmup_s) & (ends <= self.duration_s)).sum()) / self._window_s
+
+    @property
+    def energy_j(self) -> float:
+        """Joules of all boards, those of waiting included."""
+        return math.fsum(float(self._within(log, "energy_j").sum()) for log in self.logs)
+
+    @property
+    def idle_energy_j(self) -> float:
+        """Joules of all boards while their replica had no request."""
+        return math.fsum(float(self._within(log, "energy_j")[_column(log, "steps") == 0].sum()) for log in self.logs)
+
+    @property
+    def power_w(self) -> float:
+        """Mean power of all boards in watts."""
+        return self.energy_j / self._window_s
+
+    @property
+    def energy_per_token_j(self) -> float:
+        """Joules of all boards per output token."""
+        return self.energy_j / self._output_tokens if self._output_tokens else math.inf
+
+    @property
+    def idle_share(self) -> float:
+        """Share of the time in which a replica had no request, as a mean of all replicas."""
+        idle = [self._within(log, "time_s")[_column(log, "steps") == 0].sum() for log in self.logs]
+        return float(np.mean(idle)) / self._window_s
+
+    @property
+    def preemptions(self) -> int:
+        """How often a sequence was put back to the queue because the memory was full."""
+        return int(self.requests["preemptions"][self._counted].sum())
+
+    def ttft_s(self, quantile: float) -> float:
+        """Seconds from the arrival of a request to its first token: the quantile of all requests, such as 0.99.
+
+        Raises:
+            InputError: The quantile is not between 0 and 1, or no request was counted.
+        """
+        return self._quantile(self.requests["first_token_s"] - self.requests["arrival_s"], quantile)
+
+    def tpot_s(self, quantile: float) -> float:
+        """Mean seconds of a request from one token to the next, as a quantile of all requests of at least two tokens.
+
+        Raises:
+            InputError: The quantile is not between 0 and 1, or no request has two tokens.
+        """
+        return self._quantile(self._tpot_s, quantile)
+
+    def latency_s(self, quantile: float) -> float:
+        """Seconds from the arrival of a request to its last token, as a quantile of all requests.
+
+        Raises:
+            InputError: The quantile is not between 0 and 1, or no request was counted.
+        """
+        return self._quantile(self.requests["end_s"] - self.requests["arrival_s"], quantile)
+
+    def itl_s(self, quantile: float) -> float:
+        """Seconds from one token of a request to the next, as a quantile of all tokens ("inter-token latency").
+
+        Raises:
+            InputError: The quantile is not between 0 and 1, or no sequence decoded.
+        """
+        seconds = np.concatenate([_column(log, "time_s") / np.maximum(_column(log, "steps"), 1) for log in self.logs])
+        weights = np.concatenate(
+            [self._share(log) * _column(log, "steps") * _column(log, "decoding") for log in self.logs]
+        )
+        return _weighted(seconds, weights, quantile)
+
+    def timeline(self, step_s: float = 1.0) -> Timeline:
+        """Power, queue and memory over time, from the start to the end of the last request.
+
+        Args:
+            step_s: Seconds between two values, such as 0.1.
+
+        Raises:
+            InputError: The step is not above 0, or too small for the time that was simulated.
+        """
+        end_s = max(float(log[0, -1] + log[1, -1]) for log in self.logs)
+        if not 0 < step_s < math.inf or end_s / step_s > 1e7:
+            raise InputError(
+                "the timeline cannot have such a step", given=f"{step_s!r}", allowed=f"{end_s / 1e7:.1g} s or more"
+            )
+        edges = np.arange(math.ceil(end_s / step_s) + 1) * step_s
+        sums = {}
+        for name in ("energy_j", "decoding", "waiting", "prompt_tokens", "cached", "busy"):
+            total = np.zeros(len(edges) - 1)
+            for log in self.logs:
+                start_s, time_s = _column(log, "start_s"), _column(log, "time_s")
+                values = _column(log, "steps") > 0 if name == "busy" else _column(log, name)
+                amounts = values if name in ("energy_j", "prompt_tokens") else values * time_s
+                times = np.append(start_s, start_s[-1] + time_s[-1])
+                total += np.diff(np.interp(edges, times, np.append(0.0, np.cumsum(amounts))))
+            sums[name] = total / step_s
+        return Timeline(
+            edges[:-1].astype(float),
+            sums["energy_j"],
+            sums["decoding"],
+            sums["waiting"],
+            sums["prompt_tokens"],
+            sums["cached"] / self.cache_tokens,
+            sums["busy"] / len(self.logs),
+        )
+
+    def latencies(self) -> tuple[list[str], list[list[str]]]:
+        """The latencies at P50, P90 and P99 as texts: the header and the rows of a table."""
+        found = {name: [self._known(key, at) for at in _SHOWN] for key, name in _LATENCIES.items()}
+        rows = [[name, *("-" if each is None else si(each, "s") for each in row)] for name, row in found.items()]
+        return ["", *(f"P{100 * at:g}" for at in _SHOWN)], rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result without its single requests, as plain lists and dictionaries; quantities in SI units."""
+        plain = (str, int, float, type(None))
+        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {
+            **{name: value for name, value in told.items() if isinstance(value, plain)},
+            "requests": self.counted,
+            **{name: getattr(self, name) for name in _TOLD},
+            **{name: {f"p{100 * at:g}": self._known(name, at) for at in _SHOWN} for name in _LATENCIES},
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        boards = f"{self.gpus}x {self.gpu} ({self.layout})" if self.gpus > 1 else self.gpu
+        first, further = (row[-1] for row in self.latencies()[1][:2])
+        return (
+            f"{self.model} on {boards}: {self.counted:,} requests in {duration(self._window_s)}, "
+            f"first token {first} and {further} per token at P99, "
+            f"{self.tokens_per_s:,.0f} tokens/s, {si(self.energy_per_token_j, 'J')} per token, "
+            f"{si(self.power_w, 'W')}"
+        )
+
+    def _repr_html_(self) -> str:
+        return document(
+            str(self), table(*self.latencies(), frozenset({1, 2, 3})), self._picture().svg, notes(self.notes)
+        )
+
+    def _picture(self) -> Picture:
+        end_s = max(float(log[0, -1] + log[1, -1]) for log in self.logs)
+        found = self.timeline(max(end_s / _POINTS, 1e-3))
+        lines = []
+        for name, values, unit in (
+            ("power of all boards", found.power_w, "W"),
+            ("sequences that decode", found.decoding, ""),
+            ("requests that wait", found.waiting, ""),
+        ):
+            points = list(zip(found.time_s.tolist(), values.tolist(), strict=True))
+            line = Line(name, points, int(np.argmax(values)))
+            lines.append(lines_over([line], ("time", "s"), (name, unit), f"{name} over time"))
+        return one_below_the_other(lines)
+
+    def _table(self) -> Table:
+        found, arrival_s = self.requests, self.requests["arrival_s"]
+        columns = {
+            "arrival_s": arrival_s,
+            "prompt_tokens": found["prompt_tokens"],
+            "output_tokens": found["output_tokens"],
+            "ttft_s": found["first_token_s"] - arrival_s,
+            "tpot_s": self._tpot_s,
+            "latency_s": found["end_s"] - arrival_s,
+            "energy_j": found["energy_j"],
+            "preemptions": found["preemptions"],
+        }
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        return Table(list(columns), ([None if value != value else value for value in row] for row in rows))
+
+    @property
+    def _tpot_s(self) -> FloatArray:
+        further = self.requests["output_tokens"] - 1.0
+        seconds = self.requests["end_s"] - self.requests["first_token_s"]
+        return np.where(further > 0, seconds / np.maximum(further, 1), np.nan)
+
+    @property
+    def _window_s(self) -> float:
+        return self.duration_s - self.warmup_s
+
+    @property
+    def _counted(self) -> Any:
+        arrival_s = self.requests["arrival_s"]
+        return (arrival_s >= self.warmup_s) & (arrival_s <= self.duration_s)
+
+    @property
+    def _output_tokens(self) -> float:
+        """Output tokens in the time that is counted; those of a request are spread evenly from first to last."""
+        first_s, end_s = self.requests["first_token_s"], self.requests["end_s"]
+        low, high = np.clip(first_s, self.warmup_s, self.duration_s), np.clip(end_s, self.warmup_s, self.duration_s)
+        spread = (self.requests["output_tokens"] - 1.0) * (high - low) / np.maximum(end_s - first_s, 1e-12)
+        first = (first_s > self.warmup_s) & (first_s <= self.duration_s)
+        return float(spread.sum() + first.sum())
+
+    def _share(self, log: FloatArray) -> FloatArray:
+        """Share of each entry of a log within the time that is counted."""
+        start_s, time_s = _column(log, "start_s"), _column(log, "time_s")
+        ends = np.clip([start_s, start_s + time_s], self.warmup_s, self.duration_s)
+        found: FloatArray = (ends[1] - ends[0]) / np.maximum(time_s, 1e-15)
+        return found
+
+    def _within(self, log: FloatArray, name: str) -> FloatArray:
+        return self._share(log) * _column(log, name)
+
+    def _quantile(self, values: FloatArray, quantile: float) -> float:
+        some = values[self._counted & np.isfinite(values)]
+        return _weighted(some, np.ones(len(some)), quantile)
+
+    def _known(self, name: str, quantile: float) -> float | None:
+        try:
+            found: float = getattr(self, name)(quantile)
+        except InputError:
+            return None
+        return found
+
+    @property
+    def _overloaded(self) -> bool:
+        """Whether the queue grows: more than a tenth of the requests of an open loop are left at the end."""
+        if self.concurrency is not None:
+            return False
+        unfinished = self._counted & (self.requests["end_s"] > self.duration_s)
+        late = self.requests["first_token_s"] - self.requests["arrival_s"] > 0.1 * self._window_s
+        return bool((unfinished & late).sum() > 0.05 * self.counted)
+
+    @property
+    def _overload(self) -> str:
+        return (
+            f"the queue grows: these GPUs end {self.requests_per_s:.3g} requests/s, and more arrive, so latencies "
+            "depend on the duration"
+        )
+
+
+_TOLD = (
+    *("tokens_per_s", "requests_per_s", "energy_j", "idle_energy_j", "energy_per_token_j", "power_w", "idle_share"),
+    "preemptions",
+)
+_LATENCIES = {
+    "ttft_s": "time to first token",
+    "tpot_s": "time per output token",
+    "itl_s": "between two tokens",
+    "latency_s": "whole request",
+}
+
+
+def _column(log: FloatArray, name: str) -> FloatArray:
+    found: FloatArray = log[Log.NAMES.index(name)]
+    return found
+
+
+def _weighted(values: FloatArray, weights: FloatArray, quantile: float) -> float:
+    """The least value that a share of the weight does not exceed."""
+    if quantile not in (0, 1):
+        require_level(quantile)
+    some = weights > 0
+    if not some.any():
+        raise InputError(
+            "no request has such a latency",
+            given="0 requests in the time that is counted",
+            allowed="at least one",
+            hint="give a longer duration_s, or outputs of at least two tokens",
+        )
+    values, weights = values[some], weights[some]
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order])
+    place = min(int(np.searchsorted(reached, quantile * reached[-1])), len(values) - 1)
+    return float(values[order[place]])

@@ -1,0 +1,85 @@
+"""`joulecast calibrate`: what it writes from measurements, and what it says where there is no GPU."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from conftest import benchmark
+from joulecast import Operation
+from joulecast.datasets import save
+from joulecast.hardware import find_gpu
+from joulecast.predictors.board.profile import find_profile
+from joulecast.zoo import find_predictor
+
+with benchmark("simulated_board") as board:
+    measured, operations = board.measured, board.operations
+GPU = find_gpu("H100 SXM")
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    found = find_predictor(GPU, "inference").operations
+    return save(measured(found, operations()[::2], GPU), tmp_path / "measured")
+
+
+def test_measurements_become_a_file_that_predictions_take(dataset, tmp_path, call):
+    path = tmp_path / "mine.json"
+    code, out, said = call("calibrate", "--measured", str(dataset), "--out", str(path))
+    assert code == 0, said
+    assert "products on tensor cores" in out
+    assert "on operations left out" in out
+    asked = ["linear", "4096,4096", "--set", "out_features=4096", "--precision", "bf16", "--gpu", "H100 SXM", "--json"]
+    plain, found = (json.loads(call("explain", *asked, *more)[1]) for more in ([], ["--calibration", str(path)]))
+    factor = found["calibration"]["products on tensor cores"]
+    assert factor == pytest.approx(1.25, rel=0.05)
+    assert found["device_time_s"] == pytest.approx(factor * plain["device_time_s"], rel=0.1)
+    assert plain["calibration"] is None
+
+
+def test_without_a_gpu_it_says_what_it_needs(call, tmp_path):
+    code, _, said = call("calibrate", "--out", str(tmp_path / "mine.json"))
+    assert code == 2
+    assert all(part in said for part in ("there is none here", "given:", "allowed:", "next:", "--measured"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_stopped_and_repeated_it_continues(call, tmp_path, monkeypatch):
+    """On the CPU in place of the GPU: what is measured there says nothing, but the course of events is the same."""
+    from joulecast.cli import calibrate
+    from joulecast.profiling import collection, summary
+    from joulecast.queries import worth_measuring
+
+    chosen = {
+        mode: [Operation("relu", [(n, 64)], mode=mode) for n in range(1, 1 + count)]
+        for mode, count in (("inference", 12), ("training", 3))
+    }
+    asked, done, real = [], [], collection.measure
+
+    def choose(predictors, count):
+        asked.append(count)
+        return chosen
+
+    def measure(task, *others):
+        done.append(task.operation)
+        if len(done) == 5:
+            raise KeyboardInterrupt
+        return real(task, *others)
+
+    monkeypatch.setattr(calibrate, "_name_of", lambda device, gpu: "H100 SXM")
+    monkeypatch.setattr(calibrate, "_SECONDS", 0.002)
+    monkeypatch.setattr(worth_measuring, "worth_measuring", choose)
+    monkeypatch.setattr(collection, "measure", measure)
+    monkeypatch.setattr(summary, "write_summary", lambda journal, folder: folder)  # whose pictures take seconds
+    asked_for = ("calibrate", "--device", "cpu", "--minutes", "10", "--out", tmp_path / "mine.json")
+    code, _, said = call(*asked_for)
+    assert code == 2
+    assert "4 of 12 operations in inference" in said
+    assert not (tmp_path / "mine.json").exists()
+    code, _, said = call(*asked_for)
+    assert code == 0, said
+    assert len(asked) == 1
+    assert len(done) == 1 + 12 + 3
+    assert len(set(done)) == 15
+    assert find_profile(tmp_path / "mine.json").operations == 15

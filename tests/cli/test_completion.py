@@ -1,0 +1,40 @@
+"""Values that a shell completes, asked for as bash asks."""
+
+from __future__ import annotations
+
+import pytest
+
+from joulecast.cli import application
+
+ASKED = {
+    "predict resn": {"resnet18", "resnet50"},
+    "predict resnet50 --gpu h100-s": {"h100-sxm"},
+    "best resnet50 --gpu A30,H2": {"A30,H200"},
+    "best resnet50 --objective en": {"energy", "energy_per_sample"},
+    "predict resnet50 --precision b": {"bf16"},
+    "generate llama3_1_": {"llama3_1_8b", "llama3_1_70b"},
+    "generate llama3_8b --precision nv": {"nvfp4"},
+    "generate llama3_8b --engine vl": {"vllm"},
+    "best-generation llama3_8b --objective c": {"cost", "carbon"},
+    "image flux": {"flux_1_dev", "flux_1_schnell"},
+}
+
+
+@pytest.mark.parametrize("typed", ASKED)
+def test_values_are_completed(typed, monkeypatch, capsys):
+    words = f"joulecast {typed}"
+    for name, value in {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("_JOULECAST_COMPLETE", "complete_bash")
+    with pytest.raises(SystemExit):
+        application()(args=[], prog_name="joulecast")
+    assert set(capsys.readouterr().out.split("\n")) >= ASKED[typed]
+
+
+def test_numbers_are_not_completed(monkeypatch, capsys):
+    monkeypatch.setenv("COMP_WORDS", "joulecast image flux_1_dev --gpus ")
+    monkeypatch.setenv("COMP_CWORD", "4")
+    monkeypatch.setenv("_JOULECAST_COMPLETE", "complete_bash")
+    with pytest.raises(SystemExit):
+        application()(args=[], prog_name="joulecast")
+    assert "A30" not in capsys.readouterr().out

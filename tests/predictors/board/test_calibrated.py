@@ -1,0 +1,151 @@
+"""Ten simulated minutes on a board with known deviations: what is found, and how errors on other operations fall."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import joulecast
+from conftest import benchmark
+from joulecast import Network, Operation
+from joulecast.errors import InputError
+from joulecast.hardware import find_gpu
+from joulecast.predictors.board.fit import fit_profile
+from joulecast.predictors.board.profile import find_profile
+from joulecast.queries.worth_measuring import worth_measuring
+from joulecast.zoo import find_predictor
+
+with benchmark("simulated_board") as board:
+    pass
+GPU = find_gpu("H100 SXM")
+
+
+@pytest.fixture(scope="module")
+def predictor():
+    return find_predictor(GPU, "inference")
+
+
+@pytest.fixture(scope="module")
+def halves():
+    everything = board.operations()
+    return everything[::2], everything[1::2]
+
+
+def fitted(dataset, predictor):
+    return fit_profile(dataset, {"inference": predictor.operations}, {"inference": predictor.name})
+
+
+@pytest.fixture(scope="module")
+def profile(predictor, halves):
+    return fitted(board.measured(predictor.operations, halves[0], GPU), predictor)
+
+
+def errors(found, dataset):
+    measured = {
+        "time": [each.device_time_s for each in dataset.measurements],
+        "power": [each.power_w for each in dataset.measurements],
+        "energy": [each.energy_j for each in dataset.measurements],
+    }
+    predicted = {"time": found.device_time_s, "power": found.power_w, "energy": found.energy_j}
+    return {name: np.abs(np.log(predicted[name] / measured[name])) for name in measured}
+
+
+def test_errors_on_operations_left_out_fall_below_five_percent(predictor, halves, profile):
+    truth = board.measured(predictor.operations, halves[1], GPU, seed=1)
+    before = errors(joulecast.predict_operations(halves[1], GPU), truth)
+    after = errors(joulecast.predict_operations(halves[1], GPU, calibration=profile), truth)
+    assert before["time"].mean() > 0.12
+    assert all(each.mean() < 0.05 for each in after.values())
+    # What the profile says of itself is what happens.
+    assert profile.improvements["time"].after == pytest.approx(after["time"].mean(), abs=0.015)
+    assert profile.improvements["time"].expected == pytest.approx(after["time"].mean(), abs=0.02)
+
+
+def test_what_differs_is_found(profile, predictor):
+    static_w = predictor.operations.predict(board.operations()[:1]).static_power_w
+    assert profile.factors["products on tensor cores"] == pytest.approx(1 / board.SLOW_PRODUCTS, rel=0.03)
+    assert profile.factors["products on other units"] == pytest.approx(1 / board.SLOW_PRODUCTS, rel=0.03)
+    assert profile.factors["DRAM"] == pytest.approx(1 / board.BANDWIDTH, rel=0.03)
+    assert profile.factors["launches in inference"] == pytest.approx(board.LAUNCH, rel=0.03)
+    assert (profile.factors["static power"] - 1) * static_w == pytest.approx(board.MORE_STATIC_W, abs=3)
+
+
+def test_a_lower_clock_is_read_and_held(predictor, halves):
+    low_mhz = 0.8 * GPU.boost_clock_mhz
+    profile = fitted(board.measured(predictor.operations, halves[0], GPU, clock_mhz=low_mhz), predictor)
+    assert profile.most_clock_mhz == pytest.approx(low_mhz)
+    truth = board.measured(predictor.operations, halves[1], GPU, 1, low_mhz)
+    found = joulecast.predict_operations(halves[1], GPU, calibration=profile)
+    assert found.held_clock_mhz.max() <= low_mhz
+    assert all(each.mean() < 0.05 for each in errors(found, truth).values())
+
+
+def test_intervals_are_those_of_operations_left_out(halves, profile, predictor):
+    truth = board.measured(predictor.operations, halves[1], GPU, 2)
+    plain, found = (joulecast.predict_operations(halves[1], GPU, calibration=each) for each in (None, profile))
+    wide, narrow = plain.interval(0.8).time_s, found.interval(0.8).time_s
+    own = np.array([each.row.family in profile.errors["time"] for each in halves[1]])
+    narrower = np.log(narrow[1] / narrow[0]) / np.log(wide[1] / wide[0])
+    assert own.mean() > 0.5
+    assert narrower[own].max() < 1
+    assert narrower[own].min() < 0.2
+    assert narrower[~own] == pytest.approx(1)
+    times = np.array([each.time_s for each in truth.measurements])
+    assert np.mean((narrow[0] <= times) & (times <= narrow[1])) > 0.6
+    # Never narrower than what was seen: the errors of all, where a family has none of its own.
+    least = np.quantile(profile.errors["time"]["all"], 0.5)
+    pooled = joulecast.predict_operations([Operation("softmax", [(4096, 4096)])], GPU, calibration=profile)
+    low, high = pooled.interval(0.8).time_s
+    assert np.log(high / low)[0] / 2 >= least
+
+
+def test_a_board_as_predicted_gets_no_factors(predictor, halves):
+    found = predictor.operations.predict(halves[0])
+    rows = board.measured(predictor.operations, halves[0], GPU).measurements
+    draw = np.random.default_rng(0).choice([-0.2, 0.2], len(rows))  # Errors that no factor explains.
+    from dataclasses import replace
+
+    rows = [
+        replace(each, time_s=t, power_w=None, energy_j=None, device_time_s=t)
+        for each, t in zip(rows, (found.device_time_s * np.exp(draw)).tolist(), strict=True)
+    ]
+    profile = fitted(replace(board.measured(predictor.operations, halves[0], GPU), measurements=tuple(rows)), predictor)
+    assert not profile.factors or profile.improvements["time"].after < profile.improvements["time"].before
+    assert all(factor == pytest.approx(1, abs=0.12) for factor in profile.factors.values())
+
+
+def test_every_question_takes_it(profile, tmp_path):
+    path = tmp_path / "mine.json"
+    profile.write(path)
+    assert find_profile(path) == profile
+    network = Network.of([(each, 2) for each in board.operations()[:6]])
+    plain = joulecast.predict(network, gpu=GPU.name)
+    found = joulecast.predict(network, gpu=GPU.name, calibration=str(path))
+    assert found.time_s > 1.05 * plain.time_s
+    assert any(note.startswith("calibrated by") and profile.sha256[:12] in note for note in found.notes)
+    many = joulecast.predict_many([network], GPU.name, calibration=profile)
+    assert many.time_s[0] == found.time_s
+    content = json.loads(path.read_text())
+    swept = joulecast.sweep(network, gpus=[GPU.name, "L40S"], clocks=[1200.0], calibration=content)
+    for gpu, calibration in ((GPU.name, path), ("L40S", None)):
+        one = joulecast.predict(network, gpu=gpu, clock=1200.0, calibration=calibration)
+        assert one.time_s in [choice.time_s for choice in swept]
+    linear = next(each for each in board.operations() if each.kind == "linear" and each.precision == "bf16")
+    parts = joulecast.explain(linear, GPU.name, calibration=profile).calibration
+    assert parts["products on tensor cores"] == profile.factors["products on tensor cores"]
+    assert "products on other units" not in parts
+    with pytest.raises(InputError, match="another GPU"):
+        joulecast.predict(network, gpu="A30", calibration=profile)
+
+
+def test_what_takes_most_and_is_least_sure_is_measured_first():
+    small, large = (Operation("linear", [(n, 1024)], {"out_features": 1024}, precision="bf16") for n in (512, 4096))
+    others = [Operation("relu", [(4096, n)]) for n in (512, 1024)]
+    network = Network.of([(small, 1), (large, 10), (others[0], 1), (others[1], 1)])
+    chosen = worth_measuring(
+        {"inference": find_predictor(GPU, "inference").operations}, 3, lambda gpu, mode: iter([network])
+    )
+    assert chosen["inference"][:2] == [large, others[1]] or chosen["inference"][:2] == [others[1], large]
+    assert len(chosen["inference"]) == 3

@@ -1,0 +1,159 @@
+"""The scheduler against queues whose answer is known, and against what can never be."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from joulecast.traffic.scheduler import Cache, Limits, Replica, Requests
+
+ROOMY = Cache(1e9)
+
+
+class EqualSteps:
+    """Steps that all take the same time, at 300 W, or 400 W with prompts."""
+
+    idle_w = 100.0
+
+    def __init__(self, step_s: float) -> None:
+        self.step_s = step_s
+
+    def decode(self, sequences, context):
+        return self.step_s, self.step_s * 300
+
+    def mixed(self, sequences, context, prompts, tokens, pairs, sampled):
+        return self.step_s, self.step_s * 400
+
+
+class GrowingSteps(EqualSteps):
+    """Steps whose time grows with all keys that are attended to."""
+
+    def decode(self, sequences, context):
+        seconds = self.step_s + 1e-6 * sequences * context
+        return seconds, 300 * seconds
+
+    def mixed(self, sequences, context, prompts, tokens, pairs, sampled):
+        seconds = self.step_s + 1e-6 * (sequences * context + tokens)
+        return seconds, 400 * seconds
+
+
+def served(
+    arrivals: list[float],
+    lengths: Callable[[], tuple[int, int]],
+    costs: EqualSteps,
+    limits: Limits,
+    cache: Cache = ROOMY,
+) -> tuple[Requests, Replica]:
+    requests = Requests()
+    replica = Replica(costs, cache, limits, requests)
+    for arrival_s in arrivals:
+        replica.advance(arrival_s)
+        replica.add(requests.add(arrival_s, *lengths()))
+    replica.advance(math.inf)
+    return requests, replica
+
+
+def poisson(count: int, rate_per_s: float, seed: int = 0) -> list[float]:
+    return np.cumsum(np.random.default_rng(seed).exponential(1 / rate_per_s, count)).tolist()
+
+
+def test_one_server_with_equal_times():
+    """M/D/1: the mean wait is load / (2 (1 - load)) services (Pollaczek and Khinchine)."""
+    requests, _ = served(poisson(30_000, 0.6), lambda: (10, 1), EqualSteps(1.0), Limits(1, 100))
+    waited = np.array(requests.first_s) - np.array(requests.arrival_s) - 1
+    assert waited.mean() == pytest.approx(0.6 / (2 * 0.4), rel=0.04)
+    # Erlang's distribution of the wait: P(W <= t) = (1 - load) sum over k of (load (k - t))^k / k! e^(load (t - k)).
+    for wait_s in (0.0, 1.5, 3.0):
+        terms = ((0.6 * (k - wait_s)) ** k / math.factorial(k) * math.exp(0.6 * (wait_s - k)) for k in range(4))
+        exact = 0.4 * sum(term for k, term in enumerate(terms) if k <= wait_s)
+        assert (waited <= wait_s + 1e-9).mean() == pytest.approx(exact, abs=0.01)
+
+
+def test_several_servers_with_exponential_times():
+    """M/M/4: the share of requests that wait is Erlang's C, and those wait exponentially.
+
+    benchmarks/traffic.py holds both queues against a hundred times as many requests.
+    """
+    servers, load, step_s = 4, 0.7, 0.001
+    outputs = random.Random(1)
+    requests, _ = served(
+        poisson(15_000, load * servers, 2),
+        lambda: (1, max(1, round(outputs.expovariate(1) / step_s))),
+        EqualSteps(step_s),
+        Limits(servers, 100),
+    )
+    waited = np.array(requests.first_s) - np.array(requests.arrival_s)
+    offered = load * servers
+    last = offered**servers / math.factorial(servers) / (1 - load)
+    waiting = last / (sum(offered**k / math.factorial(k) for k in range(servers)) + last)
+    for wait_s in (0.05, 0.5, 1.0):
+        exact = waiting * math.exp(-(servers - offered) * wait_s)
+        assert (waited > wait_s + 1.5 * step_s).mean() == pytest.approx(exact, abs=0.03)
+
+
+def tight() -> tuple[Requests, Replica]:
+    lengths = random.Random(3)
+    return served(
+        poisson(300, 40.0, 4),
+        lambda: (lengths.randint(1, 300), lengths.randint(1, 200)),
+        GrowingSteps(0.005),
+        Limits(16, 128),
+        Cache(1000),
+    )
+
+
+def test_what_comes_in_goes_out_and_never_beyond_the_memory():
+    requests, replica = tight()
+    log = dict(zip(replica.log.NAMES, map(np.array, replica.log.columns), strict=True))
+    # A sequence that was put back is read again, with what it had written.
+    assert sum(requests.preempted) > 20
+    assert log["prompt_tokens"].sum() > sum(requests.prompt)
+    assert np.isfinite(np.array(requests.end_s)).all()
+    written = (log["steps"] * log["decoding"] + log["completed"]).sum()
+    assert written == sum(requests.output)
+    assert log["cached"].max() <= 1000
+    assert (log["decoding"] <= 16).all()
+    assert (log["decoding"] + log["prompt_tokens"])[log["steps"] == 1].max() <= 128
+    idle_j = log["energy_j"][log["steps"] == 0].sum()
+    assert sum(requests.energy_j) + idle_j == pytest.approx(log["energy_j"].sum(), rel=1e-12)
+    # No time is lost or counted twice.
+    np.testing.assert_allclose(log["start_s"][1:], (log["start_s"] + log["time_s"])[:-1], rtol=1e-12)
+
+
+def test_without_a_full_cache_each_prompt_is_read_once():
+    requests, replica = served(poisson(200, 5.0), lambda: (250, 20), GrowingSteps(0.005), Limits(16, 128))
+    prompt_tokens = replica.log.columns[replica.log.NAMES.index("prompt_tokens")]
+    assert sum(prompt_tokens) == 200 * 250
+    assert not any(requests.preempted)
+
+
+def test_a_cached_prefix_is_not_read():
+    _, replica = served(poisson(200, 5.0), lambda: (100, 20), EqualSteps(0.005), Limits(16, 128, cached_share=0.75))
+    assert sum(replica.log.columns[replica.log.NAMES.index("prompt_tokens")]) == 200 * 25
+
+
+def test_one_request_by_hand():
+    """A prompt of 250 tokens in steps of 100 takes three steps, and each further token one."""
+    requests, replica = served([2.0], lambda: (250, 4), EqualSteps(0.5), Limits(8, 100))
+    assert list(requests.first_s) == [3.5]
+    assert list(requests.end_s) == [5.0]
+    assert sum(replica.log.columns[6]) == pytest.approx(2 * 100 + 1.5 * 400 + 1.5 * 300)
+    assert list(requests.energy_j) == pytest.approx([1.5 * 400 + 1.5 * 300])
+
+
+def test_a_jump_is_as_long_as_its_steps():
+    """1000 steps of one sequence, of 5 ms and a microsecond for each of 101 to 1100 keys."""
+    requests, _ = served([0.0], lambda: (100, 1001), GrowingSteps(0.005), Limits(8, 128))
+    decoded_s = requests.end_s[0] - requests.first_s[0]
+    assert decoded_s == pytest.approx(1000 * 0.005 + 1e-6 * sum(range(101, 1101)), rel=1e-9)
+
+
+def test_windows_bound_the_cache():
+    cache = Cache(1000.0, ((0.5, math.inf), (0.5, 128)), block=0)
+    assert cache.used(1, 100) == 100
+    assert cache.used(1, 1000) == 0.5 * 1000 + 0.5 * 128
+    assert cache.used(4, 4000) == 4 * 564

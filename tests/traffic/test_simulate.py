@@ -1,0 +1,170 @@
+"""simulate_serving: what comes out, that it is the same for the same seed, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import joulecast
+from joulecast import simulate_serving
+from joulecast.cli import main
+from joulecast.errors import InputError, UnknownNameError
+from joulecast.traffic.requests import Drawn, at_rate, read_trace
+
+SHORT = {"prompt_tokens": 200, "output_tokens": (50, 30), "duration_s": 20, "max_sequences": 32, "max_step_tokens": 512}
+
+
+@pytest.fixture(scope="module")
+def chat():
+    return simulate_serving("qwen3_0_6b", "L4", requests=3, **SHORT)
+
+
+def test_the_same_seed_gives_the_same_and_another_seed_another(chat):
+    again, other = (simulate_serving("qwen3_0_6b", "L4", requests=3, seed=seed, **SHORT) for seed in (0, 1))
+    assert again.to_csv() == chat.to_csv()
+    assert other.to_csv() != chat.to_csv()
+
+
+def test_what_is_counted_adds_up(chat):
+    assert chat.counted == len(chat.requests["end_s"]) > 30
+    assert chat.ttft_s(0.5) <= chat.ttft_s(0.99) <= chat.latency_s(0.99)
+    whole = chat.timeline(0.1)
+    end_s = whole.time_s[-1] + 0.1
+    assert (whole.power_w * 0.1).sum() == pytest.approx(sum(log[6].sum() for log in chat.logs), rel=1e-9)
+    assert whole.power_w.max() <= 72 * 1.0001
+    assert end_s >= chat.requests["end_s"].max()
+    counted = whole.time_s < 20 - 1e-9
+    assert (whole.power_w[counted] * 0.1).sum() == pytest.approx(chat.energy_j, rel=1e-9)
+    assert chat.energy_j == pytest.approx(chat.power_w * 20)
+    told = json.loads(chat.to_json())
+    assert told["requests"] == chat.counted
+    assert told["ttft_s"]["p99"] == chat.ttft_s(0.99)
+    assert len(chat.to_csv().splitlines()) == chat.counted + 1
+    assert "<svg" in chat._repr_html_()
+
+
+def test_a_single_request_is_that_of_predict_generation():
+    alone = joulecast.predict_generation("qwen3_8b", "H100 SXM", batch=1, prompt_tokens=500, output_tokens=300)
+    found = simulate_serving(
+        *("qwen3_8b", "H100 SXM"),
+        concurrency=1,
+        prompt_tokens=500,
+        output_tokens=300,
+        duration_s=30,
+        max_step_tokens=8192,
+    )
+    assert found.ttft_s(0.5) == pytest.approx(alone.time_to_first_token_s, rel=0.02)
+    assert found.tpot_s(0.5) == pytest.approx(alone.time_per_output_token_s, rel=0.01)
+    assert found.power_w == pytest.approx(alone.power_w, rel=0.01)
+
+
+def test_replicas_share_the_requests():
+    options = {**SHORT, "tensor_parallel": 1}
+    turns, least = (
+        simulate_serving("qwen3_0_6b", "2x L4", requests=20, router=router, **options)
+        for router in ("round_robin", "least_loaded")
+    )
+    assert turns.counted == least.counted
+    assert len(turns.logs) == 2
+    assert least.ttft_s(0.99) < 1.2 * turns.ttft_s(0.99)
+    # A replica that gets nothing waits at the power of an idle board.
+    one = simulate_serving("qwen3_0_6b", "2x L4", concurrency=1, **options)
+    assert one.idle_share == pytest.approx(0.5, abs=0.02)
+    assert one.idle_energy_j > 0
+
+
+def test_too_many_requests_are_told():
+    flooded = simulate_serving("qwen3_0_6b", "L4", requests=200, **SHORT)
+    assert flooded.requests_per_s < 150
+    assert any("the queue grows" in note for note in flooded.notes)
+
+
+def test_a_trace(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n0,100,5\n3,50,20\n1,10,1\n")
+    found = simulate_serving("qwen3_0_6b", "L4", requests=path, max_sequences=8, max_step_tokens=512)
+    assert found.requests["arrival_s"].tolist() == [0, 1, 3]
+    assert found.duration_s == found.requests["end_s"].max()
+    assert found.notes == (f"the trace {path} was not in the order of arrival, and was sorted",)
+    assert found.tokens_per_s * found.duration_s == pytest.approx(26)
+
+
+def test_lengths_and_arrivals_have_the_moments_that_were_asked_for():
+    seeds = np.random.SeedSequence(0).spawn(3)
+    prompt, output = Drawn("prompt_tokens", (650, 610), seeds[0]), Drawn("output_tokens", 10, seeds[1])
+    some = prompt.take(200_000)
+    assert (some.mean(), some.std()) == pytest.approx((650, 610), rel=0.02)
+    gaps = np.diff(at_rate(100.0, 2.0, 500.0, prompt, output, math.inf, seeds[2]).arrival_s)
+    assert gaps.mean() == pytest.approx(0.01, rel=0.05)
+    assert gaps.std() / gaps.mean() == pytest.approx(2.0, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({}, "needs its requests"),
+        ({"requests": 1, "concurrency": 2}, "needs its requests"),
+        ({"requests": -1}, "requests is out of range"),
+        ({"requests": math.nan}, "requests is out of range"),
+        ({"requests": 1, "duration_s": None}, "needs the time"),
+        ({"requests": 1, "warmup_s": 30}, "warmup_s is out of range"),
+        ({"requests": 1, "prefix_hit_rate": 1.5}, "prefix_hit_rate is out of range"),
+        ({"requests": 1, "output_tokens": None}, "output_tokens is needed"),
+        ({"requests": 1, "output_tokens": 0}, "output_tokens"),
+        ({"requests": 1, "max_sequences": 600}, "fewer tokens than sequences"),
+        ({"requests": 1e9}, "too many requests"),
+        ({"requests": "nowhere.csv", "prompt_tokens": None, "output_tokens": None}, "no such trace"),
+    ],
+)
+def test_what_is_no_question_is_refused(options, what):
+    with pytest.raises(InputError, match=what) as caught:
+        simulate_serving("qwen3_0_6b", "L4", **{**SHORT, **options})
+    assert caught.value.given
+    assert caught.value.allowed
+
+
+def test_names_are_refused_with_those_that_are_near():
+    with pytest.raises(UnknownNameError, match="router"):
+        simulate_serving("qwen3_0_6b", "L4", requests=1, router="round-robin", **SHORT)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("arrival_s,prompt_tokens\n0,1\n", "no column for output_tokens"),
+        ("arrival_s,prompt_tokens,output_tokens\n-1,5,5\n", "arrival_s that cannot be"),
+        ("arrival_s,prompt_tokens,output_tokens\n1,5,0\n", "output_tokens that cannot be"),
+        ("arrival_s,prompt_tokens,output_tokens\n1,x,0\n", "no numbers"),
+        ("arrival_s,prompt_tokens,output_tokens\n", "no requests"),
+        ("arrival_s,prompt_tokens,output_tokens\n1,2\n", "no table"),
+    ],
+)
+def test_a_trace_that_cannot_be(tmp_path, text, what):
+    path = tmp_path / "trace.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=what):
+        read_trace(path)
+
+
+def test_a_request_beyond_the_context_or_the_memory(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text("arrival_s,prompt_tokens,output_tokens\n0,900000,5\n")
+    with pytest.raises(InputError, match="longer than the context"):
+        simulate_serving("qwen3_8b", "L4", requests=path)
+    path.write_text("arrival_s,prompt_tokens,output_tokens\n0,40000,5\n")
+    with pytest.raises(InputError, match="does not fit into the memory"):
+        simulate_serving("qwen3_8b", "L4", requests=path, max_sequences=8)
+
+
+def test_the_command(capsys, tmp_path):
+    picture = tmp_path / "picture.svg"
+    arguments = ["simulate", "qwen3_0_6b", "L4", "--rate", "3", "--prompt", "200", "--output", "50,30"]
+    arguments += ["--duration", "20", "--max-sequences", "32", "--max-step-tokens", "512", "--plot", str(picture)]
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 0
+    assert "time to first token" in capsys.readouterr().out
+    assert picture.read_text().startswith("<svg")

@@ -1,0 +1,80 @@
+"""Steps that are looked up, against the same steps predicted whole."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from joulecast.generation.generate import server_of
+from joulecast.generation.lengths import Lengths
+from joulecast.generation.serving import Steps
+from joulecast.generation.steps import StepTokens
+from joulecast.traffic.step_costs import PredictedSteps
+
+ASKED = {
+    "model": "qwen3_8b",
+    "gpu": "H100 SXM",
+    "engine": "vllm",
+    "precision": "bf16",
+    "expert_parallel": 1,
+    **dict.fromkeys(
+        ("tensor_parallel", "cache_precision", "power_limit_w", "sampling", "host", "calibration", "predictor")
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def tables():
+    server = server_of(ASKED, 1, Lengths(500, 0, 500), Lengths(300, 0, 300), "continuous", 2048)
+    return server, PredictedSteps.of(server, 1980.0, 64, 4096)
+
+
+def errors(tables, looked_up):
+    """Absolute errors of seconds and joules, shape (2, steps)."""
+    server, _ = tables
+    found = []
+    for step, (time_s, energy_j) in looked_up:
+        whole = server.cost([Steps(step, 1)], [1980.0])
+        found.append((time_s / whole.time_s[0] - 1, energy_j / whole.energy_j[0] - 1))
+    return abs(np.array(found)).T
+
+
+def drawn(random_, low, high):
+    """An integer whose logarithm is drawn evenly."""
+    return round(low * (high / low) ** random_.random())
+
+
+def test_steps_that_decode(tables):
+    random_ = random.Random(5)
+    shapes = [(drawn(random_, 1, 64), drawn(random_, 65, 4000)) for _ in range(25)]
+    off = errors(tables, [(StepTokens(b, c, sampled=b), tables[1].decode(b, c)) for b, c in shapes])
+    assert off.mean(axis=1).max() < 0.005
+    assert off.max() < 0.04
+
+
+def test_steps_with_prompts(tables):
+    random_ = random.Random(6)
+    looked_up = []
+    for place in range(25):
+        decoding = 0 if place % 3 == 0 else drawn(random_, 1, 64)
+        context = drawn(random_, 65, 4000) if decoding else 0
+        prompts = drawn(random_, 1, 8)
+        chunk, earlier = drawn(random_, 16, 1900 // prompts), random_.choice((0, drawn(random_, 16, 4000)))
+        step = StepTokens(decoding, context, prompts, chunk, earlier, decoding + prompts)
+        tokens = prompts * chunk
+        pairs = tokens * (earlier + chunk / 2)
+        looked_up.append((step, tables[1].mixed(decoding, context, prompts, tokens, pairs, decoding + prompts)))
+    off = errors(tables, looked_up)
+    assert off.mean(axis=1).max() < 0.025
+    assert off.max() < 0.12
+
+
+def test_more_of_anything_takes_no_less(tables):
+    _, costs = tables
+    assert costs.decode(8, 4000)[0] > costs.decode(8, 500)[0]
+    assert costs.decode(64, 1000)[0] > costs.decode(8, 1000)[0]
+    assert (
+        costs.mixed(8, 500, 1, 1000, 500e3, 9)[0] > costs.mixed(8, 500, 1, 500, 125e3, 9)[0] > costs.decode(8, 500)[0]
+    )
