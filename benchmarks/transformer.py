@@ -1,4 +1,4 @@
-"""How good the transformer is beside what ships, XGBoost, physics and plain sums: benchmarks/transformer/REPORT.md.
+"""How good the transformer is beside what ships, physics and plain sums: benchmarks/transformer/REPORT.md.
 
     python benchmarks/transformer.py --data build/datasets fold chips ablation report
 
@@ -51,11 +51,9 @@ class Data:
     """All datasets below a folder, and the rows to which recipes are fitted."""
 
     def __init__(self, folder: Path, epochs: int) -> None:
-        both = load_recipe(SHIPPED)
         self.recipes: Mapping[str, Recipe] = {
             "transformer": TransformerRecipe(epochs=epochs),
-            "both": both,
-            "trees": replace(both, perceptron=None),
+            "both": load_recipe(SHIPPED),
             "physics": RooflineRecipe(),
         }
         self.datasets = [load(path.parent) for path in sorted(folder.rglob("card.json"))]

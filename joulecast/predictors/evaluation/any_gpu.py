@@ -188,7 +188,7 @@ def _fold(
     learned = fit_operations((), [row for row in rows if fold[row.operation] != held], recipe)
     curves: Curves = {}
     if not held and mine and isinstance(learned, BoostedResidual) and isinstance(learned.time, FittedTrees):
-        curves = {"time/held_out_error": learned.time.error_by_trees(*inputs_and_targets(mine, learned))}
+        curves = {"time/held_out_error": learned.time.error_by_trees(*inputs_and_targets(mine, learned.typical))}
     return mine, log_ratios(learned, mine).tolist(), curves
 
 

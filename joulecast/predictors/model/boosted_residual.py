@@ -32,7 +32,7 @@ from ..physics.baseline import STAND_INS
 from ..physics.energy import EnergyConstants
 from ..physics.fp32_kernels import counted_ratio
 from ..physics.half_precision import HalfPrecision, seen_as
-from ..physics.operation_numbers import KIND_PLACES, numbers_of
+from ..physics.operation_numbers import KIND_PLACES, PRODUCTS, numbers_of
 from ..physics.operation_rows import OperationRows
 from ..physics.relative import RELATIVE_NAMES, relative_features
 from ..physics.roofline import on_tensor_cores
@@ -205,6 +205,9 @@ class BoostedResidual:
             # of a similar kind (`STAND_INS`).
             known = (self.ranges.get(name) for name in (kind, family, *STAND_INS[family]))
             lowest, highest = next((each for each in known if each), (-np.inf, np.inf))
+            if family in PRODUCTS and self.ranges and family not in self.ranges:
+                # Attention was never measured in fp32. It takes the same ratio for all sizes and masks.
+                lowest = highest = (lowest + highest) / 2
             trusts = (trust.get(family, trust[""]) for trust in _TRUST)
             typical = (self.typical.get(f"{kind} {mode}", 0.0) for mode in ("training", "inference"))
             found[:, place] = lowest, highest, *trusts, *typical

@@ -63,10 +63,17 @@ def _table(rows: Sequence[DeviceRow]) -> tuple[list[DeviceRow], _Table]:
     return ordered, _Table(np.vstack(inputs), np.concatenate(log_ratio), weights / weights.mean())
 
 
-def inputs_and_targets(rows: Sequence[DeviceRow], learned: BoostedResidual) -> tuple[NDArray[np.float32], FloatArray]:
-    """Inputs of the trees, shape (rows, inputs), and their targets, shape (rows,)."""
+def inputs_and_targets(
+    rows: Sequence[DeviceRow], typical: Mapping[str, float]
+) -> tuple[NDArray[np.float32], FloatArray]:
+    """Inputs of the trees, shape (rows, inputs), and their targets, shape (rows,).
+
+    Args:
+        rows: Measurements.
+        typical: As in `BoostedResidual`.
+    """
     ordered, table = _table(rows)
-    return table.inputs, table.log_ratio - _usual(ordered, learned.typical)
+    return table.inputs, table.log_ratio - _usual(ordered, typical)
 
 
 def _usual(rows: Sequence[DeviceRow], typical: Mapping[str, float]) -> FloatArray:

@@ -1,8 +1,7 @@
 """A predictor for GPUs that were never measured, at any clock.
 
-All that it needs of a GPU is its data sheet. Physics gives the least time of an operation (least_times.py) and the
-effect of a library's tiles (library.py). A residual model predicts the log ratio of device time to this time. It was
-learned over many GPUs from features that are relative to each GPU (relative.py).
+All that it needs of a GPU is its data sheet. Physics gives the least time of an operation (least_times.py), and a
+residual model predicts the ratio of device time to it, which was learned over many GPUs.
 """
 
 from __future__ import annotations
