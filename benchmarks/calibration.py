@@ -31,7 +31,7 @@ from joulecast.extraction import network_of
 from joulecast.hardware import GPU, find_gpu
 from joulecast.predictors.board.calibrated import calibrated
 from joulecast.predictors.board.fit import fit_profile
-from joulecast.predictors.board.profile import QUANTITIES, BoardProfile
+from joulecast.predictors.board.profile import QUANTITIES, BoardProfile, percent
 from joulecast.predictors.contract import PredictsOperations, ResidualModel
 from joulecast.predictors.fitting.fit import fit_operations
 from joulecast.predictors.measured.rows import device_rows
@@ -94,11 +94,11 @@ def row(name: str, predictors: Predictors, measured: Dataset, test: Sequence[Mea
     profile = fit_profile(measured, predictors, dict.fromkeys(predictors, ""))
     after = {mode: calibrated(each, profile) for mode, each in predictors.items()}
     old, new = errors(predictors, test), errors(after, test)
-    within = _within(after, test)
+    within, used = _within(after, test), len(measured.measurements)
     cells = [cell(old[quantity], new[quantity]) for quantity in QUANTITIES]
-    promised = " ".join(f"{100 * np.expm1(profile.improvements[each].after):.1f}" for each in ("time",))
-    used = len(measured.measurements)
-    return f"| {name} | {used} | {len(test)} | {' | '.join(cells)} | {promised} % | {100 * within:.0f} % |", profile
+    promised = f"{percent(profile.improvements['time'].after)} %"
+    inside = "-" if np.isnan(within) else f"{100 * within:.0f} %"
+    return f"| {name} | {used} | {len(test)} | {' | '.join(cells)} | {promised} | {inside} |", profile
 
 
 def _within(predictors: Predictors, rows: Sequence[Measurement]) -> float:
@@ -255,11 +255,12 @@ take 1.3 of the time; noise of 2 %. `joulecast calibrate` chose what was measure
 
 ## Real chips
 
-Their predictor has seen no measurement of the chip. That of the RTX 4090 and of AMD's chips is the zoo's; the others
-were trained here on all other chips, with fewer trees than the zoo's and without the perceptron. RTX 4090: linear
-layers in bf16 (LLMServingSim). MI100 and MI210: point-wise operations, softmax and layer norm (NeuSight). Only
-nicolai2025 (A30, RTX 2080 Ti) has power, and its times are those of loops with their launches. What was measured was
-drawn at random.
+Their predictor was trained without measurements of the chip. That of the RTX 4090 (linear layers in bf16,
+LLMServingSim) and of MI100 and MI210 (point-wise operations, softmax and layer norm, NeuSight) is the zoo's, which
+learned such operations on no RTX 4090 and on no chip of AMD. The others were trained here on all other chips, with
+fewer trees than the zoo's and without the perceptron; they have no intervals. A30 and RTX 2080 Ti are loops with their
+launches (nicolai2025), which alone have power; A100 PCIe 80GB are convolutions only, and the rest is NeuSight's. What
+was measured was drawn at random.
 """
 
 

@@ -52,10 +52,11 @@ class Error(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Errors of a run, and whether each quantity lies in its 90 % interval."""
+    """Errors of a run, whether each quantity lies in its 90 % interval, and the measured seconds of a batch."""
 
     error: Error
     held: tuple[bool, ...]
+    time_s: float
 
 
 def errors(folder: Path, names: tuple[str, ...]) -> dict[tuple[str, str, int], list[Run]]:
@@ -88,7 +89,7 @@ def errors(folder: Path, names: tuple[str, ...]) -> dict[tuple[str, str, int], l
             read = (time / made.batch, power, joules)
             held = tuple(low <= value <= high for value, (low, high) in zip(read, ends, strict=True))
             error = Error(*(predicted / published - 1 for predicted, published in pairs))
-            found[made.model, made.gpu, made.gpus].append(Run(error, held))
+            found[made.model, made.gpu, made.gpus].append(Run(error, held, time))
     return found
 
 

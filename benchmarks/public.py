@@ -149,11 +149,16 @@ class Outcome:
         return float(np.log(self.predicted_ms[predictor] / self.case.step_ms))
 
 
+def as_published(case: Published, folder: Path) -> Network:
+    """The extracted network, with its tensors as they lay."""
+    return replace(extracted(case, folder), channels_last=case.channels_last)
+
+
 def outcomes(cases: Iterable[Published], predictors: Sequence[str], folder: Path) -> list[Outcome]:
     """Predict all cases."""
     found = []
     for case in cases:
-        network = replace(extracted(case, folder), channels_last=case.channels_last)
+        network = as_published(case, folder)
         predicted = {p: 1e3 * joulecast.predict(network, gpu=case.gpu, predictor=p).time_s for p in predictors}
         found.append(Outcome(case, predicted))
         print(f"{case.group}: {case.network} {case.step_ms:.0f} ms,", *(f"{ms:.0f}" for ms in predicted.values()))

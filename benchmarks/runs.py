@@ -25,7 +25,7 @@ from joulecast.runs.step import Step, step_of
 from joulecast.runs.traffic import Traffic
 from joulecast.zoo import find_predictor
 
-_FIRST = ("mpt-350m", "mpt-7b")
+LOOKED_AT = ("mpt-350m", "mpt-7b")
 _NETWORK = 200e9
 """Bytes per second of a node's adapters: RoCE with 1600 Gbit/s."""
 _REPORT = Path(__file__).with_name("training") / "RUNS.md"
@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("--first", action="store_true", help="read only what may be looked at")
     parser.add_argument("--steps", action="store_true", help="print every row")
     arguments = parser.parse_args()
-    asked = [row for row in rows(arguments.file) if row.micro.model in _FIRST or not arguments.first]
+    asked = [row for row in rows(arguments.file) if row.micro.model in LOOKED_AT or not arguments.first]
     found = [(row, row.predicted()) for row in asked]
     for row, step in found if arguments.steps else []:
         parts = ", ".join(f"{name} {100 * cost.time_s / step.time_s:.0f} %" for name, cost in step.parts.items())
@@ -131,7 +131,7 @@ def main() -> None:
         print(f"{name:42s} {row.step_s:8.2f} s, {100 * (step.time_s / row.step_s - 1):+4.0f} %, {memory}: {parts}")
     lines = []
     for title, half in (("Models that were looked at", True), ("Models held back", False)):
-        some = [(row, step) for row, step in found if (row.micro.model in _FIRST) is half]
+        some = [(row, step) for row, step in found if (row.micro.model in LOOKED_AT) is half]
         if some:
             lines += [f"\n## {title}\n", *_table("model", some, lambda row: row.micro.model), ""]
             lines += [*_table("GPUs", some, lambda row: f"{row.layout.gpus:3d}"), ""]

@@ -27,6 +27,8 @@ if _typing.TYPE_CHECKING:
     from .runs.parallel import predict_parallel_training
     from .runs.predict import predict_run
     from .traffic import ServingSimulation
+    from .traffic.best import best_serving
+    from .traffic.choices import ServingChoices
     from .traffic.simulate import simulate_serving
 
 __version__ = "0.1.0"
@@ -43,12 +45,14 @@ __all__ = [
     "Operation",
     "Prediction",
     "Run",
+    "ServingChoices",
     "ServingSimulation",
     "Sweep",
     "account",
     "best",
     "best_generation",
     "best_run",
+    "best_serving",
     "explain",
     "extract",
     "measure",
@@ -71,12 +75,14 @@ _LOADED_ON_USE = {
     "GenerationPrediction": "generation.prediction",
     "ImagePrediction": "generation.images.predict",
     "Run": "runs",
+    "ServingChoices": "traffic.choices",
     "ServingSimulation": "traffic",
     "Sweep": "queries",
     "account": "accounting.account",
     "best": "api.choosing",
     "best_generation": "generation.choosing",
     "best_run": "runs.choosing",
+    "best_serving": "traffic.best",
     "explain": "api.operations",
     "measure": "metering.meter",
     "predict_generation": "generation.generate",

@@ -16,6 +16,7 @@ from documented import BLOCK, ROOT, blocks
 
 import joulecast
 from joulecast.cli import application
+from joulecast.predictors.board.profile import BoardProfile
 from joulecast.profiling.command import _parser
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -108,6 +109,8 @@ def example_names() -> dict[str, Any]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_of_the_documentation_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    days = ("2026-11-23", "2026-11-23")
+    BoardProfile("NVIDIA H100 80GB HBM3", {}, {}, {}, days, 40, {"DRAM": 1.1}).write(tmp_path / "mine.json")
     script = tmp_path / f"{page.stem}.py"
     text = page.read_text(encoding="utf-8")
     script.write_text("\n".join(code for language, code in blocks(text) if language == "python"), encoding="utf-8")

@@ -12,7 +12,7 @@ from joulecast.hardware import find_gpu
 with benchmark("laws") as laws:
     from law import OperationLaw, Subject, Tally
 
-OPERATIONS, AT_ONCE = 800, 25
+OPERATIONS, AT_ONCE = 400, 25
 # Laws that are broken today, each with the item of the list that mends it. Whoever mends one removes its line.
 BROKEN = {
     "growth of time": "work doubled",

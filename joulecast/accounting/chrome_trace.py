@@ -32,9 +32,6 @@ _FRAME_PREFIX = "nn.Module: "
 def read_chrome_trace(path: str | Path) -> Trace:
     """Read a trace that torch.profiler exported as JSON, with or without gzip compression.
 
-    Args:
-        path: Path of the file.
-
     Raises:
         InputError: The file cannot be read, is not such a trace, contains no operators, or has more than a million
             events or 4 GB.
@@ -73,11 +70,7 @@ def _not_a_trace(path: Path, reason: str) -> InputError:
 
 @dataclass
 class _Reading:
-    """What has been read of a trace.
-
-    Args:
-        path: Path of the file, for messages.
-    """
+    """What has been read of a trace."""
 
     path: Path
     events: list[TraceEvent] = field(default_factory=list)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..energy import Node
 from ..energy.node import PHASES
 from ..errors import InputError
-from ..metering.recording import Recording
 from ..rendering.notebook import drawn_into
+from ..rendering.pages import figure, html_page, quiet
 from ..rendering.plots import CHART_STYLE, COLOURS, INK, QUIET, pyplot, svg_of
 from ..units import scaled
 from .events import Events
@@ -26,55 +26,28 @@ _MOST_BARS = 12
 _BANDS = 8  # Number of parts with a colour of their own; all others are grey.
 _PHASE_COLOURS: Mapping[str, str] = dict(zip((*PHASES[:3], "other"), COLOURS, strict=False))
 _BAND_COLOURS = (*COLOURS, "#5b7f95", "#a3a14a")
+Drawn = TypeVar("Drawn")
 
 
-def figures(accounting: Accounting) -> Mapping[str, Callable[[Any], Any]]:
-    """Name of a picture -> function that draws it with matplotlib.pyplot, for the pictures of this accounting."""
-    found: dict[str, Callable[[Any], Any]] = {
-        "stages": lambda plt: _stages(plt, accounting),
-        "modules": lambda plt: _modules(plt, accounting),
-        "top": lambda plt: _top(plt, accounting),
-    }
-    events, recording = accounting.events, accounting.recording
-    if events is not None and recording is not None and accounting.measured:
-        found["power"] = lambda plt: _power(plt, events, recording)
-    return found
+def drawn(accounting: Accounting, finish: Callable[[str, Any], Drawn]) -> dict[str, Drawn]:
+    """Draw all pictures of an accounting.
 
-
-def svgs(accounting: Accounting) -> dict[str, str]:
-    """Name of a picture -> the picture as SVG.
+    Args:
+        accounting: The accounting. Power over time is drawn where it was measured.
+        finish: Function from a name and matplotlib's figure to what is kept of it.
 
     Raises:
         MissingDependencyError: matplotlib is not installed.
     """
     plt = pyplot()
-    drawn = {}
+    kept = {}
     with plt.rc_context(CHART_STYLE):
-        for name, draw in figures(accounting).items():
-            figure = draw(plt)
-            drawn[name] = svg_of(figure)
-            plt.close(figure)
-    return drawn
-
-
-def save_pngs(accounting: Accounting, folder: Path) -> list[Path]:
-    """Draw every picture into a PNG file with its name.
-
-    Returns:
-        The paths of the files.
-
-    Raises:
-        MissingDependencyError: matplotlib is not installed.
-    """
-    plt = pyplot()
-    written = []
-    with plt.rc_context(CHART_STYLE):
-        for name, draw in figures(accounting).items():
-            figure = draw(plt)
-            figure.savefig(folder / f"{name}.png")
-            plt.close(figure)
-            written.append(folder / f"{name}.png")
-    return written
+        for name, draw in _DRAW.items():
+            picture = draw(plt, accounting)
+            if picture is not None:
+                kept[name] = finish(name, picture)
+                plt.close(picture)
+    return kept
 
 
 def _value(accounting: Accounting) -> tuple[Callable[[Any], float], str, str]:
@@ -183,8 +156,11 @@ def _bars(
     axis.set_xlabel(shown_unit)
 
 
-def _power(plt: Any, events: Events, recording: Recording) -> Any:
+def _power(plt: Any, accounting: Accounting) -> Any:
     """Power of each counter over time, with a coloured band for each stretch of time in which one part runs."""
+    events, recording = accounting.events, accounting.recording
+    if events is None or recording is None or not accounting.measured:
+        return None
     start_s, end_s = events.window_s
     figure, axis = plt.subplots(figsize=(10.0, 3.6), layout="constrained")
     for colour, counter in zip((INK, *COLOURS), counters_of(recording, events.origin_ns), strict=False):
@@ -228,16 +204,13 @@ def _part(path: str | None, phase: str) -> str:
     return part if phase == "forward" else f"{part}, {phase}"
 
 
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 70rem; margin: 2rem auto;
-  padding: 0 1rem; }
-h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin-top: 2rem; }
-figure { margin: 0; overflow-x: auto; } svg { max-width: 100%; height: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.15rem 0.8rem 0.15rem 0; text-align: right; border-bottom: 1px solid #eceef0; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-.wide { overflow-x: auto; } .quiet { color: #666; }
-"""
+_DRAW: Mapping[str, Callable[[Any, Accounting], Any]] = {
+    "stages": _stages,
+    "modules": _modules,
+    "top": _top,
+    "power": _power,
+}
+"""Name of a picture -> function that draws it with matplotlib.pyplot; None where it cannot be drawn."""
 _TITLES = {
     "stages": "Stages",
     "modules": "Modules, repeated layers added up",
@@ -256,7 +229,7 @@ def save(accounting: Accounting, path: Path) -> Path:
         MissingDependencyError: matplotlib is not installed.
     """
     if path.is_dir():
-        save_pngs(accounting, path)
+        drawn(accounting, lambda name, picture: picture.savefig(path / f"{name}.png"))
     elif path.suffix.lower() == ".html" and path.parent.is_dir():
         path.write_text(page(accounting), encoding="utf-8")
     else:
@@ -275,18 +248,10 @@ def page(accounting: Accounting) -> str:
     Raises:
         MissingDependencyError: matplotlib is not installed.
     """
-    title = escape(accounting.title)
-    parts = [f"<h1>{title}</h1>", f"<p>{escape(str(accounting))}. {escape(accounting.basis)}</p>"]
-    parts += [f'<p class="quiet">{escape(note)}</p>' for note in accounting.notes]
-    for name, svg in svgs(accounting).items():
-        drawn = svg.replace(' xmlns="http://www.w3.org/2000/svg"', "")
-        parts.append(f'<h2>{_TITLES[name]}</h2><figure role="img" aria-label="{_TITLES[name]}">{drawn}</figure>')
-    parts += ["<h2>Tree</h2>", _table(accounting)]
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<style>{_STYLE}</style>\n</head>\n<body>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
-    )
+    parts = [f"<p>{escape(str(accounting))}. {escape(accounting.basis)}</p>", quiet(accounting.notes)]
+    for name, svg in drawn(accounting, lambda _, picture: svg_of(picture)).items():
+        parts.append(f"<h2>{_TITLES[name]}</h2>{figure(svg, _TITLES[name])}")
+    return html_page(accounting.title, [*parts, "<h2>Tree</h2>", _table(accounting)])
 
 
 def _table(accounting: Accounting) -> str:

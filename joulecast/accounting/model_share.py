@@ -31,11 +31,7 @@ Key = tuple[str, str]
 
 
 def by_module(rows: Sequence[Row]) -> dict[Key, float]:
-    """Phase and module -> joules of the operators that the module runs itself, without those of its parts.
-
-    Args:
-        rows: Rows of an accounting.
-    """
+    """Phase and module -> joules of the operators that the module runs itself, without those of its parts."""
     found: dict[Key, float] = {}
     for row in rows:
         if row.path != NO_MODULE:

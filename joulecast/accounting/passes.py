@@ -98,10 +98,6 @@ def profiled_events(steps: Steps, iterations: int) -> Events:
     One more iteration runs first and is left out, because the profiler is slow at first, and compiled modules may be
     compiled again.
 
-    Args:
-        steps: Iterations of the model.
-        iterations: Number of iterations whose events are returned.
-
     Raises:
         ExtractionError: The model raises an error.
     """

@@ -13,6 +13,7 @@ from ..operations.inputs import parse_shapes
 from ..units import si
 from .account_arguments import Device, RunModel, Sensors, Training, chosen_sensors, module_and_shapes
 from .account_evaluation import evaluate
+from .account_merging import merge, repeats_text
 from .options import AsJson, ModelOptions, ModeOption, Predictor, Shapes, mode_of
 from .printing import table
 from .reading import model_and_options
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ..accounting.result import Accounting
     from ..predictors.networks.prediction import Prediction
 
-_RUN, _EVALUATE = "run", "evaluate"
+_RUN, _EVALUATE, _MERGE = "run", "evaluate", "merge"
 _LEAST_SHARE = 0.001  # Of the whole; parts below it are not listed, so that a tree stays readable.
 
 
@@ -29,7 +30,7 @@ class _AccountGroup(typer.core.TyperGroup):
     """`joulecast account MODEL SHAPE` accounts for a model; `joulecast account evaluate` is a subcommand."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in (_RUN, _EVALUATE, "--help"):
+        if args and args[0] not in (_RUN, _EVALUATE, _MERGE, "--help"):
             args = [_RUN, *args]
         return list(super().parse_args(ctx, args))
 
@@ -42,6 +43,7 @@ app = typer.Typer(
 )
 
 app.command(_EVALUATE)(evaluate)
+app.command(_MERGE)(merge)
 
 Loop = Annotated[
     float, typer.Option("--loop", help="Shortest length in seconds of the undisturbed loop, which gives the joules.")
@@ -89,6 +91,8 @@ def run(
     own: Annotated[
         bool, typer.Option("--own", help="Leave out the joules of the machine's other programs, by their shares.")
     ] = False,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs whose mean and standard deviation are printed.")] = 1,
+    bars: Annotated[Path | None, typer.Option(help="With --repeat: draw the largest parts into this SVG file.")] = None,
     graph: Annotated[
         Path | None,
         typer.Option(help="Write the graph of modules, joules and tensors between them: .graphml, .json or .svg."),
@@ -112,8 +116,20 @@ def run(
             model, input_shape, asked_mode, device, optimizer, model_option, loop, iterations, sensors, recording
         )
     )
+    several = (
+        [accounting]
+        if trace is not None
+        else [
+            _of_model(
+                model, input_shape, asked_mode, device, optimizer, model_option, loop, iterations, sensors, recording
+            )
+            for _ in range(repeat - 1)
+        ]
+        + [accounting]
+    )
     if own:
-        accounting = accounting.of_program()
+        several = [each.of_program() for each in several]
+        accounting = several[-1]
     prediction = None
     if gpu is not None:
         prediction = _predicted(model, input_shape, gpu, asked_mode, predictor, model_option)
@@ -130,6 +146,10 @@ def run(
         typer.echo(json.dumps(accounting.to_dict(), indent=1))
         return
     typer.echo(_text(accounting, depth, summarized, top))
+    if len(several) > 1:
+        typer.echo(
+            f"\n{repeats_text([each.summarized() if summarized else each.tree() for each in several], top, bars)}"
+        )
     if prediction is not None:
         typer.echo(f"\n{_comparison(accounting, prediction)}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,6 @@ from .printing import table
 
 if TYPE_CHECKING:
     from ..datasets import Dataset
-    from ..hardware import GPU
     from ..predictors.board.profile import BoardProfile
     from ..predictors.networks.network_predictor import NetworkPredictor
 
@@ -38,7 +37,6 @@ def calibrate(
 ) -> None:
     """Measure this GPU for some minutes, for predictions of this very board. Killed and repeated, it resumes."""
     from ..hardware import find_gpu
-    from ..hardware.host import processor
     from ..operations.operation import MODES
     from ..predictors.board.fit import fit_profile
     from ..zoo import find_predictor
@@ -50,17 +48,9 @@ def calibrate(
     found = {mode: find_predictor(board, mode, predictor) for mode in MODES}
     folders = measured or _measure(found, minutes, device, out.with_name(f"{out.stem}-measurements"))
     datasets = _datasets(folders)
-    card = datasets[0].card
     joined = replace(datasets[0], measurements=tuple(each for one in datasets for each in one.measurements))
-    facts: dict[str, Any] = {"name": card.gpu, "power limit (W)": card.power_limit_w}
-    profile = fit_profile(
-        _of_board(joined, board),
-        {mode: each.operations for mode, each in found.items()},
-        {mode: each.name for mode, each in found.items()},
-        board={key: value for key, value in facts.items() if value is not None}
-        | ({} if measured else {"processor": processor()}),
-        software={"joulecast": _version(), **{key: str(value) for key, value in card.software.items()}},
-    )
+    operations, names = ({mode: getattr(each, of) for mode, each in found.items()} for of in ("operations", "name"))
+    profile = fit_profile(joined, operations, names)
     profile.write(out)
     typer.echo(_text(profile))
     typer.echo(f"wrote {out}; use it with --calibration {out}")
@@ -141,16 +131,6 @@ def _datasets(folders: Iterable[Path] | None) -> Sequence[Dataset]:
         else:
             found.append(load(folder))
     return found
-
-
-def _of_board(dataset: Dataset, board: GPU) -> Dataset:
-    return replace(dataset, card=replace(dataset.card, gpu=board.name))
-
-
-def _version() -> str:
-    from .. import __version__
-
-    return __version__
 
 
 def _text(profile: BoardProfile) -> str:

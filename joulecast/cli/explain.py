@@ -83,6 +83,8 @@ def _text(e: Explanation) -> str:
         table(["what", "time"], rows, frozenset({1})),
     ]
     parts += ["", *e.remarks] if e.remarks else []
+    if e.calibration:
+        parts += ["", "calibrated: " + ", ".join(f"{name} x {factor:.3f}" for name, factor in e.calibration.items())]
     if e.far_outside:
         parts += ["", "far outside of all measurements"]
     if e.nearest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tomllib
 from pathlib import Path
@@ -151,6 +152,30 @@ def _repeats_text(runs: list[Metering]) -> str:
         share = "-" if deviation is None or not mean else f"{100 * deviation / mean:.1f} %"
         rows.append([name, f"{mean:.4g}", "-" if deviation is None else f"{deviation:.2g}", share])
     return table([f"{len(runs)} runs", "mean", "standard deviation", "of the mean"], rows, frozenset({1, 2, 3}))
+
+
+@app.command()
+def listen(
+    port: Annotated[int, typer.Option(help="Port of this machine to listen on.")] = 9401,
+    devices: Annotated[str | None, typer.Option(help="As for `run`.")] = None,
+    interval: Annotated[float, typer.Option(help="Seconds between samples.")] = 0.1,
+    out: Annotated[Path | None, typer.Option(help="Write a recording to this file.")] = None,
+) -> None:
+    """Measure until a program in any language sends "end", with windows between its commands "start NAME" and "stop".
+
+    Commands are lines that are sent to the port, such as by `echo start epoch | nc localhost 9401`.
+    """
+    from ..metering.listening import Listener
+    from ..metering.machine import chosen_devices
+    from ..metering.meter import Meter
+
+    chosen = None if devices is None else tuple(chosen_devices(devices))
+    with Meter(chosen, interval_s=interval, out=out) as meter:
+        listener = Listener(meter, port)
+        typer.echo(f"listening on port {listener.port}: start NAME, stop, end", err=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            listener.serve()
+    typer.echo(_text(meter.result(), None, None))
 
 
 @app.command()

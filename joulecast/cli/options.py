@@ -224,11 +224,7 @@ class Asked(dict[str, Any]):
 
 
 def asking(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a command that has options of `OPTIONS` beside its own; it gets them together, as its first argument.
-
-    Args:
-        shared: Names of the options.
-    """
+    """Decorate a command that has options of `OPTIONS` beside its own; it gets them together, as its first argument."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         _, *own = inspect.signature(command, eval_str=True).parameters.values()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError
-from ..traffic.simulate import ROUTERS
+from ..traffic.replay import ROUTERS
 from ..units import duration, si
 from .generate import Engine
 from .options import AsJson, Asked, Plot, asking

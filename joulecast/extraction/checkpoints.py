@@ -32,9 +32,6 @@ def followed(around: Around) -> Iterator[None]:
 
     Its two ways (use_reentrant) replace autograd's storing and running in ways that meta tensors do not take. PyTorch
     finds both in its own module when a model calls a checkpoint, so they are replaced there.
-
-    Args:
-        around: What is done around the function.
     """
     generator, function, mine = (
         checkpoint._checkpoint_without_reentrant_generator,

@@ -21,11 +21,7 @@ _WEIGHTS = frozenset({"weight", "bias", "mat2", "params"})
 
 
 class Gradients:
-    """Follows which tensors need a gradient.
-
-    Args:
-        learned: The parameters that need one.
-    """
+    """Follows which tensors need a gradient."""
 
     def __init__(self, learned: Iterable[torch.Tensor]) -> None:
         self._learned = {id(tensor) for tensor in learned}

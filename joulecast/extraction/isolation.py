@@ -59,10 +59,6 @@ class IsolatedExtraction:
     def network(self, question: Mapping[str, Any], limits: Limits) -> Network:
         """Extract a network in the process of isolated_worker.py.
 
-        Args:
-            question: The request as JSON, see `isolated_worker.extracted`.
-            limits: Limits of this extraction.
-
         Raises:
             JoulecastError: Any error of the extraction; ExtractionError if it takes too much memory or time, or ends
                 its process.

@@ -26,12 +26,6 @@ def routed(
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Indices that a router chooses if all experts get equally many tokens: each expert in turn.
 
-    Args:
-        func: The operator that ran.
-        args: Its arguments by position.
-        kwargs: Its arguments by name.
-        made: Its results on the meta device.
-
     Returns:
         The result that holds the chosen indices, and its values; None if the operator does not choose along a
         dimension.
@@ -68,12 +62,6 @@ def selected(func: Any, args: Any, most: int) -> Any:
 
 def decided(func: Any, args: Any, made: list[torch.Tensor], assumptions: Assumptions) -> Any:
     """Result of an operator according to the assumptions about boxes, if later decisions of the model depend on it.
-
-    Args:
-        func: The operator that ran.
-        args: Its arguments.
-        made: Its results on the meta device.
-        assumptions: Number and size of the boxes.
 
     Returns:
         A real tensor; UNKNOWN if the assumptions do not determine the result.

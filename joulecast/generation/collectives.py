@@ -78,10 +78,6 @@ def curves() -> Mapping[tuple[str, str, str, int], Curve]:
 def collective_s(operation: Operation, gpu: GPU) -> float:
     """Seconds that a collective takes.
 
-    Args:
-        operation: A collective in 16 bits.
-        gpu: Each of the GPUs of the group.
-
     Raises:
         InputError: No group of this size was measured.
     """

@@ -60,13 +60,7 @@ class Projection:
 
 @dataclass(frozen=True)
 class Logits:
-    """The language-model head. Engines compute it only for the tokens that they sample from.
-
-    Args:
-        inputs: Input features.
-        vocabulary: Size of the vocabulary.
-        bias: Whether a bias is added.
-    """
+    """The language-model head. Engines compute it only for the tokens that they sample from."""
 
     inputs: int
     vocabulary: int

@@ -25,10 +25,6 @@ Shape = tuple[int, ...]
 def divided(network: Network, count: int) -> Network:
     """One GPU's part of a network that is shared by several GPUs.
 
-    Args:
-        network: The operations of the whole network.
-        count: Number of GPUs.
-
     Raises:
         InputError: The heads or features are no multiple of the number of GPUs, or no layers with known names were
             found.

@@ -39,11 +39,7 @@ def _cache_shares(predictions: OperationPredictions) -> FloatArray:
 
 
 def four_bit_factors(predictions: OperationPredictions) -> FloatArray:
-    """Factors from experts in bf16 to experts with four-bit weights, for time and dynamic energy, shape (operations,).
-
-    Args:
-        predictions: Predictions of the operations of a step.
-    """
+    """Factors on time and dynamic energy from experts in bf16 to four-bit weights, shape (operations,)."""
     if predictions.work is None:
         return np.ones(len(predictions.operations))
     parts = predictions.work.parts

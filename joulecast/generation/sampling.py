@@ -82,13 +82,7 @@ def checked_sampling(name: str | None, engine: Engine, decoder: Decoder) -> str:
 
 
 def sampling_operations(sampling: str, tokens: int, words: int) -> Iterator[Operation]:
-    """The operations that sample tokens.
-
-    Args:
-        sampling: A name of `SAMPLINGS`.
-        tokens: Number of tokens that are sampled.
-        words: Size of the vocabulary.
-    """
+    """The operations that sample tokens."""
     for kind in SAMPLINGS[sampling]:
         attributes = {"dim": -1} if kind in _ALONG_WORDS else {}
         yield Operation(kind, [(tokens, words)] * _INPUTS.get(kind, 1), attributes)

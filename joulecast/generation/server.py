@@ -141,12 +141,7 @@ class Server:
         return self._step(tokens).at(clock, composition="overlap")
 
     def sigmas(self, tokens: StepTokens, prediction: Prediction) -> Mapping[str, float] | None:
-        """Standard deviations of a step's errors, see `step_sigmas`; None if no errors of kernels are known.
-
-        Args:
-            tokens: Tokens of the step.
-            prediction: The answer of `predict` for it.
-        """
+        """Standard deviations of a step's errors, see `step_sigmas`; None if no errors of kernels are known."""
         halves = self._step(tokens).half_widths(KERNEL_LEVEL)
         whole_s = prediction.time_s + self._waiting_s(tokens)
         seconds = np.array([cost.device_time_s or 0.0 for cost in prediction.operations])

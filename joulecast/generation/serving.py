@@ -132,12 +132,7 @@ class _Pieces:
 
     @classmethod
     def filling(cls, load: Load, read: float) -> _Pieces:
-        """Pieces that fill the room for prompts in a step.
-
-        Args:
-            load: The requests.
-            read: Tokens of prompts that each step reads.
-        """
+        """Pieces that fill the room for prompts in a step."""
         most = max(1, math.floor(read / load.prompt_tokens))
         size = max(1, math.floor(read / most))
         return cls(size, max(1, round(load.prompt_tokens / size)), most)
@@ -194,13 +189,7 @@ def _continuous(load: Load, engine: Engine) -> Cycle:
 
 
 def _full(load: Load, steps: float, cached: int) -> Cycle:
-    """A cycle of full steps. Prompts are cut wherever a step ends, so their pieces fill the room in the steps.
-
-    Args:
-        load: The requests.
-        steps: Number of steps of a cycle.
-        cached: Tokens of a sequence in the cache.
-    """
+    """A cycle of full steps. Prompts are cut wherever a step ends, so their pieces fill the room in the steps."""
     further = load.output_tokens - 1
     pieces = _Pieces.filling(load, load.batch * load.prompt_tokens / steps)
     each = Steps(pieces.tokens(pieces.most, math.ceil(load.batch * further / steps), cached), steps)

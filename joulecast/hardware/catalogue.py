@@ -126,9 +126,6 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
 def gpu_name_notes(name: object) -> tuple[str, ...]:
     """A warning for an answer whose GPU was named by its family or by a cloud's machine: which board it is for.
 
-    Args:
-        name: The GPU as the user named it.
-
     Returns:
         One sentence, or nothing where the name means a single board.
     """

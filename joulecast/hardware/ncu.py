@@ -100,10 +100,6 @@ def read_counters(path: str | Path) -> Counters:
 def counters_of(lines_of_ncu: Iterable[str], where: str) -> Counters:
     """Read the counters from lines of `ncu --csv`.
 
-    Args:
-        lines_of_ncu: All lines of a file.
-        where: Name of the file for messages.
-
     Raises:
         InputError: See `read_counters`.
     """

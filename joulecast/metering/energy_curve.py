@@ -157,13 +157,7 @@ def _with_changes(points: Points) -> Points:
 
 
 def _extended(points: Points, first_s: float, last_s: float) -> Points:
-    """Extend a counter's points to the first and the last reading, with the power of the nearest known step.
-
-    Args:
-        points: Points at the updates of the counter.
-        first_s: Time in seconds of the first reading.
-        last_s: Time in seconds of the last reading.
-    """
+    """Extend a counter's points to the first and the last reading, with the power of the nearest known step."""
     time_s, energy, unknown = points
     steps_s = np.diff(time_s)
     known = np.flatnonzero((steps_s > 0) & (np.diff(unknown) == 0))

@@ -117,12 +117,7 @@ _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 class ProcessTree:
-    """The CPU time of a process and all of its descendants.
-
-    Args:
-        root: Id of the process.
-        folder: Folder in which the kernel shows processes.
-    """
+    """The CPU time of a process and all of its descendants."""
 
     def __init__(self, root: int, folder: Path = Path("/proc")) -> None:
         self._root, self._folder = root, folder

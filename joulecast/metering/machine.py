@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import InputError, JoulecastError, unknown_name
 from ..hardware import find_gpu
-from . import amdsmi, estimated_power, memory_model, nvidia_smi, nvml, perf, powercap
+from . import amd_sysfs, amdsmi, estimated_power, memory_model, nvidia_smi, nvml, perf, powercap
 from .recording import DeviceInfo
 from .sampler import ReaderSpec
 
@@ -161,8 +161,12 @@ def _add_nvidia(machine: Machine) -> None:
 def _add_amd(machine: Machine) -> None:
     try:
         count = len(amdsmi.handles())
-    except JoulecastError:
-        return  # Most machines have no AMD GPU, so there is no note about it.
+    except JoulecastError:  # Most machines have no AMD GPU, so there is no note about it.
+        first = len([device for device in machine.devices if device.component == "board"])
+        for place, sensors in enumerate(amd_sysfs.gpus(), first):
+            facts = {**amd_sysfs.facts(sensors), "sensor": f"amdgpu, {sensors.name}"}
+            machine.add(_gpu(f"gpu{place}", facts), ReaderSpec("amd-sysfs", {"sensors": str(sensors)}))
+        return
     first = len([device for device in machine.devices if device.component == "board"])
     for index in range(count):
         spec = ReaderSpec("amdsmi", {"index": index})

@@ -52,9 +52,6 @@ def _program() -> str:
 def nvidia_smi_facts(index: int) -> dict[str, Any]:
     """Facts about a GPU from `nvidia-smi`: device, driver, highest clock, power limit.
 
-    Args:
-        index: Index of the GPU in nvidia-smi.
-
     Raises:
         SensorError: nvidia-smi is not installed, or does not know this GPU.
     """

@@ -54,9 +54,6 @@ def opened(index: int) -> Iterator[tuple[ModuleType, Any]]:
 def nvml_facts(index: int) -> dict[str, Any]:
     """Facts about a GPU (device, driver, highest clock, power limit), after checking that it can be read.
 
-    Args:
-        index: Index of the GPU in NVML.
-
     Raises:
         MissingDependencyError: nvidia-ml-py is not installed.
         SensorError: There is no driver or no such GPU.
@@ -178,9 +175,6 @@ class _Reader:
 
     def _read(self, readings: Mapping[str, Callable[[], float]]) -> dict[str, float]:
         """Read what this GPU supports.
-
-        Args:
-            readings: Name -> function that reads it.
 
         Returns:
             Name -> value; without the readings that the GPU does not have.

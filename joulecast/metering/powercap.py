@@ -117,9 +117,6 @@ def allowing(folder: Path = ZONES) -> str:
 def open_reader(folders: Sequence[str]) -> Reader:
     """The reader of the sum of some zones.
 
-    Args:
-        folders: Folder of each zone.
-
     Raises:
         SensorError: A counter cannot be read.
     """

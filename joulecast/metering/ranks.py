@@ -29,11 +29,7 @@ _JOBS = (
 
 
 def job_and_rank(environment: Mapping[str, str]) -> tuple[str, str] | None:
-    """The job of this process and its rank in it; None if the process does not belong to a parallel job.
-
-    Args:
-        environment: Environment variables of the process.
-    """
+    """The job of this process and its rank in it; None if the process does not belong to a parallel job."""
     for launcher, job, rank in _JOBS:
         if environment.get(job) and environment.get(rank):
             return f"{launcher} job {environment[job]}", environment[rank]

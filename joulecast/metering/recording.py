@@ -152,9 +152,6 @@ class Writer:
     def write(self, *records: Mapping[str, Any]) -> None:
         """Append records, and return when they are on disk.
 
-        Args:
-            records: Content of each line, without the checksum.
-
         Raises:
             InputError: Writing failed, such as on a full disk. Then none of the records is in the recording.
         """
@@ -207,10 +204,6 @@ def block_of(device: str, samples: Samples) -> dict[str, Any]:
     """The record of a block of samples.
 
     Readings without any value are left out, and single missing values are null.
-
-    Args:
-        device: Name of the device.
-        samples: Its samples.
     """
     columns = {name: getattr(samples, name) for name in FIELDS}
     return {

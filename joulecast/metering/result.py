@@ -21,6 +21,7 @@ from .energy_curve import EnergyCurve, window_rows
 from .gpu_shares import GpuShare, program_share
 from .recording import DeviceInfo, Recording
 from .samples import Samples
+from .sensor_errors import BOARD_SPREAD, corrected_j, sensor_note
 
 _POINTS = 400  # Most points of a power trace.
 
@@ -61,6 +62,13 @@ class DeviceEnergy:
     def program_j(self) -> float | None:
         """The program's joules, in proportion to its share of the device (EFLECT); None if that is not known."""
         return None if self.program_share is None else self.program_share * self.energy_j
+
+    @property
+    def corrected_j(self) -> float | None:
+        """Joules that a meter at the board's supply would have counted (`sensor_errors`); None if that is not known."""
+        if self.device.component != "board" or self.device.method != "measured":
+            return None
+        return corrected_j(str(self.device.facts.get("device")), self.energy_j, self.duration_s)
 
     @property
     def idle_j(self) -> float | None:
@@ -150,6 +158,18 @@ class Metering(Answer):
         where = f"{recording.host}: " if len(self.recordings) > 1 else ""
         notes = [*recording.absent, *recording.events]
         notes += [f"{d.name} is modelled, not measured" for d in recording.devices if d.method == "modelled"]
+        for found in self.devices:
+            name = str(found.device.facts.get("device") or "")
+            if (
+                found.host == recording.host
+                and found.device.component == "board"
+                and name.startswith(("NVIDIA", "Tesla"))
+            ):
+                counter = not np.isnan(recording.samples[found.device.name].energy_j).all()
+                note = sensor_note(found.device.name, name, counter) if found.device.method == "measured" else None
+                if note and found.corrected_j is not None:
+                    note += f": {si(found.corrected_j, 'J')} +- {100 * BOARD_SPREAD:g} % by a meter"
+                notes += [note] if note else []
         notes += [
             f"{found.device.name} could not be read all the time: at least {si(found.energy_j, 'J')}"
             for found in self.devices
@@ -244,6 +264,7 @@ class Metering(Answer):
                     "mean_w": found.mean_w,
                     "peak_w": found.peak_w,
                     "idle_j": found.idle_j,
+                    "corrected_j": found.corrected_j,
                     "program_share": found.program_share,
                 }
                 for found in self.devices

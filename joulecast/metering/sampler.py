@@ -32,7 +32,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..errors import SensorError
-from . import amdsmi, estimated_power, memory_model, nvidia_smi, nvml, perf, powercap
+from . import amd_sysfs, amdsmi, estimated_power, memory_model, nvidia_smi, nvml, perf, powercap
 from .gpu_shares import ProcessReader
 from .recording import Window
 from .samples import Reader, Samples
@@ -41,6 +41,7 @@ READERS: Mapping[str, Callable[..., Reader]] = {
     "nvml": nvml.open_reader,
     "nvidia-smi": nvidia_smi.open_reader,
     "amdsmi": amdsmi.open_reader,
+    "amd-sysfs": amd_sysfs.open_reader,
     "powercap": powercap.open_reader,
     "perf": perf.open_reader,
     "memory-model": memory_model.open_reader,
@@ -164,10 +165,6 @@ class Sampler:
 
     def samples(self, device: str, since_s: float) -> Samples:
         """The samples of a device since a moment, and the last one before it. Earlier samples are deleted.
-
-        Args:
-            device: Name of the device.
-            since_s: Monotonic time in seconds.
 
         Raises:
             SensorError: The device was lost, or the sampler ended.

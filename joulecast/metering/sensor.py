@@ -43,11 +43,7 @@ class Sensor(Protocol):
 
 
 class NoSensor:
-    """Takes the place of a sensor if there is none: times are measured, and power is missing.
-
-    Args:
-        reason: Why there is no sensor.
-    """
+    """Takes the place of a sensor if there is none: times are measured, and power is missing."""
 
     def __init__(self, reason: str = "") -> None:
         self._reason = reason
@@ -111,10 +107,6 @@ class PolledSensor:
 def nvml_sensor(index: int = 0, period_s: float = PERIOD_S) -> PolledSensor:
     """The power sensor of an NVIDIA GPU.
 
-    Args:
-        index: Index of the GPU in NVML.
-        period_s: Seconds between two samples.
-
     Raises:
         MissingDependencyError: nvidia-ml-py is not installed.
         SensorError: There is no driver or no such GPU, or the GPU has no power readings.
@@ -126,9 +118,6 @@ def nvml_sensor(index: int = 0, period_s: float = PERIOD_S) -> PolledSensor:
 
 def nvidia_smi_sensor(index: int = 0) -> PolledSensor:
     """The power sensor of an NVIDIA GPU through `nvidia-smi`, without energy counter and instantaneous readings.
-
-    Args:
-        index: Index of the GPU in nvidia-smi.
 
     Raises:
         SensorError: nvidia-smi is not installed, or does not know this GPU.

@@ -91,9 +91,6 @@ class AlikeOperations(Counted):
 
     So is everything that is computed from sizes.
 
-    Args:
-        group: The operations.
-
     Raises:
         OverflowError: One has more parameters than a 64-bit integer can hold.
     """

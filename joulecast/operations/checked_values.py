@@ -19,10 +19,6 @@ LARGEST = 2**53
 def require_positive_integer(name: str, value: object) -> None:
     """Require that an argument is an integer from 1 to `LARGEST`.
 
-    Args:
-        name: Name of the argument, for the message.
-        value: Its value.
-
     Raises:
         InputError: It is not.
     """

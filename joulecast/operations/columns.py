@@ -114,9 +114,6 @@ def is_table(value: object) -> bool:
 def operations_of(table: Columns) -> tuple[OperationList, NDArray[np.intp]]:
     """The different operations of a table, and the index of each row's operation among them, shape (rows,).
 
-    Args:
-        table: A table with the columns of `IDENTITY`.
-
     Raises:
         InputError: A column is missing, or a row describes an operation that cannot exist.
     """
@@ -163,13 +160,7 @@ class _Reader:
         self._places: dict[Operation, int] = {}
 
     def places(self, columns: Sequence[Any], start: int, stop: int) -> NDArray[np.intp]:
-        """Index of the operation of each of these rows, shape (rows,).
-
-        Args:
-            columns: The columns of `IDENTITY`.
-            start: The first row.
-            stop: The row after the last.
-        """
+        """Index of the operation of each of these rows, shape (rows,)."""
         rows = zip(*(_values(column, start, stop) for column in columns), strict=True)
         found = np.empty(stop - start, np.intp)
         for number, row in enumerate(rows):

@@ -82,12 +82,7 @@ class DroppedWork:
 
     @classmethod
     def of(cls, operation: Operation, element_bytes: int) -> Self:
-        """The work of the forward of one call of an operation that is dropped.
-
-        Args:
-            operation: The operation that is dropped.
-            element_bytes: Bytes of one element of its tensors.
-        """
+        """The work of the forward of one call of an operation that is dropped."""
         forward = operation.replace(mode="inference")
         scale = element_bytes / ELEMENT_BYTES[operation.precision]
         moved = round(scale * (forward.bytes_read + forward.bytes_written))

@@ -162,6 +162,7 @@ class Explanation(Plain, Drawn):
         busy, least = si(e.device_time_s, "s"), si(max(e.compute_s, e.memory_s), "s")
         said = [f"bound by {e.bound_by}; the GPU is busy for {busy}, by the data sheet for {least}"]
         said += ["far from all that were measured"] if e.far_outside else []
+        said += [f"calibrated: {name} x {factor:.3f}" for name, factor in (e.calibration or {}).items()]
         headline = f"{operation_text(e.operation)}, {e.operation.mode}, on {e.gpu} at {e.clock_mhz:g} MHz"
         return document(headline, *parts, notes([*said, f"predicted by {e.predictor}, {e.source}"]))
 

@@ -75,10 +75,6 @@ def array_bytes(gpu: GPU) -> dict[str, int]:
 def chain(nodes: int, device: torch.device | str = "cpu") -> torch.Tensor:
     """An array of nodes that form a single chain in random order: each begins with the index of the next one.
 
-    Args:
-        nodes: Number of nodes.
-        device: Device on which the array is made.
-
     Returns:
         Shape (8 * nodes,), 32-bit integers.
     """
@@ -126,17 +122,7 @@ class CudaChase:
         return count
 
     def run(self, level: str, blocks: int, threads: int, steps: int) -> Chase:
-        """Follow the chain in the array of a memory level.
-
-        Args:
-            level: The memory level, a key of KERNELS.
-            blocks: Number of thread blocks.
-            threads: Number of threads in each block.
-            steps: Number of steps of each thread.
-
-        Raises:
-            SensorError: The energy could not be measured.
-        """
+        """See `ChaseDevice.run`."""
         torch.cuda.synchronize(self._device)
         start_s = time.monotonic()
         arguments = [self._arrays[level], self._nodes[level], steps, self._out]
@@ -146,15 +132,7 @@ class CudaChase:
         return Chase(end_s - start_s, self._energy_j(start_s, end_s))
 
     def idle(self, settle_s: float, seconds: float) -> tuple[float, float]:
-        """Measure the power of the idle GPU.
-
-        Args:
-            settle_s: Seconds to wait before the measurement.
-            seconds: Length of the measurement.
-
-        Returns:
-            Mean power in watts, and the middle of the measurement in monotonic seconds.
-        """
+        """See `ChaseDevice.idle`."""
         time.sleep(settle_s)
         start_s = time.monotonic()
         time.sleep(seconds)

@@ -24,8 +24,11 @@ from ..predictors.networks.prediction import Prediction
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices, Sweep
 from ..runs import Run
+from ..runs.choosing import RunChoices, best_run
 from ..runs.parallel import ParallelTraining, predict_parallel_training
 from ..runs.predict import predict_run
+from ..traffic import ServingSimulation
+from ..traffic.simulate import simulate_serving
 from .connection import LOCAL, Connection
 from .requests import pieces, question_of
 
@@ -138,6 +141,12 @@ class Client:
 
     predict_run = _asked(predict_run, Run)
     """See `joulecast.predict_run`, for models by name."""
+
+    simulate_serving = _asked(simulate_serving, ServingSimulation)
+    """See `joulecast.simulate_serving`, for models by name, and requests at a rate or in a closed loop."""
+
+    best_run = _asked(best_run, RunChoices)
+    """See `joulecast.best_run`, for models by name; `rows` are the choices and the Pareto front."""
 
     explain = _asked(explain, Explanation)
     """See `joulecast.explain`."""

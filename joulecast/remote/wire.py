@@ -35,7 +35,9 @@ from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choice, Choices, LeftOut, Sweep
 from ..queries.objectives import Tariff
 from ..runs import Layout, Part, Run
+from ..runs.choosing import RunChoices
 from ..runs.parallel import ParallelTraining
+from ..traffic import ServingSimulation
 
 MEDIA_TYPE = "application/vnd.joulecast.v1+json"
 
@@ -69,6 +71,7 @@ _CLASSES: Mapping[str, type[Any]] = {
         Part,
         Prediction,
         Run,
+        ServingSimulation,
         Sweep,
         Tariff,
         SentNetworkSpread,
@@ -96,6 +99,11 @@ def pack(value: Any) -> Any:
             return {_TAG: "Operation", **value.to_dict()}
         case Choices():
             return {_TAG: "Choices", "choices": [*map(pack, value)], "left_out": pack(value.left_out)}
+        case RunChoices():
+            # All other rows would be hundreds of predictions with their operations.
+            chosen = {id(run) for run in (*value, *value.pareto())}
+            runs = [pack(run) for run in value.rows if id(run) in chosen]
+            return {_TAG: "RunChoices", "rows": runs, "left_out": pack(value.left_out), "objective": value.objective}
         case GenerationChoices():
             return {_TAG: "GenerationChoices", "rows": [*map(pack, value.rows)], "left_out": pack(value.left_out)}
         case Mapping():
@@ -150,6 +158,8 @@ def _tagged(tag: Any, value: dict[str, Any]) -> Any:
             return Choices(unpack(content["choices"]), unpack(content["left_out"]))
         case "GenerationChoices":
             return GenerationChoices(unpack(content["rows"]), unpack(content["left_out"]))
+        case "RunChoices":
+            return RunChoices(unpack(content["rows"]), unpack(content["left_out"]), content["objective"])
         case "Operation":
             return Operation.from_dict(content)
     if tag not in _CLASSES:

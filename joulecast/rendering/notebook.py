@@ -29,11 +29,7 @@ _LETTER = 8  # Width of a character: at most this many pixels.
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture that Jupyter shows.
-
-    Args:
-        svg: The picture as SVG.
-    """
+    """A picture that Jupyter shows."""
 
     svg: str
 

@@ -110,12 +110,14 @@ class RunChoices(Answer, tuple[Run, ...]):
     """The best way to train on each GPU and number of GPUs, best first.
 
     Attributes:
-        rows: All ways within the limits.
+        rows: All ways within the limits, best first. Of a service, the choices and the Pareto front.
         left_out: GPUs with their number -> the reason why they are not among the choices.
+        objective: What was minimized, one of `OBJECTIVES`.
     """
 
     rows: tuple[Run, ...]
     left_out: dict[str, str]
+    objective: str
 
     def __new__(cls, rows: Iterable[Run], left_out: Mapping[str, str], objective: str) -> RunChoices:
         """Choose the best of the rows for each GPU and number of GPUs.
@@ -128,7 +130,7 @@ class RunChoices(Answer, tuple[Run, ...]):
         ordered = sorted(rows, key=lambda run: getattr(run, OBJECTIVES[objective]))
         best = {_boards(run): run for run in reversed(ordered)}
         made = super().__new__(cls, [run for run in ordered if best[_boards(run)] is run])
-        made.rows, made.left_out = tuple(ordered), dict(left_out)
+        made.rows, made.left_out, made.objective = tuple(ordered), dict(left_out), objective
         return made
 
     def pareto(self) -> tuple[Run, ...]:

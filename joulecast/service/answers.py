@@ -51,11 +51,7 @@ _OF_A_CLOCK = {"clock_mhz", "composition", "strict", "tree"}
 
 
 class Answers(GenerationAnswers):
-    """Answers questions, and caches what does not depend on the clock.
-
-    Args:
-        settings: Limits and options of the service.
-    """
+    """Answers questions, and caches what does not depend on the clock."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -58,11 +58,7 @@ _DESCRIPTION = (
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """Build the service. Nothing runs or is loaded until a server starts it.
-
-    Args:
-        settings: Limits and options of the service.
-    """
+    """Build the service. Nothing runs or is loaded until a server starts it."""
     settings = settings or Settings()
     app = FastAPI(
         title="joulecast",

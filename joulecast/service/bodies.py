@@ -69,13 +69,7 @@ class BodiesInMemory:
 
 
 class _ReadRequest(Request):
-    """A request whose body has been parsed already, so that FastAPI uses the question as it is.
-
-    Args:
-        request: The request.
-        body: Bytes of the body.
-        question: The question parsed from the body.
-    """
+    """A request whose body has been parsed already, so that FastAPI uses the question as it is."""
 
     def __init__(self, request: Request, body: bytes, question: BaseModel) -> None:
         super().__init__(request.scope, request.receive)

@@ -48,11 +48,7 @@ class Finished:
 
 
 class AnswerCache:
-    """A cache of finished answers for one state of the zoo.
-
-    Args:
-        most_bytes: Limit on the memory of all answers.
-    """
+    """A cache of finished answers for one state of the zoo."""
 
     def __init__(self, most_bytes: int) -> None:
         self.finished: BoundedCache[bytes, Finished] = BoundedCache(most_bytes, lambda answer: answer.size_bytes)

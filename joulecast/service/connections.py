@@ -15,11 +15,7 @@ _LEAST_BYTES = 64_000  # bytes of an answer that a client must read within one d
 
 
 class Connections:
-    """All open connections. Where there are too many, the client with the most connections loses one.
-
-    Args:
-        most: Most open connections at once.
-    """
+    """All open connections. Where there are too many, the client with the most connections loses one."""
 
     def __init__(self, most: int) -> None:
         self._most = most

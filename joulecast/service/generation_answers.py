@@ -17,12 +17,18 @@ from ..generation.models import find_decoder
 from ..generation.parallel import layouts, split_count
 from ..generation.prediction import GenerationPrediction
 from ..runs import Run
+from ..runs.choosing import CLOCKS as RUN_CLOCKS
+from ..runs.choosing import RunChoices, best_of
 from ..runs.parallel import PARTS, ParallelTraining, training_of
 from ..runs.predict import run_of
+from ..traffic import ServingSimulation
+from ..traffic.simulate import simulate_serving
 from .networks import Networks
 from .problems import too_large
 from .settings import Settings
 from .validation import arguments_of, checked_gpu, checked_predictor
+
+_MOST_REQUESTS = 1_000_000  # A minute of one core. In a closed loop, each may be longer than a second, and counts more.
 
 
 class GenerationAnswers:
@@ -63,11 +69,31 @@ class GenerationAnswers:
         parts = {name: asked[name] for name in PARTS}
         return training_of(job, asked["gpu"], asked["clock"], parts, asked["micro_batches"], self.networks.extract)
 
+    def simulate_serving(self, question: Any) -> ServingSimulation:
+        """See `joulecast.simulate_serving`; requests come at a rate or in a closed loop."""
+        _refuse_unknown(question.model, question.engine)
+        _check_gpus(question.gpu, question.predictor)
+        expected = (question.requests or question.concurrency or 0) * (question.duration_s or 0)
+        if expected > _MOST_REQUESTS:
+            raise too_large("there are too many requests to simulate", expected, _MOST_REQUESTS)
+        return simulate_serving(**arguments_of(question))
+
     def predict_run(self, question: Any) -> Run:
         """See `joulecast.predict_run`."""
         asked = arguments_of(question)
         asked["predictor"] = _check_gpus(question.gpu, question.predictor, "training")
         return run_of(self.networks.extract, asked)
+
+    def best_run(self, question: Any) -> RunChoices:
+        """See `joulecast.best_run`."""
+        for name in question.gpus or ():
+            _check_gpus(name, question.predictor, "training")
+        asked = arguments_of(question)
+        ways = len(list(named(question.gpus, question.counts)))
+        choices = ways * (RUN_CLOCKS if asked["clocks"] is None else len(asked["clocks"]))
+        if choices > self._settings.max_choices:
+            raise too_large("there are too many choices to compare", choices, self._settings.max_choices)
+        return best_of(self.networks.extract, asked)
 
 
 def _check_gpus(name: str, predictor: str | None = None, mode: str = "inference") -> str | None:

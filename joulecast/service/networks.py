@@ -37,11 +37,7 @@ class TracingNeededError(Exception):
 
 
 class Networks:
-    """Finds the networks of questions, and caches those of models by name.
-
-    Args:
-        settings: Limits and options of the service.
-    """
+    """Finds the networks of questions, and caches those of models by name."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -57,10 +53,6 @@ class Networks:
 
     def of(self, subject: Subject, precision: str) -> Network:
         """The network that a question is about.
-
-        Args:
-            subject: The question.
-            precision: What the network runs in.
 
         Raises:
             JoulecastError: There is no such model, or its operations are not valid.
@@ -142,10 +134,6 @@ class Networks:
 
     def listed(self, subject: Subject, items: list[OperationItem]) -> Network:
         """The network of a list of operations, in their own mode and precision.
-
-        Args:
-            subject: The question that the list came with.
-            items: The operations.
 
         Raises:
             JoulecastError: The operations are not valid, or too many.

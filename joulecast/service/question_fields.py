@@ -29,7 +29,7 @@ from .subjects import (
 )
 
 _SERVED = ", ".join(engine.name for engine in ENGINES.values() if engine.fused) + "; /v1/execution lists them"
-_LENGTHS = "A number, [mean, standard deviation], or the lengths of many requests."
+LENGTHS = "A number, [mean, standard deviation], or the lengths of many requests."
 Lengths = (
     Annotated[int, Field(ge=1, le=10**7)]
     | Annotated[list[Annotated[float, Field(ge=0, le=10**7)]], Field(min_length=2, max_length=100_000)]
@@ -90,7 +90,7 @@ FIELDS: Mapping[str, Declared] = {
     "operation": (OperationItem, "The operation."),
     "operations": (Operations, "Operations of one mode."),
     "optimizer": (Optimizer | None, "Optimizer whose step is part of an iteration."),
-    "output_tokens": (Lengths, _LENGTHS, 512),
+    "output_tokens": (Lengths, LENGTHS, 512),
     "pipeline_parallel": (Size, "Stages that the layers are divided into."),
     "power_limit_w": (Positive | None, "Power cap of each board. Default: its own default."),
     "precision": (Precision, "What operations run in."),
@@ -104,7 +104,7 @@ FIELDS: Mapping[str, Declared] = {
         "One price for every GPU, or prices by GPU.",
     ),
     "price_per_kwh": (Price | None, "Price of a kilowatt-hour, in the same currency."),
-    "prompt_tokens": (Lengths, _LENGTHS, 512),
+    "prompt_tokens": (Lengths, LENGTHS, 512),
     "sampling": (Name | None, "greedy, temperature, or top_p (also for top-k). Default: as the engine does it."),
     "steps": (Side | None, "Steps of the denoiser. Default: the pipeline's."),
     "strict": (bool, "Refuse the request if an operation is not covered."),

@@ -18,10 +18,12 @@ from ..operations.attributes import PRECISIONS, RequestedPrecision
 from ..operations.operation import MODES
 from ..predictors.networks.execution import EXECUTIONS
 from ..remote.requests import NAMES, ONLY_HERE
+from ..runs.choosing import best_run
 from ..runs.layout import RECOMPUTES, SHARDINGS
 from ..runs.parallel import predict_parallel_training
 from ..runs.predict import predict_run
-from .question_fields import CLOCKS, FIELDS, GPUS, Amount, Declared
+from ..traffic.simulate import simulate_serving
+from .question_fields import CLOCKS, FIELDS, GPUS, LENGTHS, Amount, Declared, Lengths
 from .subjects import (
     DroppedItems,
     Name,
@@ -206,6 +208,36 @@ BestGenerationQuestion = _question(
     objective=(Name, "energy, time, cost or carbon; each per token."),
 )
 
+_Share = Annotated[float, Field(ge=0, le=1)]
+
+ServingQuestion = _question(
+    "ServingQuestion",
+    simulate_serving,
+    "A language model that serves requests as they arrive",
+    {
+        "model": "llama3_8b",
+        "gpu": "H100 SXM",
+        "requests": 2,
+        "duration_s": 60,
+        "prompt_tokens": 500,
+        "output_tokens": [300, 200],
+    },
+    gpu=_GPU_OR_SEVERAL,
+    precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4."),
+    requests=(Positive | None, "Mean requests per second."),
+    prompt_tokens=(Lengths | None, LENGTHS, 500),
+    output_tokens=(Lengths | None, LENGTHS, 300),
+    duration_s=(Positive | None, "Seconds in which requests arrive.", 60),
+    seed=(Annotated[int, Field(ge=0, le=2**63)], "Of arrivals and lengths."),
+    concurrency=(Size | None, "Requests at a time, in place of a rate: one begins when another ends."),
+    burstiness=(Annotated[float, Field(ge=0, le=100)], "Variation of the time between arrivals: 1 for Poisson."),
+    warmup_s=(Annotated[float, Field(ge=0, le=1e9)], "Seconds at the beginning that are not counted."),
+    router=(Name, "How replicas get requests: round_robin or least_loaded."),
+    max_sequences=(Side, "Sequences of a replica in a step."),
+    max_step_tokens=(Side | None, "Tokens of a step. Default: the engine's."),
+    prefix_hit_rate=(_Share, "Share of prompts that the prefix cache holds."),
+)
+
 ImageQuestion = _question(
     "ImageQuestion",
     predict_image,
@@ -235,25 +267,31 @@ ParallelTrainingQuestion = _question(
     tensor_parallel=(Size, "GPUs that share each layer."),
 )
 
+_TRAINED: dict[str, Any] = {
+    "model": (Name, "Name of a model.", "bert_base"),
+    "input_shape": (
+        Annotated[list[Size], up_to(8, least=1)],
+        "Of the input of a step, of all GPUs and micro-batches together, batch first.",
+        [32, 128],
+    ),
+    "precision": (Name, "default, fp32, tf32, fp16, bf16, amp or amp_fp16."),
+    "samples": (Amount | None, "Samples of the data."),
+    "tokens": (Amount | None, "Tokens of the data, in place of samples."),
+    "epochs": (Positive, "How often the data are passed through."),
+    "lora": (Side | None, "Rank of low-rank adapters, beside which everything else is frozen."),
+    "lora_targets": (Name | Annotated[list[Name], up_to(100)] | None, "Layers with adapters. Default: those of peft."),
+    "model_options": (Annotated[dict[OptionName, Option], up_to(16)] | None, "Arguments of the model."),
+    "pue": (Positive, "Joules of the data centre for each joule of its servers."),
+}
+
 RunQuestion = _question(
     "RunQuestion",
     predict_run,
     "A whole training run",
     {"model": "bert_base", "input_shape": [32, 128], "gpu": "L4", "samples": 100000, "epochs": 3, "precision": "bf16"},
-    model=(Name, "Name of a model.", "bert_base"),
-    input_shape=(
-        Annotated[list[Size], up_to(8, least=1)],
-        "Of the input of a step, of all GPUs and micro-batches together, batch first.",
-        [32, 128],
-    ),
+    **_TRAINED,
     gpu=(Name, "The GPUs.", "8x H100 SXM"),
-    precision=(Name, "default, fp32, tf32, fp16, bf16, amp or amp_fp16."),
     tensor_parallel=(Size, "GPUs that share each layer."),
-    samples=(Amount | None, "Samples of the data."),
-    tokens=(Amount | None, "Tokens of the data, in place of samples."),
-    epochs=(Positive, "How often the data are passed through."),
-    lora=(Side | None, "Rank of low-rank adapters, beside which everything else is frozen."),
-    lora_targets=(Name | Annotated[list[Name], up_to(100)] | None, "Layers with adapters. Default: those of peft."),
     accumulation=(Size, "Micro-batches of each replica in a step."),
     sharding=(Name, ", ".join(SHARDINGS)),
     recompute=(Name, ", ".join(RECOMPUTES)),
@@ -267,8 +305,27 @@ RunQuestion = _question(
     checkpoints=(Annotated[int, Field(ge=0, le=10**9)], "How often a checkpoint is stored."),
     checkpoint_bandwidth=(Amount, "Bytes per second at which it is stored."),
     loader_samples_per_s=(Positive | None, "Samples per second that the loader of the data gives."),
-    model_options=(Annotated[dict[OptionName, Option], up_to(16)] | None, "Arguments of the model."),
-    pue=(Positive, "Joules of the data centre for each joule of its servers."),
+)
+
+BestRunQuestion = _question(
+    "BestRunQuestion",
+    best_run,
+    "Where and how to train a model",
+    {
+        "model": "bert_base",
+        "input_shape": [32, 128],
+        "samples": 100000,
+        "precision": "bf16",
+        "gpus": ["L4", "A30"],
+        "counts": [1],
+    },
+    **_TRAINED,
+    gpus=(GPUS, "Names or aliases, or with a number. Default: the whole catalogue.", ["8x H100 SXM"]),
+    counts=(Annotated[list[Size], up_to(8, least=1)], "Numbers of GPUs, for names without a number."),
+    clocks=(CLOCKS, "Default: eight clocks of each GPU."),
+    objective=(Name, "energy (at the plug), time, cost or carbon of the whole run."),
+    max_time_s=(Positive | None, "Deadline: longest time of the run."),
+    max_cost=(Positive | None, "Highest cost of the run, in the currency of the prices."),
 )
 
 

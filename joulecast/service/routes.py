@@ -19,7 +19,9 @@ from ..predictors.networks.prediction import Prediction
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices, Sweep
 from ..runs import Run
+from ..runs.choosing import RunChoices
 from ..runs.parallel import ParallelTraining
+from ..traffic import ServingSimulation
 from . import query_strings, questions, schemas
 from .answering import FormatQuery, answering, ask
 from .batches import batch_csv, batch_json
@@ -153,12 +155,28 @@ _PATHS = (
         "Predict an iteration of training a transformer over several GPUs of a node.",
     ),
     _Path(
+        "simulate_serving",
+        questions.ServingQuestion,
+        ServingSimulation,
+        schemas.ServingAnswer,
+        "generation",
+        "Simulate a language model that serves requests as they arrive: tails of latencies, throughput, joules, watts.",
+    ),
+    _Path(
         "predict_run",
         questions.RunQuestion,
         Run,
         schemas.RunAnswer,
         "predict",
         "Predict a whole training run: hours, joules at the boards and at the plug, price and carbon.",
+    ),
+    _Path(
+        "best_run",
+        questions.BestRunQuestion,
+        RunChoices,
+        schemas.BestRunAnswer,
+        "choose",
+        "Choose GPUs, their number, clock and division of work for a whole training run, before a deadline.",
     ),
 )
 

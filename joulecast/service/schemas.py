@@ -23,6 +23,7 @@ from ..queries.carbon import Grid
 from ..queries.choice import WRITTEN, Choice
 from ..runs import Layout, Part, Run, RunInterval
 from ..runs.parallel import ParallelTraining
+from ..traffic import ServingSimulation
 from .schema import Open, answer_of, object_of, said, several
 
 
@@ -258,11 +259,30 @@ ParallelTrainingAnswer = answer_of(
     micro=said(SummaryAnswer, "One micro-batch through all layers, or a GPU's part of them."),
 )
 
+_Quantiles = object_of(
+    "QuantilesAnswer", "Seconds; null if no request has them.", **dict.fromkeys(("p50", "p90", "p99"), float | None)
+)
+
+ServingAnswer = answer_of(
+    "ServingAnswer",
+    ServingSimulation,
+    "A simulated engine that serves requests; JSON has no single requests.",
+    "model gpu gpus layout engine precision clock_mhz power_limit_w seed rate_per_s concurrency warmup_s duration_s "
+    "cache_tokens tokens_per_s requests_per_s energy_j idle_energy_j energy_per_token_j power_w idle_share preemptions "
+    "notes",
+    requests=said(int, "Number of requests that were counted."),
+    ttft_s=said(_Quantiles, "Time to first token."),
+    tpot_s=said(_Quantiles, "Mean time of a request from one token to the next."),
+    itl_s=said(_Quantiles, "From one token to the next, over all tokens."),
+    latency_s=said(_Quantiles, "Of whole requests."),
+)
+
 RunAnswer = answer_of(
     "RunAnswer",
     Run,
     "A whole training run: time, energy, price and carbon.",
     "model gpu precision samples epochs steps memory_bytes pue notes",
+    clock_mhz=float | None,
     input_shape=list[int],
     **{each.name: (str if each.name in ("sharding", "recompute") else int) for each in fields(Layout)},
     replicas=int,
@@ -277,6 +297,14 @@ RunAnswer = answer_of(
     tokens_per_s=float | None,
     interval=(answer_of("RunIntervalAnswer", RunInterval, "Low and high of each quantity.") | None, ...),
     parts=said(several(answer_of("RunPartAnswer", Part, "A part of a run.", share=float)), "What each part takes."),
+)
+
+BestRunAnswer = object_of(
+    "BestRunAnswer",
+    "Ways to train within the limits.",
+    choices=said(several(RunAnswer), "The best way of each GPU and number of GPUs."),
+    pareto=said(several(RunAnswer), "Joules at the plug against time, fastest first."),
+    left_out=said(dict[str, str], "GPUs with their number, and why they are not among the choices."),
 )
 
 _GPU_FIGURES = (

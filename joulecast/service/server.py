@@ -154,11 +154,7 @@ class SharedPort(socket.socket):
 
 
 class ServiceConfig(Config):
-    """uvicorn's settings of one process. They are pickled for each further process, which then loads the application.
-
-    Args:
-        settings: Limits and options of this process.
-    """
+    """uvicorn's settings of one process. They are pickled for each further process, which loads the application."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -16,10 +16,6 @@ def within(seconds: float, ask: Callable[[], Result]) -> Result:
     The function runs in a thread of its own. After the deadline the thread goes on, but its result is ignored, and it
     does not keep the process from ending.
 
-    Args:
-        seconds: Longest time that the function may take.
-        ask: The function.
-
     Raises:
         TimeoutError: The function took longer.
     """

@@ -48,26 +48,6 @@ class _Deadline:
                 each.shutdown(socket.SHUT_RDWR)
 
 
-class _Connection(http.client.HTTPConnection):
-    def __init__(self, *args: Any, deadline: _Deadline, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._deadline = deadline
-
-    def connect(self) -> None:
-        super().connect()
-        self._deadline.watch(self.sock)
-
-
-class _SecureConnection(http.client.HTTPSConnection):
-    def __init__(self, *args: Any, deadline: _Deadline, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._deadline = deadline
-
-    def connect(self) -> None:
-        super().connect()
-        self._deadline.watch(self.sock)
-
-
 class _Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
     """Opens connections, and registers them with a deadline."""
 
@@ -76,10 +56,21 @@ class _Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
         self._deadline = deadline
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(partial(_Connection, deadline=self._deadline), req)
+        return self.do_open(partial(self._watched, http.client.HTTPConnection), req)
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(partial(_SecureConnection, deadline=self._deadline), req)
+        return self.do_open(partial(self._watched, http.client.HTTPSConnection), req)
+
+    def _watched(self, kind: type[http.client.HTTPConnection], /, *args: Any, **options: Any) -> Any:
+        connection = kind(*args, **options)
+        connect = connection.connect
+
+        def connect_and_watch() -> None:
+            connect()
+            self._deadline.watch(connection.sock)
+
+        connection.connect = connect_and_watch  # type: ignore[method-assign]
+        return connection
 
 
 class _WithoutToken(urllib.request.HTTPRedirectHandler):

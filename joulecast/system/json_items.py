@@ -16,10 +16,6 @@ _SPACE = " \t\n\r"
 class JsonItems:
     """The items of one list of a JSON object; the other values of the object are in `others` after iterating.
 
-    Args:
-        pieces: The file in pieces, encoded as UTF-8.
-        key: Key of the list.
-
     Raises:
         TypeError, ValueError, RecursionError: While iterating: it is not a JSON object, or an item is too long or deep.
     """

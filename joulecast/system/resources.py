@@ -15,9 +15,6 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def shipped(name: str) -> Path:
     """The folder `zoo`, `datasets`, `predictors` or `profiling` that came with this installation or checkout.
 
-    Args:
-        name: Name of the folder.
-
     Raises:
         ZooError: There is no such folder.
     """

@@ -1,7 +1,8 @@
 """Serving under real traffic: requests as they arrive, replayed through an engine's scheduler over predicted steps.
 
-`step_costs` looks steps up in tables that were predicted once, `scheduler` replays one replica, `requests` draws or
-reads what arrives, `simulate` puts them together, and `simulation` is the answer.
+`step_costs` looks steps up in tables that were predicted once, `scheduler` runs one replica, `requests` draws or reads
+what arrives, `replay` gives requests to replicas, `served` is a model with its tables and memory, `simulation` is the
+answer of `simulate`, and `best` chooses.
 """
 
 from .simulation import ServingSimulation, Timeline

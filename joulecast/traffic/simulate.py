@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,30 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, unknown_name
-from ..generation.generate import server_of
 from ..generation.lengths import Lengths, Tokens
-from ..generation.memory import CACHED_IN, activations_bytes, weights_bytes
 from ..generation.models import find_decoder
-from ..generation.server import Server
-from ..generation.steps import StepTokens
 from ..hardware import GPU
 from ..hardware.host import Host
 from ..predictors.board.profile import Calibrated
-from ..predictors.networks.memory import usable_bytes
-from ..progress import PACE
-from ..units import si
+from .replay import ROUTERS
 from .requests import Drawn, Trace, at_rate, endless, read_trace
-from .scheduler import Cache, Limits, Replica, Requests
+from .served import Served
 from .simulation import ServingSimulation
-from .step_costs import PredictedSteps
 
 if TYPE_CHECKING:
     from ..extraction.sources import Model
-
-ROUTERS = ("round_robin", "least_loaded")
-"""How requests are given to replicas: in turn, or to the one with the fewest requests."""
-
-_PACE = 1000  # Requests between two moments at which a service may stop a simulation.
 
 
 def simulate_serving(
@@ -138,134 +124,28 @@ def simulate_serving(
         trace = read_trace(requests).until(duration_s)
         lengths = Lengths.of("prompt_tokens", trace.prompt), Lengths.of("output_tokens", trace.output)
         _refuse_too_long(trace, context, decoder.name)
-    prompt, output = (Lengths(each.mean, 0.0, each.mean) for each in lengths)
-    server = server_of(asked, 1, prompt, output, "continuous", max_step_tokens)
-    served = server.deployment
-    groups = served.parallel.groups
-    sequences = max_sequences if concurrency is None else min(max_sequences, math.ceil(concurrency / groups))
-    limits = Limits(sequences, served.engine.step_tokens, prefix_hit_rate)
-    if sequences >= limits.tokens:
-        raise InputError(
-            "a step has fewer tokens than sequences",
-            given=f"{limits.tokens} tokens, {sequences} sequences",
-            allowed="more tokens than sequences",
-            hint="give a larger max_step_tokens, or a smaller max_sequences",
-        )
-    clock_mhz = served.gpu.checked_clock_mhz(clock)
-    cache = cache_of(server, sequences)
-    longest = min(max(512, *(4 * (each.mean + each.deviation) for each in lengths)), context, cache.tokens)
-    costs = PredictedSteps.of(server, clock_mhz, sequences, math.ceil(longest))
-    replay = _Replay([], router, drawn, math.inf if duration_s is None else duration_s)
-    all_requests = Requests()
-    replay.replicas += [Replica(costs, cache, limits, all_requests, replay.ended) for _ in range(groups)]
-    if trace is not None:
-        _refuse_beyond_memory(trace.prompt + trace.output, cache, decoder.name, served.gpu.name)
-        replay.open(trace)
-    else:
-        replay.closed(concurrency or 0)
+    made = Served.of(asked, *lengths, concurrency=concurrency)
+    source = drawn if trace is None else trace
+    replicas = made.replicas(source, router=router, concurrency=concurrency, duration_s=duration_s)
+    served = made.server.deployment
     return ServingSimulation.of(
-        replay.replicas,
+        replicas,
         model=decoder.name,
         gpu=served.gpu.name,
         gpus=served.parallel.gpus,
         layout=str(served.parallel),
         engine=served.engine.name,
         precision=precision,
-        clock_mhz=clock_mhz,
+        clock_mhz=made.clock_mhz,
         power_limit_w=served.gpu.checked_power_limit_w(power_limit_w),
         seed=seed,
         rate_per_s=float(requests) if isinstance(requests, Real) else None,
         concurrency=concurrency,
         warmup_s=warmup_s,
         duration_s=duration_s,
-        cache_tokens=groups * cache.tokens,
+        cache_tokens=served.parallel.groups * made.cache.tokens,
         notes=() if trace is None else trace.notes,
     )
-
-
-@dataclass
-class _Replay:
-    """Requests on their way to replicas."""
-
-    replicas: list[Replica]
-    router: str
-    drawn: Iterator[tuple[int, int]]
-    until_s: float
-
-    def open(self, trace: Trace) -> None:
-        """Requests that arrive whatever becomes of the others."""
-        columns = (trace.arrival_s.tolist(), trace.prompt.astype(int).tolist(), trace.output.astype(int).tolist())
-        requests, count = self.replicas[0].requests, len(self.replicas)
-        for place, (arrival_s, prompt, output) in enumerate(zip(*columns, strict=True)):
-            if place % _PACE == 0:
-                PACE.get()()
-            if self.router == "round_robin":
-                chosen = self.replicas[place % count]
-                chosen.advance(arrival_s)
-            else:
-                for replica in self.replicas:
-                    replica.advance(arrival_s)
-                chosen = min(self.replicas, key=lambda each: each.outstanding)
-            chosen.add(requests.add(arrival_s, prompt, output))
-        self._finish()
-
-    def closed(self, concurrency: int) -> None:
-        """Requests that begin when another one ends."""
-        for place in range(concurrency):
-            self._next(self.replicas[place % len(self.replicas)], 0.0)
-        self._finish()
-
-    def ended(self, replica: Replica, now: float) -> None:
-        """The next request takes the place of one that has ended."""
-        if now < self.until_s:
-            self._next(replica, now)
-
-    def _next(self, replica: Replica, now: float) -> None:
-        lengths = next(self.drawn, None)
-        if lengths is not None:
-            _refuse_beyond_memory(np.array([sum(lengths)]), replica.cache, "a request", "the GPU")
-            replica.add(replica.requests.add(now, *lengths))
-
-    def _finish(self) -> None:
-        for replica in self.replicas:
-            for piece in range(1, 1 << 62):
-                PACE.get()()
-                replica.advance(replica.now + 60.0 * piece)
-                if not replica.outstanding:
-                    break
-        end_s = max(replica.now for replica in self.replicas)
-        for replica in self.replicas:
-            replica.idle(end_s if math.isinf(self.until_s) else max(end_s, self.until_s))
-
-
-def cache_of(server: Server, sequences: int) -> Cache:
-    """The memory for keys and values that a replica of a model leaves.
-
-    Args:
-        server: A GPU of the replica.
-        sequences: Largest number of sequences in a step; memory for activations is kept for a full step of them.
-
-    Raises:
-        InputError: The weights alone do not fit.
-    """
-    served, decoder = server.deployment, server.deployment.decoder
-    most = served.engine.step_tokens
-    largest = StepTokens(sequences, 1, 1, most - sequences, sampled=sequences)
-    usable = usable_bytes(served.gpu) * served.engine.memory_share
-    free = usable - weights_bytes(decoder, served.precisions) - activations_bytes(decoder, largest)
-    by_window: dict[float, float] = defaultdict(float)
-    for part, layers in decoder.attentions:
-        by_window[part.window or math.inf] += layers * part.cached_elements * CACHED_IN[served.precisions.cache]
-    each = sum(by_window.values())
-    if free <= 0:
-        served.refuse_shortage()
-        raise InputError(
-            f"{decoder.name} leaves no memory for keys and values on {served.gpu.name}",
-            given=f"{si(usable - free, 'B')} of weights and activations",
-            allowed=f"less than {si(usable, 'B')}",
-            hint="use more GPUs, narrower weights, or a smaller max_step_tokens",
-        )
-    return Cache(free / each, tuple((share / each, window) for window, share in sorted(by_window.items())))
 
 
 def _refuse_too_long(trace: Trace, context: float, model: str) -> None:
@@ -276,17 +156,6 @@ def _refuse_too_long(trace: Trace, context: float, model: str) -> None:
             given=f"{longest:g} tokens of prompt and output",
             allowed=f"up to {context:g}",
             hint="leave such requests out, or take a model with a longer context",
-        )
-
-
-def _refuse_beyond_memory(tokens: Any, cache: Cache, model: str, gpu: str) -> None:
-    longest = float(tokens.max())
-    if cache.used(1, longest) > cache.tokens:
-        raise InputError(
-            f"a request of {model} does not fit into the memory of {gpu}",
-            given=f"{longest:g} tokens of prompt and output",
-            allowed=f"up to {cache.tokens:.0f} tokens of keys and values",
-            hint="use more GPUs, GPUs with more memory, or cache_precision='fp8'",
         )
 
 

@@ -18,6 +18,8 @@ from ..rendering.tables import Table, Tabular
 from ..units import duration, si
 from .scheduler import Log, Replica
 
+Columns = tuple[FloatArray, ...]
+
 _SHOWN = (0.5, 0.9, 0.99)
 _POINTS = 600  # Points of a line that is drawn.
 
@@ -72,7 +74,7 @@ class ServingSimulation(Answer):
         cache_tokens: Tokens of keys and values that fit on all replicas.
         requests: Column -> array over all requests: arrival_s, prompt_tokens, output_tokens, first_token_s, end_s,
             energy_j (its share of the steps that it took part in), preemptions.
-        logs: For each replica, its log as an array of shape (columns of `Log`, entries).
+        logs: For each replica, its log: an array of shape (entries,) for each column of `Log`.
         notes: What should be known about the result.
     """
 
@@ -91,7 +93,7 @@ class ServingSimulation(Answer):
     duration_s: float
     cache_tokens: float
     requests: dict[str, FloatArray] = field(repr=False)
-    logs: tuple[FloatArray, ...] = field(repr=False)
+    logs: tuple[Columns, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -113,7 +115,7 @@ class ServingSimulation(Answer):
         made = cls(
             duration_s=end_s,
             requests={name: np.array(column) for name, column in columns.items()},
-            logs=tuple(np.array(replica.log.columns) for replica in replicas),
+            logs=tuple(tuple(map(np.array, replica.log.columns)) for replica in replicas),
             notes=notes,
             **told,
         )
@@ -211,7 +213,7 @@ class ServingSimulation(Answer):
         Raises:
             InputError: The step is not above 0, or too small for the time that was simulated.
         """
-        end_s = max(float(log[0, -1] + log[1, -1]) for log in self.logs)
+        end_s = max(float(log[0][-1] + log[1][-1]) for log in self.logs)
         if not 0 < step_s < math.inf or end_s / step_s > 1e7:
             raise InputError(
                 "the timeline cannot have such a step", given=f"{step_s!r}", allowed=f"{end_s / 1e7:.1g} s or more"
@@ -271,7 +273,7 @@ class ServingSimulation(Answer):
         )
 
     def _picture(self) -> Picture:
-        end_s = max(float(log[0, -1] + log[1, -1]) for log in self.logs)
+        end_s = max(float(log[0][-1] + log[1][-1]) for log in self.logs)
         found = self.timeline(max(end_s / _POINTS, 1e-3))
         lines = []
         for name, values, unit in (
@@ -288,13 +290,13 @@ class ServingSimulation(Answer):
         found, arrival_s = self.requests, self.requests["arrival_s"]
         columns = {
             "arrival_s": arrival_s,
-            "prompt_tokens": found["prompt_tokens"],
-            "output_tokens": found["output_tokens"],
+            "prompt_tokens": found["prompt_tokens"].astype(int),
+            "output_tokens": found["output_tokens"].astype(int),
             "ttft_s": found["first_token_s"] - arrival_s,
             "tpot_s": self._tpot_s,
             "latency_s": found["end_s"] - arrival_s,
             "energy_j": found["energy_j"],
-            "preemptions": found["preemptions"],
+            "preemptions": found["preemptions"].astype(int),
         }
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         return Table(list(columns), ([None if value != value else value for value in row] for row in rows))
@@ -323,14 +325,14 @@ class ServingSimulation(Answer):
         first = (first_s > self.warmup_s) & (first_s <= self.duration_s)
         return float(spread.sum() + first.sum())
 
-    def _share(self, log: FloatArray) -> FloatArray:
+    def _share(self, log: Columns) -> FloatArray:
         """Share of each entry of a log within the time that is counted."""
         start_s, time_s = _column(log, "start_s"), _column(log, "time_s")
         ends = np.clip([start_s, start_s + time_s], self.warmup_s, self.duration_s)
         found: FloatArray = (ends[1] - ends[0]) / np.maximum(time_s, 1e-15)
         return found
 
-    def _within(self, log: FloatArray, name: str) -> FloatArray:
+    def _within(self, log: Columns, name: str) -> FloatArray:
         return self._share(log) * _column(log, name)
 
     def _quantile(self, values: FloatArray, quantile: float) -> float:
@@ -373,7 +375,7 @@ _LATENCIES = {
 }
 
 
-def _column(log: FloatArray, name: str) -> FloatArray:
+def _column(log: Columns, name: str) -> FloatArray:
     found: FloatArray = log[Log.NAMES.index(name)]
     return found
 

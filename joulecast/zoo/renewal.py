@@ -37,9 +37,6 @@ _ROUNDING = 1e-3  # Processors and libraries differ in rounding (stored.py), whi
 def renew_golden(folder: Path) -> float:
     """Replace the golden prediction of an entry by today's.
 
-    Args:
-        folder: Folder of the entry.
-
     Returns:
         The largest relative change of a golden value. If only rounding changed it is 0, and nothing is written.
 
@@ -78,9 +75,6 @@ def renew_hosts(folder: Path, networks: Networks) -> dict[str, HostModel]:
 
 def renew_card(folder: Path) -> bool:
     """Replace the sentences of an entry's card by today's. Its numbers and its data stay as they were.
-
-    Args:
-        folder: Folder of the entry.
 
     Returns:
         Whether anything changed.

@@ -60,6 +60,7 @@ def count(network, kind: str) -> int:
         ("bert_large", 335),
         ("distilbert", 66),
         ("roberta_base", 125),
+        ("albert_base", 11.7),
         ("gpt2", 124),
         ("gpt2_xl", 1558),
         ("llama2_7b", 6738),

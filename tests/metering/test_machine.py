@@ -11,7 +11,8 @@ import sys
 import numpy as np
 import pytest
 
-from joulecast.errors import UnknownNameError
+from joulecast.errors import SensorError, UnknownNameError
+from joulecast.metering import amd_sysfs
 from joulecast.metering.exporting import differences, exposition
 from joulecast.metering.gpu_shares import ProcessTree
 from joulecast.metering.machine import find_machine
@@ -180,6 +181,32 @@ def test_the_model_of_memory_by_hand(tmp_path):
     (dimm / "size").write_text("32768\n")  # MB
     assert modules_gb(tmp_path) == [32.0]
     assert modules_gb(tmp_path / "none", meminfo) == [32.0]
+
+
+def test_amd_gpus_are_read_from_the_drivers_files_without_rocm(tmp_path, monkeypatch):
+    """Card 0 is of another maker, card 1 states an average, and card 2 the present power."""
+    for card, vendor, file, microwatts in (
+        (0, "0x10de", "power1_average", 1),
+        (1, "0x1002", "power1_average", 85_000_000),
+        (2, "0x1002", "power1_input", 120_000_000),
+    ):
+        sensors = tmp_path / f"card{card}" / "device" / "hwmon" / f"hwmon{card}"
+        sensors.mkdir(parents=True)
+        (sensors.parents[1] / "vendor").write_text(f"{vendor}\n")
+        (sensors / file).write_text(f"{microwatts}\n")
+    (sensors / "power1_cap").write_text("300000000\n")
+    (sensors.parents[1] / "product_name").write_text("AMD Instinct MI210\n")
+    monkeypatch.setattr(amd_sysfs.gpus, "__defaults__", (tmp_path,))
+    machine = find_machine(("gpu",))
+    assert {name: spec.open()() for name, spec in machine.readers.items()} == {
+        "gpu0": {"power_w": 85.0},
+        "gpu1": {"power_w": 120.0},
+    }
+    facts = machine.devices[1].facts
+    assert (facts["device"], facts["power_limit_w"]) == ("AMD Instinct MI210", 300.0)
+    (sensors / "power1_input").unlink()
+    with pytest.raises(SensorError, match="AMD GPU cannot be read"):
+        machine.readers["gpu1"].open()
 
 
 def test_the_share_of_a_process_tree_by_hand(tmp_path):

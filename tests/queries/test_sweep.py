@@ -12,7 +12,7 @@ import pytest
 
 import joulecast
 from joulecast.errors import InputError
-from joulecast.queries.page import page
+from joulecast.queries.sweep_plots import page
 
 JOB = ("resnet18", (8, 3, 64, 64))
 COMMAND = ("resnet18", "8,3,64,64", "--gpu", "A30,T4", "--clocks", "600:1200:300")

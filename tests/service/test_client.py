@@ -36,7 +36,15 @@ def client(service):
 
 
 FUNCTIONS = ("predict", "predict_many", "predict_operations", "explain", "extract", "best", "sweep")
-FUNCTIONS += ("predict_generation", "best_generation", "predict_image", "predict_parallel_training", "predict_run")
+FUNCTIONS += (
+    "predict_generation",
+    "best_generation",
+    "predict_image",
+    "predict_parallel_training",
+    "predict_run",
+    "simulate_serving",
+    "best_run",
+)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -109,6 +117,8 @@ def test_operations_are_equal(client):
 
 SMALL = ("resnet18", (8, 3, 64, 64))
 REFUSED = [
+    ("predict", ("resnet18", (1, 3, 64, 64), "A30"), {"calibration": PROFILE}),
+    ("best", ("resnet18", (1, 3, 64, 64)), {"gpus": ["A30", "L4"], "calibration": PROFILE}),
     ("predict", ("resnet50", (1, 3, 224, 224), "A30", 100), {}),
     ("predict", ("resnet50", (1, 3, 224, 224), "A30"), {"precision": "fp12"}),
     ("predict", ([(RELU.replace(precision="bf16"), 3)], None, "T4"), {}),
@@ -148,7 +158,9 @@ def test_an_unknown_gpu_has_another_next_step_only(client):
 
 @pytest.mark.parametrize("gpu", ["A30", "H100 SXM"])
 def test_explanations_are_equal(client, gpu):
-    here, there = joulecast.explain(RELU, gpu, 900), client.explain(RELU, gpu, 900)
+    calibration = PROFILE if gpu == "H100 SXM" else None
+    here, there = (each.explain(RELU, gpu, 900, calibration=calibration) for each in (joulecast, client))
+    assert (here.calibration or {}).get("DRAM") == (1.2 if calibration else None)
     assert there.to_dict() == here.to_dict()
     assert there.nearest == here.nearest
 

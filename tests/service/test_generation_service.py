@@ -178,3 +178,36 @@ def test_runs_are_equal(client, service):
         client.predict_run("bert_base", (63, 128), "8x H100 SXM", **options)
     with pytest.raises(UnknownNameError, match="Atlantis"):
         client.predict_run("bert_base", (64, 128), "8x H100 SXM", **{**options, "carbon": "Atlantis"})
+
+
+def test_simulations_are_equal(client, service):
+    options = {
+        "requests": 5.0,
+        "prompt_tokens": 100,
+        "output_tokens": (20.0, 10.0),
+        "duration_s": 10.0,
+        "max_sequences": 8,
+    }
+    here = joulecast.simulate_serving("qwen3_0_6b", "2x L4", tensor_parallel=1, **options)
+    there = client.simulate_serving("qwen3_0_6b", "2x L4", tensor_parallel=1, **options)
+    assert there.to_csv() == here.to_csv()
+    assert there.to_json() == here.to_json()
+    assert there.timeline(1.0).to_csv() == here.timeline(1.0).to_csv()
+    question = {**options, "output_tokens": [20, 10], "model": "qwen3_0_6b", "gpu": "2x L4", "tensor_parallel": 1}
+    assert service.ask("/v1/simulate_serving", question).json == json.loads(here.to_json())
+    assert service.ask("/v1/simulate_serving", {**question, "requests": "/etc/passwd"}).status == 422
+    assert service.ask("/v1/simulate_serving", {**question, "duration_s": 1e6}).status == 413
+
+
+def test_the_best_run_is_equal(client, service):
+    question = {"samples": 1e5, "precision": "bf16", "gpus": ["A30", "L4", "T4"], "counts": [1, 2]}
+    here, there = (where.best_run("bert_base", (32, 128), **question) for where in (joulecast, client))
+    assert [way.to_dict() for way in there] == [way.to_dict() for way in here]
+    assert [way.to_dict() for way in there.pareto()] == [way.to_dict() for way in here.pareto()]
+    assert there.left_out == here.left_out
+    asked = {"model": "bert_base", "input_shape": [32, 128], **question}
+    assert service.ask("/v1/best_run", asked).json == json.loads(here.to_json())
+    refused = service.ask("/v1/best_run", {**asked, "counts": [1] * 8, "clocks_mhz": [900.0 + i for i in range(1000)]})
+    assert refused.status == 413
+    with pytest.raises(InputError, match="no way to train keeps these limits"):
+        client.best_run("bert_base", (32, 128), max_time_s=1, **question)

@@ -154,12 +154,36 @@ def test_invalid_questions_are_reported_without_a_request(page):
         page.choose(field, typed)
         assert page.text("#problem").startswith(title)
         assert "answer to the question before" in page.text("#problem")
+        # The field says so itself, and has the keyboard.
+        assert page.js("return [...document.querySelectorAll('[aria-invalid]')].map((each) => '#' + each.id)") == [
+            field
+        ]
+        assert page.js("return '#' + document.activeElement.id") == field
         assert page.js("return document.getElementById('answers').className") == "stale"
         page.js("document.querySelector(arguments[0]).value = arguments[1]", field, before)
     page.choose("#cap", "")
     assert page.js("return document.getElementById('answers').className") == ""
     assert not page.find("#problem").is_displayed()
+    assert page.js("return document.querySelectorAll('[aria-invalid]').length") == 0
     assert page.complaints() == []
+
+
+def test_a_phone_shows_the_answer_before_the_form(page):
+    page.open("#model=resnet18&shape=1+x+3+x+64+x+64&gpus=A30")
+    first = "return document.querySelector('.frame').firstElementChild.id"
+    assert page.js(first) == "question"
+    try:
+        page.resize(390, 844)
+        page.until(lambda: page.js(first) == "results")
+        page.find("#ask").click()
+        page.until(lambda: page.js("return document.getElementById('question').getBoundingClientRect().top") < 100)
+        assert page.js("return document.activeElement.name") == "subject"
+        page.resize(1280, 900)
+        page.until(lambda: page.js(first) == "question")
+        # Nothing of the form is hidden.
+        assert page.js("const f = document.querySelector('.fields'); return f.scrollHeight - f.clientHeight") <= 0
+    finally:
+        page.resize(None)
 
 
 def test_invalid_lists_of_operations_are_reported(page):
@@ -223,6 +247,7 @@ VIEWS = {
     "generation": "#view=generation&llm=llama3_1_8b&prompt=300&output=200&batch=16&gpus=H100+SXM,L40S&pace=40",
     "images": "#view=images&pipeline=wan_2_1_1_3b&gpus=H100+SXM,L40S",
     "operations": "#view=operations&gpus=A30",
+    "runs": "#view=runs&together=8&gpus=A30,H100+SXM&objective=cost",
     "docs": "docs",
 }
 

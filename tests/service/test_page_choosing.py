@@ -7,7 +7,7 @@ import json
 import pytest
 
 import joulecast
-from joulecast.units import si
+from joulecast.units import duration, si
 
 RESNET = "#model=resnet18&shape=8+x+3+x+224+x+224"
 SHAPE = (8, 3, 224, 224)
@@ -201,6 +201,32 @@ def test_images_are_those_of_the_library(page):
     assert all("422" in line for line in page.complaints())
 
 
+def test_runs_are_those_of_the_library(page):
+    page.open(
+        "#view=runs&model=bert_base&shape=32+x+128&samples=50000&epochs=2&together=8&objective=carbon&price=DE&gpus=A30,L4"
+    )
+    assert page.texts("#runs-cards h3") == ["8 \u00d7 A30", "8 \u00d7 L4"]
+    asked = {"samples": 5e4, "epochs": 2, "precision": "bf16", "carbon": "DE"}
+    for place, gpu in enumerate(("A30", "L4")):
+        found = joulecast.predict_run("bert_base", (32, 128), f"8x {gpu}", **asked)
+        shown = page.texts(f"#runs-cards .card:nth-child({place + 1}) .value")
+        assert shown[0] == duration(found.time_s)
+        assert [float(text.removesuffix(" kWh")) for text in shown[1:]] == [
+            float(f"{joules / 3.6e6:.3g}") for joules in (found.energy_j, found.wall_energy_j)
+        ]
+        assert si(1000 * found.carbon_kg, "g") in page.text(f"#runs-cards .card:nth-child({place + 1}) .facts")
+        assert page.texts("#phases tbody th") == [part.name for part in found.parts]
+        assert page.texts("#phases tr:nth-child(2) td")[2 * place] == duration(found.parts[1].time_s)
+    calls = page.text("#runs-calls")
+    assert (
+        "joulecast run bert_base 32,128 --gpu '8x A30' --samples 50000 --epochs 2 --precision bf16 --carbon DE" in calls
+    )
+    assert "together=8" in page.js("return location.hash")
+    page.choose("#samples", "many")
+    assert page.text("#problem").startswith("this is no number of samples")
+    assert page.complaints() == []
+
+
 def test_generation_over_several_gpus(page):
     page.open("#view=generation&llm=llama3_1_8b&prompt=300&output=200&batch=8&share=2&weights=fp8&gpus=H100+SXM")
     assert page.texts("#generation-cards h3") == ["2 \u00d7 H100 SXM"]
@@ -217,8 +243,10 @@ def test_a_gpu_that_cannot_serve_a_model_is_reported(page):
     page.open("#view=generation&llm=llama3_1_8b&prompt=300&output=200&batch=16&gpus=T4&pace=40")
     with pytest.raises(joulecast.JoulecastError) as caught:
         joulecast.predict_generation("llama3_1_8b", "T4", batch=16, **LOAD)
-    assert page.text("#problem strong") == caught.value.what
-    assert page.find("#generation").is_displayed() is False
+    # The others are still there to choose from.
+    assert page.text("#generation-missing") == f"Left out: T4: {caught.value.what}"
+    assert page.texts("#generation-cards h3") == []
+    assert page.texts("#ways tbody th")
     page.complaints()
 
 

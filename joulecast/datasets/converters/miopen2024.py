@@ -41,9 +41,6 @@ def convolutions(clone: Path) -> Iterator[Mapping[str, Any]]:
 
     Convolutions in three dimensions, and types that are not imported, have lines of another form and are left out.
 
-    Args:
-        clone: Folder of the clone.
-
     Raises:
         DatasetError: A file cannot be read.
     """

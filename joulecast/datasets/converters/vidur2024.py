@@ -33,9 +33,6 @@ _TRUTH = {"True": True, "False": False}
 def layers(clone: Path) -> Iterator[Mapping[str, Any]]:
     """The rows of layers.parquet: median time of each layer, by GPU, model, layer and run.
 
-    Args:
-        clone: Folder of the clone.
-
     Raises:
         DatasetError: A file is missing columns, or has a value of another form.
     """

@@ -46,10 +46,6 @@ _MOST_BYTES = 256 << 20
 def read_rows(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
     """Read the rows of a CSV file, each as column -> text. The first of them is line 2 of the file.
 
-    Args:
-        path: Path of the file.
-        columns: Columns that it must have.
-
     Raises:
         DatasetError: The file cannot be read, is no table, or lacks a column.
     """

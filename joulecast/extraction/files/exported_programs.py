@@ -154,12 +154,7 @@ class _Part(torch.nn.Module):
 
 
 class ExportedProgram(torch.nn.Module):
-    """The graph of a file as a module on the meta device.
-
-    Args:
-        program: Content of the file's models/*.json.
-        name: What to call it.
-    """
+    """The graph of a file as a module on the meta device."""
 
     def __init__(self, program: Mapping[str, Any], name: str) -> None:
         super().__init__()

@@ -175,9 +175,6 @@ _ARITHMETIC = frozenset(
 class Shapes:
     """What is known about the tensors of a graph before it runs.
 
-    Args:
-        model: A ModelProto whose inputs have fixed shapes.
-
     Raises:
         ValueError, RuntimeError: A node does not fit its inputs. The message is that of onnx.
     """

@@ -42,10 +42,6 @@ _HINT = "leave it out; or build the model in Python, where you trust its source,
 def configuration_of(content: Mapping[str, Any], transformers: Any) -> Any:
     """The configuration that a file holds.
 
-    Args:
-        content: Content of the file, with its `model_type`.
-        transformers: The library.
-
     Returns:
         A `transformers.PretrainedConfig`.
 

@@ -161,10 +161,6 @@ EAGER_TRANSFORMERS: Mapping[str, Architecture] = {
 def build(name: str, **options: Any) -> torch.nn.Module:
     """Build one of these models on the meta device.
 
-    Args:
-        name: Name of the model.
-        options: Further settings of its configuration.
-
     Raises:
         UnknownNameError: There is no such name.
         MissingDependencyError: transformers is not installed.

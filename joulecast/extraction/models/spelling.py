@@ -27,9 +27,6 @@ def known_as(name: str) -> str:
 
     The id of a repository counts by its last part. Words such as "Instruct" are left out if the name is not known with
     them. A name that is not known in any spelling is returned as it is.
-
-    Args:
-        name: The name, as users write it.
     """
     spelled = _spellings()
     return name if name in spelled.values() else _found(name, spelled)

@@ -38,6 +38,11 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         "FacebookAI/roberta-base",
         {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1},
     ),
+    "albert_base": Architecture(
+        "AlbertModel",
+        "albert/albert-base-v2",
+        {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12, "vocab_size": 30000},
+    ),
     "gpt2": Architecture("GPT2LMHeadModel", "openai-community/gpt2"),
     "gpt2_xl": Architecture(
         "GPT2LMHeadModel", "openai-community/gpt2-xl", {"n_embd": 1600, "n_head": 25, "n_layer": 48}

@@ -86,10 +86,6 @@ def build_to_run(name: str, **options: Any) -> torch.nn.Module:
 def without_weights(row: Architecture, **settings: Any) -> torch.nn.Module:
     """Build the model of a row of the table on the meta device.
 
-    Args:
-        row: Class and sizes.
-        settings: Further settings of the configuration.
-
     Raises:
         ExtractionError: The settings do not make a model.
         MissingDependencyError: transformers is not installed.

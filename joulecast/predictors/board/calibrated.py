@@ -86,12 +86,10 @@ class CalibratedPredictor:
     Args:
         own: The predictor that is corrected.
         profile: What was measured on the board.
-        name: Name of the predictor, to be compared with the one that the profile was measured for.
     """
 
     own: PredictsOperations
     profile: BoardProfile
-    name: str = ""
 
     @property
     def gpu(self) -> GPU:
@@ -130,14 +128,8 @@ class CalibratedPredictor:
         return self.own.same_in_all_networks
 
     def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
-        """See `PredictsOperations.remarks`; that they are calibrated, and by what, comes first."""
-        meant = self.profile.predictors.get(self.mode)
-        found = [str(self.profile)]
-        if meant is None:
-            found.append(f"nothing was measured in {self.mode}: its factors come from the other mode")
-        elif self.name and self.name != meant:
-            found.append(f"the calibration corrects {meant}; for {self.name} its factors and errors were not measured")
-        return (*found, *self.own.remarks(operations))
+        """See `PredictsOperations.remarks`."""
+        return self.own.remarks(operations)
 
     def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """See `PredictsOperations.by_fallback`."""
@@ -172,7 +164,7 @@ class CalibratedPredictor:
         }
 
 
-def calibrated(own: PredictsOperations, profile: BoardProfile, name: str = "") -> CalibratedPredictor:
+def calibrated(own: PredictsOperations, profile: BoardProfile) -> CalibratedPredictor:
     """A predictor corrected by a profile; see `CalibratedPredictor` for the arguments.
 
     Raises:
@@ -180,7 +172,7 @@ def calibrated(own: PredictsOperations, profile: BoardProfile, name: str = "") -
     """
     profile.check_gpu(own.gpu.name)
     # The same object each time: what was predicted of a network is cached by predictor (networks/prepared.py).
-    return _MADE(own, profile, name)
+    return _MADE(own, profile)
 
 
 _MADE: Callable[..., CalibratedPredictor] = lru_cache(maxsize=16)(CalibratedPredictor)

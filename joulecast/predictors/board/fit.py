@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ... import __version__
 from ...arrays import FloatArray
 from ...datasets import Dataset, Measurement
 from ...errors import InputError
@@ -97,7 +98,7 @@ class _Fitted(NamedTuple):
 
 
 def fit_profile(
-    dataset: Dataset, predictors: Mapping[str, PredictsOperations], names: Mapping[str, str], **facts: Mapping[str, str]
+    dataset: Dataset, predictors: Mapping[str, PredictsOperations], names: Mapping[str, str]
 ) -> BoardProfile:
     """Fit a profile to the measurements of a board.
 
@@ -105,12 +106,11 @@ def fit_profile(
         dataset: Measurements at the default clock and cap.
         predictors: Mode -> the predictor to correct, of the GPU that was measured.
         names: Mode -> name of the predictor.
-        facts: `board` and `software` of the profile.
 
     Raises:
         InputError: Fewer than ten operations can be compared.
     """
-    cap_w = dataset.card.power_limit_w
+    card, cap_w = dataset.card, dataset.card.power_limit_w
     found = [_rows(dataset, mode, predictors[mode], cap_w) for mode in MODES if mode in predictors]
     rows = [each for each in found if each is not None]
     operations = len({int(group) for each in rows for group in each.groups})
@@ -125,8 +125,8 @@ def fit_profile(
     days = sorted(day for day in started if DAY.fullmatch(day)) or ["1970-01-01"]
     empty = BoardProfile(
         gpu=rows[0].gpu.name,
-        board=facts.get("board", {}),
-        software=facts.get("software", {}),
+        board={"name": card.gpu} | ({} if cap_w is None else {"power limit (W)": cap_w}),
+        software={"joulecast": __version__, **card.software},
         predictors={each.mode: names[each.mode] for each in rows},
         measured=(days[0], days[-1]),
         operations=operations,

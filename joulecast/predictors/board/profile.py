@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -64,7 +64,7 @@ class BoardProfile:
 
     Args:
         gpu: Name of the GPU in the catalogue.
-        board: Facts of the board and its machine: name by the driver, power cap, highest clock, processor.
+        board: Facts of the board: its name by the driver, its power cap.
         software: Versions of joulecast, torch, CUDA and the driver that were measured with.
         predictors: Mode -> name of the predictor whose predictions the factors correct.
         measured: First and last day of the measurements.
@@ -115,6 +115,15 @@ class BoardProfile:
             f"calibrated by {self.operations} operations measured on {self.measured[1]} ({self.sha256[:12]}); mean "
             f"errors on operations left out: {', '.join(found)}"
         )
+
+    def notes(self, predictor: str, mode: str) -> Iterator[str]:
+        """What a prediction by a predictor in a mode says about its calibration."""
+        yield str(self)
+        meant = self.predictors.get(mode)
+        if meant is None:
+            yield f"the calibration has no measurements in {mode}: its factors come from the other mode"
+        elif predictor != meant:
+            yield f"the calibration corrects {meant}: how well its factors hold for {predictor} was not measured"
 
     def check_gpu(self, name: str) -> None:
         """Refuse the name of another GPU than the one that was measured.

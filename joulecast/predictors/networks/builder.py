@@ -140,6 +140,8 @@ def _notes(found: OverClocks, place: int, spread: NetworkSpread | None) -> Itera
         yield str(coverage)
     yield from (f"assumed: {assumption}" for assumption in network.assumptions)
     gpu = knowledge.operations.gpu
+    if knowledge.host.execution.profile is not None:
+        yield from knowledge.host.execution.profile.notes(knowledge.name, network.mode)
     remarks = knowledge.operations.remarks(network.operations)
     if knowledge.any_gpu:
         what = "what the next notes do not name is predicted" if remarks else "predicted"

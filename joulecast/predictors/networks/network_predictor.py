@@ -26,10 +26,10 @@ class NetworkPredictor(NetworkKnowledge):
             InputError: The board's profile is of another GPU.
         """
         profile, host = execution.profile, execution.host.of(self.operations.gpu)
-        operations = self.operations if profile is None else calibrated(self.operations, profile, self.name)
+        operations = self.operations if profile is None else calibrated(self.operations, profile)
         launches = launches_in(self.operations.mode)
         if profile is not None and execution.host is USUAL and launches in profile.factors:
-            host = Host("calibrated", profile.factors[launches], "measured by joulecast calibrate")
+            host = Host("the calibrated host", profile.factors[launches], "measured by joulecast calibrate")
         return replace(self, operations=operations, host=replace(self.host, execution=execution, host=host))
 
     def predict(

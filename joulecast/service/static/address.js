@@ -10,14 +10,15 @@ const FIELDS = {
   generation: { llm: "llama3_1_8b", prompt: "512", output: "512", batch: "64", weights: "bf16", engine: "vllm", share: "1", pace: "", wait: "" },
   images: { pipeline: "sd3_5_medium", copies: "1", steps: "", height: "", width: "", frames: "", pixels: "bf16" },
   operations: {},
+  runs: { model: "bert_base", shape: "32 x 128", samples: "100000", epochs: "3", together: "1", numbers: "bf16", sharding: "none", lora: "" },
 };
 const RUN = { execution: "eager", host: "usual" };
 const ITERATION = { mode: "inference", precision: "default", optimizer: "", deadline: "", budget: "", ...RUN };
 const ALL = { objective: "energy", price: "", cap: "" };
 /** These are always there, so that an address says what it is about. */
-const ALWAYS = new Set(["model", "shape", "mode", "precision", "objective", "llm", "prompt", "output", "batch", "pipeline"]);
+const ALWAYS = new Set(["model", "shape", "mode", "precision", "objective", "samples", "epochs", "together", "llm", "prompt", "output", "batch", "pipeline"]);
 
-const fieldsOf = (subject) => ({ ...FIELDS[subject], ...({ generation: {}, images: RUN }[subject] ?? ITERATION), ...ALL });
+const fieldsOf = (subject) => ({ ...FIELDS[subject], ...({ generation: {}, images: RUN, runs: RUN }[subject] ?? ITERATION), ...ALL });
 
 const control = (id) => (id === "mode" ? byId("question").elements.mode : byId(id));
 
@@ -41,7 +42,7 @@ export async function written(subject, others) {
 export async function read(hash) {
   const kept = new URLSearchParams(hash.slice(1));
   const subject = kept.get("view") in FIELDS ? kept.get("view") : "model";
-  for (const [id, usual] of Object.entries(Object.assign({}, ...Object.values(FIELDS), ITERATION, ALL))) {
+  for (const [id, usual] of Object.entries(Object.assign({}, ...Object.values(FIELDS), ITERATION, ALL, FIELDS.model, FIELDS[subject]))) {
     const field = control(id);
     const value = kept.get(id) ?? usual;
     const possible = field.options ? [...field.options].some((option) => option.value === value) : id !== "mode" || value === "training";

@@ -36,14 +36,14 @@ export async function ask(path, question, signal) {
   return (await post(path, question, "application/json", signal)).json();
 }
 
-/** Ask for each GPU. Those that are refused are told, and stop nobody else, unless all are. */
-export async function askEach(gpus, question) {
+/** Ask for each GPU. Those that are refused are told, and stop nobody else; unless all are, and nothing else is shown. */
+export async function askEach(gpus, question, alsoNone = false) {
   const found = await Promise.all(gpus.map((gpu) => question(gpu).catch((error) => {
     if (error instanceof Refusal && error.problem.status === 422) return error;
     throw error;
   })));
   const works = found.map((each) => !(each instanceof Refusal));
-  if (!works.some(Boolean)) throw found[0];
+  if (!alsoNone && !works.some(Boolean)) throw found[0];
   return {
     gpus: gpus.filter((_, i) => works[i]), predictions: found.filter((_, i) => works[i]),
     refused: gpus.flatMap((gpu, i) => (works[i] ? [] : [`${gpu.short_name}: ${found[i].message}`])),

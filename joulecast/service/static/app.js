@@ -5,12 +5,13 @@ import { byId, h } from "./format.js";
 import * as generation from "./generation_view.js";
 import * as images from "./image_view.js";
 import * as model from "./model_view.js";
+import * as runs from "./run_view.js";
 
-const VIEWS = [model, generation, images];
+const VIEWS = [model, generation, images, runs];
 let shown = model;
 let running = null;
 
-const viewOf = (question) => ({ generation, images })[question.about] ?? model;
+const viewOf = (question) => ({ generation, images, runs })[question.about] ?? model;
 
 async function answer(question) {
   running?.abort();
@@ -23,6 +24,7 @@ async function answer(question) {
     await view.answer(question, signal);
     shown = view;
     byId("problem").hidden = true;
+    mark(null);
     for (const each of VIEWS) each.box.hidden = each !== view;
     view.box.classList.remove("stale");
     view.show(answer);
@@ -49,14 +51,44 @@ function refuse(error) {
     h("dl", {}, parts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
     ...(shown.box.hidden ? [] : [h("p", {}, "Below is still the answer to the question before.")]));
   shown.box.classList.add("stale");
+  mark(problem.field ?? fieldOf(problem));
   byId("problem").hidden = false;
   byId("token-field").hidden = problem.status !== 401;
   if (problem.status === 401) byId("token").focus();
   say("");
 }
 
+/** Mark the field that a problem is about, and no other; the keyboard goes there. */
+function mark(id) {
+  for (const field of document.querySelectorAll("[aria-invalid]")) {
+    field.removeAttribute("aria-invalid");
+    field.removeAttribute("aria-errormessage");
+  }
+  const field = id && byId(id);
+  if (!field || field.closest("[hidden]")) return;
+  field.closest("details")?.setAttribute("open", "");
+  field.setAttribute("aria-invalid", "true");
+  field.setAttribute("aria-errormessage", "problem");
+  field.focus({ preventScroll: !narrow.matches });
+}
+
+/** The field whose text the service refuses. */
+function fieldOf({ given }) {
+  const said = String(given ?? "").replace(/^'|'$/g, "");
+  const fields = [...byId("question").querySelectorAll("input:not([type=radio]):not([type=file])")].filter((field) => !field.closest("[hidden]"));
+  return said && fields.find((field) => field.value.trim() === said)?.id;
+}
+
 for (const view of VIEWS) view.listen(answer, refuse);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => shown.charts());
+// Where there is one column, the answer stands before the form, in the order of the keyboard, too.
+const narrow = matchMedia("(max-width: 60rem)");
+const order = () => { const [first, second] = narrow.matches ? ["results", "question"] : ["question", "results"]; byId(first).parentElement.append(byId(first), byId(second)); };
+narrow.addEventListener("change", order);
+order();
+byId("question").addEventListener("submit", () => { if (narrow.matches) byId("results").scrollIntoView(); });
+byId("ask").addEventListener("click", () => { byId("question").scrollIntoView(); byId("question").querySelector("input:checked").focus({ preventScroll: true }); });
+
 let wide = innerWidth;
 addEventListener("resize", () => { if (innerWidth !== wide) { wide = innerWidth; model.where(); } });
 

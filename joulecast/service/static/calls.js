@@ -90,6 +90,17 @@ export function imageSnippets({ pipeline, options, cap }, gpus) {
   };
 }
 
+/** The same for a whole training run. */
+export function runSnippets({ job, together, options, tariff, cap }, gpus) {
+  const { model, input_shape: shape, ...rest } = job;
+  const boards = together > 1 ? `${together}x ${gpus[0]}` : gpus[0];
+  const own = { ...rest, ...unusual(options, { precision: "default", sharding: "none", optimizer: "adamw", execution: "eager", host: "usual" }), ...tariff, ...cap };
+  return {
+    Python: ["import joulecast", "", `run = joulecast.predict_run(${python(model)}, ${tuple(shape)}, ${python(boards)}${keywords(own)})`].join("\n"),
+    "Command line": ["joulecast run", quoted(model), ...words(shape).map(quoted), "--gpu", quoted(boards), ...flags(own)].join(" "),
+  };
+}
+
 export function showCalls(id, found) {
   byId(id).replaceChildren(...Object.entries(found).map(([title, code]) => h("div", { class: "call" },
     h("h3", {}, title),

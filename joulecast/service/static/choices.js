@@ -44,19 +44,21 @@ export function remarks(notes) {
 export const ends = (quantities, predictions) =>
   Object.fromEntries(quantities.map(([, name]) => [name, Math.max(...predictions.map((p) => p.interval?.[name][1] ?? p[name]))]));
 
-/** Quantities of a prediction as bars with their intervals. quantities: [[title, name, unit]]; most: what `ends` gives. */
+/** Quantities of a prediction as bars with their intervals. quantities: [[title, name, unit, or a function to a text]]; most: what `ends` gives. */
 export function gauges(quantities, prediction, most) {
-  return quantities.map(([title, name, unit]) => quantity(title, prediction, name, unit, most[name]));
+  const rows = quantities.map(([title, name, unit]) => quantity(title, prediction, name, unit, most[name]));
+  return prediction.interval ? rows : [...rows, h("div", { class: "quantity" }, h("dt", {}, "intervals"), h("dd", { class: "range" }, "none known"))];
 }
 
 function quantity(title, prediction, name, unit, most) {
   const value = prediction[name];
+  const text = (each) => (typeof unit === "function" ? unit(each) : si(each, unit));
   const range = prediction.interval?.[name];
   return h("div", { class: "quantity", "data-quantity": name },
-    h("dt", {}, title), h("dd", { class: "value" }, si(value, unit)),
+    h("dt", {}, title), h("dd", { class: "value" }, text(value)),
     h("dd", { class: "gauge", "aria-hidden": "true" }, h("i", { "--to": value / most }),
       range ? h("b", { "--low": range[0] / most, "--high": range[1] / most }) : null),
-    h("dd", { class: "range", title: range ? prediction.interval.basis : null }, range ? `${100 * prediction.interval.level} %: ${si(range[0], unit)} to ${si(range[1], unit)}` : "no interval known"));
+    range ? h("dd", { class: "range", title: prediction.interval.basis }, `${100 * prediction.interval.level} %: ${text(range[0])} to ${text(range[1])}`) : null);
 }
 
 function clockChoice(gpu, rows, { optimum, clocks, choose, objective }) {

@@ -4,7 +4,7 @@ import { ask, Refusal, setToken } from "./api.js";
 import { given, grid, lengths, milliseconds, positive, prices, typed, whole, wholeOrNone, wholes } from "./fields.js";
 import { byId, h, parseJson, parseShape, shapeText } from "./format.js";
 import { chosen, listenToGpus, recallGpus, rememberedGpus, setUpGpus, showGpus } from "./gpus.js";
-import { listenToFiles } from "./upload.js";
+import { isReading, listenToFiles } from "./upload.js";
 
 const PRICED = { cost: ["price_per_hour", "Price of a GPU hour", "1.00"], carbon: ["carbon", "Grid: country, or g CO2 per kWh", "DE"] };
 const EXAMPLE = JSON.stringify([{ kind: "linear", input_shapes: [[32, 1024]], attributes: { out_features: 4096 }, count: 3 }, { kind: "gelu", input_shapes: [[32, 4096]], count: 3 }], null, 1);
@@ -22,6 +22,7 @@ let ready = () => {};
 /** Fill the form, and call `answer` with the question now and whenever it changes. */
 export async function setUp(answer, refuse) {
   ready = () => {
+    if (subject() === "operations" && isReading()) return; // The answer follows when the file is read.
     try {
       const question = read();
       remember();
@@ -71,11 +72,11 @@ function show() {
   showGpus();
   const about = subject();
   for (const part of form.querySelectorAll("[data-for]")) part.hidden = !part.dataset.for.split(" ").includes(about);
-  for (const option of byId("objective").options) option.hidden = option.disabled = about === "generation" && OF_ITERATIONS.includes(option.value);
+  for (const option of byId("objective").options) option.hidden = option.disabled = ["generation", "runs"].includes(about) && OF_ITERATIONS.includes(option.value);
   if (byId("objective").selectedOptions[0]?.disabled) byId("objective").value = "energy";
   byId("optimizer-field").hidden ||= form.elements.mode.value !== "training";
   const model = models.find((each) => each.name === byId("model").value);
-  byId("cache-field").hidden = model?.family !== "tokens";
+  byId("cache-field").hidden = about === "runs" || model?.family !== "tokens";
   byId("shape-help").textContent = model ? { image: "batch x channels x height x width", tokens: "batch x tokens", features: "batch first" }[model.family] : "";
   const priced = PRICED[byId("objective").value];
   byId("price-field").hidden = !priced;
@@ -90,6 +91,10 @@ function changed(target) {
     const model = models.find((each) => each.name === target.value);
     if (model) byId("shape").value = shapeText(model.input_shape);
     byId("cache").value = "";
+  }
+  if (target.name === "subject" && target.value === "runs" && byId("model").value === "resnet50") {
+    byId("model").value = "bert_base";
+    byId("shape").value = "32 x 128";
   }
   if (target.id === "objective" && PRICED[target.value]) byId("price").value = PRICED[target.value][2];
   show();
@@ -107,9 +112,10 @@ function read() {
   };
   if (about === "generation") return { ...asked, ...generation() };
   if (about === "images") return { ...asked, ...images() };
+  if (about === "runs") return { ...asked, ...training() };
   return {
     ...asked,
-    subject: about === "operations" ? operations() : { model: name("model", "resnet50"), input_shape: parseShape(typed("shape")), ...cache() },
+    subject: about === "operations" ? operations() : { model: name("model", "resnet50"), input_shape: shapeOf("shape"), ...cache() },
     options: {
       mode: form.elements.mode.value, precision: byId("precision").value,
       ...run(), ...given({ optimizer: typed("optimizer") || null }),
@@ -142,6 +148,27 @@ function images() {
   };
 }
 
+function training() {
+  return {
+    job: {
+      model: name("model", "bert_base"), input_shape: shapeOf("shape"), samples: whole("samples", "this is no number of samples"),
+      epochs: positive("epochs", "this is no number of epochs", "3") ?? 1,
+    },
+    together: whole("together", "this is no number of GPUs"),
+    options: { precision: byId("numbers").value, sharding: byId("sharding").value, ...given({ lora: wholeOrNone("lora", "this is no rank") }), ...run() },
+  };
+}
+
+/** The shape in a field; what is wrong with it is said there. */
+function shapeOf(id) {
+  try {
+    return parseShape(typed(id));
+  } catch (error) {
+    if (error instanceof Refusal) error.problem.field = id;
+    throw error;
+  }
+}
+
 const run = () => ({ execution: byId("execution").value, host: byId("host").value });
 
 const cache = () => given({ cache_length: wholeOrNone("cache", "this is no number of tokens") });
@@ -150,7 +177,7 @@ function name(id, example) {
   const text = typed(id);
   if (text) return text;
   const hint = id === "model" ? "or choose Operations above, and open a file" : null;
-  throw new Refusal({ title: "no model is named", allowed: `a name from the list, such as ${example}`, hint });
+  throw new Refusal({ field: id, title: "no model is named", allowed: `a name from the list, such as ${example}`, hint });
 }
 
 function operations() {

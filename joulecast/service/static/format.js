@@ -22,6 +22,12 @@ export function si(value, unit) {
   return value ? `${value.toPrecision(3)} ${unit}` : `0 ${unit}`;
 }
 
+/** A time of seconds to years in the unit that people say, as joulecast.units.duration. */
+export function duration(seconds) {
+  const [each, unit] = [[86400, "days"], [3600, "h"], [60, "min"]].find(([each]) => seconds >= 2 * each) ?? [];
+  return each ? `${digits(seconds / each)} ${unit}` : si(seconds, "s");
+}
+
 export const mhz = (value) => `${Number(value.toPrecision(6))} MHz`;
 
 /** An element with attributes, properties that begin with "on", variables that begin with "--", and children. */

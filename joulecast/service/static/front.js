@@ -32,16 +32,23 @@ export function paretoFront(points) {
 
 /**
  * Energy over time of all points.
- * points: [{x: seconds, y: joules, gpu: full name, name, told}]; mine: {full name of a GPU: place}; title: what x is.
+ * points: [{x: seconds, y: joules, gpu: full name, name, told, line}]; points of a compared GPU with the same line (a batch) are
+ * joined, the fainter the smaller; mine: {full name of a GPU: place}; title: what x is.
  */
 export function frontChart(id, points, front, mine, title) {
   const table = (some) => { const sorted = [...some].sort((a, b) => a.x - b.x); return [sorted.map((p) => p.x), sorted.map((p) => p.y)]; };
   const places = Object.entries(mine);
-  const groups = [points.filter((p) => !(p.gpu in mine)), ...places.map(([gpu]) => points.filter((p) => p.gpu === gpu))];
+  const lines = places.flatMap(([gpu, at]) => {
+    const own = points.filter((p) => p.gpu === gpu);
+    const batches = [...new Set(own.map((p) => p.line))].sort((a, b) => a - b);
+    return batches.map((line, i) => ({ at, strength: 100 * (i + 2) / (batches.length + 1), own: own.filter((p) => p.line === line) }));
+  });
+  const groups = [points.filter((p) => !(p.gpu in mine)), ...lines.map(({ own }) => own)];
   const data = uPlot.join([...groups.map(table), table(front)]);
   const drawn = (fill, size) => ({
     stroke: fill, width: 0, paths: () => null, points: { show: true, size, fill, stroke: fill, space: 0, width: 0 },
   });
+  const joined = (stroke) => ({ stroke, width: 1.2, spanGaps: true, points: { show: true, size: 6, fill: stroke, stroke, space: 0, width: 0 } });
   const told = (unit) => (u, ticks) => ticks.map((tick) => (tick === null ? null : si(tick, unit)));
   const out = byId(`${id}-readout`);
   const options = {
@@ -54,7 +61,7 @@ export function frontChart(id, points, front, mine, title) {
     series: [
       {},
       drawn(colour("--faint"), 3.5),
-      ...places.map(([, at]) => drawn(colour(`--s${at}`), 6)),
+      ...lines.map(({ at, strength }) => joined(`color-mix(in srgb, ${colour(`--s${at}`)} ${strength}%, ${colour("--card")})`)),
       { stroke: colour("--ink"), width: 2, spanGaps: true, points: { show: false } },
     ],
     hooks: {

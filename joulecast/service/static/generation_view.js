@@ -28,7 +28,7 @@ export async function answer(question, signal) {
   const choice = { ...load, precisions: [precision], counts: [share], objective, ...tariff, ...cap, ...limits };
   const [ways, found] = await Promise.all([
     ask("best_generation", choice, signal),
-    askEach(gpus, (gpu) => ask("predict_generation", { ...asked, gpu: boards(gpu.name, share), batch, tensor_parallel: share }, signal)),
+    askEach(gpus, (gpu) => ask("predict_generation", { ...asked, gpu: boards(gpu.name, share), batch, tensor_parallel: share }, signal), true),
   ]);
   Object.assign(state, { question, choice, ways, ...found });
 }
@@ -45,7 +45,7 @@ export function show() {
   charts();
   table();
   byId("ways-left-out").textContent = leftOut(Object.entries(ways.left_out));
-  showCalls("generation-calls", servingSnippets(question, gpus.map((gpu) => gpu.short_name)));
+  showCalls("generation-calls", servingSnippets(question, question.gpus.map((gpu) => gpu.short_name)));
 }
 
 function card(gpu, at, prediction, most) {
@@ -73,7 +73,7 @@ export function charts() {
     const short = shortOf(row);
     const name = writtenRow(row);
     return {
-      x: row.time_per_output_token_s, y: row.energy_per_token_j, gpu: row.gpu, name, short,
+      x: row.time_per_output_token_s, y: row.energy_per_token_j, gpu: row.gpu, name, short, line: row.batch,
       told: `${name}, batch ${row.batch} at ${mhz(row.clock_mhz)}: ${si(row.time_per_output_token_s, "s")} and ${si(row.energy_per_token_j, "J")} per token, ${si(row.power_w, "W")}`,
     };
   };

@@ -3,6 +3,11 @@ import { upload } from "./api.js";
 import { words } from "./calls.js";
 import { byId, parseJson, parseShape, shapeText } from "./format.js";
 
+let reading = 0;
+
+/** Whether a file is being read, so that the operations in the form are those of another. */
+export const isReading = () => reading > 0;
+
 const say = (text) => { byId("file-help").textContent = text; };
 
 /** Put the operations of a file that is opened into the form, and call `then`. */
@@ -12,7 +17,8 @@ export function listenToFiles(then, refuse) {
     if (!file) return;
     try {
       say(`Reading ${file.name}`);
-      const network = await read(file);
+      reading += 1;
+      const network = await read(file).finally(() => { reading -= 1; });
       byId("operations").value = JSON.stringify(network, null, 1);
       say(`${file.name}: ${(network.operations ?? network).length} operations${network.input_shape ? `, input ${shapeText(network.input_shape)}` : ""}.`);
       event.target.value = ""; // so that the same file can be opened again

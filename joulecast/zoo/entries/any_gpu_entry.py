@@ -12,6 +12,7 @@ from ...hardware import GPU, find_gpu
 from ...operations.operation import MODES, Operation
 from ...predictors.contract import ResidualModel
 from ...predictors.fitting.fit import read_residual_model
+from ...predictors.intervals import training_errors
 from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
 from ...predictors.model.learned import OneModel
@@ -49,13 +50,15 @@ class AnyGpuEntry:
         return found.under(EAGER)
 
     def _half_errors(self, gpu: GPU, mode: str) -> NetworkCalibration | None:
-        """Errors on networks in half precision; None where kernels do not predict these, as in training."""
-        if self.kernels is None or mode != "inference" or not self.kernels.predicts_networks(gpu):
+        """Errors on networks in half precision; None where kernels do not predict these."""
+        if self.kernels is None or not self.kernels.predicts_networks(gpu):
             return None
         basis = self.kernels.network_basis(gpu)
         errors = self.kernels.network_errors.get(basis)
         if not errors:
             return None
+        if mode == "training":
+            return NetworkCalibration.of_errors(training_errors.of(errors["power"]), training_errors.BASIS)
         return NetworkCalibration.of_errors(errors, f"networks in half precision that were left out, from {basis}")
 
 

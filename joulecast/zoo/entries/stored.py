@@ -165,10 +165,6 @@ def refusing_damage(folder: Path) -> Iterator[None]:
 def require_agreement(stored: Stored, pairs: Iterable[tuple[Any, Any]]) -> None:
     """Compare the golden prediction as it comes out now with the stored one.
 
-    Args:
-        stored: The entry.
-        pairs: Values as predicted now, and as stored.
-
     Raises:
         ZooError: They differ by more than rounding, or are not numbers.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -43,6 +44,7 @@ def test_what_was_written_is_read(tmp_path):
     assert hash(found) == hash(PROFILE)
     assert found.factors == PROFILE.factors
     assert rehashed() == written()
+    assert pickle.loads(pickle.dumps(found)) == PROFILE  # noqa: S301  (as workers of a cluster get it)
 
 
 def test_numbers_without_fractions_are_the_same():

@@ -1,0 +1,188 @@
+"""One table of all published runs that predictions are compared with: a row for each source, GPU and task.
+
+    python benchmarks/scoreboard.py [--data ../shared/data]
+
+Takes what the other benchmarks compute, and what their reports and the zoo's cards hold already, and computes nothing
+of its own. Every row names the commit whose predictions it shows. Commit before results are imported: a prediction that
+was made before its measurement is the fairest test. Writes benchmarks/SCOREBOARD.md. Takes two minutes on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import images
+import numpy as np
+import serving
+import serving_energy
+
+from joulecast.hardware import find_gpu
+from joulecast.units import si
+
+HERE = Path(__file__).parent
+CARD = HERE.parent / "zoo" / "any-gpu" / "boosting" / "card.json"
+_ROW = re.compile(
+    r"\| (?P<network>\S+) (?P<size>\d+ x \d+), (?P<gpu>[^,]+), (?P<precision>\w+) \| (?P<ms>\d+) \| (\d+) \|"
+)
+_NETWORK = re.compile(r"(?P<gpu>.+): (?P<network>\S+) \S+ (?P<precision>\S+) (?P<mode>\w+)")
+
+
+class Score(NamedTuple):
+    """A run with its prediction.
+
+    Args:
+        source: Who measured it.
+        gpu: Name of the GPU, with their number.
+        task: What ran.
+        measured_s: Measured seconds, of what the source states: a token, a batch or a step; None where only the error
+            is at hand.
+        logs: Quantity -> log ratio of predicted over measured.
+        within: Quantity -> whether the measured value lies in the 90 % interval; empty where that is not at hand.
+        commit: The commit that predicted it.
+    """
+
+    source: str
+    gpu: str
+    task: str
+    measured_s: float | None
+    logs: dict[str, float]
+    within: dict[str, bool]
+    commit: str
+
+
+def commit_of(path: Path | None = None) -> str:
+    """The commit that a file was last changed by; without a file, that of the working tree.
+
+    Raises:
+        SystemExit: The predictors were changed since the last commit, so that no commit predicts as they do.
+    """
+    git = ["git", "-C", str(HERE.parent)]
+    if (
+        path is None
+        and subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "joulecast", "zoo"], check=False).returncode
+    ):
+        raise SystemExit("commit the changes in joulecast/ and zoo/ first: a score names the commit that predicted it")
+    command = [*git, "log", "-1", "--format=%h", *(["--", str(path)] if path else [])]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _short(gpu: str) -> str:
+    return find_gpu(gpu).aliases[0]
+
+
+def served() -> Iterator[Score]:
+    """Published runs of engines."""
+    commit = commit_of()
+    for each in map(serving.outcome, serving.runs()):
+        row = each.run.row
+        seconds = (
+            float(row["latency_s"])
+            if row["latency_s"]
+            else 1 / float(row["tokens_per_s"])
+            if row["tokens_per_s"]
+            else 1e-3 * float(row["token_ms"])
+        )
+        task = f"{row['model']} {row['precision']}, {row['engine']}"
+        yield Score(
+            row["source"], f"{row['gpus']}x {_short(row['gpu'])}", task, seconds, each.logs, each.within, commit
+        )
+
+
+def energy(data: Path) -> Iterator[Score]:
+    """ML.ENERGY's runs of vLLM, and of images and videos."""
+    commit = commit_of()
+    for each in serving_energy.outcomes(data):
+        seconds = 1 / float(each.row["output_throughput_tokens_per_sec"])
+        gpu = f"{each.row['gpus']}x {_short(each.row['gpu'])}"
+        yield Score("ML.ENERGY", gpu, f"{each.model}, vllm", seconds, each.logs, each.within, commit)
+    for (name, gpu, gpus), runs in images.errors(data, tuple(images._NAMES.values())).items():
+        for run in runs:
+            logs = {quantity: math.log1p(error) for quantity, error in run.error._asdict().items()}
+            within = dict(zip(logs, run.held, strict=True))
+            yield Score("ML.ENERGY", f"{gpus}x {_short(gpu)}", f"{name}, diffusers", run.time_s, logs, within, commit)
+
+
+def trained() -> Iterator[Score]:
+    """Training steps that NVIDIA published, as benchmarks/training/REPORT.md has them."""
+    path = HERE / "training" / "REPORT.md"
+    commit = commit_of(path)
+    for found in _ROW.finditer(path.read_text(encoding="utf-8")):
+        measured, predicted = float(found["ms"]), float(found[6])
+        logs = {"time": math.log(predicted / measured)}
+        task = f"{found['network']} {found['precision']}, training"
+        yield Score("NVIDIA", f"1x {_short(found['gpu'])}", task, 1e-3 * measured, logs, {}, commit)
+
+
+def left_out() -> Iterator[Score]:
+    """Networks on chips that were left out of training, as the card of the predictor for any GPU has them."""
+    card = json.loads(CARD.read_text(encoding="utf-8"))
+    commit = card["provenance"]["git_commit"][:8]
+    for name, logs in card["network_errors"]["nothing"].items():
+        found = _NETWORK.match(name)
+        if found:
+            source = "nicolai2025" if "A30" in found["gpu"] else "energaizer2026"
+            task = f"{found['network']} {found['precision']}, {found['mode']}"
+            yield Score(f"{source}, chip left out", f"1x {_short(found['gpu'])}", task, None, logs, {}, commit)
+
+
+def _cell(some: list[Score], quantity: str) -> str:
+    """Bias and mean absolute error of a quantity in percent."""
+    logs = np.array([each.logs[quantity] for each in some if quantity in each.logs])
+    if not len(logs):
+        return ""
+    return f"{100 * np.expm1(logs.mean()):+.0f}, {100 * np.abs(np.expm1(logs)).mean():.0f} %"
+
+
+def table(scores: Iterable[Score]) -> Iterator[str]:
+    """The table, a row for each source, GPU and task."""
+    yield "| source | GPU | task | runs | measured | predicted | time | power | energy | in the interval | commit |"
+    yield "| --- " * 11 + "|"
+    groups: dict[tuple[str, str, str], list[Score]] = defaultdict(list)
+    for each in scores:
+        groups[each.source, each.gpu, each.task].append(each)
+    for (source, gpu, task), some in sorted(groups.items()):
+        known = [each for each in some if each.measured_s is not None]
+        values = ["", ""]
+        if known:
+            measured = float(np.mean([math.log(each.measured_s or 1.0) for each in known]))
+            predicted = measured + float(np.mean([each.logs["time"] for each in known]))
+            values = [si(math.exp(measured), "s"), si(math.exp(predicted), "s")]
+        inside = [held for each in some for held in each.within.values()]
+        held = f"{sum(inside)} of {len(inside)}" if inside else ""
+        cells = [_cell(some, quantity) for quantity in ("time", "power", "energy")]
+        yield f"| {' | '.join([source, gpu, task, str(len(some)), *values, *cells, held, some[0].commit])} |"
+
+
+_NOTES = """# Scoreboard
+
+Made by `python benchmarks/scoreboard.py`; do not edit. A row for each source, GPU and task. `measured` and `predicted`
+are geometric means over the runs of a row: seconds of a token, a batch or a step, as the source states them. Then
+bias and mean absolute error of time, power and energy in percent, and how many measured values lie in their 90 %
+intervals. `commit` made the predictions. Which runs were looked at when constants were chosen is said in the report of
+each benchmark ([serving](serving/REPORT.md), [energy](serving/ENERGY.md), [images](IMAGES.md),
+[training](training/REPORT.md)) and on the [card](../zoo/any-gpu/boosting/README.md) of the predictor for any GPU, for
+whose networks "chip left out" holds: it was trained without their chip.
+
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--data", type=Path, default=Path("../shared/data"), help="folder of the published measurements"
+    )
+    arguments = parser.parse_args()
+    scores = [*served(), *energy(arguments.data / "mlenergy2026"), *trained(), *left_out()]
+    (HERE / "SCOREBOARD.md").write_text(_NOTES + "\n".join(table(scores)) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,336 @@
+"""How good simulated serving is: against queues with known answers, conservation, and ML.ENERGY's published runs.
+
+    python benchmarks/traffic.py [--data ../shared/data] [--shown] [--each]
+
+Runs of ML.ENERGY are replayed in a closed loop at their number of sequences, with their lengths of outputs; prompts are
+not published, and taken as in serving_energy.py. `--shown` reads the models that were looked at while the simulator was
+written and no others. Writes benchmarks/TRAFFIC.md; takes ten minutes of CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from serving_energy import _PRECISIONS, HOST_BOUND, MODELS, PROMPT_TOKENS, SEEN
+
+from joulecast import simulate_serving
+from joulecast.errors import JoulecastError
+from joulecast.traffic.scheduler import Cache, Limits, Replica, Requests
+
+REPORT = Path(__file__).with_name("TRAFFIC.md")
+GOALS = {"P50": 15, "P90": 20, "P99": 25, "throughput": 10, "energy": 12}
+"""Mean absolute errors in % that the simulator should stay within, on models that were left out."""
+
+SPREAD = {"lm-arena-chat": 2.0, "gpqa": 0.5}
+"""Standard deviation over mean of prompts, which are not published either. That of chats was chosen among 0, 1, 2 and
+3 on the models that were shown: long prompts are what the longest steps read."""
+
+_DRAWN = 20_000  # Lengths that are drawn from a published histogram.
+
+
+class EqualSteps:
+    """Steps that all take the same time."""
+
+    idle_w = 0.0
+
+    def __init__(self, step_s: float) -> None:
+        """Steps of some seconds."""
+        self.cost = step_s, 0.0
+
+    def decode(self, sequences: int, context: float) -> tuple[float, float]:
+        """See `StepCosts`."""
+        return self.cost
+
+    def mixed(self, *sizes: float) -> tuple[float, float]:
+        """See `StepCosts`."""
+        return self.cost
+
+
+def waits(arrivals: np.ndarray, outputs: np.ndarray, step_s: float, servers: int) -> np.ndarray:
+    """Seconds that each request waits in the simulated scheduler; an output of n tokens takes n steps."""
+    requests = Requests()
+    replica = Replica(EqualSteps(step_s), Cache(1e12), Limits(servers, 10_000), requests)
+    for arrival_s, output in zip(arrivals.tolist(), outputs.tolist(), strict=True):
+        replica.advance(arrival_s)
+        replica.add(requests.add(arrival_s, 1, output))
+    replica.advance(math.inf)
+    return np.array(requests.first_s) - arrivals - step_s
+
+
+def equal_services(load: float) -> Callable[[float], float]:
+    """M/D/1: probability that the wait is no longer than t services (Erlang)."""
+
+    def at(t: float) -> float:
+        terms = [math.exp(load * (t - k)) * (load * (k - t)) ** k / math.factorial(k) for k in range(math.floor(t) + 1)]
+        return (1 - load) * math.fsum(terms)
+
+    return at
+
+
+def exponential_services(load: float, servers: int) -> Callable[[float], float]:
+    """M/M/c: probability that the wait is no longer than t services (Erlang's C)."""
+    offered = load * servers
+    last = offered**servers / math.factorial(servers) / (1 - load)
+    waiting = last / (math.fsum(offered**k / math.factorial(k) for k in range(servers)) + last)
+    return lambda t: 1 - waiting * math.exp(-servers * (1 - load) * t)
+
+
+def quantile_of(reached: Callable[[float], float], quantile: float) -> float:
+    """The wait at which a distribution reaches a quantile."""
+    low, high = 0.0, 1.0
+    while reached(high) < quantile:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if reached(middle) < quantile else (low, middle)
+    return high
+
+
+def queues(count: int) -> Iterator[list[str]]:
+    """Rows: a queue, a quantile of the wait in services, exact and simulated, and the difference in %."""
+    for load in (0.5, 0.8):
+        random = np.random.default_rng(1)
+        waited = waits(np.cumsum(random.exponential(1 / load, count)), np.ones(count, dtype=int), 1.0, 1)
+        yield from _rows(f"M/D/1, load {load:g}", equal_services(load), waited)
+    for servers, load in ((1, 0.7), (4, 0.7), (16, 0.9)):
+        random, step_s = np.random.default_rng(2), 1e-3
+        arrivals = np.cumsum(random.exponential(1 / load / servers, count))
+        # Geometric lengths are exponential ones in whole steps; a request waits for the end of a step besides.
+        outputs = random.geometric(step_s, count)
+        yield from _rows(
+            f"M/M/{servers}, load {load:g}",
+            exponential_services(load, servers),
+            waits(arrivals, outputs, step_s, servers),
+        )
+
+
+def _rows(name: str, exact: Callable[[float], float], waited: np.ndarray) -> Iterator[list[str]]:
+    for quantile in (0.9, 0.99):
+        expected, found = quantile_of(exact, quantile), float(np.quantile(waited, quantile))
+        yield [name, f"P{100 * quantile:g}", f"{expected:.4g}", f"{found:.4g}", f"{100 * (found / expected - 1):+.2f}"]
+
+
+def lengths(folder: Path) -> dict[tuple[str, str], np.ndarray]:
+    """(Task, model) -> lengths of outputs, drawn from the published histogram."""
+    bins: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
+    with (folder / "output_lengths.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            span = float(row["from_tokens"]), float(row["to_tokens"]), float(row["requests"])
+            bins[row["task"], row["model"]].append(span)
+    random, found = np.random.default_rng(0), {}
+    for name, spans in bins.items():
+        low, high, count = np.array(spans).T
+        some = random.choice(len(low), _DRAWN, p=count / count.sum())
+        found[name] = np.maximum(1, np.round(random.uniform(low[some], high[some])))
+    return found
+
+
+def replay(row: dict[str, str], outputs: np.ndarray) -> Any:
+    """A published run, simulated for six times the latency of a long request, of which the last four are counted."""
+    gpus, expert = int(row["gpus"]), int(row["expert_parallel"])
+    scaled = outputs * (float(row["avg_output_len"]) / outputs.mean())
+    longest_s = float(row["median_itl_ms"]) / 1e3 * float(np.quantile(scaled, 0.9))
+    return simulate_serving(
+        MODELS[row["model"]],
+        f"{gpus}x {row['gpu']}",
+        concurrency=int(row["max_num_seqs"]),
+        max_sequences=int(row["max_num_seqs"]),
+        prompt_tokens=(PROMPT_TOKENS[row["task"]], SPREAD[row["task"]] * PROMPT_TOKENS[row["task"]]),
+        output_tokens=np.maximum(1, np.round(scaled)),
+        duration_s=6 * longest_s,
+        warmup_s=2 * longest_s,
+        precision=_PRECISIONS[row["weight_precision"]],
+        engine="vllm_async",
+        max_step_tokens=8192,
+        tensor_parallel=gpus if expert > 1 else int(row["tensor_parallel"]),
+        expert_parallel=expert,
+    )
+
+
+def runs(folder: Path, shown_only: bool) -> Iterator[tuple[dict[str, str], dict[str, float], float]]:
+    """Published runs, the logarithms of simulated over measured, and the simulated over the mean sequences."""
+    drawn = lengths(folder)
+    with (folder / "served.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["model"] in MODELS and row["task"] in PROMPT_TOKENS]
+    for row in rows:
+        if shown_only and MODELS[row["model"]] not in SEEN:
+            continue
+        try:
+            found = replay(row, drawn[row["task"], row["model"]])
+        except JoulecastError as error:
+            print("left out:", row["model"], row["gpus"], row["gpu"], row["max_num_seqs"], error.what)
+            continue
+        pairs = {
+            "P50": (found.itl_s(0.5), float(row["median_itl_ms"]) / 1e3),
+            "P90": (found.itl_s(0.9), float(row["p90_itl_ms"]) / 1e3),
+            "P99": (found.itl_s(0.99), float(row["p99_itl_ms"]) / 1e3),
+            "throughput": (found.tokens_per_s, float(row["output_throughput_tokens_per_sec"])),
+            "energy": (found.energy_per_token_j, float(row["energy_per_token_joules"])),
+        }
+        running = found.timeline(1.0)
+        counted = running.time_s >= found.warmup_s
+        ratio = float(running.decoding[counted & (running.time_s < found.duration_s)].mean())
+        yield row, {name: math.log(a / b) for name, (a, b) in pairs.items()}, ratio / float(row["avg_batch_size"])
+
+
+def summary(logs: Sequence[dict[str, float]]) -> list[str]:
+    """For each quantity the mean and median absolute error and the bias in %."""
+    cells = [str(len(logs))]
+    for name in GOALS:
+        off = np.array([each[name] for each in logs])
+        errors = 100 * abs(np.expm1(off))
+        cells.append(f"{errors.mean():.1f}, {np.median(errors):.1f}, {100 * math.expm1(off.mean()):+.1f}")
+    return cells
+
+
+def hour(folder: Path) -> Iterator[list[str]]:
+    """Rows: Azure's hour of requests on GPUs, and whether nothing was lost."""
+    import pyarrow.parquet as parquet
+
+    whole = parquet.read_table(folder / "requests.parquet").to_pydict()
+    names = {name: next(each for each in whole if name in each.lower()) for name in ("arrival", "input", "output")}
+    for service, gpu in (("conversation", "2x H100 SXM"), ("code", "2x H100 SXM"), ("conversation", "4x L40S")):
+        some = [place for place, name in enumerate(whole["service"]) if service in name.lower()]
+        columns = {name: np.array([whole[column][place] for place in some]) for name, column in names.items()}
+        trace = {
+            "arrival_s": columns["arrival"] - columns["arrival"].min(),
+            "prompt_tokens": np.maximum(columns["input"], 1),
+            "output_tokens": np.maximum(columns["output"], 1),
+        }
+        begun = time.process_time()
+        found = simulate_serving("llama3_1_8b", gpu, requests=trace, tensor_parallel=1, router="least_loaded")
+        taken_s = time.process_time() - begun
+        whole_j = math.fsum(float(log[6].sum()) for log in found.logs)
+        idle_j = math.fsum(float(log[6][log[2] == 0].sum()) for log in found.logs)
+        lost_j = whole_j - idle_j - float(found.requests["energy_j"].sum())
+        written = sum(float((log[2] * log[3] + log[5]).sum()) for log in found.logs)
+        fullest = max(float(log[7].max()) for log in found.logs) * len(found.logs) / found.cache_tokens
+        yield [
+            service,
+            gpu,
+            f"{found.counted:,}",
+            f"{1e3 * found.ttft_s(0.5):.0f}, {1e3 * found.ttft_s(0.99):.0f}",
+            f"{1e3 * found.tpot_s(0.5):.1f}, {1e3 * found.tpot_s(0.99):.1f}",
+            f"{found.power_w:.0f}",
+            f"{found.energy_per_token_j:.3f}",
+            f"{100 * found.idle_share:.0f}",
+            f"{written - float(found.requests['output_tokens'].sum()):.0f}",
+            f"{abs(lost_j) / whole_j:.0e}",
+            f"{100 * fullest:.0f}",
+            f"{taken_s:.1f}",
+        ]
+
+
+def speed() -> str:
+    """A sentence about how long a million requests take."""
+    options = {"prompt_tokens": 500, "output_tokens": (300, 200), "tensor_parallel": 1}
+    simulate_serving("qwen3_8b", "8x H100 SXM", requests=100, duration_s=1, **options)
+    begun = time.process_time()
+    found = simulate_serving("qwen3_8b", "8x H100 SXM", requests=200, duration_s=5000, **options)
+    taken_s = time.process_time() - begun
+    return f"{found.counted:,} requests (200 per second on 8 replicas of Qwen3 8B) took {taken_s:.0f} s of one core."
+
+
+def write(folder: Path, replays: str, waited: int) -> None:
+    """Write the report."""
+    goals = ", ".join(f"{name} {goal}" for name, goal in GOALS.items())
+    text = f"""# Simulated serving
+
+Made by `python benchmarks/traffic.py`; do not edit.
+
+## Queues with known answers
+
+The scheduler with steps of equal length is a queue. Waits are in services; 1,000,000 requests each. The differences of
+M/M/c contain the wait for the end of a step, which is a thousandth of a service, and what a million requests vary.
+
+{table(["queue", "quantile", "exact", "simulated", "difference in %"], list(queues(1_000_000)))}
+
+## An hour of a cloud's requests (azure2023), Llama 3.1 8B in bf16
+
+No latency or energy was published. Nothing may get lost: output tokens in and out, joules of requests and idle boards
+against those of the boards, and never more than the memory holds.
+
+{
+        table(
+            [
+                "service",
+                "GPUs",
+                "requests",
+                "first token P50, P99 (ms)",
+                "per token P50, P99 (ms)",
+                "W",
+                "J per token",
+                "idle %",
+                "tokens lost",
+                "joules lost (share)",
+                "memory used at most %",
+                "seconds of CPU",
+            ],
+            list(hour(folder / "azure2023")),
+        )
+    }
+
+{speed()}
+
+## ML.ENERGY's runs of vLLM 0.11.1
+
+Closed loop at `max_num_seqs` sequences; P50, P90 and P99 between the tokens of a request. Cells: mean and median
+absolute error, and bias, in %. Goals for models held back (mean): {goals}. "Shown" are the models that were looked at,
+by which the spread of chats' prompts was chosen; "held back" are all others, and were run once, at the end. The steps'
+constants were fitted before, see serving/ENERGY.md: of time to the shown models, of energy to all dense ones.
+
+{replays}
+
+{waited} runs that took more than {HOST_BOUND} times as long, or as short, as simulated are left out: those on B200
+waited for their host, see serving/ENERGY.md. What remains on B200 waits in part, which no simulation without that
+host's speed can know. Numbers of published outputs are multiples of 1,024 chats and 198 questions, as if each run had
+sent so many at once: at hundreds of sequences it would not have reached the steady state that is simulated, and had
+shorter contexts, so that more sequences fitted.
+"""
+    REPORT.write_text(text, encoding="utf-8")
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def main() -> None:
+    """Compare, and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--shown", action="store_true", help="only the models that were looked at")
+    parser.add_argument("--each", action="store_true", help="print each run")
+    asked = parser.parse_args()
+    groups: dict[tuple[str, str], list[dict[str, float]]] = defaultdict(list)
+    waited = 0
+    for row, logs, running in runs(asked.data / "mlenergy2026", asked.shown):
+        model, gpu = MODELS[row["model"]], row["gpu"].split()[1]
+        if asked.each:
+            errors = "  ".join(f"{name} {100 * math.expm1(each):+6.1f}" for name, each in logs.items())
+            print(f"{model:16} {row['gpus']}x {gpu} {row['task']:13} {row['max_num_seqs']:>5} x{running:.2f}  {errors}")
+        if abs(logs["throughput"]) > math.log(HOST_BOUND):
+            waited += 1
+            continue
+        half = "shown" if model in SEEN else "held back"
+        for group in ((gpu, half), ("both", half)):
+            groups[group].append(logs)
+    rows = [[*name, *summary(logs)] for name, logs in sorted(groups.items())]
+    replays = table(["GPU", "models", "runs", *GOALS], rows)
+    print(replays, f"\n{waited} runs waited for their host")
+    if asked.shown:
+        return
+    write(asked.data, replays, waited)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Errors of GPUs' sensors, and energies corrected for them, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from joulecast.metering.recording import DeviceInfo, Recording
+from joulecast.metering.result import Metering
+from joulecast.metering.samples import Samples
+from joulecast.metering.sensor_errors import corrected_j, sensor_note
+
+
+def metering(name, counter=True):
+    time_s = np.arange(0, 2.1, 0.1)
+    readings = {"energy_j": 200 * time_s} if counter else {"power_w": np.full(len(time_s), 200.0)}
+    device = DeviceInfo("gpu0", "board", facts={"device": name})
+    recording = Recording("here", "", 0, 2, (device,), {"gpu0": Samples.of(time_s, **readings)})
+    return Metering("program", (recording,))
+
+
+def test_what_a_meter_counts_follows_from_gain_and_offset():
+    # 400 J in 2 s on an A100 that reports 0.954 x metered - 1.2 W: (400 + 2.4) / 0.954
+    assert corrected_j("NVIDIA A100-PCIE-40GB", 400.0, 2.0) == pytest.approx(421.8, abs=0.1)
+    assert corrected_j("NVIDIA H200", 400.0, 2.0) is None
+
+
+def test_a_measurement_keeps_what_was_read_and_says_what_a_meter_would_read():
+    found = metering("NVIDIA A100-PCIE-40GB")
+    (device,) = found.devices
+    assert device.energy_j == pytest.approx(400)
+    assert device.corrected_j == pytest.approx(421.8, abs=0.1)
+    assert any("422 J +- 1.5 % by a meter" in note for note in found.notes)
+
+
+def test_readings_that_miss_time_are_named_only_without_a_counter():
+    assert "25 of every 100 ms" in sensor_note("gpu0", "NVIDIA A30", counter=False)
+    assert "of every" not in sensor_note("gpu0", "NVIDIA A30", counter=True)
+    assert "average 1000 ms" in sensor_note("gpu0", "NVIDIA L4", counter=False)
+    assert any("not compared with a meter" in note for note in metering("NVIDIA L4").notes)
+
+
+def test_a_sensor_of_another_maker_has_no_note():
+    assert metering("AMD Instinct MI210").notes == ()
