@@ -69,3 +69,12 @@ def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> st
         return f"{text}({moved}{'#' if anchor else ''}{anchor})"
 
     return _LINK.sub(anew, markdown)
+
+
+_SHIM = re.compile(r'<script src="https://unpkg\.com/[^"]*"></script>')
+
+
+def on_post_page(output: str, page: Page, config: Any) -> str:
+    """Put our own few lines in place of a script from another server, with which a folder's pages can be searched."""
+    script = (Path(config["docs_dir"]) / "worker.js").read_text(encoding="utf-8")
+    return _SHIM.sub(lambda _: f"<script>{script}</script>", output)

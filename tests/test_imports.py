@@ -59,6 +59,7 @@ ROOMS = [
     "remote",
     "service",
     "cli",
+    "callbacks",
     "pytest_plugin",
 ]
 # The same inside predictors/; its own modules stand at CORE.

@@ -41,8 +41,8 @@ def test_operation_and_roofline(network, convolution):
         f"called {network.calls} times",
         f"{convolution.flops / 1e9:.2f} GFLOP",
         f"reads {convolution.bytes_read / 1e6:.1f} MB and writes {convolution.bytes_written / 1e6:.1f} MB",
-        f"{gpu.peak_flops['tf32'] / 1e12:.0f} TFLOP/s take {1e6 * convolution.flops / gpu.peak_flops['tf32']:.0f} us",
-        f"{moved / 1e6:.1f} MB at {bandwidth / 1e9:.0f} GB/s take {1e6 * moved / bandwidth:.0f} us",
+        f"{gpu.peak_flops['tf32'] / 1e12:.0f} TFLOP/s take {1e6 * convolution.flops / gpu.peak_flops['tf32']:.0f} µs",
+        f"{moved / 1e6:.1f} MB at {bandwidth / 1e9:.0f} GB/s take {1e6 * moved / bandwidth:.0f} µs",
         f"{gpu.boost_clock_mhz} MHz",
     )
     assert joulecast.explain(convolution, "A30").bound_by == "compute"
@@ -52,14 +52,14 @@ def test_the_convolution(convolution):
     found = joulecast.predict_operations([convolution], "A30")
     time_us, host_us = 1e6 * found.time_s[0], 1e6 * found.host_time_s[0]
     in_steps(
-        f"predicts {time_us:.0f} us",
-        f"needs {host_us:.0f} us to launch",
-        f"{found.power_w[0]:.1f} W x {time_us:.0f} us = {1e3 * found.energy_j[0]:.1f} mJ",
+        f"predicts {time_us:.0f} µs",
+        f"needs {host_us:.0f} µs to launch",
+        f"{found.power_w[0]:.1f} W x {time_us:.0f} µs = {1e3 * found.energy_j[0]:.1f} mJ",
         f"draws {found.static_power_w:.1f} W even while it waits",
         f"{1e3 * found.dynamic_energy_j[0]:.1f} mJ are left",
     )
     slower = joulecast.predict_operations([convolution], "A30", 900)
-    in_steps(f"takes {1e6 * slower.time_s[0]:.0f} us and {1e3 * slower.energy_j[0]:.1f} mJ")
+    in_steps(f"takes {1e6 * slower.time_s[0]:.0f} µs and {1e3 * slower.energy_j[0]:.1f} mJ")
 
 
 def test_the_network(network):

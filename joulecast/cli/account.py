@@ -14,6 +14,7 @@ from ..units import si
 from .account_arguments import Device, RunModel, Sensors, Training, chosen_sensors, module_and_shapes
 from .account_evaluation import evaluate
 from .account_merging import merge, repeats_text
+from .account_study import study
 from .options import AsJson, ModelOptions, ModeOption, Predictor, Shapes, mode_of
 from .printing import table
 from .reading import model_and_options
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ..accounting.result import Accounting
     from ..predictors.networks.prediction import Prediction
 
-_RUN, _EVALUATE, _MERGE = "run", "evaluate", "merge"
+_RUN, _EVALUATE, _MERGE, _STUDY = "run", "evaluate", "merge", "study"
 _LEAST_SHARE = 0.001  # Of the whole; parts below it are not listed, so that a tree stays readable.
 
 
@@ -30,7 +31,7 @@ class _AccountGroup(typer.core.TyperGroup):
     """`joulecast account MODEL SHAPE` accounts for a model; `joulecast account evaluate` is a subcommand."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in (_RUN, _EVALUATE, _MERGE, "--help"):
+        if args and args[0] not in (_RUN, _EVALUATE, _MERGE, _STUDY, "--help"):
             args = [_RUN, *args]
         return list(super().parse_args(ctx, args))
 
@@ -44,6 +45,7 @@ app = typer.Typer(
 
 app.command(_EVALUATE)(evaluate)
 app.command(_MERGE)(merge)
+app.command(_STUDY)(study)
 
 Loop = Annotated[
     float, typer.Option("--loop", help="Shortest length in seconds of the undisturbed loop, which gives the joules.")

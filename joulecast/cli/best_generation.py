@@ -83,11 +83,15 @@ def best_generation(
     title = "Pareto front of energy and time per token" if pareto else f"least {_WORDS[objective]}"
     given = asked.given
     head = f"{model}, {given['prompt']} + {given['output']} tokens, by {engine}: {title}\n"
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in choices.left_out.items():
-        by_reason.setdefault(reason, []).append(name)
     shown = choices.pareto() if pareto else choices
-    tell(choices, as_json, False, lambda: "\n".join([head, _text(shown, top), *reason_lines(by_reason)]), plot)
+    left_out = reason_lines(choices.left_out.items())
+    tell(
+        choices,
+        as_json,
+        False,
+        lambda: "\n".join([head, _text(shown, top), *left_out]),
+        plot,
+    )
 
 
 _WORDS = {

@@ -87,7 +87,7 @@ def best_serving(
     text = "\n".join(
         [
             shown,
-            *reason_lines({why: [boards] for boards, why in found.left_out.items()}),
+            *reason_lines(found.left_out.items()),
             "",
             "to start a replica of the first:",
             *commands,

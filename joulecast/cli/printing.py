@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,19 +59,21 @@ def left_out_lines(left_out: Iterable[LeftOut]) -> list[str]:
     listed = list(left_out)
     several_precisions = len({out.precision for out in listed}) > 1
     several_batches = len({out.batch_size for out in listed}) > 1
-    by_reason: dict[str, list[str]] = {}
+    pairs = []
     for out in listed:
         precision = f" in {out.precision}" if several_precisions else ""
         batch = f" at batch {out.batch_size}" if several_batches else ""
-        by_reason.setdefault(out.reason, []).append(out.gpu + precision + batch)
-    return reason_lines(by_reason)
+        pairs.append((out.gpu + precision + batch, out.reason))
+    return reason_lines(pairs)
 
 
-def reason_lines(by_reason: Mapping[str, Sequence[str]]) -> list[str]:
-    """Lines of what was left out, from reason -> names."""
-    lines = [f"left out: {', '.join(gpus[:_NAMED])}{_more(gpus)}: {why}" for why, gpus in by_reason.items()]
+def reason_lines(left_out: Iterable[tuple[str, str]]) -> list[str]:
+    """A line for each reason, from pairs of a name that was left out and the reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in left_out:
+        by_reason.setdefault(reason, []).append(name)
+    lines = []
+    for reason, names in by_reason.items():
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        lines.append(f"left out: {', '.join(names[:_NAMED])}{more}: {reason}")
     return lines[:_LINES] + ([f"and {len(lines) - _LINES} more reasons"] if len(lines) > _LINES else [])
-
-
-def _more(gpus: Sequence[str]) -> str:
-    return f" and {len(gpus) - _NAMED} more" if len(gpus) > _NAMED else ""

@@ -91,11 +91,15 @@ def best_run(
         max_cost=max_cost,
         **{**asked, "optimizer": asked["optimizer"] or "adamw"},
     )
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in choices.left_out.items():
-        by_reason.setdefault(reason, []).append(name)
     shown = choices.pareto() if pareto else choices
-    tell(choices, as_json, as_csv, lambda: "\n".join([_choices(shown, top), *reason_lines(by_reason)]), plot)
+    left_out = reason_lines(choices.left_out.items())
+    tell(
+        choices,
+        as_json,
+        as_csv,
+        lambda: "\n".join([_choices(shown, top), *left_out]),
+        plot,
+    )
 
 
 def _choices(runs: Sequence[Run], top: int) -> str:

@@ -46,6 +46,7 @@ _ROUTERS = (
     routes.asked,
     listing_routes.listed,
     listing_routes.system,
+    listing_routes.usual,
     page.router,
 )
 _TIDY_SECONDS, _TIDY_BYTES = 5.0, 32_000_000

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from .. import __version__
 from ..errors import RefusalError
@@ -103,6 +103,17 @@ async def version(request: Request) -> dict[str, str]:
     }
 
 
+usual = APIRouter(include_in_schema=False)
+"""What programs ask for without a version: numbers for Prometheus, and the OpenAPI document."""
+
+
+@usual.get("/openapi.json")
+async def openapi(request: Request) -> Response:
+    """The OpenAPI document."""
+    return JSONResponse(request.app.openapi())
+
+
+@usual.get("/metrics")
 @system.get(
     "/metrics",
     response_class=Response,

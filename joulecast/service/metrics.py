@@ -6,8 +6,15 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Bounds of the histogram. A cached answer takes under a millisecond, a sweep over all GPUs tenths of a second.
@@ -55,8 +62,8 @@ class Metrics:
         self._requests.labels(route=route, method=method, status=str(status), **self._own).inc()
         self._seconds.labels(route=route, **self._own).observe(seconds)
 
-    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        """The gauges, and the counters that other parts of the service keep, as their functions read them now."""
+    def collect(self) -> Iterator[Metric]:
+        """Gauges and counters of other parts of the service as they are now, and those of the process itself."""
         build = GaugeMetricFamily("joulecast_build_info", "Version of joulecast", labels=["version", *self._own])
         build.add_metric([self._version, *self._own.values()], 1)
         yield build
@@ -65,6 +72,9 @@ class Metrics:
             each = family(name, meaning, labels=list(self._own))
             each.add_metric(list(self._own.values()), read())
             yield each
+        for process in ProcessCollector(registry=None).collect():
+            process.samples = [sample._replace(labels={**sample.labels, **self._own}) for sample in process.samples]
+            yield process
 
     def text(self) -> bytes:
         """All counters and gauges in Prometheus' text format."""

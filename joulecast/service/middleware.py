@@ -22,7 +22,7 @@ from .logs import LOGGER, log
 from .problems import client_left, problem_response
 from .settings import Settings
 
-OPEN_PATHS = frozenset({"/v1/health", "/v1/ready", "/v1/openapi.json"})
+OPEN_PATHS = frozenset({"/v1/health", "/v1/ready", "/v1/openapi.json", "/openapi.json"})
 _REQUEST_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

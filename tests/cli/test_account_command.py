@@ -54,6 +54,20 @@ def test_a_prediction_stands_beside(call, net):
     assert "nothing to compare" in out
 
 
+def test_a_study_compares_variants_with_the_first(call):
+    """Half of the layers of BERT need half of the joules in the encoder, in modules that are all shared."""
+    asked = ("account", "study", "bert_base", "8,128", "--gpu", "A30", "--training", "--variant", "num_hidden_layers=6")
+    code, out, _ = call(*asked, "--json")
+    assert code == 0
+    whole, half = json.loads(out)
+    assert whole["pcc"] == pytest.approx(1)
+    assert whole["med_j"] == 0
+    assert half["forward_j"] == pytest.approx(whole["forward_j"] / 2, rel=0.05)
+    assert half["shared_modules"] == whole["shared_modules"]
+    assert half["med_j"] * half["shared_modules"] == pytest.approx(half["energy_j"] - whole["energy_j"], rel=1e-6)
+    assert "num_hidden_layers=6" in call(*asked)[1]
+
+
 def test_a_model_by_name_runs_with_random_weights(call, tmp_path):
     code, _, _ = call("account", "squeezenet1_1", "1,3,64,64", *QUICK, "--summarized", "--save", tmp_path / "page.html")
     assert code == 0

@@ -17,7 +17,10 @@ from joulecast.zoo.places.sources import push
 from service_process import start
 
 pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
+from uvicorn import Config
+
 from joulecast.service import Settings
+from joulecast.service.server import Supervisor
 
 
 def process_of(running):
@@ -62,6 +65,19 @@ def test_two_processes_share_a_port_and_are_replaced(small_entry, tmp_path):
     finally:
         running.process.kill()
         running.process.wait()
+
+
+def test_the_end_of_a_process_is_noticed_at_once():
+    """Even after it was asked for a sign of life: its end of their pipe is open in no other process."""
+    supervisor = object.__new__(Supervisor)  # which would handle the signals of this process
+    supervisor.config, supervisor.sockets, supervisor.processes_num = Config("nothing:app"), [], 1
+    supervisor.processes = []
+    supervisor.init_processes()
+    (process,) = supervisor.processes
+    process.parent_conn.send(b"ping")
+    process.process.kill()
+    process.join()
+    assert process.parent_conn.poll(20)
 
 
 def is_open(port):

@@ -16,6 +16,7 @@ from ...operations.operation_list import OperationList
 from ..contract import PredictsOperations, SharedModel
 from ..intervals.operation_spread import OperationSpread
 from ..operation_predictions import OperationPredictions
+from ..physics.energy import static_power_w
 from ..physics.norms import smooth_max
 from .parts import LAUNCHES, PARTS, STATIC, calibrated_work, factor_of, launches_in, members
 from .profile import BoardProfile
@@ -34,8 +35,9 @@ def corrected(
         gpu: The GPU.
         profile: The profile.
         clock_mhz: The graphics clock that they were asked for.
-        in_loops: Whether host times are those of loops on the board's host. Inside a network they stay those of the
-            reference host: the network's host has the factor (networks/network_predictor.py).
+        in_loops: Whether they are loops on the board, with its host and at its clock. Inside a network, host times stay
+            those of the reference host, and watts those of the clock: the network's host has the factor, and its clock
+            is limited (networks/network_predictor.py, Execution.most_clock_mhz).
     """
     work, cap_w = found.work, found.power_range_w[1]
     if work is None:
@@ -49,6 +51,8 @@ def corrected(
     (old_s, old_j), (new_s, new_j) = work.at(found.held_clock_mhz), after.at(held_mhz)
     device_s = found.device_time_s * new_s / np.maximum(old_s, _LEAST)
     waiting_w = static * np.maximum(found.power_w - found.dynamic_energy_j / np.maximum(found.time_s, _LEAST), 0.0)
+    waiting_w *= static_power_w(gpu, held_mhz) / static_power_w(gpu, found.held_clock_mhz)
+    shared_mhz = min(clock_mhz, most_mhz) if in_loops else clock_mhz
     dynamic_j = found.dynamic_energy_j * new_j / np.maximum(old_j, _LEAST)
     dynamic_j = np.minimum(dynamic_j, np.maximum(cap_w - waiting_w, 1.0) * np.maximum(device_s, _LEAST))
     time_s = found.time_s * smooth_max(device_s, host_s)
@@ -62,7 +66,7 @@ def corrected(
         device_time_s=device_s,
         dynamic_energy_j=dynamic_j,
         host_time_s=host_s,
-        static_power_w=found.static_power_w * static,
+        static_power_w=found.static_power_w * static * static_power_w(gpu, shared_mhz) / static_power_w(gpu, clock_mhz),
         held_clock_mhz=held_mhz,
         work=after,
         spread=_spread(found.spread, gpu, profile, clock_mhz),

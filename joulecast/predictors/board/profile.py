@@ -119,6 +119,8 @@ class BoardProfile:
     def notes(self, predictor: str, mode: str) -> Iterator[str]:
         """What a prediction by a predictor in a mode says about its calibration."""
         yield str(self)
+        if self.most_clock_mhz is not None:
+            yield f"the calibrated board held {self.most_clock_mhz:.0f} MHz at most, also below its power cap"
         meant = self.predictors.get(mode)
         if meant is None:
             yield f"the calibration has no measurements in {mode}: its factors come from the other mode"

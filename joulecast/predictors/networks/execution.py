@@ -8,6 +8,7 @@ launches them from code that it generated for this network, which takes less tim
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -52,6 +53,11 @@ class Execution:
     name: ExecutionName = "eager"
     host: Host = USUAL
     profile: BoardProfile | None = field(default=None, compare=False)  # It does not change how a network is run.
+
+    @property
+    def most_clock_mhz(self) -> float:
+        """The highest clock that the board holds, in MHz; infinite where it holds all that are asked for."""
+        return (self.profile and self.profile.most_clock_mhz) or math.inf
 
     @classmethod
     def of(cls, name: str, host: Host, profile: BoardProfile | None = None) -> Execution:

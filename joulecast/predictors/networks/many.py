@@ -283,5 +283,6 @@ def _of_shared(
         factors = np.concatenate([part_factors(network, gpu) for network in calls.listed])
         work, places = work.take(places).scaled_by(factors, factors), np.arange(len(places))
     jobs = Jobs.sharing(work, *calls.as_table(places), facts)
-    _, held_mhz, time_s, energy_j, device_s = composed(jobs, np.full((count, 1), clock_mhz), gaps_s[:, None])[:, :, 0]
+    clocks_mhz = np.full((count, 1), min(clock_mhz, knowledge.host.execution.most_clock_mhz))
+    _, held_mhz, time_s, energy_j, device_s = composed(jobs, clocks_mhz, gaps_s[:, None])[:, :, 0]
     return np.array([time_s, energy_j, device_s, host_s, held_mhz, np.zeros(count)])

@@ -143,6 +143,8 @@ def _composed(asked: Sequence[tuple[PreparedNetwork, FloatArray]]) -> list[Float
     wanted = np.empty((len(asked), max(len(clocks_mhz) for _, clocks_mhz in asked)))
     for row, (_, clocks_mhz) in zip(wanted, asked, strict=True):
         row[: len(clocks_mhz)], row[len(clocks_mhz) :] = clocks_mhz, clocks_mhz[-1]
+    most_mhz = [prepared.knowledge.host.execution.most_clock_mhz for prepared, _ in asked]
+    wanted = np.minimum(wanted, np.array(most_mhz)[:, None])
     each = [prepared for prepared, _ in asked]
     works = [prepared.at_default.work for prepared in each]
     jobs = Jobs.of(

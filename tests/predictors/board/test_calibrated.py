@@ -80,6 +80,15 @@ def test_a_lower_clock_is_read_and_held(predictor, halves):
     found = joulecast.predict_operations(halves[1], GPU, calibration=profile)
     assert found.held_clock_mhz.max() <= low_mhz
     assert all(each.mean() < 0.05 for each in errors(found, truth).values())
+    static_w = predictor.operations.predict(halves[0][:1], low_mhz).static_power_w
+    assert (profile.factors["static power"] - 1) * static_w == pytest.approx(board.MORE_STATIC_W, abs=3)
+    # The default clock is one that the board does not reach, in networks as in loops.
+    network = Network.of([(each, 2) for each in halves[0][:8]])
+    default, low = (joulecast.predict(network, gpu=GPU, clock=mhz, calibration=profile) for mhz in (None, low_mhz))
+    assert (default.time_s, default.energy_j) == pytest.approx((low.time_s, low.energy_j))
+    assert default.held_clock_mhz == pytest.approx(low_mhz)
+    many = joulecast.predict_many([network], GPU, calibration=profile)
+    assert (many.time_s[0], many.energy_j[0]) == (default.time_s, default.energy_j)
 
 
 def test_intervals_are_those_of_operations_left_out(halves, profile, predictor):

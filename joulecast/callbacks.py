@@ -1,0 +1,159 @@
+"""Joules of training steps, predicted and measured, in the trackers of Hugging Face's Trainer and of Lightning."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Self
+
+from .errors import InputError, MissingDependencyError
+from .metering.meter import Meter
+from .metering.result import Metering
+from .predictors.networks.prediction import Prediction
+
+
+class StepEnergy:
+    """Measures the joules of training steps while they run.
+
+    `hugging_face` and `lightning` make use of it; in a loop of your own, call `step` after each step.
+
+    Args:
+        predicted: Prediction of a step (`joulecast.predict(..., mode="training", optimizer="adamw")`), or its joules;
+            None for none.
+        every: Steps between two values; the sensors of a machine change about ten times a second.
+        devices: Devices to measure; see `joulecast.measure`.
+
+    Raises:
+        InputError: The number of steps is not positive, or the prediction has no energy.
+    """
+
+    def __init__(
+        self, predicted: Prediction | float | None = None, *, every: int = 10, devices: Collection[str] | None = None
+    ) -> None:
+        if every < 1:
+            raise InputError("the number of steps between two values is not positive", given=every, allowed="from 1")
+        self.every = every
+        self.predicted_j = predicted.known_energy_j if isinstance(predicted, Prediction) else predicted
+        self.metering: Metering | None = None
+        """What was measured in all; None before the end of training."""
+        self._meter = Meter(devices, title="training")
+        self._counted: frozenset[str] = frozenset()  # Devices that are no parts of others.
+        self._source = "missing"
+        self._steps, self._last_step, self._last_j = 0, 0, 0.0
+
+    def __enter__(self) -> Self:
+        self._meter.__enter__()
+        if self._meter.measures:
+            found = self._meter.result()
+            self._counted = frozenset(each.device.name for each in found.devices if each.device.counted)
+            self._source = found.source
+        self._last_j = self._joules()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._meter.__exit__(*error)
+        self.metering = self._meter.result() if self._meter.measures else None
+
+    def step(self) -> dict[str, float]:
+        """Count a step that has ended.
+
+        Returns:
+            Name of a metric -> joules per step since the last value, and predicted ones; empty between two values.
+        """
+        self._steps += 1
+        if self._steps - self._last_step < self.every or not self._counted:
+            return {}
+        now_j = self._joules()
+        measured = (now_j - self._last_j) / (self._steps - self._last_step)
+        self._last_step, self._last_j = self._steps, now_j
+        return self._metrics(measured, self._source)
+
+    def summary(self) -> dict[str, float]:
+        """The mean over all steps, after the end; empty if no device could be read."""
+        if self.metering is None or self.metering.energy_j is None or not self._steps:
+            return {}
+        return self._metrics(self.metering.energy_j / self._steps, self.metering.source, "mean_")
+
+    def _metrics(self, joules: float, source: str, prefix: str = "") -> dict[str, float]:
+        found = {f"energy/{prefix}{source}_j_per_step": joules}
+        return found if self.predicted_j is None else {**found, "energy/predicted_j_per_step": self.predicted_j}
+
+    def _joules(self) -> float:
+        totals = self._meter.totals()
+        return sum(totals[name]["energy_j"] or 0.0 for name in self._counted if name in totals)
+
+
+def hugging_face(trainer: Any, predicted: Prediction | float | None = None, **options: Any) -> StepEnergy:
+    """Log joules per step of a Trainer of transformers, to all trackers that it reports to.
+
+    Args:
+        trainer: The Trainer, before `train()`.
+        predicted: Prediction of a step, or its joules; see `StepEnergy`.
+        options: The other arguments of `StepEnergy`.
+
+    Returns:
+        The measurement; its `metering` has all after training.
+
+    Raises:
+        MissingDependencyError: transformers is not installed.
+        InputError: See `StepEnergy`.
+    """
+    try:
+        from transformers import TrainerCallback
+    except ImportError as error:
+        raise MissingDependencyError(
+            "logging to a Trainer needs transformers", hint="pip install transformers accelerate"
+        ) from error
+    energy = StepEnergy(predicted, **options)
+
+    class Log(TrainerCallback):  # type: ignore[misc,unused-ignore]
+        def on_train_begin(self, *_: Any, **__: Any) -> None:
+            energy.__enter__()
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            if found := energy.step():
+                trainer.log(found)
+
+        def on_train_end(self, *_: Any, **__: Any) -> None:
+            energy.__exit__(None, None, None)
+            if found := energy.summary():
+                trainer.log(found)
+
+    trainer.add_callback(Log())
+    return energy
+
+
+def lightning(predicted: Prediction | float | None = None, **options: Any) -> Any:
+    """A callback for Lightning's Trainer that logs joules per step to its logger.
+
+    Args:
+        predicted: Prediction of a step, or its joules; see `StepEnergy`.
+        options: The other arguments of `StepEnergy`.
+
+    Returns:
+        The callback; its `energy` is the measurement.
+
+    Raises:
+        MissingDependencyError: lightning is not installed.
+        InputError: See `StepEnergy`.
+    """
+    try:
+        from lightning.pytorch import Callback
+    except ImportError as error:
+        raise MissingDependencyError("logging in Lightning needs lightning", hint="pip install lightning") from error
+
+    class Log(Callback):  # type: ignore[misc,unused-ignore]
+        energy = StepEnergy(predicted, **options)
+
+        def on_train_start(self, trainer: Any, module: Any) -> None:
+            self.energy.__enter__()
+
+        def on_train_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:
+            if (found := self.energy.step()) and trainer.logger is not None:
+                trainer.logger.log_metrics(found, step=trainer.global_step)
+
+        def on_train_end(self, trainer: Any, module: Any) -> None:
+            self.energy.__exit__(None, None, None)
+            if (found := self.energy.summary()) and trainer.logger is not None:
+                trainer.logger.log_metrics(found, step=trainer.global_step)
+
+    return Log()

@@ -1,0 +1,110 @@
+"""`joulecast account study`: variants of a model side by side, each compared with the first module by module."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..operations.inputs import parse_shapes
+from ..units import si
+from .account_arguments import Device, RunModel, Sensors, Training, chosen_sensors, module_and_shapes
+from .options import AsJson, ModelOptions, ModeOption, Predictor, Shapes, mode_of
+from .printing import table
+from .reading import model_and_options
+
+if TYPE_CHECKING:
+    from ..energy import EnergyTree
+
+
+def study(
+    model: RunModel,
+    input_shape: Shapes = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(help="Options of the model, such as 'num_hidden_layers=6 hidden_size=512', or another model."),
+    ] = None,
+    gpu: Annotated[str | None, typer.Option(help="Predict on this GPU. Default: run the variants here.")] = None,
+    predictor: Predictor = None,
+    training: Training = False,
+    mode: ModeOption = None,
+    device: Device = "cpu",
+    model_option: ModelOptions = None,
+    loop: Annotated[float, typer.Option(help="Shortest length in seconds of the undisturbed loop, if run here.")] = 3.0,
+    sensors: Sensors = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare variants of a model: joules by phase, and module by module with the first.
+
+    Repeated layers are added up. Printed are Pearson's correlation (PCC) of the joules of the modules that both have,
+    and the mean of their differences with its sign (MED), positive where the variant needs more.
+    """
+    from ..accounting.account import account
+    from ..accounting.model_share import tree_by_module
+    from ..api import predict
+
+    asked = mode_of(training, mode)
+
+    def tree_of(named: str | None, options: list[str]) -> EnergyTree:
+        if gpu is not None:
+            made, rest = model_and_options(named or "", options)
+            shape = parse_shapes(input_shape)
+            return predict(made, shape, gpu, mode=asked, predictor=predictor, model_options=rest).tree()
+        module, shapes = module_and_shapes(named, input_shape, options)
+        chosen = chosen_sensors(sensors)
+        return account(module, shapes, mode=asked, device=device, sensors=chosen, loop_s=loop).tree()
+
+    found: list[dict[str, Any]] = []
+    first: dict[Any, float] = {}
+    for text in ("", *(variant or ())):
+        words = text.split()
+        named = [word for word in words if "=" not in word]
+        given = [word for word in words if "=" in word]
+        tree = tree_of(named[0] if named else model, ([] if named else list(model_option or ())) + given).summarized()
+        modules = tree_by_module(tree)
+        first = first or modules
+        found.append({"variant": text or str(model), **_compared(first, modules), **_by_phase(tree)})
+    if as_json:
+        typer.echo(json.dumps(found, indent=1))
+        return
+    rows = [
+        [
+            row["variant"],
+            *(si(row[f"{phase}_j"], "J") for phase in ("forward", "backward")),
+            si(row["energy_j"], "J"),
+            str(row["shared_modules"]),
+            "-" if row["pcc"] is None else f"{row['pcc']:.3f}",
+            "-" if row["med_j"] is None else f"{'-' if row['med_j'] < 0 else '+'}{si(abs(row['med_j']), 'J')}",
+        ]
+        for row in found
+    ]
+    header = ["variant", "forward", "backward", "all", "shared modules", "PCC", "MED"]
+    source = f"predicted on {gpu}" if gpu is not None else f"run on {device}"
+    typer.echo(f"{source}, {asked}\n\n{table(header, rows, frozenset(range(1, 7)))}")
+
+
+def _by_phase(tree: EnergyTree) -> dict[str, float | None]:
+    """Joules of each phase and of everything; None where they are not known."""
+    if tree.total.source == "missing":
+        return {"forward_j": None, "backward_j": None, "energy_j": None}
+    phases: dict[str | None, float] = {}
+    for node in tree.root.walk():
+        phases[node.phase] = phases.get(node.phase, 0.0) + node.own.energy_j
+    return {
+        "forward_j": phases.get("forward"),
+        "backward_j": phases.get("backward"),
+        "energy_j": tree.total.energy_j,
+    }
+
+
+def _compared(first: dict[Any, float], other: dict[Any, float]) -> dict[str, Any]:
+    """Pearson's correlation and the mean signed difference of the joules of shared modules; None without any."""
+    from ..energy.comparison import comparison
+
+    shared = [key for key in first if key in other]
+    differences = [other[key] - first[key] for key in shared]
+    keys = {key: (*key, "module", "") for key in shared}
+    pcc = comparison({keys[k]: first[k] for k in shared}, {keys[k]: other[k] for k in shared}).pearson
+    med = sum(differences) / len(differences) if differences else None
+    return {"shared_modules": len(shared), "pcc": pcc, "med_j": med}
