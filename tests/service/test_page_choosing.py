@@ -277,4 +277,10 @@ def test_the_api_is_documented(page, service):
     assert sorted(listed) == sorted(f"{method.upper()} {path}" for path, methods in paths.items() for method in methods)
     page.find("summary").click()
     assert "clock_mhz" in page.text("details[open] table")
-    assert page.complaints() == []
+    found = joulecast.predict("resnet50", (32, 3, 224, 224), "A30")
+    body = '{"model": "resnet50", "input_shape": [32, 3, 224, 224], "gpu": "%s"}'
+    for gpu, said in (("A30", f'"energy_j": {found.energy_j}'), ("A31", "unknown GPU")):
+        page.js("document.querySelector('details[open] textarea').value = arguments[0]", body % gpu)
+        page.find("details[open] button").click()
+        page.until(lambda said=said: said in page.text("details[open] .answer"))
+    assert all("422" in line for line in page.complaints())
