@@ -14,19 +14,23 @@ from joulecast.predictors.networks.memory_levels import COMPONENTS, MemoryLevels
 from joulecast.rendering.stacked_bars import StackedBar, stacked_bars
 
 GPU = "A100 SXM 80GB"
+SETTINGS = (("A100 PCIe 80GB", 1065), (GPU, None))
+"""GPU and clock in MHz: the clock that the paper locked, which is the base clock of this board; and the boost clock of
+another board. None is its default clock."""
+
 SIZES = (512, 1024, 2048, 4096)
-PRECISIONS = {"fp32": "fp32", "AMP": "fp16"}
+PRECISIONS = {"fp32": "fp32", "TF32": "default", "AMP": "fp16"}
 
 
-def product(size: int) -> MemoryLevels:
+def product(size: int, gpu: str, clock: float | None) -> MemoryLevels:
     """A square matrix product in fp32."""
     operation = joulecast.Operation("matmul", [(size, size), (size, size)], precision="fp32")
-    return joulecast.predict([(operation, 1)], None, GPU).by_memory_level()
+    return joulecast.predict([(operation, 1)], None, gpu, clock).by_memory_level()
 
 
-def training_step(precision: str) -> MemoryLevels:
+def training_step(precision: str, gpu: str, clock: float | None) -> MemoryLevels:
     """A training step of ResNet-50 with a batch of 512."""
-    prediction = joulecast.predict("resnet50", (512, 3, 224, 224), GPU, mode="training", precision=precision)
+    prediction = joulecast.predict("resnet50", (512, 3, 224, 224), gpu, clock, mode="training", precision=precision)
     return prediction.by_memory_level()
 
 
@@ -40,13 +44,15 @@ def line(name: str, levels: MemoryLevels) -> str:
 
 def main(folder: Path | None = None) -> None:
     """Print the shares, and draw the bars if a folder is given."""
-    found = {f"product {size}": product(size) for size in SIZES}
-    found |= {f"ResNet-50 {name}": training_step(precision) for name, precision in PRECISIONS.items()}
     heads = ["static", "moved/dyn.", "moved", "shared", "L2", "DRAM"]
-    print(f"{'':>14}  " + "  ".join(f"{head:>11}" for head in heads) + "   (the last three: of what is moved)")
-    for name, levels in found.items():
-        print(line(name, levels))
-    print()
+    for gpu, clock in SETTINGS:
+        found = {f"product {size}": product(size, gpu, clock) for size in SIZES}
+        found |= {f"ResNet-50 {name}": training_step(each, gpu, clock) for name, each in PRECISIONS.items()}
+        print(f"{gpu}, {'its boost clock' if clock is None else f'{clock} MHz'}")
+        print(f"{'':>14}  " + "  ".join(f"{head:>11}" for head in heads) + "   (the last three: of what is moved)")
+        for name, levels in found.items():
+            print(line(name, levels))
+        print()
     print(found["ResNet-50 AMP"])
     if folder is not None:
         bars = [

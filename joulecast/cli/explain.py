@@ -16,6 +16,7 @@ from .options import AsJson, Asked, asking
 from .printing import table, tell
 
 if TYPE_CHECKING:
+    from ..operations.operation import Operation
     from ..predictors.explanation import Explanation
 
 _SHOWN = 8
@@ -31,6 +32,9 @@ def explain(
         list[str] | None, typer.Option("--set", help="An attribute, such as out_channels=64; repeat it for several.")
     ] = None,
     precision: Annotated[str, typer.Option(help="fp32, tf32, fp16 or bf16.")] = "fp32",
+    path: Annotated[
+        bool, typer.Option("--path", help="Also print what the trees of the GPU's own predictor ask about it.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Explain an operation's prediction: what bounds it, the nearest measurements, and the effect of each input."""
@@ -52,6 +56,24 @@ def explain(
     )
     explanation = explain_operation(operation, gpu, **asked)
     tell(explanation, as_json, False, lambda: _text(explanation))
+    if path and not as_json:
+        typer.echo(_path_text(operation, gpu, asked.get("predictor")))
+
+
+def _path_text(operation: Operation, gpu: str, predictor: str | None) -> str:
+    """The questions of the first tree for each quantity, and the inputs that all its trees ask about most."""
+    from ..hardware import find_gpu
+    from ..predictors.regressors.decisions import decisions
+    from ..zoo import find_predictor
+
+    parts = []
+    for quantity, found in decisions(
+        find_predictor(find_gpu(gpu), operation.mode, predictor).operations, operation
+    ).items():
+        asked = ", ".join(f"{name} {100 * share:.0f} %" for name, share in found.asked[:_SHOWN])
+        parts += ["", f"the trees for {quantity} ask about {asked}; the first of them:"]
+        parts += [f"{number:3}. {step}" for number, step in enumerate(found.path, 1)]
+    return "\n".join(parts) or "\nthis predictor has no trees of its own"
 
 
 def _attribute(text: str) -> tuple[str, Any]:

@@ -27,7 +27,7 @@ class _MeasureGroup(typer.core.TyperGroup):
     """A group in which `joulecast measure [OPTIONS] -- COMMAND` means `joulecast measure run [OPTIONS] -- COMMAND`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "--" in args:
+        if "--" in args and args[0] != _RUN:
             args = [_RUN, *args]
         return list(super().parse_args(ctx, args))
 

@@ -28,6 +28,8 @@ from ..runs.choosing import RunChoices, best_run
 from ..runs.parallel import ParallelTraining, predict_parallel_training
 from ..runs.predict import predict_run
 from ..traffic import ServingSimulation
+from ..traffic.best import best_serving
+from ..traffic.choices import ServingChoices
 from ..traffic.simulate import simulate_serving
 from .connection import LOCAL, Connection
 from .requests import pieces, question_of
@@ -141,6 +143,9 @@ class Client:
 
     predict_run = _asked(predict_run, Run)
     """See `joulecast.predict_run`, for models by name."""
+
+    best_serving = _asked(best_serving, ServingChoices)
+    """See `joulecast.best_serving`, for models by name."""
 
     simulate_serving = _asked(simulate_serving, ServingSimulation)
     """See `joulecast.simulate_serving`, for models by name, and requests at a rate or in a closed loop."""

@@ -22,6 +22,8 @@ from ..runs.choosing import RunChoices, best_of
 from ..runs.parallel import PARTS, ParallelTraining, training_of
 from ..runs.predict import run_of
 from ..traffic import ServingSimulation
+from ..traffic.best import best_serving
+from ..traffic.choices import ServingChoices
 from ..traffic.simulate import simulate_serving
 from .networks import Networks
 from .problems import too_large
@@ -29,6 +31,7 @@ from .settings import Settings
 from .validation import arguments_of, checked_gpu, checked_predictor
 
 _MOST_REQUESTS = 1_000_000  # A minute of one core. In a closed loop, each may be longer than a second, and counts more.
+_MOST_WAYS = 200  # Each takes a second or two.
 
 
 class GenerationAnswers:
@@ -73,10 +76,24 @@ class GenerationAnswers:
         """See `joulecast.simulate_serving`; requests come at a rate or in a closed loop."""
         _refuse_unknown(question.model, question.engine)
         _check_gpus(question.gpu, question.predictor)
+        if question.draft_model is not None:
+            _refuse_unknown(question.draft_model, question.engine)
         expected = (question.requests or question.concurrency or 0) * (question.duration_s or 0)
         if expected > _MOST_REQUESTS:
             raise too_large("there are too many requests to simulate", expected, _MOST_REQUESTS)
         return simulate_serving(**arguments_of(question))
+
+    def best_serving(self, question: Any) -> ServingChoices:
+        """See `joulecast.best_serving`."""
+        _refuse_unknown(question.model, question.engine)
+        for name in question.gpus:
+            _check_gpus(name)
+        decoder = find_decoder(question.model)
+        ways = sum(len(list(layouts(count, gpu, decoder))) for count, gpu in named(question.gpus, question.counts))
+        ways *= len(question.clocks_mhz) * len(question.max_sequences)
+        if ways > _MOST_WAYS:
+            raise too_large("there are too many ways to simulate", ways, _MOST_WAYS)
+        return best_serving(**arguments_of(question))
 
     def predict_run(self, question: Any) -> Run:
         """See `joulecast.predict_run`."""

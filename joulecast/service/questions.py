@@ -22,9 +22,11 @@ from ..runs.choosing import best_run
 from ..runs.layout import RECOMPUTES, SHARDINGS
 from ..runs.parallel import predict_parallel_training
 from ..runs.predict import predict_run
+from ..traffic.best import best_serving
 from ..traffic.simulate import simulate_serving
 from .question_fields import CLOCKS, FIELDS, GPUS, LENGTHS, Amount, Declared, Lengths
 from .subjects import (
+    Clock,
     DroppedItems,
     Name,
     Operations,
@@ -236,6 +238,41 @@ ServingQuestion = _question(
     max_sequences=(Side, "Sequences of a replica in a step."),
     max_step_tokens=(Side | None, "Tokens of a step. Default: the engine's."),
     prefix_hit_rate=(_Share, "Share of prompts that the prefix cache holds."),
+    prefill_replicas=(Annotated[int, Field(ge=0, le=10_000)], "Replicas that only read prompts; all others decode."),
+    prefill_clock=(Clock | None, "Their graphics clock."),
+    draft_tokens=(Annotated[int, Field(ge=0, le=32)], "Tokens drafted for each sequence and verified in a step."),
+    draft_model=(Name | None, "Name of the model that drafts. Default: drafts cost nothing."),
+    acceptance=(_Share, "Probability that a drafted token is accepted."),
+)
+
+BestServingQuestion = _question(
+    "BestServingQuestion",
+    best_serving,
+    "The GPUs that hold limits of P99 latency",
+    {
+        "model": "llama3_8b",
+        "prompt_tokens": 500,
+        "output_tokens": 100,
+        "gpus": ["H100 SXM"],
+        "rate_per_s": 20,
+        "p99_tpot_s": 0.03,
+        "counts": [1],
+        "max_sequences": [64],
+    },
+    gpus=(Annotated[list[Name], up_to(20, least=1)], "Names or aliases.", ["H100 SXM"]),
+    clocks=(Annotated[list[Clock | None], up_to(20, least=1)], "To choose from; null is the GPU's default."),
+    objective=(Name, "energy, gpus, cost or carbon."),
+    counts=(Annotated[list[Size], up_to(8, least=1)], "Numbers of GPUs that may share each layer."),
+    precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4."),
+    rate_per_s=(Positive | None, "Requests per second. Default: as many as max_total_power_w allows."),
+    p99_ttft_s=(Positive | None, "Longest time to the first token, at P99."),
+    p99_tpot_s=(Positive | None, "Longest time for each further token, at P99."),
+    max_total_power_w=(Positive | None, "Highest mean power of all boards together."),
+    max_gpus=(Side, "Most GPUs."),
+    max_sequences=(Annotated[list[Side], up_to(8, least=1)], "Sequences of a replica in a step, to choose from."),
+    burstiness=(Annotated[float, Field(gt=0, le=100)], "Variation of the time between arrivals: 1 for Poisson."),
+    prefix_hit_rate=(_Share, "Share of prompts that the prefix cache holds."),
+    seed=(Annotated[int, Field(ge=0, le=2**63)], "Of arrivals and lengths."),
 )
 
 ImageQuestion = _question(

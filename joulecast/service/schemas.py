@@ -24,6 +24,7 @@ from ..queries.choice import WRITTEN, Choice
 from ..runs import Layout, Part, Run, RunInterval
 from ..runs.parallel import ParallelTraining
 from ..traffic import ServingSimulation
+from ..traffic.choices import ServingChoice
 from .schema import Open, answer_of, object_of, said, several
 
 
@@ -257,6 +258,23 @@ ParallelTrainingAnswer = answer_of(
     "Time, power and energy of an iteration of training over several GPUs.",
     power_w=said(float, "Mean power of all boards together."),
     micro=said(SummaryAnswer, "One micro-batch through all layers, or a GPU's part of them."),
+)
+
+BestServingAnswer = object_of(
+    "BestServingAnswer",
+    "Ways to serve requests within the limits, best first.",
+    choices=said(
+        several(
+            answer_of(
+                "ServingChoiceAnswer",
+                ServingChoice,
+                "One way to serve requests.",
+                command=said(str, "What starts a replica with vLLM."),
+            )
+        ),
+        "All ways.",
+    ),
+    left_out=said(dict[str, str], "GPUs of a replica and why they are not among the choices."),
 )
 
 _Quantiles = object_of(

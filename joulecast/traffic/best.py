@@ -124,7 +124,7 @@ def best_serving(
     limits = {"ttft_s": p99_ttft_s, "tpot_s": p99_tpot_s}
     batches = sorted(set(max_sequences))
     asked |= dict.fromkeys(("sampling", "host", "calibration", "predictor", "max_step_tokens"))
-    asked["max_sequences"] = batches[-1]
+    asked |= {"max_sequences": batches[-1], "draft_tokens": 0, "draft_model": None, "acceptance": 0.0}
     rows: list[ServingChoice] = []
     left_out: dict[str, str] = {}
     for gpu, parallel, clock in paced(_ways(model, gpus, counts, clocks)):

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from ..errors import InputError
 from ..generation.generate import server_of
 from ..generation.lengths import Lengths
-from ..generation.memory import CACHED_IN, activations_bytes, weights_bytes
+from ..generation.memory import CACHED_IN, activations_bytes, cached_bytes, weights_bytes
 from ..generation.server import Server
 from ..generation.steps import StepTokens
 from ..predictors.networks.memory import usable_bytes
@@ -53,26 +55,34 @@ class Served:
         Raises:
             JoulecastError: See `simulate_serving`.
         """
-        means = [Lengths(each.mean, 0.0, each.mean) for each in (prompt, output)]
-        server = server_of(asked, 1, means[0], means[1], "continuous", asked["max_step_tokens"])
+        means = Lengths(prompt.mean, 0.0, prompt.mean), Lengths(output.mean, 0.0, output.mean)
+        server = server_of(asked, 1, *means, "continuous", asked["max_step_tokens"])
         served = server.deployment
         sequences = asked["max_sequences"]
         if concurrency is not None:
             sequences = min(sequences, math.ceil(concurrency / served.parallel.groups))
-        limits = Limits(sequences, served.engine.step_tokens, asked["prefix_hit_rate"])
-        if sequences >= limits.tokens:
+        drafts, model = asked["draft_tokens"], asked["draft_model"]
+        # Leviathan et al., arXiv 2211.17192, equation 1: drafts are accepted up to the first that is not.
+        accepted = math.fsum(asked["acceptance"] ** each for each in range(drafts + 1))
+        limits = Limits(sequences, served.engine.step_tokens, asked["prefix_hit_rate"], 1 + drafts, accepted)
+        if sequences * limits.step_tokens >= limits.tokens:
             raise InputError(
                 "a step has fewer tokens than sequences",
-                given=f"{limits.tokens} tokens, {sequences} sequences",
+                given=f"{limits.tokens} tokens, {sequences} sequences of {limits.step_tokens}",
                 allowed="more tokens than sequences",
                 hint="give a larger max_step_tokens, or a smaller max_sequences",
             )
         clock_mhz = served.gpu.checked_clock_mhz(asked["clock"])
-        cache = cache_of(server, sequences)
+        drafting = None
+        if drafts and model is not None:
+            drafting = server_of({**asked, "model": model}, 1, *means, "continuous", asked["max_step_tokens"])
+        cache = cache_of(server, sequences, drafting)
         context = math.inf if served.decoder.context is None else served.decoder.context
         usual = max(512.0, *(4 * (each.mean + each.deviation) for each in (prompt, output)))
         longest = math.ceil(min(usual, context, cache.tokens))
-        return cls(server, clock_mhz, cache, limits, PredictedSteps.of(server, clock_mhz, sequences, longest))
+        draft = None if drafting is None else PredictedSteps.of(drafting, clock_mhz, sequences, longest)
+        costs = PredictedSteps.of(server, clock_mhz, sequences, longest, drafts, draft)
+        return cls(server, clock_mhz, cache, limits, costs)
 
     def replicas(
         self,
@@ -111,13 +121,58 @@ class Served:
             replay.closed(concurrency or 0)
         return replay.replicas
 
+    def divided(self, trace: Trace, reader: Served, readers: int, router: str) -> Sequence[Replica]:
+        """Replay requests whose prompts are read by replicas of their own, which send keys and values to the others.
 
-def cache_of(server: Server, sequences: int) -> Cache:
+        A replica that decodes computes the last token of each prompt again, as vLLM does, which gives the first token
+        of the output.
+
+        Args:
+            trace: The requests.
+            reader: A replica that reads prompts.
+            readers: Number of these replicas; all others decode.
+            router: A name of `ROUTERS`.
+
+        Returns:
+            All replicas, with the requests in the order of the trace.
+
+        Raises:
+            InputError: A request does not fit into the memory.
+        """
+        served, count = self.server.deployment, len(trace.prompt)
+        reading = reader.replicas(replace(trace, output=np.ones(count)), router=router, count=readers)
+        lengths, place = np.unique(trace.prompt, return_inverse=True)
+        sent = np.array([cached_bytes(served.decoder, int(each), served.precisions) for each in lengths])
+        # Each GPU sends its part to another node, over an adapter that is as fast as its PCI Express slot.
+        there_s = np.array(reading[0].requests.end_s) + sent[place] / (served.gpu.pcie_bandwidth or _PCIE)
+        order = np.argsort(there_s, kind="stable")
+        arrived = Trace(there_s[order], trace.prompt[order], trace.output[order])
+        decoders = replace(self, limits=replace(self.limits, cached_share=1.0))
+        decoding = decoders.replicas(arrived, router=router, count=served.parallel.groups - readers)
+        first, second, every = reading[0].requests, decoding[0].requests, Requests()
+        back = np.argsort(order).tolist()
+        for request, here in enumerate(back):
+            every.add(trace.arrival_s[request], int(trace.prompt[request]), int(trace.output[request]))
+            every.first_s[request], every.end_s[request] = second.first_s[here], second.end_s[here]
+            every.energy_j[request] = first.energy_j[request] + second.energy_j[here]
+            every.preempted[request] = first.preempted[request] + second.preempted[here]
+        together = (*reading, *decoding)
+        for replica in together:
+            replica.requests = every
+            replica.idle(max(each.now for each in together))
+        return together
+
+
+_PCIE = 32e9  # Bytes per second of a slot with 16 lanes of PCI Express 4.0, for boards whose own is not known.
+
+
+def cache_of(server: Server, sequences: int, drafting: Server | None = None) -> Cache:
     """The memory for keys and values that a replica of a model leaves.
 
     Args:
         server: A GPU of the replica.
         sequences: Largest number of sequences in a step; memory for activations is kept for a full step of them.
+        drafting: A model that drafts tokens, with weights, keys and values of its own; None without one.
 
     Raises:
         InputError: The weights alone do not fit.
@@ -128,9 +183,12 @@ def cache_of(server: Server, sequences: int) -> Cache:
     usable = usable_bytes(served.gpu) * served.engine.memory_share
     free = usable - weights_bytes(decoder, served.precisions) - activations_bytes(decoder, largest)
     by_window: dict[float, float] = defaultdict(float)
-    for part, layers in decoder.attentions:
-        by_window[part.window or math.inf] += layers * part.cached_elements * CACHED_IN[served.precisions.cache]
-    each = sum(by_window.values())
+    for each in (decoder,) if drafting is None else (decoder, drafting.deployment.decoder):
+        for part, layers in each.attentions:
+            by_window[part.window or math.inf] += layers * part.cached_elements * CACHED_IN[served.precisions.cache]
+    if drafting is not None:
+        free -= weights_bytes(drafting.deployment.decoder, served.precisions)
+    token_bytes = sum(by_window.values())
     if free <= 0:
         served.refuse_shortage()
         raise InputError(
@@ -139,4 +197,6 @@ def cache_of(server: Server, sequences: int) -> Cache:
             allowed=f"less than {si(usable, 'B')}",
             hint="use more GPUs, narrower weights, or a smaller max_step_tokens",
         )
-    return Cache(free / each, tuple((share / each, window) for window, share in sorted(by_window.items())))
+    return Cache(
+        free / token_bytes, tuple((share / token_bytes, window) for window, share in sorted(by_window.items()))
+    )

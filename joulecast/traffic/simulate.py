@@ -41,6 +41,11 @@ def simulate_serving(
     max_sequences: int = 256,
     max_step_tokens: int | None = None,
     prefix_hit_rate: float = 0.0,
+    prefill_replicas: int = 0,
+    prefill_clock: float | None = None,
+    draft_tokens: int = 0,
+    draft_model: Model | None = None,
+    acceptance: float = 0.7,
     precision: str = "bf16",
     engine: str = "vllm",
     tensor_parallel: int | None = None,
@@ -78,6 +83,13 @@ def simulate_serving(
         max_sequences: Largest number of sequences of a replica in a step (vLLM's --max-num-seqs).
         max_step_tokens: Largest number of tokens of a step (--max-num-batched-tokens); None for the engine's own.
         prefix_hit_rate: Share of each prompt whose keys and values the prefix cache holds.
+        prefill_replicas: Number of replicas that only read prompts, and send keys and values to those that decode; 0 if
+            all do both. For requests at a rate or from a trace.
+        prefill_clock: Graphics clock of these replicas in MHz; None for `clock`.
+        draft_tokens: Number of tokens that are drafted for each sequence and verified in the next step (speculative
+            decoding); 0 for none.
+        draft_model: The model that drafts them, on the same GPUs; None for drafts that cost nothing, such as n-grams.
+        acceptance: Probability that a drafted token is accepted if those before it were.
         precision: Precision of the weights, see `predict_generation`.
         engine: Name of an engine with continuous batching, such as vllm.
         tensor_parallel: Number of GPUs that share each layer; further GPUs are replicas. None for as many as the model
@@ -125,15 +137,27 @@ def simulate_serving(
         lengths = Lengths.of("prompt_tokens", trace.prompt), Lengths.of("output_tokens", trace.output)
         _refuse_too_long(trace, context, decoder.name)
     made = Served.of(asked, *lengths, concurrency=concurrency)
-    source = drawn if trace is None else trace
-    replicas = made.replicas(source, router=router, concurrency=concurrency, duration_s=duration_s)
     served = made.server.deployment
+    groups = served.parallel.groups
+    if not prefill_replicas:
+        source = drawn if trace is None else trace
+        replicas = made.replicas(source, router=router, concurrency=concurrency, duration_s=duration_s)
+    elif trace is None or prefill_replicas >= groups:
+        raise InputError(
+            "some replicas read the prompts of requests at a rate or from a trace, and others decode",
+            given=f"prefill_replicas={prefill_replicas}, {groups} replicas, concurrency={concurrency}",
+            allowed="fewer prefill_replicas than replicas, and requests",
+            hint="use more GPUs, or a smaller tensor_parallel",
+        )
+    else:
+        reader = made if prefill_clock is None else Served.of({**asked, "clock": prefill_clock}, *lengths)
+        replicas = made.divided(trace, reader, prefill_replicas, router)
     return ServingSimulation.of(
         replicas,
         model=decoder.name,
         gpu=served.gpu.name,
         gpus=served.parallel.gpus,
-        layout=str(served.parallel),
+        layout=str(served.parallel) + (f", {prefill_replicas} of which read prompts" if prefill_replicas else ""),
         engine=served.engine.name,
         precision=precision,
         clock_mhz=made.clock_mhz,
@@ -143,7 +167,7 @@ def simulate_serving(
         concurrency=concurrency,
         warmup_s=warmup_s,
         duration_s=duration_s,
-        cache_tokens=served.parallel.groups * made.cache.tokens,
+        cache_tokens=groups * made.cache.tokens,
         notes=() if trace is None else trace.notes,
     )
 
@@ -195,6 +219,9 @@ def _check(asked: dict[str, Any]) -> None:
         ("max_sequences", lambda value: 1 <= value <= 8192 and value == int(value), "1 to 8192"),
         ("max_step_tokens", lambda value: 2 <= value <= 65536 and value == int(value), "2 to 65536"),
         ("prefix_hit_rate", lambda value: 0 <= value <= 1, "0 to 1"),
+        ("draft_tokens", lambda value: 0 <= value <= 32 and value == int(value), "0 to 32"),
+        ("acceptance", lambda value: 0 <= value <= 1, "0 to 1"),
+        ("prefill_replicas", lambda value: value >= 0 and value == int(value), "0 or more"),
         ("seed", lambda value: value >= 0 and value == int(value), "0 or more"),
     )
     for name, right, allowed in rules:

@@ -77,6 +77,8 @@ class PredictedSteps:
         waiting_s: Seconds of a step in which the GPU waits for the engine, and those for each sequence.
         idle_w: Watts of all boards that wait.
         cap_w: Power cap of all boards.
+        drafts: Tokens that are drafted for each sequence and verified in each step.
+        draft: Steps of the model that drafts them; None where drafting costs nothing.
     """
 
     layers: tuple[list[float], list[float]]
@@ -88,9 +90,19 @@ class PredictedSteps:
     waiting_s: tuple[float, float]
     idle_w: float
     cap_w: float
+    drafts: int = 0
+    draft: PredictedSteps | None = None
 
     @classmethod
-    def of(cls, server: Server, clock_mhz: float, sequences: int, context: int) -> PredictedSteps:
+    def of(
+        cls,
+        server: Server,
+        clock_mhz: float,
+        sequences: int,
+        context: int,
+        drafts: int = 0,
+        draft: PredictedSteps | None = None,
+    ) -> PredictedSteps:
         """Predict the tables.
 
         Args:
@@ -98,6 +110,8 @@ class PredictedSteps:
             clock_mhz: Graphics clock in MHz.
             sequences: Largest number of sequences in a step.
             context: Largest number of tokens of a sequence.
+            drafts: Tokens that are drafted for each sequence and verified in each step.
+            draft: Steps of the model that drafts them; None where drafting costs nothing.
         """
         served = server.deployment
         engine, boards = served.engine, served.parallel.tensor
@@ -131,7 +145,8 @@ class PredictedSteps:
         def attends(part: Part) -> bool:
             return isinstance(part, Attention | LatentAttention)
 
-        most = max(engine.step_tokens, sequences)
+        last = sequences * (1 + drafts)  # Tokens of all sequences that decode.
+        most = max(engine.step_tokens, last)
         captured = [size for size in engine.captured if size <= most]
         # Products of more tokens are cut into tiles: their time steps up at multiples of a tile's rows.
         tiles = range(captured[-1] // _TILE * _TILE if captured else 0, most, _TILE)
@@ -141,7 +156,7 @@ class PredictedSteps:
         place = np.searchsorted(captured, np.arange(most + 1)).tolist()
         padded = [captured[at] if at < len(captured) else count for count, at in enumerate(place)]
         by_tokens = [dense(tokens, each, tokens[-1]) for each in every]
-        sizes = _doubling(1, sequences)
+        sizes = _doubling(1, padded[last])
         words = costs(
             lambda tokens: entries(tokens, lambda part: isinstance(part, Logits)),
             [StepTokens(count, 1, sampled=count) for count in sizes],
@@ -166,20 +181,23 @@ class PredictedSteps:
         read = [np.log(each).reshape(len(_PROMPTS), len(chunks), -1).tolist() for each in costs(attention, prompts)]
         return cls(
             layers=_pair(each if not engine.pads_prompts else [each[count] for count in padded] for each in by_tokens),
-            logits=_pair(dense(sizes, each, padded[sequences]) for each in words),
+            logits=_pair(dense(sizes, each, padded[last]) for each in words),
             contexts=[seen + 1.0 for seen in contexts],
-            padded=padded[: sequences + 1],
+            padded=padded[: last + 1],
             decoding=_pair(np.transpose(each).tolist() for each in rows),
             reading=_pair(read),
             waiting_s=(engine.step_s, engine.sequence_s),
             idle_w=boards * float(static_power_w(server.gpu, clock_mhz)),
             cap_w=boards * server.gpu.checked_power_limit_w(server.power_limit_w),
+            drafts=drafts,
+            draft=draft,
         )
 
     def decode(self, sequences: int, context: float) -> Cost:
         """See `StepCosts`."""
-        computed = self.padded[sequences]
-        return self._with_engine(self._decoding(computed, context), computed, computed, sequences)
+        computed = self.padded[sequences * (1 + self.drafts)]
+        attention = self._decoding(max(computed // (1 + self.drafts), sequences), context)
+        return self._waiting(self._kernels(attention, computed, computed, sequences, context), sequences)
 
     def mixed(self, sequences: int, context: float, prompts: int, tokens: int, pairs: float, sampled: int) -> Cost:
         """See `StepCosts`."""
@@ -187,14 +205,22 @@ class PredictedSteps:
         if sequences:
             seconds, joules = self._decoding(sequences, context)
             read = read[0] + seconds, read[1] + joules
-        return self._with_engine(read, sequences + tokens, sampled, sequences + prompts)
+        more = sequences * self.drafts
+        kernels = self._kernels(read, sequences + more + tokens, sampled + more, sequences, context)
+        return self._waiting(kernels, sequences + prompts)
 
-    def _with_engine(self, attention: Cost, tokens: int, sampled: int, sequences: int) -> Cost:
-        layers, logits = self.layers, self.logits
+    def _kernels(self, attention: Cost, tokens: int, sampled: int, sequences: int, context: float) -> Cost:
+        seconds = attention[0] + self.layers[0][tokens] + self.logits[0][sampled]
+        joules = min(attention[1] + self.layers[1][tokens] + self.logits[1][sampled], self.cap_w * seconds)
+        if self.draft is not None and sequences:
+            computed = self.draft.padded[sequences]
+            drafted = self.draft._kernels(self.draft._decoding(computed, context), computed, computed, 0, 0.0)
+            return seconds + self.drafts * drafted[0], joules + self.drafts * drafted[1]
+        return seconds, joules
+
+    def _waiting(self, kernels: Cost, sequences: int) -> Cost:
         waiting_s = self.waiting_s[0] + self.waiting_s[1] * sequences
-        busy_s = attention[0] + layers[0][tokens] + logits[0][sampled]
-        joules = min(attention[1] + layers[1][tokens] + logits[1][sampled], self.cap_w * busy_s)
-        return busy_s + waiting_s, joules + self.idle_w * waiting_s
+        return kernels[0] + waiting_s, kernels[1] + self.idle_w * waiting_s
 
     def _decoding(self, sequences: int, context: float) -> Cost:
         at = min(max(bisect_right(self.contexts, context), 1), len(self.contexts) - 1)

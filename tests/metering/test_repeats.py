@@ -62,6 +62,7 @@ def test_the_command_repeats_and_takes_its_options_from_a_file(call, tmp_path):
     code, _, err = call("measure", "--config", config, "--out", tmp_path / "r.jsonl", "--", "true")
     assert code == 0
     assert "2 runs" in err
+    assert call("measure", "run", "--devices", "estimate", "--", "true")[0] == 0
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 3
     pattern = tmp_path / "r-*.jsonl"
     compared = call("measure", "compare", pattern, pattern)[1]

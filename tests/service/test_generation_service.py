@@ -199,6 +199,16 @@ def test_simulations_are_equal(client, service):
     assert service.ask("/v1/simulate_serving", {**question, "duration_s": 1e6}).status == 413
 
 
+def test_the_best_serving_is_equal(client, service):
+    options = {"prompt_tokens": 50, "output_tokens": 10, "gpus": ["L4"], "counts": [1], "max_sequences": [8]}
+    here, there = (where.best_serving("qwen3_0_6b", rate_per_s=20.0, **options) for where in (joulecast, client))
+    assert there.to_json() == here.to_json()
+    asked = {"model": "qwen3_0_6b", "rate_per_s": 20.0, **options}
+    assert service.ask("/v1/best_serving", {**asked, "gpus": ["/etc/gpu.toml"]}).status == 422
+    endless = {**asked, "gpus": ["L4"] * 20, "max_sequences": [8] * 8, "counts": [1] * 8}
+    assert service.ask("/v1/best_serving", endless).status == 413
+
+
 def test_the_best_run_is_equal(client, service):
     question = {"samples": 1e5, "precision": "bf16", "gpus": ["A30", "L4", "T4"], "counts": [1, 2]}
     here, there = (where.best_run("bert_base", (32, 128), **question) for where in (joulecast, client))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from heapq import heappop, heappush
 
 import numpy as np
 import pytest
@@ -73,26 +74,21 @@ def test_one_server_with_equal_times():
         assert (waited <= wait_s + 1e-9).mean() == pytest.approx(exact, abs=0.01)
 
 
-def test_several_servers_with_exponential_times():
-    """M/M/4: the share of requests that wait is Erlang's C, and those wait exponentially.
-
-    benchmarks/traffic.py holds both queues against a hundred times as many requests.
-    """
-    servers, load, step_s = 4, 0.7, 0.001
-    outputs = random.Random(1)
-    requests, _ = served(
-        poisson(15_000, load * servers, 2),
-        lambda: (1, max(1, round(outputs.expovariate(1) / step_s))),
-        EqualSteps(step_s),
-        Limits(servers, 100),
-    )
-    waited = np.array(requests.first_s) - np.array(requests.arrival_s)
-    offered = load * servers
-    last = offered**servers / math.factorial(servers) / (1 - load)
-    waiting = last / (sum(offered**k / math.factorial(k) for k in range(servers)) + last)
-    for wait_s in (0.05, 0.5, 1.0):
-        exact = waiting * math.exp(-(servers - offered) * wait_s)
-        assert (waited > wait_s + 1.5 * step_s).mean() == pytest.approx(exact, abs=0.03)
+def test_several_servers_take_requests_as_they_get_free():
+    """M/M/4 by Kiefer and Wolfowitz' recursion: each request takes the server that is free first."""
+    step_s, arrivals = 0.001, poisson(3000, 2.8, 2)
+    outputs = np.random.default_rng(3).geometric(step_s, len(arrivals)).tolist()
+    lengths = iter(outputs)
+    requests, _ = served(arrivals, lambda: (1, next(lengths)), EqualSteps(step_s), Limits(4, 100))
+    free, waits = [0.0] * 4, []
+    for arrival_s, output in zip(arrivals, outputs, strict=True):
+        begin_s = max(arrival_s, heappop(free))
+        waits.append(begin_s - arrival_s)
+        heappush(free, begin_s + output * step_s)
+    found = np.array(requests.first_s) - arrivals - step_s
+    assert 0.3 < (np.array(waits) > 0).mean() < 0.6
+    for quantile in (0.7, 0.9, 0.99):
+        assert np.quantile(found, quantile) == pytest.approx(np.quantile(waits, quantile), rel=0.01, abs=2 * step_s)
 
 
 def tight() -> tuple[Requests, Replica]:

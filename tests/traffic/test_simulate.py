@@ -13,6 +13,7 @@ from joulecast import simulate_serving
 from joulecast.cli import main
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.traffic.requests import Drawn, at_rate, read_trace
+from joulecast.traffic.scheduler import Log
 
 SHORT = {"prompt_tokens": 200, "output_tokens": (50, 30), "duration_s": 20, "max_sequences": 32, "max_step_tokens": 512}
 
@@ -76,6 +77,47 @@ def test_replicas_share_the_requests():
     assert one.idle_energy_j > 0
 
 
+def test_prompts_read_by_replicas_of_their_own():
+    options = {**SHORT, "requests": 12, "tensor_parallel": 1}
+    both = simulate_serving("qwen3_0_6b", "2x L4", **options)
+    apart = simulate_serving("qwen3_0_6b", "2x L4", prefill_replicas=1, **options)
+    slow = simulate_serving("qwen3_0_6b", "2x L4", prefill_replicas=1, prefill_clock=900, **options)
+    for name in ("arrival_s", "prompt_tokens", "output_tokens"):
+        np.testing.assert_array_equal(apart.requests[name], both.requests[name])
+    reader, decoder = (dict(zip(Log.NAMES, log, strict=True)) for log in apart.logs)
+    assert reader["decoding"].max() == 0
+    assert reader["prompt_tokens"].sum() == apart.requests["prompt_tokens"].sum()
+    # The last token of each prompt is computed again where it is decoded, and gives the first one of the output.
+    assert decoder["prompt_tokens"].sum() == apart.counted == decoder["completed"].sum()
+    assert (decoder["steps"] * decoder["decoding"] + decoder["completed"]).sum() == apart.requests[
+        "output_tokens"
+    ].sum()
+    assert apart.ttft_s(0.1) > both.ttft_s(0.1)
+    whole_j = sum(log[6].sum() - log[6][log[2] == 0].sum() for log in apart.logs)
+    assert apart.requests["energy_j"].sum() == pytest.approx(whole_j, rel=1e-9)
+    assert slow.ttft_s(0.5) > apart.ttft_s(0.5)
+    assert slow.energy_j < apart.energy_j
+
+
+def test_drafts_are_verified_in_fewer_and_longer_steps():
+    options = {"concurrency": 4, "prompt_tokens": 64, "output_tokens": 401, "duration_s": 60, "max_step_tokens": 512}
+    plain, none, free, drafted = (
+        simulate_serving("qwen3_8b", "L40S", **options, **more)
+        for more in (
+            {},
+            {"draft_tokens": 3, "acceptance": 0.0},
+            {"draft_tokens": 3, "acceptance": 0.5},
+            {"draft_tokens": 3, "acceptance": 0.5, "draft_model": "qwen3_0_6b"},
+        )
+    )
+    # 1 + 0.5 + 0.25 + 0.125 tokens a step, in steps that read the same weights for four times as many tokens.
+    assert none.itl_s(0.5) == pytest.approx(plain.itl_s(0.5), rel=0.15)
+    assert none.tpot_s(0.5) / free.tpot_s(0.5) == pytest.approx(1.875, rel=0.02)
+    assert free.tpot_s(0.5) < drafted.tpot_s(0.5) < plain.tpot_s(0.5)
+    assert drafted.cache_tokens < free.cache_tokens == plain.cache_tokens
+    assert free.energy_per_token_j < plain.energy_per_token_j
+
+
 def test_too_many_requests_are_told():
     flooded = simulate_serving("qwen3_0_6b", "L4", requests=200, **SHORT)
     assert flooded.requests_per_s < 150
@@ -116,6 +158,8 @@ def test_lengths_and_arrivals_have_the_moments_that_were_asked_for():
         ({"requests": 1, "output_tokens": 0}, "output_tokens"),
         ({"requests": 1, "max_sequences": 600}, "fewer tokens than sequences"),
         ({"requests": 1e9}, "too many requests"),
+        ({"requests": 1, "acceptance": 2}, "acceptance is out of range"),
+        ({"requests": 1, "prefill_replicas": 1}, "some replicas read the prompts"),
         ({"requests": "nowhere.csv", "prompt_tokens": None, "output_tokens": None}, "no such trace"),
     ],
 )

@@ -256,6 +256,11 @@ class StoredTrees:
         column: NDArray[np.float64] = (values + self._base).astype(np.float64).reshape(-1)
         return column
 
+    @property
+    def trees(self) -> Trees | None:
+        """The trees as arrays; None from when ONNX Runtime evaluates them."""
+        return self._trees
+
     def to_files(self, name: str) -> dict[str, bytes]:
         """Not supported: to copy stored trees, pull or copy their zoo entry.
 
