@@ -29,13 +29,13 @@ from joulecast.datasets.importers.reading import read_columns
 from joulecast.errors import JoulecastError
 from joulecast.extraction import network_of
 from joulecast.hardware import GPU, find_gpu
-from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.board.calibrated import calibrated
 from joulecast.predictors.board.fit import fit_profile
 from joulecast.predictors.board.profile import QUANTITIES, BoardProfile, percent
 from joulecast.predictors.contract import PredictsOperations, ResidualModel
 from joulecast.predictors.fitting.fit import fit_operations
 from joulecast.predictors.measured.rows import device_rows
+from joulecast.predictors.model.predictor import AnyGpuPredictor
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.execution import Execution
 from joulecast.predictors.networks.network_predictor import NetworkPredictor

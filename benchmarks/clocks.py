@@ -21,11 +21,11 @@ from joulecast.datasets import Dataset, load
 from joulecast.extraction import network_of
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation import MODES
-from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.contract import Networks
 from joulecast.predictors.evaluation.any_gpu import fit_hosts
 from joulecast.predictors.fitting.fit import fit_operations, load_recipe, network_learner
 from joulecast.predictors.measured.rows import device_rows
+from joulecast.predictors.model.predictor import AnyGpuPredictor
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.zoo import find_predictor
 

@@ -23,10 +23,10 @@ import torch
 from torch import Tensor, nn
 from transformer import Data
 
-from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.contract import Networks
 from joulecast.predictors.evaluation.any_gpu import fit_hosts, log_ratios, power_log_ratios
 from joulecast.predictors.measured.rows import DeviceRow
+from joulecast.predictors.model.predictor import AnyGpuPredictor
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive

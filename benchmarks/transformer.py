@@ -1,4 +1,4 @@
-"""How good the transformer is beside what ships, XGBoost, physics and plain sums: benchmarks/transformer/REPORT.md.
+"""How good the transformer is beside what ships, physics and plain sums: benchmarks/transformer/REPORT.md.
 
     python benchmarks/transformer.py --data build/datasets fold chips ablation report
 
@@ -22,12 +22,12 @@ import transformer_report
 from joulecast.datasets import load
 from joulecast.extraction import network_of
 from joulecast.hardware import find_gpu
-from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.contract import Networks, ResidualModel
 from joulecast.predictors.evaluation.any_gpu import Known, fit_hosts, log_ratios
 from joulecast.predictors.fitting.fit import fit_operations, load_recipe, network_learner
 from joulecast.predictors.measured.rows import DeviceRow, device_rows
 from joulecast.predictors.measured.splits import fold_of
+from joulecast.predictors.model.predictor import AnyGpuPredictor
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.recipes import Recipe, RooflineRecipe, TransformerRecipe
 
@@ -51,11 +51,9 @@ class Data:
     """All datasets below a folder, and the rows to which recipes are fitted."""
 
     def __init__(self, folder: Path, epochs: int) -> None:
-        both = load_recipe(SHIPPED)
         self.recipes: Mapping[str, Recipe] = {
             "transformer": TransformerRecipe(epochs=epochs),
-            "both": both,
-            "trees": replace(both, perceptron=None),
+            "both": load_recipe(SHIPPED),
             "physics": RooflineRecipe(),
         }
         self.datasets = [load(path.parent) for path in sorted(folder.rglob("card.json"))]

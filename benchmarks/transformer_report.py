@@ -11,14 +11,13 @@ import numpy as np
 
 REMARKS = Path(__file__).with_name("transformer_notes.md")
 
-HEAD = """# The transformer beside XGBoost, physics and plain sums
+HEAD = """# The transformer beside trees, physics and plain sums
 
 Made by `benchmarks/transformer.py`; do not edit. Errors are absolute and relative, median / mean in per cent. Device
 times are those of `device_rows`: neusight2025 on six GPUs, nicolai2025 on A30 and RTX 2080 Ti. "Trees and perceptron"
-is `predictors/any-gpu.toml`, XGBoost the same without its perceptron, physics `predictors/roofline.toml`; all are
-fitted to the very same rows, on one thread.
+is `predictors/any-gpu.toml`, physics `predictors/roofline.toml`; all are fitted to the very same rows, on one thread.
 """
-NAMES = {"transformer": "transformer", "both": "trees and perceptron", "trees": "XGBoost", "physics": "physics"}
+NAMES = {"transformer": "transformer", "both": "trees and perceptron", "physics": "physics"}
 
 
 def markdown(work: Path) -> str:
@@ -65,7 +64,7 @@ def _operations(stage: Mapping[str, Any], column: int, what: str) -> str:
 
 def _relative(stage: Mapping[str, Any]) -> str:
     median, mean = (
-        float(of(_errors(stage["log_ratios"]["transformer"])) / of(_errors(stage["log_ratios"]["trees"])))
+        float(of(_errors(stage["log_ratios"]["transformer"])) / of(_errors(stage["log_ratios"]["both"])))
         for of in (np.median, np.mean)
     )
     return f"{100 * median:.0f} % and {100 * mean:.0f} %"
@@ -83,7 +82,7 @@ def _fold(stage: Mapping[str, Any]) -> str:
 
 The second of ten folds over unique operations, because the transformer's settings were chosen on the first; all that
 GPUs measured of an operation, in both modes and all precisions, lies in one fold. {_fits(stage)}
-The transformer's error is {_relative(stage)} of XGBoost's (median and mean).
+The transformer's error is {_relative(stage)} of that of trees and perceptron (median and mean).
 
 {_operations(stage, 1, "kind")}
 {_operations(stage, 0, "GPU")}"""
@@ -115,7 +114,7 @@ overlapped, without that; "sum": the loops of single operations added up.
     for known, title in (("nothing", "Nothing known of the chip"), ("networks", "Networks known of the chip")):
         mine = [row for row in rows if row["known"] == known]
         columns = [("transformer", how) for how in ("whole", "parts", "sum")]
-        columns += [(name, how) for name in ("both", "physics") for how in ("whole", "sum")] + [("trees", "whole")]
+        columns += [(name, how) for name in ("both", "physics") for how in ("whole", "sum")]
         groups = dict.fromkeys((row["gpu"], row["mode"], row["precision"]) for row in mine)
         lines = []
         for key in groups:

@@ -74,7 +74,6 @@ PREDICTOR_ROOMS = [
     "networks",
     "regressors",
     "model",
-    "any_gpu",
     "transformer",
     "cpu",
     "fitting",
@@ -84,9 +83,7 @@ PREDICTOR_ROOMS = [
 
 # Packages that predicting with a GPU's own predictor does not need. They are half of the code.
 UNUSED = ("accounting", "remote", "datasets.", "energy.", "generation", "metering", "queries", "runs", "traffic")
-UNUSED += tuple(
-    f"predictors.{room}" for room in ("any_gpu", "cpu", "kernels", "model", "transformer", "fitting", "evaluation")
-)
+UNUSED += tuple(f"predictors.{room}" for room in ("cpu", "kernels", "model", "transformer", "fitting", "evaluation"))
 
 
 def all_modules_after(code: str) -> list[str]:

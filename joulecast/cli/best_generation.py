@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..units import number, si
-from .generate import Engine
-from .options import PRICES, AsJson, Asked, Plot, asking
+from .generate import SERVED
+from .options import PRICES, AsJson, Asked, Option, Plot, Shown, asking, option
 from .printing import reason_lines, table, tell
 from .reading import names, positive_integers
 
@@ -18,39 +17,47 @@ if TYPE_CHECKING:
     from ..generation.choices import GenerationChoice
 
 
-@asking("prompt", "output", "gpus", "clocks", "cache_precision", "power_limit", *PRICES)
+@asking(
+    *("prompt", "output", "gpus", "clocks", "cache_precision", "power_limit", *PRICES),
+    model=SERVED["model"],
+    objective=Option(
+        option(str, help="What to minimize: energy (per token), time (per output token), cost or carbon (per token)."),
+        default="energy",
+    ),
+    counts=Option(
+        option(str, help="Numbers of GPUs, such as 1,2,4; all their layouts are compared."),
+        default="1",
+        read=lambda text: positive_integers(text, "numbers of GPUs"),
+    ),
+    batches=Option(
+        option(str | None, "--batches", help="Sequences at a time, such as 8,64. Default: from 1 to all that fit."),
+        read=lambda text: positive_integers(text, "batches"),
+    ),
+    precision=Option(
+        option(
+            list[str] | None,
+            help="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4; repeat it, or separate by commas. Default: bf16.",
+        ),
+        "precisions",
+        read=names,
+    ),
+    engine=SERVED["engine"],
+    max_first_token=Option(
+        option(float | None, help="Most seconds that a request may wait for its first token."),
+        "max_time_to_first_token_s",
+    ),
+    max_time_per_token=Option(
+        option(float | None, help="Most seconds from one token of a request to the next."),
+        "max_time_per_output_token_s",
+    ),
+    min_tokens_per_s=Option(option(float | None, help="Least tokens per second, of all requests together.")),
+)
 def best_generation(
     asked: Asked,
-    model: Annotated[str, typer.Argument(help="Name of a language model, or the path of its config.json.")],
-    objective: Annotated[
-        str,
-        typer.Option(help="What to minimize: energy (per token), time (per output token), cost or carbon (per token)."),
-    ] = "energy",
-    counts: Annotated[str, typer.Option(help="Numbers of GPUs, such as 1,2,4; all their layouts are compared.")] = "1",
-    batches: Annotated[
-        str | None,
-        typer.Option("--batches", help="Sequences at a time, such as 8,64. Default: from 1 to all that fit."),
-    ] = None,
-    precision: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4; repeat it, or separate by commas. Default: bf16."
-        ),
-    ] = None,
-    engine: Engine = "vllm",
-    max_first_token: Annotated[
-        float | None, typer.Option(help="Most seconds that a request may wait for its first token.")
-    ] = None,
-    max_time_per_token: Annotated[
-        float | None, typer.Option(help="Most seconds from one token of a request to the next.")
-    ] = None,
-    min_tokens_per_s: Annotated[
-        float | None, typer.Option(help="Least tokens per second, of all requests together.")
-    ] = None,
     pareto: Annotated[
         bool, typer.Option("--pareto", help="Show the Pareto front of energy and time per token, fastest first.")
     ] = False,
-    top: Annotated[int, typer.Option(min=0, help="Number of choices to show; 0 for all.")] = 10,
+    top: Shown = 10,
     as_json: AsJson = False,
     as_csv: Annotated[
         bool, typer.Option("--csv", help="Print all ways that keep the limits as CSV, or with --pareto the front.")
@@ -65,24 +72,13 @@ def best_generation(
     from ..generation.choices import rows_csv
     from ..generation.choosing import best_generation as best_of
 
-    choices = best_of(
-        Path(model) if model.endswith(".json") else model,
-        objective=objective,
-        counts=positive_integers(counts, "numbers of GPUs"),
-        batches=None if batches is None else positive_integers(batches, "batches"),
-        precisions=names(precision) or ("bf16",),
-        engine=engine,
-        max_time_to_first_token_s=max_first_token,
-        max_time_per_output_token_s=max_time_per_token,
-        min_tokens_per_s=min_tokens_per_s,
-        **asked,
-    )
+    choices = best_of(**{**asked, "precisions": asked["precisions"] or ("bf16",)})
     if as_csv:
         typer.echo(rows_csv(choices.pareto() if pareto else choices.rows), nl=False)
         return
-    title = "Pareto front of energy and time per token" if pareto else f"least {_WORDS[objective]}"
     given = asked.given
-    head = f"{model}, {given['prompt']} + {given['output']} tokens, by {engine}: {title}\n"
+    title = "Pareto front of energy and time per token" if pareto else f"least {_WORDS[given['objective']]}"
+    head = f"{given['model']}, {given['prompt']} + {given['output']} tokens, by {given['engine']}: {title}\n"
     shown = choices.pareto() if pareto else choices
     left_out = reason_lines(choices.left_out.items())
     tell(

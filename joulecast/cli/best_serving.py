@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,55 +9,47 @@ import typer
 from ..traffic.best import OBJECTIVES
 from ..traffic.choices import VERSIONS
 from ..units import si
-from .generate import Engine
-from .options import PRICES, AsJson, Asked, asking
+from .generate import SERVED
+from .options import PRICES, AsJson, Asked, Option, Shown, asking, option
 from .printing import reason_lines, table, tell
 from .reading import positive_integers
+from .simulate import BURSTINESS, PREFIX_HIT_RATE
 
 
-@asking("prompt", "output", "gpus", "clocks", "cache_precision", "power_limit", *PRICES)
+@asking(
+    *("prompt", "output", "gpus", "clocks", "cache_precision", "power_limit", *PRICES),
+    **SERVED,
+    rate=Option(
+        option(float | None, help="Mean requests per second. Default: as many as the power is for."), "rate_per_s"
+    ),
+    p99_first_token=Option(option(float | None, help="Most seconds to the first token, at P99."), "p99_ttft_s"),
+    p99_per_token=Option(option(float | None, help="Most seconds for each further token, at P99."), "p99_tpot_s"),
+    max_total_power=Option(option(float | None, help="Most mean watts of all boards together."), "max_total_power_w"),
+    max_gpus=Option(option(int, help="Most GPUs."), default=64),
+    objective=Option(option(str, help=f"What to minimize: {', '.join(OBJECTIVES)}."), default="energy"),
+    counts=Option(
+        option(str, help="Numbers of GPUs that may share each layer."),
+        default="1,2,4,8",
+        read=lambda text: positive_integers(text, "numbers of GPUs"),
+    ),
+    max_sequences=Option(
+        option(str, help="Limits of sequences in a step, to choose from."),
+        default="64,256",
+        read=lambda text: positive_integers(text, "numbers of sequences"),
+    ),
+    burstiness=BURSTINESS,
+    prefix_hit_rate=PREFIX_HIT_RATE,
+)
 def best_serving(
     asked: Asked,
-    model: Annotated[str, typer.Argument(help="Name of a language model, or the path of its config.json.")],
-    rate: Annotated[
-        float | None, typer.Option(help="Mean requests per second. Default: as many as the power is for.")
-    ] = None,
-    p99_first_token: Annotated[float | None, typer.Option(help="Most seconds to the first token, at P99.")] = None,
-    p99_per_token: Annotated[float | None, typer.Option(help="Most seconds for each further token, at P99.")] = None,
-    max_total_power: Annotated[float | None, typer.Option(help="Most mean watts of all boards together.")] = None,
-    max_gpus: Annotated[int, typer.Option(help="Most GPUs.")] = 64,
-    objective: Annotated[str, typer.Option(help=f"What to minimize: {', '.join(OBJECTIVES)}.")] = "energy",
-    counts: Annotated[str, typer.Option(help="Numbers of GPUs that may share each layer.")] = "1,2,4,8",
-    max_sequences: Annotated[str, typer.Option(help="Limits of sequences in a step, to choose from.")] = "64,256",
-    precision: Annotated[str, typer.Option(help="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4.")] = "bf16",
-    engine: Engine = "vllm",
-    burstiness: Annotated[float, typer.Option(help="Variation of the time between arrivals: 1 is Poisson.")] = 1.0,
-    prefix_hit_rate: Annotated[float, typer.Option(help="Share of prompts that the prefix cache holds.")] = 0.0,
-    top: Annotated[int, typer.Option(min=0, help="Number of choices to show; 0 for all.")] = 10,
+    top: Shown = 10,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print all choices as CSV.")] = False,
 ) -> None:
     """Choose how many GPUs serve requests within limits of P99 latency, and print the commands that start them."""
     from ..traffic.best import best_serving as best_of
 
-    clocks = asked.pop("clocks")
-    found = best_of(
-        Path(model) if model.endswith(".json") else model,
-        rate_per_s=rate,
-        p99_ttft_s=p99_first_token,
-        p99_tpot_s=p99_per_token,
-        max_total_power_w=max_total_power,
-        max_gpus=max_gpus,
-        objective=objective,
-        counts=positive_integers(counts, "numbers of GPUs"),
-        clocks=(None,) if clocks is None else clocks,
-        max_sequences=positive_integers(max_sequences, "numbers of sequences"),
-        precision=precision,
-        engine=engine,
-        burstiness=burstiness,
-        prefix_hit_rate=prefix_hit_rate,
-        **asked,
-    )
+    found = best_of(**{**asked, "clocks": asked["clocks"] or (None,)})
     header = [
         "GPUs of a replica",
         "replicas",

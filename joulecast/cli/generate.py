@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from ..generation.engines import ENGINES
 from ..units import si
-from .options import AsJson, Asked, Plot, asking
+from .options import REQUIRED, AsJson, Asked, Option, Plot, argument, asking, option
 from .printing import table, tell
 
 if TYPE_CHECKING:
@@ -17,28 +18,43 @@ if TYPE_CHECKING:
 
 _LEVEL = 0.9
 
-Engine = Annotated[str, typer.Option(help=f"The engine that serves it: {', '.join(ENGINES)}.")]
+SERVED: Mapping[str, Option] = {
+    "model": Option(
+        argument("Name of a language model, or the path of its config.json."),
+        default=REQUIRED,
+        read=lambda text: Path(text) if text.endswith(".json") else text,
+    ),
+    "precision": Option(option(str, help="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4."), default="bf16"),
+    "engine": Option(option(str, help=f"The engine that serves it: {', '.join(ENGINES)}."), default="vllm"),
+}
+"""Options of all commands about a language model that is served."""
+LAYOUT: Mapping[str, Option] = {
+    "sampling": Option(
+        option(str | None, help="greedy, temperature, or top_p (also for top-k). Default: the engine's way.")
+    ),
+    "tensor_parallel": Option(
+        option(
+            int | None,
+            help="GPUs that share each layer; others are replicas. Default: all that the model divides over.",
+        )
+    ),
+    "expert_parallel": Option(option(int, help="GPUs that whole experts are shared out to."), default=1),
+}
+"""Options of commands that are told how it is served."""
 
 
-@asking("prompt", "output", "cache_precision", "clock", "host", "calibration", "predictor")
+@asking(
+    *("prompt", "output", "cache_precision", "clock", "host", "calibration", "predictor", "power_limit"),
+    **SERVED,
+    gpu=Option(
+        option(str, help='GPU, such as "H100 SXM"; "2x H100 SXM" are two that share the model.'), default=REQUIRED
+    ),
+    batch=Option(option(int, help="Sequences at a time, on all GPUs together."), default=1),
+    batching=Option(option(str | None, help="continuous or static. Default: what the engine does.")),
+    **LAYOUT,
+)
 def generate(
     asked: Asked,
-    model: Annotated[str, typer.Argument(help="Name of a language model, or the path of its config.json.")],
-    gpu: Annotated[str, typer.Option(help='GPU, such as "H100 SXM"; "2x H100 SXM" are two that share the model.')],
-    batch: Annotated[int, typer.Option(help="Sequences at a time, on all GPUs together.")] = 1,
-    precision: Annotated[str, typer.Option(help="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4.")] = "bf16",
-    engine: Engine = "vllm",
-    sampling: Annotated[
-        str | None,
-        typer.Option(help="greedy, temperature, or top_p (also for top-k). Default: the engine's way."),
-    ] = None,
-    batching: Annotated[str | None, typer.Option(help="continuous or static. Default: what the engine does.")] = None,
-    tensor_parallel: Annotated[
-        int | None,
-        typer.Option(help="GPUs that share each layer; others are replicas. Default: all that the model divides over."),
-    ] = None,
-    expert_parallel: Annotated[int, typer.Option(help="GPUs that whole experts are shared out to.")] = 1,
-    power_limit: Annotated[float | None, typer.Option(help="Power cap of a board in watts.")] = None,
     tree: Annotated[bool, typer.Option("--tree", help="Show the energy of modules in a step of decoding.")] = False,
     depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 5,
     as_json: AsJson = False,
@@ -47,19 +63,7 @@ def generate(
     """Predict seconds, watts and joules per token of an engine that writes text with a language model."""
     from ..generation.generate import predict_generation
 
-    prediction = predict_generation(
-        Path(model) if model.endswith(".json") else model,
-        gpu,
-        batch=batch,
-        precision=precision,
-        engine=engine,
-        sampling=sampling,
-        batching=batching,
-        tensor_parallel=tensor_parallel,
-        expert_parallel=expert_parallel,
-        power_limit_w=power_limit,
-        **asked,
-    )
+    prediction = predict_generation(**asked)
     steps = prediction.decode
     text = (lambda: steps.tree().summarized().to_text(depth)) if tree else (lambda: _text(prediction))
     tell(prediction, as_json, False, text, plot)

@@ -2,54 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ..units import si
-from .options import AsJson, Asked, Plot, asking
+from .options import REQUIRED, AsJson, Asked, Option, Plot, argument, asking, option
 from .printing import table, tell
 
 if TYPE_CHECKING:
     from ..generation.images.predict import ImagePrediction
 
 
-@asking("clock", "execution", "host", "calibration", "predictor")
-def image(
-    asked: Asked,
-    model: Annotated[str, typer.Argument(help="Name of a pipeline, such as flux_1_dev, or wan_2_1_14b for videos.")],
-    gpu: Annotated[str, typer.Option(help='GPUs, such as "H100 SXM" or "4x H100 SXM", or a TOML file.')],
-    batch: Annotated[int, typer.Option(help="Images or videos at once.")] = 1,
-    frames: Annotated[int | None, typer.Option(help="Frames of a video. Default: the pipeline's.")] = None,
-    height: Annotated[int | None, typer.Option(help="Pixels from top to bottom. Default: the pipeline's.")] = None,
-    width: Annotated[int | None, typer.Option(help="Pixels from left to right. Default: the pipeline's.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Steps of the denoiser. Default: the pipeline's.")] = None,
-    precision: Annotated[str, typer.Option(help="bf16, fp16 or fp32.")] = "bf16",
-    gpus: Annotated[int | None, typer.Option(help="GPUs that share each image. Default: the number in --gpu.")] = None,
-    ulysses: Annotated[int | None, typer.Option(help="GPUs that exchange tokens for heads.")] = None,
-    ring: Annotated[int | None, typer.Option(help="Groups of these that pass keys and values on.")] = None,
-    power_limit: Annotated[float | None, typer.Option(help="Power cap in watts.")] = None,
-    as_json: AsJson = False,
-    plot: Plot = None,
-) -> None:
+@asking(
+    *("clock", "execution", "host", "calibration", "predictor", "power_limit"),
+    model=Option(argument("Name of a pipeline, such as flux_1_dev, or wan_2_1_14b for videos."), default=REQUIRED),
+    gpu=Option(option(str, help='GPUs, such as "H100 SXM" or "4x H100 SXM", or a TOML file.'), default=REQUIRED),
+    batch=Option(option(int, help="Images or videos at once."), default=1),
+    frames=Option(option(int | None, help="Frames of a video. Default: the pipeline's.")),
+    height=Option(option(int | None, help="Pixels from top to bottom. Default: the pipeline's.")),
+    width=Option(option(int | None, help="Pixels from left to right. Default: the pipeline's.")),
+    steps=Option(option(int | None, help="Steps of the denoiser. Default: the pipeline's.")),
+    precision=Option(option(str, help="bf16, fp16 or fp32."), default="bf16"),
+    gpus=Option(option(int | None, help="GPUs that share each image. Default: the number in --gpu.")),
+    ulysses=Option(option(int | None, help="GPUs that exchange tokens for heads.")),
+    ring=Option(option(int | None, help="Groups of these that pass keys and values on.")),
+)
+def image(asked: Asked, as_json: AsJson = False, plot: Plot = None) -> None:
     """Predict seconds, watts and joules for each image or video that a diffusion pipeline makes."""
     from ..generation.images.predict import predict_image
 
-    prediction = predict_image(
-        model,
-        gpu,
-        batch=batch,
-        frames=frames,
-        height=height,
-        width=width,
-        steps=steps,
-        precision=precision,
-        gpus=gpus,
-        ulysses=ulysses,
-        ring=ring,
-        power_limit_w=power_limit,
-        **asked,
-    )
+    prediction = predict_image(**asked)
     tell(prediction, as_json, False, lambda: _text(prediction), plot)
 
 

@@ -43,18 +43,25 @@ class Option(NamedTuple):
     read: Callable[[Any], Any] | None = None
 
 
-def _option(type_: Any, *flags: str, help: str) -> Any:  # noqa: A002
+def option(type_: Any, *flags: str, help: str) -> Any:  # noqa: A002
+    """Type of an option with its words in `--help`."""
     return Annotated[type_, typer.Option(*flags, help=help)]
+
+
+def argument(help: str) -> Any:  # noqa: A002
+    """Type of an argument that is a text, with its words in `--help`."""
+    return Annotated[str, typer.Argument(help=help)]
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print the operations as CSV.")]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the answer into this SVG, PNG or HTML file, too.")]
 Top = Annotated[int, typer.Option(min=0, help="Number of operations to show; 0 for all.")]
+Shown = Annotated[int, typer.Option(min=0, help="Number of choices to show; 0 for all.")]
 Training = Annotated[
     bool, typer.Option("--training", help="Predict a training step (forward and backward) instead of inference.")
 ]
-ModeOption = _option(str | None, "--mode", help="inference or training. Default: inference.")
+ModeOption = option(str | None, "--mode", help="inference or training. Default: inference.")
 Shapes = Annotated[
     list[str] | None,
     typer.Argument(
@@ -62,12 +69,12 @@ Shapes = Annotated[
         help="Input shape, batch first, such as 32,3,224,224. For several inputs, repeat it, or write name=shape.",
     ),
 ]
-ModelOptions = _option(
+ModelOptions = option(
     list[str] | None,
     "--model-option",
     help="An argument of the model, such as image_size=384; repeat it for several.",
 )
-Predictor = _option(
+Predictor = option(
     str | None, help="A zoo name, the folder of an entry, or models:/NAME@ALIAS. Default: the best for the GPU."
 )
 
@@ -85,12 +92,12 @@ OPTIONS: Mapping[str, Option] = {
     "input_shape": Option(Shapes, read=parse_shapes),
     "training": Option(Training, default=False),
     "mode": Option(ModeOption),
-    "precision": Option(_option(str, help="default, fp32, tf32, fp16 or bf16."), default="default"),
+    "precision": Option(option(str, help="default, fp32, tf32, fp16 or bf16."), default="default"),
     "cache_length": Option(
-        _option(int | None, help="Tokens in a transformer's cache before this call, as in a step of decoding.")
+        option(int | None, help="Tokens in a transformer's cache before this call, as in a step of decoding.")
     ),
     "optimizer": Option(
-        _option(
+        option(
             str | None,
             help="sgd, adam or adamw, or with fused=True adamw_fused and so on: include the optimizer's step in "
             "training.",
@@ -98,7 +105,7 @@ OPTIONS: Mapping[str, Option] = {
     ),
     "model_option": Option(ModelOptions, "model_options"),
     "assume": Option(
-        _option(
+        option(
             list[str] | None,
             "--assume",
             help="An assumption on values that depend on the input: experts=uniform, boxes=100 or box_side=200 "
@@ -106,41 +113,41 @@ OPTIONS: Mapping[str, Option] = {
         ),
         read=lambda texts: named_values(texts, "an assumption") or None,
     ),
-    "clock": Option(_option(float | None, help="Graphics clock in MHz. Default: the GPU's own default.")),
+    "clock": Option(option(float | None, help="Graphics clock in MHz. Default: the GPU's own default.")),
     "predictor": Option(Predictor),
     "execution": Option(
-        _option(str, help="How the model is run: eager, graph (as a CUDA graph), or compiled (by torch.compile)."),
+        option(str, help="How the model is run: eager, graph (as a CUDA graph), or compiled (by torch.compile)."),
         default="eager",
     ),
     "host": Option(
-        _option(
+        option(
             str | None,
             "--host",
             help="The machine that launches operations: a factor on the reference host's time, a name "
             "(`joulecast host --list`), or a profile that `joulecast host --out` wrote. Default: typical for the GPU.",
         )
     ),
-    "samples": Option(_option(float | None, help="Samples of the data.")),
-    "tokens": Option(_option(float | None, help="Tokens of the data, in place of samples.")),
-    "epochs": Option(_option(float, help="Number of epochs."), default=1.0),
-    "lora": Option(_option(int | None, help="Rank of low-rank adapters; all else is frozen.")),
+    "samples": Option(option(float | None, help="Samples of the data.")),
+    "tokens": Option(option(float | None, help="Tokens of the data, in place of samples.")),
+    "epochs": Option(option(float, help="Number of epochs."), default=1.0),
+    "lora": Option(option(int | None, help="Rank of low-rank adapters; all else is frozen.")),
     "lora_targets": Option(
-        _option(str | None, help="Layers with adapters: q_proj,v_proj or all-linear. Default: those of peft."),
+        option(str | None, help="Layers with adapters: q_proj,v_proj or all-linear. Default: those of peft."),
         read=lambda text: text.split(",") if "," in text else text,
     ),
-    "pue": Option(_option(float, help="Joules of the data centre for each joule of its servers."), default=1.0),
+    "pue": Option(option(float, help="Joules of the data centre for each joule of its servers."), default=1.0),
     "calibration": Option(
-        _option(str | None, help="A file that `joulecast calibrate --out` wrote, for predictions of that board.")
+        option(str | None, help="A file that `joulecast calibrate --out` wrote, for predictions of that board.")
     ),
     "objective": Option(
-        _option(
+        option(
             str,
             help="What to minimize: energy, time, edp, ed2p, energy_per_sample, time_per_sample, cost or carbon.",
         ),
         default="energy",
     ),
     "gpus": Option(
-        _option(
+        option(
             list[str] | None,
             "--gpu",
             help="A GPU to compare; repeat it, or separate by commas. Default: the whole catalogue.",
@@ -148,7 +155,7 @@ OPTIONS: Mapping[str, Option] = {
         read=names,
     ),
     "clocks": Option(
-        _option(
+        option(
             str | None,
             "--clocks",
             "--clock",
@@ -157,7 +164,7 @@ OPTIONS: Mapping[str, Option] = {
         read=clocks_mhz,
     ),
     "precisions": Option(
-        _option(
+        option(
             list[str] | None,
             "--precision",
             help="default, fp32, tf32, fp16 or bf16; repeat it, or separate by commas.",
@@ -166,15 +173,15 @@ OPTIONS: Mapping[str, Option] = {
         read=names,
     ),
     "power_limit": Option(
-        _option(float | None, "--power-limit", help="Power cap in watts. Default: each board's own default."),
+        option(float | None, "--power-limit", help="Power cap in watts. Default: each board's own default."),
         "power_limit_w",
     ),
     "batch_sizes": Option(
-        _option(str | None, "--batch-sizes", help="Batch sizes to compare, such as 1,8,32."),
+        option(str | None, "--batch-sizes", help="Batch sizes to compare, such as 1,8,32."),
         read=lambda text: positive_integers(text, "batch sizes"),
     ),
     "price_per_hour": Option(
-        _option(
+        option(
             list[str] | None,
             "--price-per-hour",
             help="Price of an hour of every GPU (1.2) or of one (A30=0.7); repeat it, or separate by commas.",
@@ -182,11 +189,11 @@ OPTIONS: Mapping[str, Option] = {
         read=price_per_hour,
     ),
     "price_per_kwh": Option(
-        _option(float | None, "--price-per-kwh", help="Price of a kilowatt-hour, in the same currency.")
+        option(float | None, "--price-per-kwh", help="Price of a kilowatt-hour, in the same currency.")
     ),
-    "carbon": Option(_option(str | None, help="Grams of CO2 per kWh, or a country such as DE.")),
+    "carbon": Option(option(str | None, help="Grams of CO2 per kWh, or a country such as DE.")),
     "prompt": Option(
-        _option(
+        option(
             str,
             help="Tokens of each prompt: 512; MEAN,DEVIATION such as 200,150; or the lengths of many requests.",
         ),
@@ -195,12 +202,12 @@ OPTIONS: Mapping[str, Option] = {
         lengths,
     ),
     "output": Option(
-        _option(str, help="Tokens that are written for each prompt: 512; MEAN,DEVIATION; or many lengths."),
+        option(str, help="Tokens that are written for each prompt: 512; MEAN,DEVIATION; or many lengths."),
         "output_tokens",
         "512",
         lengths,
     ),
-    "cache_precision": Option(_option(str | None, help="fp8 for keys and values. Default: 16 bits.")),
+    "cache_precision": Option(option(str | None, help="fp8 for keys and values. Default: 16 bits.")),
 }
 """Name of an option -> the option."""
 
@@ -223,25 +230,29 @@ class Asked(dict[str, Any]):
     given: dict[str, Any]
 
 
-def asking(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a command that has options of `OPTIONS` beside its own; it gets them together, as its first argument."""
+def asking(*shared: str, **own: Option) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a command whose first argument is what the library is asked; the others say how it is answered.
+
+    Args:
+        shared: Names of `OPTIONS`.
+        own: Options that only this command has.
+    """
+    options = {**{name: OPTIONS[name] for name in shared}, **own}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        _, *own = inspect.signature(command, eval_str=True).parameters.values()
+        _, *answered = inspect.signature(command, eval_str=True).parameters.values()
         further = [
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=OPTIONS[name].default, annotation=OPTIONS[name].type
-            )
-            for name in shared
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type)
+            for name, each in options.items()
         ]
-        keywords = (*further, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own))
+        keywords = (*further, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in answered))
         parameters = [completed(command.__name__, each) for each in keywords]
 
         @wraps(command)
         def asked(**given: Any) -> None:
             if given.get("as_json") and given.get("as_csv"):
                 raise InputError("output is either JSON or CSV", given="--json --csv", hint="omit one of them")
-            command(_asked({name: given.pop(name) for name in shared}), **given)
+            command(_asked({name: given.pop(name) for name in options}, options), **given)
 
         asked.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         asked.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -250,12 +261,12 @@ def asking(*shared: str) -> Callable[[Callable[..., None]], Callable[..., None]]
     return decorate
 
 
-def _asked(given: dict[str, Any]) -> Asked:
+def _asked(given: dict[str, Any], options: Mapping[str, Option]) -> Asked:
     asked = Asked()
     asked.given = given
     for name, value in given.items():
-        option = OPTIONS[name]
-        asked[option.argument or name] = value if option.read is None or value is None else option.read(value)
+        each = options[name]
+        asked[each.argument or name] = value if each.read is None or value is None else each.read(value)
     if "precisions" in given:
         asked["precision"] = asked["precision"] or "default"
     if "training" in asked:

@@ -9,7 +9,7 @@ import typer
 
 from ..operations.inputs import titled
 from ..units import duration, number, si
-from .options import AsJson, Asked, Plot, asking
+from .options import REQUIRED, AsJson, Asked, Option, Plot, Shown, asking, option
 from .printing import reason_lines, table, tell
 from .reading import positive_integers
 
@@ -22,21 +22,23 @@ _J_PER_KWH = 3.6e6
 
 _TRAINED = ("model", "input_shape", "model_option", "samples", "tokens", "epochs", "lora", "lora_targets", "optimizer")
 _WHERE = ("power_limit", "predictor", "execution", "host", "price_per_hour", "price_per_kwh", "carbon", "pue")
-Precision = Annotated[str, typer.Option(help="default, fp32, tf32, fp16, bf16, amp or amp_fp16.")]
+_PRECISION = Option(option(str, help="default, fp32, tf32, fp16, bf16, amp or amp_fp16."), default="default")
 
 
-@asking(*_TRAINED, "clock", "calibration", *_WHERE)
+@asking(
+    *(*_TRAINED, "clock", "calibration", *_WHERE),
+    gpu=Option(option(str, help='The GPUs, such as "8x H100 SXM".'), default=REQUIRED),
+    precision=_PRECISION,
+    accumulation=Option(option(int, help="Micro-batches of each replica in a step."), default=1),
+    sharding=Option(option(str, help="What replicas divide: none, zero1, zero2, zero3 (FSDP)."), default="none"),
+    recompute=Option(option(str, help="What the backward computes again: none, selective, full."), default="none"),
+    tensor_parallel=Option(option(int, help="GPUs that share each layer."), default=1),
+    pipeline_parallel=Option(option(int, help="Stages that the layers are divided into."), default=1),
+    evaluation_samples=Option(option(float, help="Samples that are evaluated in each epoch."), default=0.0),
+    checkpoints=Option(option(int, help="How often a checkpoint is stored."), default=0),
+)
 def run(
     asked: Asked,
-    gpu: Annotated[str, typer.Option(help='The GPUs, such as "8x H100 SXM".')],
-    precision: Precision = "default",
-    accumulation: Annotated[int, typer.Option(help="Micro-batches of each replica in a step.")] = 1,
-    sharding: Annotated[str, typer.Option(help="What replicas divide: none, zero1, zero2, zero3 (FSDP).")] = "none",
-    recompute: Annotated[str, typer.Option(help="What the backward computes again: none, selective, full.")] = "none",
-    tensor_parallel: Annotated[int, typer.Option(help="GPUs that share each layer.")] = 1,
-    pipeline_parallel: Annotated[int, typer.Option(help="Stages that the layers are divided into.")] = 1,
-    evaluation_samples: Annotated[float, typer.Option(help="Samples that are evaluated in each epoch.")] = 0.0,
-    checkpoints: Annotated[int, typer.Option(help="How often a checkpoint is stored.")] = 0,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the parts as CSV.")] = False,
     plot: Plot = None,
@@ -44,35 +46,30 @@ def run(
     """Predict a whole training run: hours, kilowatt-hours at the plug, price and carbon."""
     from ..runs.predict import predict_run
 
-    found = predict_run(
-        gpu=gpu,
-        precision=precision,
-        accumulation=accumulation,
-        sharding=sharding,
-        recompute=recompute,
-        tensor_parallel=tensor_parallel,
-        pipeline_parallel=pipeline_parallel,
-        evaluation_samples=evaluation_samples,
-        checkpoints=checkpoints,
-        **{**asked, "optimizer": asked["optimizer"] or "adamw"},
-    )
+    found = predict_run(**{**asked, "optimizer": asked["optimizer"] or "adamw"})
     tell(found, as_json, as_csv, lambda: _text(found), plot)
 
 
-@asking(*_TRAINED, "gpus", "clocks", *_WHERE)
+@asking(
+    *(*_TRAINED, "gpus", "clocks", *_WHERE),
+    objective=Option(
+        option(str, help="What to minimize: energy (at the plug), time, cost or carbon."), default="energy"
+    ),
+    precision=_PRECISION,
+    counts=Option(
+        option(str, help="Numbers of GPUs, such as 1,8,64."),
+        default="1,8",
+        read=lambda text: positive_integers(text, "numbers of GPUs"),
+    ),
+    max_time=Option(option(float | None, help="The deadline: most seconds of the whole run."), "max_time_s"),
+    max_cost=Option(option(float | None, help="Highest cost of the whole run.")),
+)
 def best_run(
     asked: Asked,
-    objective: Annotated[str, typer.Option(help="What to minimize: energy (at the plug), time, cost or carbon.")] = (
-        "energy"
-    ),
-    precision: Precision = "default",
-    counts: Annotated[str, typer.Option(help="Numbers of GPUs, such as 1,8,64.")] = "1,8",
-    max_time: Annotated[float | None, typer.Option(help="The deadline: most seconds of the whole run.")] = None,
-    max_cost: Annotated[float | None, typer.Option(help="Highest cost of the whole run.")] = None,
     pareto: Annotated[
         bool, typer.Option("--pareto", help="Show the Pareto front of time and energy, fastest first.")
     ] = False,
-    top: Annotated[int, typer.Option(min=0, help="Number of choices to show; 0 for all.")] = 10,
+    top: Shown = 10,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print all ways within the limits as CSV.")] = False,
     plot: Plot = None,
@@ -83,14 +80,7 @@ def best_run(
     """
     from ..runs.choosing import best_run as best_of
 
-    choices = best_of(
-        objective=objective,
-        precision=precision,
-        counts=positive_integers(counts, "numbers of GPUs"),
-        max_time_s=max_time,
-        max_cost=max_cost,
-        **{**asked, "optimizer": asked["optimizer"] or "adamw"},
-    )
+    choices = best_of(**{**asked, "optimizer": asked["optimizer"] or "adamw"})
     shown = choices.pareto() if pareto else choices
     left_out = reason_lines(choices.left_out.items())
     tell(

@@ -10,47 +10,44 @@ import typer
 from ..errors import InputError
 from ..traffic.replay import ROUTERS
 from ..units import duration, si
-from .generate import Engine
-from .options import AsJson, Asked, Plot, asking
+from .generate import LAYOUT, SERVED
+from .options import AsJson, Asked, Option, Plot, asking, option
 from .printing import table, tell
 
 if TYPE_CHECKING:
     from ..traffic import ServingSimulation
 
+BURSTINESS = Option(option(float, help="Variation of the time between arrivals: 1 is Poisson."), default=1.0)
+PREFIX_HIT_RATE = Option(option(float, help="Share of prompts that the prefix cache holds."), default=0.0)
 
-@asking("prompt", "output", "cache_precision", "clock", "host", "calibration", "predictor")
+
+@asking(
+    *("prompt", "output", "cache_precision", "clock", "host", "calibration", "predictor", "power_limit"),
+    model=SERVED["model"],
+    gpu=Option(Annotated[str | None, typer.Argument(help='GPUs, such as "H100 SXM" or "4x H100 SXM".')]),
+    gpu_option=Option(option(str | None, "--gpu", help="The GPUs, in place of the argument.")),
+    rate=Option(option(float | None, help="Mean requests per second."), "requests"),
+    trace=Option(option(Path | None, help="CSV or Parquet file with arrival_s, prompt_tokens and output_tokens.")),
+    concurrency=Option(option(int | None, help="Requests at a time: one begins when another ends.")),
+    seconds=Option(option(float | None, "--duration", help="Seconds in which requests arrive."), "duration_s"),
+    burstiness=BURSTINESS,
+    warmup=Option(option(float, help="Seconds at the beginning that are not counted."), "warmup_s", 0.0),
+    seed=Option(option(int, help="Seed of arrivals and lengths."), default=0),
+    router=Option(option(str, help=f"How replicas get requests: {' or '.join(ROUTERS)}."), default="round_robin"),
+    max_sequences=Option(option(int, help="Sequences of a replica in a step."), default=256),
+    max_step_tokens=Option(option(int | None, help="Tokens of a step. Default: the engine's.")),
+    prefix_hit_rate=PREFIX_HIT_RATE,
+    prefill_replicas=Option(option(int, help="Replicas that only read prompts; all others decode."), default=0),
+    prefill_clock=Option(option(float | None, help="Their graphics clock in MHz.")),
+    draft_tokens=Option(option(int, help="Tokens drafted for each sequence and verified in a step."), default=0),
+    draft_model=Option(option(str | None, help="Model that drafts. Default: drafts cost nothing.")),
+    acceptance=Option(option(float, help="Probability that a drafted token is accepted."), default=0.7),
+    precision=SERVED["precision"],
+    engine=SERVED["engine"],
+    **LAYOUT,
+)
 def simulate(
     asked: Asked,
-    model: Annotated[str, typer.Argument(help="Name of a language model, or the path of its config.json.")],
-    gpu: Annotated[str | None, typer.Argument(help='GPUs, such as "H100 SXM" or "4x H100 SXM".')] = None,
-    gpu_option: Annotated[str | None, typer.Option("--gpu", help="The GPUs, in place of the argument.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Mean requests per second.")] = None,
-    trace: Annotated[
-        Path | None, typer.Option(help="CSV or Parquet file with arrival_s, prompt_tokens and output_tokens.")
-    ] = None,
-    concurrency: Annotated[int | None, typer.Option(help="Requests at a time: one begins when another ends.")] = None,
-    seconds: Annotated[float | None, typer.Option("--duration", help="Seconds in which requests arrive.")] = None,
-    burstiness: Annotated[float, typer.Option(help="Variation of the time between arrivals: 1 is Poisson.")] = 1.0,
-    warmup: Annotated[float, typer.Option(help="Seconds at the beginning that are not counted.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Seed of arrivals and lengths.")] = 0,
-    router: Annotated[str, typer.Option(help=f"How replicas get requests: {' or '.join(ROUTERS)}.")] = "round_robin",
-    max_sequences: Annotated[int, typer.Option(help="Sequences of a replica in a step.")] = 256,
-    max_step_tokens: Annotated[int | None, typer.Option(help="Tokens of a step. Default: the engine's.")] = None,
-    prefix_hit_rate: Annotated[float, typer.Option(help="Share of prompts that the prefix cache holds.")] = 0.0,
-    prefill_replicas: Annotated[int, typer.Option(help="Replicas that only read prompts; all others decode.")] = 0,
-    prefill_clock: Annotated[float | None, typer.Option(help="Their graphics clock in MHz.")] = None,
-    draft_tokens: Annotated[int, typer.Option(help="Tokens drafted for each sequence and verified in a step.")] = 0,
-    draft_model: Annotated[str | None, typer.Option(help="Model that drafts. Default: drafts cost nothing.")] = None,
-    acceptance: Annotated[float, typer.Option(help="Probability that a drafted token is accepted.")] = 0.7,
-    precision: Annotated[str, typer.Option(help="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4.")] = "bf16",
-    engine: Engine = "vllm",
-    sampling: Annotated[str | None, typer.Option(help="greedy, temperature, or top_p.")] = None,
-    tensor_parallel: Annotated[
-        int | None,
-        typer.Option(help="GPUs that share each layer; others are replicas. Default: all that the model divides over."),
-    ] = None,
-    expert_parallel: Annotated[int, typer.Option(help="GPUs that whole experts are shared out to.")] = 1,
-    power_limit: Annotated[float | None, typer.Option(help="Power cap of a board in watts.")] = None,
     plot: Plot = None,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print all requests as CSV.")] = False,
@@ -58,9 +55,10 @@ def simulate(
     """Simulate a language model that serves requests as they arrive: latencies with their tails, power and energy."""
     from ..traffic.simulate import simulate_serving
 
-    if (gpu is None) == (gpu_option is None):
+    gpu, other, rate, trace = asked["gpu"], asked.pop("gpu_option"), asked["requests"], asked.pop("trace")
+    if (gpu is None) == (other is None):
         raise InputError(
-            "a simulation needs the GPUs, once", given=f"{gpu} and {gpu_option}", allowed='such as "4x H100 SXM"'
+            "a simulation needs the GPUs, once", given=f"{gpu} and {other}", allowed='such as "4x H100 SXM"'
         )
     if rate is not None and trace is not None:
         raise InputError(
@@ -69,33 +67,8 @@ def simulate(
             allowed="one of them",
         )
     if trace is not None:
-        asked.update(prompt_tokens=None, output_tokens=None)
-    found = simulate_serving(
-        Path(model) if model.endswith(".json") else model,
-        gpu or gpu_option,
-        requests=rate if trace is None else trace,
-        duration_s=seconds,
-        seed=seed,
-        concurrency=concurrency,
-        burstiness=burstiness,
-        warmup_s=warmup,
-        router=router,
-        max_sequences=max_sequences,
-        max_step_tokens=max_step_tokens,
-        prefix_hit_rate=prefix_hit_rate,
-        prefill_replicas=prefill_replicas,
-        prefill_clock=prefill_clock,
-        draft_tokens=draft_tokens,
-        draft_model=draft_model,
-        acceptance=acceptance,
-        precision=precision,
-        engine=engine,
-        sampling=sampling,
-        tensor_parallel=tensor_parallel,
-        expert_parallel=expert_parallel,
-        power_limit_w=power_limit,
-        **asked,
-    )
+        asked.update(prompt_tokens=None, output_tokens=None, requests=trace)
+    found = simulate_serving(**{**asked, "gpu": gpu or other})
     tell(found, as_json, as_csv, lambda: _text(found), plot)
 
 

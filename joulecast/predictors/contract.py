@@ -1,6 +1,6 @@
 """The interfaces of predictors: what predicts operations on a GPU in a mode, and what is learned for it.
 
-Predictors for any GPU compute seconds and joules in the same way (any_gpu/predictor.py): physics at the clock and under
+Predictors for any GPU compute seconds and joules in the same way (model/predictor.py): physics at the clock and under
 the power cap that are asked for, times the ratio that a `ResidualModel` has learned. Physics alone, trees, a
 transformer and an average of these differ only in their residual model.
 """

@@ -207,10 +207,9 @@ class XGBoostRecipe(TreeSettings, Recipe):
 
 @dataclass(frozen=True)
 class PerceptronRecipe(Settings):
-    """Settings of a perceptron (regressors/perceptron.py). Its prediction is averaged with that of boosted trees.
+    """Settings of a perceptron (regressors/perceptron.py).
 
     Args:
-        share: Weight of the perceptron in the mean.
         width: Units of a layer.
         layers: Number of residual pairs of layers between the first layer and the head.
         epochs: Passes over the measurements.
@@ -222,7 +221,6 @@ class PerceptronRecipe(Settings):
 
     WHAT = "perceptron"
 
-    share: float = setting(0.5, 0, 1)
     width: int = setting(128, 1, 4096)
     layers: int = setting(2, 1, 64)
     epochs: int = setting(10, 1, 10_000)
@@ -238,15 +236,14 @@ class BoostingRecipe(TreeSettings, Recipe):
     """Settings of gradient-boosted trees over the measurements of many GPUs.
 
     Args:
-        perceptron: Settings of a perceptron whose prediction is averaged with that of the trees; None for trees alone.
-            In a file, a table.
+        perceptron: Settings of the perceptron for chips that were not measured. In a file, a table.
     """
 
     trees: int = setting(400, 1, 10_000)
     learning_rate: float = setting(0.08, _LEAST_SHARE, 1)
     features_per_split: float = setting(0.7, _LEAST_SHARE, 1)
     min_child_weight: float = setting(3.0)
-    perceptron: PerceptronRecipe | None = setting(None, table=PerceptronRecipe)
+    perceptron: PerceptronRecipe = setting(PerceptronRecipe(), table=PerceptronRecipe)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from ..arrays import FloatArray
 from ..hardware import GPU
 from ..operations.network import Network
 from ..operations.operation_list import OperationList
-from ..predictors.any_gpu.predictor import lists_asked_for
 from ..predictors.contract import SharedModel
+from ..predictors.model.predictor import lists_asked_for
 from ..predictors.networks.memory import MemoryNeed
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.over_clocks import OverClocks

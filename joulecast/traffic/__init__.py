@@ -5,6 +5,7 @@ what arrives, `replay` gives requests to replicas, `served` is a model with its 
 answer of `simulate`, and `best` chooses.
 """
 
-from .simulation import ServingSimulation, Timeline
+from .simulation import ServingSimulation
+from .timeline import Timeline
 
 __all__ = ["ServingSimulation", "Timeline"]

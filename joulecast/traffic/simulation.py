@@ -14,41 +14,13 @@ from ..errors import InputError
 from ..predictors.intervals.conformal import require_level
 from ..rendering.answers import Answer
 from ..rendering.notebook import Line, Picture, document, lines_over, notes, one_below_the_other, table
-from ..rendering.tables import Table, Tabular
+from ..rendering.tables import Table
 from ..units import duration, si
-from .scheduler import Log, Replica
-
-Columns = tuple[FloatArray, ...]
+from .scheduler import Replica
+from .timeline import Columns, Timeline, column, end_s_of
 
 _SHOWN = (0.5, 0.9, 0.99)
 _POINTS = 600  # Points of a line that is drawn.
-
-
-@dataclass(frozen=True)
-class Timeline(Tabular):
-    """What all replicas did over time; arrays of shape (times,), each the mean of a step from that time on.
-
-    Args:
-        time_s: Begin of each step in seconds.
-        power_w: Power of all boards in watts.
-        decoding: Sequences that decoded.
-        waiting: Requests in the queue.
-        prompt_tokens_per_s: Tokens of prompts that were read.
-        cache_share: Share of the memory for keys and values that was in use.
-        busy_share: Share of the time in which replicas had work.
-    """
-
-    time_s: FloatArray
-    power_w: FloatArray
-    decoding: FloatArray
-    waiting: FloatArray
-    prompt_tokens_per_s: FloatArray
-    cache_share: FloatArray
-    busy_share: FloatArray
-
-    def _table(self) -> Table:
-        names = [each.name for each in fields(self)]
-        return Table(names, zip(*(getattr(self, name).tolist() for name in names), strict=True))
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,7 +117,7 @@ class ServingSimulation(Answer):
     @property
     def idle_energy_j(self) -> float:
         """Joules of all boards while their replica had no request."""
-        return math.fsum(float(self._within(log, "energy_j")[_column(log, "steps") == 0].sum()) for log in self.logs)
+        return math.fsum(float(self._within(log, "energy_j")[column(log, "steps") == 0].sum()) for log in self.logs)
 
     @property
     def power_w(self) -> float:
@@ -160,7 +132,7 @@ class ServingSimulation(Answer):
     @property
     def idle_share(self) -> float:
         """Share of the time in which a replica had no request, as a mean of all replicas."""
-        idle = [self._within(log, "time_s")[_column(log, "steps") == 0].sum() for log in self.logs]
+        idle = [self._within(log, "time_s")[column(log, "steps") == 0].sum() for log in self.logs]
         return float(np.mean(idle)) / self._window_s
 
     @property
@@ -200,9 +172,9 @@ class ServingSimulation(Answer):
         Raises:
             InputError: The quantile is not between 0 and 1, or no sequence decoded.
         """
-        seconds = np.concatenate([_column(log, "time_s") / np.maximum(_column(log, "steps"), 1) for log in self.logs])
+        seconds = np.concatenate([column(log, "time_s") / np.maximum(column(log, "steps"), 1) for log in self.logs])
         weights = np.concatenate(
-            [self._share(log) * _column(log, "steps") * _column(log, "decoding") for log in self.logs]
+            [self._share(log) * column(log, "steps") * column(log, "decoding") for log in self.logs]
         )
         return _weighted(seconds, weights, quantile)
 
@@ -215,31 +187,7 @@ class ServingSimulation(Answer):
         Raises:
             InputError: The step is not above 0, or too small for the time that was simulated.
         """
-        end_s = max(float(log[0][-1] + log[1][-1]) for log in self.logs)
-        if not 0 < step_s < math.inf or end_s / step_s > 1e7:
-            raise InputError(
-                "the timeline cannot have such a step", given=f"{step_s!r}", allowed=f"{end_s / 1e7:.1g} s or more"
-            )
-        edges = np.arange(math.ceil(end_s / step_s) + 1) * step_s
-        sums = {}
-        for name in ("energy_j", "decoding", "waiting", "prompt_tokens", "cached", "busy"):
-            total = np.zeros(len(edges) - 1)
-            for log in self.logs:
-                start_s, time_s = _column(log, "start_s"), _column(log, "time_s")
-                values = _column(log, "steps") > 0 if name == "busy" else _column(log, name)
-                amounts = values if name in ("energy_j", "prompt_tokens") else values * time_s
-                times = np.append(start_s, start_s[-1] + time_s[-1])
-                total += np.diff(np.interp(edges, times, np.append(0.0, np.cumsum(amounts))))
-            sums[name] = total / step_s
-        return Timeline(
-            edges[:-1].astype(float),
-            sums["energy_j"],
-            sums["decoding"],
-            sums["waiting"],
-            sums["prompt_tokens"],
-            sums["cached"] / self.cache_tokens,
-            sums["busy"] / len(self.logs),
-        )
+        return Timeline.of(self.logs, self.cache_tokens, step_s)
 
     def latencies(self) -> tuple[list[str], list[list[str]]]:
         """The latencies at P50, P90 and P99 as texts: the header and the rows of a table."""
@@ -275,8 +223,7 @@ class ServingSimulation(Answer):
         )
 
     def _picture(self) -> Picture:
-        end_s = max(float(log[0][-1] + log[1][-1]) for log in self.logs)
-        found = self.timeline(max(end_s / _POINTS, 1e-3))
+        found = self.timeline(max(end_s_of(self.logs) / _POINTS, 1e-3))
         lines = []
         for name, values, unit in (
             ("power of all boards", found.power_w, "W"),
@@ -329,13 +276,13 @@ class ServingSimulation(Answer):
 
     def _share(self, log: Columns) -> FloatArray:
         """Share of each entry of a log within the time that is counted."""
-        start_s, time_s = _column(log, "start_s"), _column(log, "time_s")
+        start_s, time_s = column(log, "start_s"), column(log, "time_s")
         ends = np.clip([start_s, start_s + time_s], self.warmup_s, self.duration_s)
         found: FloatArray = (ends[1] - ends[0]) / np.maximum(time_s, 1e-15)
         return found
 
     def _within(self, log: Columns, name: str) -> FloatArray:
-        return self._share(log) * _column(log, name)
+        return self._share(log) * column(log, name)
 
     def _quantile(self, values: FloatArray, quantile: float) -> float:
         some = values[self._counted & np.isfinite(values)]
@@ -375,11 +322,6 @@ _LATENCIES = {
     "itl_s": "between two tokens",
     "latency_s": "whole request",
 }
-
-
-def _column(log: Columns, name: str) -> FloatArray:
-    found: FloatArray = log[Log.NAMES.index(name)]
-    return found
 
 
 def _weighted(values: FloatArray, weights: FloatArray, quantile: float) -> float:

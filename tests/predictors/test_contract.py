@@ -9,8 +9,8 @@ from simulated_measurements import simulated_dataset, simulated_gpu, simulated_o
 from joulecast.cli.recipes import HANDLERS
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.fitting.fit import RECIPES, fit_on_all, fit_own
+from joulecast.predictors.model.predictor import AnyGpuPredictor
 from joulecast.predictors.recipes import (
     BlendRecipe,
     BoostingRecipe,

@@ -20,7 +20,7 @@ SHIPPED = sorted(path for path in FOLDER.glob("*.toml") if path != KERNELS)
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
 def test_shipped_recipes_load(path):
     recipe = load_recipe(path)
-    assert recipe.folds == 10
+    assert recipe.folds == (4 if path.name == "any-gpu.toml" else 10)
     assert type(recipe) in HANDLERS
     assert f'predictor = "{predictor_of(recipe)}"' in path.read_text()
 

@@ -141,6 +141,26 @@ def test_a_network_is_read_from_a_file(page, tmp_path):
     assert page.complaints() == []
 
 
+def test_nothing_is_answered_for_the_list_before_while_a_file_is_read(page, tmp_path):
+    joulecast.extract("alexnet", (4, 3, 224, 224)).save(tmp_path / "network.json")
+    page.open("#view=operations&gpus=A30")
+    before = page.text("#headline")
+    page.js(
+        "const read = Blob.prototype.text, ask = window.fetch; window.asked = 0;"
+        "Blob.prototype.text = function () { return new Promise((go) => { window.go = () => go(read.call(this)); }); };"
+        "window.fetch = (...all) => { window.asked += 1; return ask(...all); };"
+    )
+    page.find("#file").send_keys(str(tmp_path / "network.json"))
+    page.until(lambda: page.text("#file-help") == "Reading network.json")
+    page.find("#question .primary").click()
+    page.choose("#precision", "fp16")
+    assert (page.js("return window.asked"), page.text("#headline")) == (0, before)
+    page.js("window.go()")
+    page.until(lambda: page.text("#headline").startswith("alexnet"))
+    page.wait()
+    assert page.complaints() == []
+
+
 LOAD = {"prompt_tokens": 300, "output_tokens": 200}
 
 
@@ -257,4 +277,10 @@ def test_the_api_is_documented(page, service):
     assert sorted(listed) == sorted(f"{method.upper()} {path}" for path, methods in paths.items() for method in methods)
     page.find("summary").click()
     assert "clock_mhz" in page.text("details[open] table")
-    assert page.complaints() == []
+    found = joulecast.predict("resnet50", (32, 3, 224, 224), "A30")
+    body = '{"model": "resnet50", "input_shape": [32, 3, 224, 224], "gpu": "%s"}'
+    for gpu, said in (("A30", f'"energy_j": {found.energy_j}'), ("A31", "unknown GPU")):
+        page.js("document.querySelector('details[open] textarea').value = arguments[0]", body % gpu)
+        page.find("details[open] button").click()
+        page.until(lambda said=said: said in page.text("details[open] .answer"))
+    assert all("422" in line for line in page.complaints())

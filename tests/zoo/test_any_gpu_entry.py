@@ -13,7 +13,7 @@ import joulecast
 from joulecast.datasets import NetworkMeasurement, save
 from joulecast.errors import ZooError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
+from joulecast.predictors.model.predictor import AnyGpuPredictor
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import BoostingRecipe, RooflineRecipe

@@ -15,11 +15,11 @@ from joulecast.datasets import NetworkMeasurement, save
 from joulecast.errors import DatasetError, InputError, ZooError
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.any_gpu.roofline import NoResidual
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
 from joulecast.predictors.model.basis import is_like_measured
 from joulecast.predictors.model.in_networks import NetworkFactors, cached_share
 from joulecast.predictors.model.physics import STARTS
+from joulecast.predictors.model.roofline import NoResidual
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.recipes import KernelRecipe, KernelTrees
 from joulecast.zoo import find_predictor, kernels_training

@@ -12,8 +12,8 @@ from joulecast import Operation
 from joulecast.datasets import Dataset, save
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
-from joulecast.predictors.any_gpu.roofline import NoResidual
+from joulecast.predictors.model.predictor import AnyGpuPredictor
+from joulecast.predictors.model.roofline import NoResidual
 from joulecast.predictors.physics.power_cap import Jobs
 from joulecast.predictors.recipes import KernelRecipe, KernelTrees
 from joulecast.zoo.entries.kernels_entry import load_kernels

@@ -16,8 +16,8 @@ from joulecast.datasets import NetworkMeasurement, save
 from joulecast.errors import ZooError
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
-from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
+from joulecast.predictors.model.predictor import AnyGpuPredictor
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.zoo import entries, find_predictor
 from joulecast.zoo.entries.entry import load_any

@@ -21,13 +21,13 @@ from ...hardware import GPU
 from ...operations.network import Network
 from ...operations.operation import Operation
 from ...system.cluster import in_parallel
-from ..any_gpu.boosted_residual import BoostedResidual
-from ..any_gpu.boosting import inputs_and_targets
-from ..any_gpu.predictor import AnyGpuPredictor
 from ..contract import Curves, Networks, ResidualModel
 from ..fitting.fit import LearnNetworks, fit_operations, network_learner, quicker
 from ..measured.rows import DeviceRow, device_rows
 from ..measured.splits import fold_of
+from ..model.boosted_residual import BoostedResidual
+from ..model.fit_boosted import inputs_and_targets
+from ..model.predictor import AnyGpuPredictor
 from ..networks.composition import HostModel, counts_of, plain_sum
 from ..networks.network_predictor import NetworkPredictor
 from ..networks.parts import as_parts
@@ -188,7 +188,7 @@ def _fold(
     learned = fit_operations((), [row for row in rows if fold[row.operation] != held], recipe)
     curves: Curves = {}
     if not held and mine and isinstance(learned, BoostedResidual) and isinstance(learned.time, FittedTrees):
-        curves = {"time/held_out_error": learned.time.error_by_trees(*inputs_and_targets(mine))}
+        curves = {"time/held_out_error": learned.time.error_by_trees(*inputs_and_targets(mine, learned.typical))}
     return mine, log_ratios(learned, mine).tolist(), curves
 
 

@@ -18,10 +18,6 @@ from ...datasets import Dataset
 from ...errors import DatasetError, unknown_name
 from ...hardware import GPU, find_gpu
 from ...operations.operation import Operation
-from ..any_gpu.boosted_residual import BoostedResidual
-from ..any_gpu.boosting import fit_any_gpu
-from ..any_gpu.network_fits import learn_from_networks
-from ..any_gpu.roofline import NoResidual
 from ..contract import Files, Networks, ResidualModel
 from ..measured.rows import (
     DeviceRow,
@@ -32,6 +28,8 @@ from ..measured.rows import (
     measured_loops,
     transferred_loops,
 )
+from ..model.boosted_residual import BoostedResidual
+from ..model.roofline import NoResidual
 from ..physics.baseline import group_of
 from ..physics.features import features
 from ..predictor import OperationPredictor, regressor_inputs
@@ -113,6 +111,19 @@ def _transformer(datasets: Sequence[Dataset], rows: Rows, recipe: TransformerRec
     return fit_transformer(datasets, rows, recipe)
 
 
+def _boosted(datasets: Sequence[Dataset], rows: Rows, recipe: BoostingRecipe) -> BoostedResidual:
+    # Imported here, because reading an entry needs no training.
+    from ..model.fit_boosted import fit_any_gpu
+
+    return fit_any_gpu(datasets, (), recipe, rows)
+
+
+def _with_networks(learned: BoostedResidual, rows: Rows, recipe: BoostingRecipe) -> LearnNetworks:
+    from ..model.fit_networks import learn_from_networks
+
+    return lambda networks: learn_from_networks(learned, rows, networks)
+
+
 ANY_GPU_FORMS: Mapping[str, AnyGpuForm] = {
     "roofline": AnyGpuForm(
         settings=RooflineRecipe,
@@ -123,8 +134,8 @@ ANY_GPU_FORMS: Mapping[str, AnyGpuForm] = {
     "boosting": AnyGpuForm(
         settings=BoostingRecipe,
         from_files=BoostedResidual.from_files,
-        operations=lambda datasets, rows, recipe: fit_any_gpu(datasets, (), recipe, rows),
-        networks=lambda learned, rows, recipe: lambda networks: learn_from_networks(learned, rows, networks),
+        operations=_boosted,
+        networks=_with_networks,
     ),
     "transformer": AnyGpuForm(
         settings=TransformerRecipe,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from .attention import attended_cycles
-from .machine import LANES, Machine
-from .work import ATTENTION, PRODUCT, Work
+from .machine import Machine
+from .work import ATTENTION, Work
 
 TILES: FloatArray = np.array(
     [
@@ -30,14 +30,6 @@ TILES: FloatArray = np.array(
     dtype=float,
 )
 """Rows and columns of the tiles that libraries choose from, shape (tiles, 2)."""
-
-_BATCHED_TILES: Mapping[str, tuple[tuple[int, int], ...]] = {
-    "6": ((64, 128),),
-    "7": ((64, 64), (128, 32), (32, 128)),
-    "8": ((128, 128),),
-}
-"""First digit of a generation -> the tiles of batched products on lanes, by the names of the kernels that NeuSight (Lee
-et al., ASPLOS 2025) recorded; later generations are taken to run Ampere's."""
 
 _SPLITS: FloatArray = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
 _LEAST_REDUCTION = 64.0  # Least number of steps in a part of a split reduction.
@@ -74,16 +66,6 @@ def tiled_cycles(
     yield from found
 
 
-def _may(work: Work, machine: Machine) -> NDArray[np.bool_]:
-    """Whether the library has a tile for a kernel, shape (tiles, kernels): few for batched products on lanes."""
-    digit = machine.generation.split(".")[0]
-    some = _BATCHED_TILES.get(digit, _BATCHED_TILES["8"])
-    listed = np.array([tuple(tile) in some for tile in TILES.astype(int).tolist()])
-    batched = (work.held_bytes == 0) & (machine.unit[work.precision] == LANES) & (digit.isdigit())
-    possible: NDArray[np.bool_] = ~(batched & (work.group == PRODUCT))[None] | listed[:, None]
-    return possible
-
-
 def _quickest(work: Work, machine: Machine, rate: FloatArray, constants: FloatArray) -> FloatArray:
     """Cycles, waves, fill and splits of the quickest of all tiles and splits, shape (4, kernels)."""
     tile, peak, loaded, split, exposed, l2_rate = constants
@@ -100,7 +82,7 @@ def _quickest(work: Work, machine: Machine, rate: FloatArray, constants: FloatAr
     whole = np.ceil(waves)
     cycles = whole * (np.maximum(computing, loading) + tile) + np.where(splits > 1, sums, 0.0)
     possible = (splits == 1) | (work.reduction / splits >= _LEAST_REDUCTION)
-    cycles = np.where(possible & _may(work, machine)[:, None], cycles, np.inf)
+    cycles = np.where(possible, cycles, np.inf)
     shape = (len(TILES) * len(_SPLITS), -1)
     cycles, waves = cycles.reshape(shape), waves.reshape(shape)
     taken = cycles.argmin(axis=0)

@@ -72,7 +72,7 @@ EFFECTS: tuple[Effect, ...] = (
         "x time",
         "158 runs of 4 networks in bf16, on A100 and A10",
         "all of them",
-        "the A100 alone gives 1.31, the A10 1.19; networks of other names",
+        "the A100 alone gives 1.32, the A10 1.30; networks of other names",
     ),
     Effect(
         "elements to load",

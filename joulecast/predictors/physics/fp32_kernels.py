@@ -1,13 +1,13 @@
-"""Device times that follow from what NVIDIA's kernels in fp32 do, for chips that were never measured.
+"""Device times that follow from what NVIDIA's kernels in fp32 do.
 
-What trees learn on some chips does not hold in full on others. Where the kernels are known, their tiles, steps and
-blocks can be counted instead: those of matrix products (fp32_products.py), softmax and layer norm (row_kernels.py).
+Where the kernels are known, their tiles, steps and blocks are counted: those of matrix products (fp32_products.py),
+softmax and layer norm (row_kernels.py). What is learned is the ratio to these times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,26 +33,26 @@ def counted_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = True
         capped: Whether the board's power cap slows products down.
 
     Returns:
-        A read-only array of shape (operations,); NaN for operations whose kernels are not counted: other kinds than
-        matmul, linear, softmax and layer_norm, other precisions than fp32, training, and all operations on AMD's GPUs.
+        A read-only array of shape (operations,); 1 for operations whose kernels are not counted: other kinds than
+        matmul, linear, softmax and layer_norm, other precisions than fp32, softmax and layer norm in training and on
+        AMD's GPUs.
     """
     return _counted_ratio(OperationList.of(operations), gpu, capped)
 
 
 @cached
 def _counted_ratio(operations: OperationList, gpu: GPU, capped: bool) -> FloatArray:
-    ratio = np.full(len(operations), np.nan)
-    known = operations.derived(_known)
-    if gpu.is_nvidia and known:
+    ratio = np.ones(len(operations))
+    products, rows = operations.derived(_known)
+    if products or rows:
         least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
-        for places, work in known:
-            memory_s, least_s = least.memory_s[places], least.time_s[places]
-            if isinstance(work, Products):
-                times = LeastTimes(least.compute_s[places], memory_s, least.cache_s[places])
-                ratio[places] = product_times_s(work, times, gpu, capped) / least_s
-            else:
-                rows, times_s = work
-                ratio[places] = times_s(rows, memory_s, gpu) / least_s
+        for places, passes in products:
+            parts = LeastTimes(*(each[places] for each in (least.compute_s, least.memory_s, least.cache_s)))
+            of_each = parts.times(np.full(len(places), 1 / len(passes)))
+            seconds = sum(product_times_s(one, of_each, gpu, capped) for one in passes)
+            ratio[places] = seconds / least.time_s[places]
+        for places, counted, times_s in rows if gpu.is_nvidia else ():
+            ratio[places] = times_s(counted, least.memory_s[places], gpu) / least.time_s[places]
     ratio.flags.writeable = False
     return ratio
 
@@ -60,20 +60,42 @@ def _counted_ratio(operations: OperationList, gpu: GPU, capped: bool) -> FloatAr
 RowTimes = Callable[[Rows, FloatArray, GPU], FloatArray]
 
 
-def _known(operations: OperationList) -> list[tuple[NDArray[np.int64], Products | tuple[Rows, RowTimes]]]:
-    """Places of the operations whose kernels are counted, and what is counted for them."""
+class _Known(NamedTuple):
+    """Operations whose kernels are counted, and what is counted for them.
+
+    Args:
+        products: Places in the list, with the products of each pass: one in inference, three in training.
+        rows: Places in the list, with the rows of softmax or layer norm, and the function that gives their times.
+    """
+
+    products: list[tuple[NDArray[np.int64], list[Products]]]
+    rows: list[tuple[NDArray[np.int64], Rows, RowTimes]]
+
+
+def _known(operations: OperationList) -> _Known:
     n = numbers_of(operations)
-    plain = (n.precision == PRECISIONS.index("fp32")) & (n.is_training == 0)
+    plain, training = n.precision == PRECISIONS.index("fp32"), n.is_training > 0
     linear = n.kind == KIND_PLACES["linear"]
-    found: list[tuple[NDArray[np.int64], Products | tuple[Rows, RowTimes]]] = []
-    places = np.flatnonzero(plain & (linear | (n.kind == KIND_PLACES["matmul"])))
-    if len(places):
-        found.append((places, Products.of(_some(n, places), linear[places])))
-    for kind, rows_of, times_s in _ROW_KERNELS:
-        places = np.flatnonzero(plain & (n.kind == KIND_PLACES[kind]))
+    product = plain & (linear | (n.kind == KIND_PLACES["matmul"]))
+    found = _Known([], [])
+    for places in (np.flatnonzero(product & ~training), np.flatnonzero(product & training)):
         if len(places):
-            found.append((places, (rows_of(_some(n, places)), times_s)))
+            some = _some(n, places)
+            found.products.append((places, [Products.of(one, linear[places]) for one in _passes(some)]))
+    for kind, rows_of, times_s in _ROW_KERNELS:
+        places = np.flatnonzero(plain & ~training & (n.kind == KIND_PLACES[kind]))
+        if len(places):
+            found.rows.append((places, rows_of(_some(n, places)), times_s))
     return found
+
+
+def _passes(n: Any) -> list[Any]:
+    """The numbers of each product: the forward, and in training the gradients of both factors, of as many FLOPs."""
+    if not n.is_training.any():
+        return [n]
+    sizes = ((n.rows, n.columns, n.reduction), (n.rows, n.reduction, n.columns), (n.columns, n.reduction, n.rows))
+    third = {name: getattr(n, name) / len(sizes) for name in ("flops", "bytes_read", "bytes_written")}
+    return [n._replace(rows=m, columns=c, reduction=k, **third) for m, c, k in sizes]
 
 
 def _some(n: Any, places: NDArray[np.int64]) -> Any:

@@ -2,9 +2,11 @@
 
 Five effects are counted:
 
-- Tiles. Batched products use one size of tile per generation (library.py); on Turing the small ones are slower. Linear
-  layers choose among many sizes. Where a linear layer has too few tiles for the multiprocessors, cuBLAS splits the
-  reduction into parts instead, which costs a tenth.
+- Tiles. cuBLAS computes batched products in tiles of a few sizes, which depend on the generation: of the 87,623 kernels
+  that NeuSight recorded, all but 0.4 % are named maxwell_sgemm_128x64 on Pascal, volta_sgemm_64x64, 128x64, 32x128 or
+  128x32 on Volta and Turing, and ampere_sgemm_128x128 on Ampere. Hopper and Ada are assumed to run Ampere's kernels;
+  none was measured. On Turing the small tiles are slower. Linear layers choose among many sizes. Where a linear layer
+  has too few tiles for the multiprocessors, cuBLAS splits the reduction into parts instead, which costs a tenth.
 - Rows that are far apart. A tile reads eight elements of each of its rows at a time. In batched products with a long
   reduction, each of these reads meets another page of the memory, and moving the left matrix takes up to three times
   as long. That shows where it is read once, which is where the product has few columns.
@@ -34,7 +36,6 @@ from ...hardware import GPU
 from .bandwidth import reached_bandwidth
 from .energy import PRIOR_ENERGY, process_factor, static_power_w
 from .least_times import LeastTimes
-from .library import kernel_generation
 from .norms import overlapped
 
 Tiles = tuple[tuple[int, int, float], ...]
@@ -61,6 +62,11 @@ _LONG_S = 2e-3  # Seconds of a kernel that feels half of what a very long one fe
 _SHORT_BATCHED, _SHORT_LINEAR = 0.2, 0.4  # Share of the cap's effect that very short kernels feel.
 _AMPERE, _ISSUING_LANES, _ISSUE_SLOWER = 8, 128, 1.25
 _PASCAL, _PASCAL_SLOWER, _PASCAL_STEPS = 6, 1.25, 10_000.0
+
+
+def kernel_generation(gpu: GPU) -> int:
+    """The NVIDIA generation whose fp32 kernels a GPU runs: 6, 7 or 8 (AMD's GPUs count as 8)."""
+    return min(max(int(gpu.generation), _PASCAL), _AMPERE)
 
 
 class Products(NamedTuple):
@@ -91,7 +97,7 @@ class Products(NamedTuple):
         """Count the tiles of products.
 
         Args:
-            n: Numbers of operations (`numbers_of`), batched products and linear layers in inference.
+            n: Numbers of operations (`numbers_of`), of one pass of batched products and linear layers.
             is_linear: True for linear layers, shape (operations,).
         """
         left_bytes = n.element_bytes * n.batch * n.rows * n.reduction
@@ -156,11 +162,32 @@ def _sides(tiles: Tiles) -> tuple[FloatArray, FloatArray, FloatArray]:
 def _batched_waves(products: Products, gpu: GPU) -> FloatArray:
     """Times that each multiprocessor computes 128 x 128 outputs, in the tile size for which this is least."""
     name = _TURING if gpu.compute_capability == _TURING else str(kernel_generation(gpu))
-    rows, columns, slower = _sides(_BATCHED_TILES[name])
-    held = np.ceil(products.batched_tiles[name] / gpu.sms) * (rows * columns / _OUTPUTS)
+    return _waves(products.batched_tiles[name], _BATCHED_TILES[name], gpu)
+
+
+def _waves(counts: FloatArray, tiles: Tiles, gpu: GPU) -> FloatArray:
+    rows, columns, slower = _sides(tiles)
+    held = np.ceil(counts / gpu.sms) * (rows * columns / _OUTPUTS)
     whole = np.floor(held)
     waves: FloatArray = ((whole + 1 - (1 - (held - whole)) ** _LAST_WAVE) * slower).min(axis=0)
     return waves
+
+
+def tile_ratio(n: Any, gpu: GPU) -> FloatArray:
+    """Time of batched products in whole tiles and waves, relative to the time of their FLOPs alone.
+
+    Args:
+        n: Numbers of operations (`numbers_of`).
+        gpu: The GPU that they run on.
+
+    Returns:
+        The least ratio over the tile sizes of the GPU's generation, shape (operations,).
+    """
+    tiles = _BATCHED_TILES[str(kernel_generation(gpu))]
+    outputs = np.maximum(n.batch * n.rows * n.columns, 1.0)
+    started = 1 + _START_STEPS / np.maximum(n.reduction, 1.0)
+    found: FloatArray = _waves(_tiles(n, tiles), tiles, gpu) * _OUTPUTS * gpu.sms / outputs * started
+    return found
 
 
 def _linear_waves(products: Products, gpu: GPU) -> FloatArray:

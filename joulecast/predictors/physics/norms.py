@@ -12,17 +12,6 @@ from typing import Any
 import numpy as np
 
 
-def p_norm(a: Any, b: Any, p: Any) -> Any:
-    """(a^p + b^p)^(1/p).
-
-    Args:
-        a: Seconds of one part, a number or an array.
-        b: Seconds of the other part, a number or an array.
-        p: Exponent, 1 or more.
-    """
-    return (a**p + b**p) ** (1 / p)
-
-
 def smooth_max(a: Any, b: Any) -> Any:
     """The time that the host and the device take together: the p-norm of both, p = 4.
 

@@ -20,8 +20,8 @@ from ...operations.operation_list import OperationList
 from .cached import cached
 from .convolutions import CONVOLUTION_NAMES
 from .features import FEATURE_NAMES, convolution_features, gpu_features, size_features
+from .fp32_products import kernel_generation, tile_ratio
 from .least_times import LeastTimes
-from .library import kernel_generation, tile_ratio
 from .operation_numbers import KIND_PLACES, numbers_of
 from .tiling import Tile, padded, tile_count
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from .library import kernel_generation
+from .fp32_products import kernel_generation
 from .norms import overlapped
 
 # Threads that a multiprocessor holds (CUDA C++ Programming Guide, table of technical specifications).

@@ -3,7 +3,7 @@
 A streaming multiprocessor (SM) computes one tile of the output at a time, along the whole reduction. All SMs together
 compute one wave of tiles. A tile that lies half outside the output takes as long as a full one, and a last wave that
 leaves half of the SMs idle takes as long as a full one. Four modules say which tiles a library has and which share of
-the peak it reaches with them: whole_waves.py (the predictor of one GPU), library.py (fp32 products on any GPU),
+the peak it reaches with them: whole_waves.py (the predictor of one GPU), fp32_products.py (fp32 products on any GPU),
 tensor_tiles.py (half precision) and convolutions.py.
 """
 

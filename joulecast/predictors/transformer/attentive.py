@@ -23,10 +23,10 @@ from ...hardware import GPU
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..any_gpu.boosted_residual import Range
 from ..batches import over_cores
 from ..contract import Files, host_times, launch_s
 from ..formats.numbers import number
+from ..model.boosted_residual import Range
 from ..physics.cached import cached
 from ..physics.energy import EnergyConstants
 from .encoder import Encoder, OnnxEncoder

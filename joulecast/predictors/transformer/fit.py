@@ -16,8 +16,8 @@ from torch import Tensor
 from ...arrays import FloatArray
 from ...datasets import Dataset
 from ...errors import DatasetError
-from ..any_gpu.ranges import ratio_ranges
 from ..measured.rows import AT_CAP, LEAST_ROWS, DeviceRow, launch_times_s, rows_by_gpu
+from ..model.fit_boosted import ratio_ranges
 from ..physics.energy import PRIOR_ENERGY, static_power_w
 from ..recipes import TransformerRecipe
 from ..regressors.descent import Descent, one_thread

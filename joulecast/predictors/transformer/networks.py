@@ -20,9 +20,9 @@ from ...hardware import GPU
 from ...operations.network import Network
 from ...operations.operation import MODES
 from ...operations.operation_list import OperationList
-from ..any_gpu.predictor import AnyGpuPredictor
 from ..contract import Networks, launch_s
 from ..measured.rows import DeviceRow, rows_by_gpu
+from ..model.predictor import AnyGpuPredictor
 from ..networks.composition import HostModel, composed, counts_of
 from ..networks.parts import as_parts
 from ..operation_predictions import OperationPredictions

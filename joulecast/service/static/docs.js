@@ -1,6 +1,8 @@
 // The API as a page: every path with its fields and an example, made of the OpenAPI document.
 import { ask } from "./api.js";
-import { byId, h } from "./format.js";
+import { byId, h, parseJson } from "./format.js";
+
+const MOST = 4000; // Characters of an answer that are shown.
 
 const TITLES = {
   predict: "Predict", choose: "Choose", generation: "Generation", models: "Models", catalogue: "What there is", system: "The service itself",
@@ -23,7 +25,25 @@ function entry({ path, method, description, parameters = [], requestBody }, sche
   return h("details", {},
     h("summary", {}, h("code", {}, `${method.toUpperCase()} ${path}`), " ", h("span", {}, description)),
     fields.length ? h("div", { class: "wide", tabindex: 0, role: "region", "aria-label": `Fields of ${method.toUpperCase()} ${path}` }, table(fields)) : null,
-    example ? h("pre", { tabindex: 0, role: "region", "aria-label": `Example of ${path}` }, h("code", {}, curl(path, example))) : null);
+    example ? h("pre", { tabindex: 0, role: "region", "aria-label": `Example of ${path}` }, h("code", {}, curl(path, example))) : null,
+    example || (method === "get" && !path.endsWith("/metrics") && !fields.some((each) => each.required)) ? trial(path, example) : null);
+}
+
+/** The example in a field to change, and what the service answers to it. */
+function trial(path, example) {
+  const body = example ? h("textarea", { rows: 6, spellcheck: "false", "aria-label": `Question to ${path}` }) : null;
+  if (body) body.value = JSON.stringify(example, null, 1);
+  const answer = h("pre", { class: "answer", tabindex: 0, role: "region", "aria-label": `Answer of ${path}`, hidden: true });
+  const tell = (text) => { answer.textContent = text.length > MOST ? `${text.slice(0, MOST)}\n... ${text.length - MOST} characters more` : text; answer.hidden = false; };
+  const send = async () => {
+    try {
+      const said = await ask(path.replace("/v1/", ""), body ? parseJson(body.value, "this is no JSON", "the fields above") : null);
+      tell(typeof said === "string" ? said : JSON.stringify(said, null, 1));
+    } catch (error) {
+      tell(["title", "given", "allowed", "hint"].map((name) => error.problem?.[name]).filter(Boolean).join("\n") || String(error));
+    }
+  };
+  return h("div", {}, body, h("button", { type: "button", onclick: send }, "Try it"), answer);
 }
 
 function table(fields) {

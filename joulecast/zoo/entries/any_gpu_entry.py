@@ -10,13 +10,13 @@ from typing import Any
 from ...errors import damaged_entry
 from ...hardware import GPU, find_gpu
 from ...operations.operation import MODES, Operation
-from ...predictors.any_gpu.predictor import AnyGpuPredictor
 from ...predictors.contract import ResidualModel
 from ...predictors.fitting.fit import read_residual_model
 from ...predictors.intervals import training_errors
 from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
 from ...predictors.model.learned import OneModel
+from ...predictors.model.predictor import AnyGpuPredictor
 from ...predictors.networks.composition import HostModel
 from ...predictors.networks.execution import EAGER
 from ...predictors.networks.network_predictor import NetworkPredictor

@@ -12,14 +12,14 @@ from joulecast import Operation
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
-from joulecast.predictors.any_gpu.roofline import NoResidual
 from joulecast.predictors.evaluation.kernels import coverage, error_tables, stored_errors, validate_kernels
 from joulecast.predictors.model.basis import basis_of
 from joulecast.predictors.model.features import NAMES, features
 from joulecast.predictors.model.fit import Measured, fit_constants, fit_one_model, measured_tables
 from joulecast.predictors.model.machine import TENSORRT_LLM, Machine
 from joulecast.predictors.model.physics import STARTS, costs
+from joulecast.predictors.model.predictor import AnyGpuPredictor
+from joulecast.predictors.model.roofline import NoResidual
 from joulecast.predictors.model.work import PRODUCT, WIDTHS, Work
 from joulecast.predictors.recipes import KernelRecipe, KernelTrees, load_kernel_recipe
 from joulecast.system.resources import shipped

@@ -10,7 +10,9 @@ import pytest
 from joulecast import Operation
 from joulecast.hardware import GPU, find_gpu, gpus
 from joulecast.predictors.physics.fp32_kernels import counted_ratio
+from joulecast.predictors.physics.fp32_products import kernel_generation, tile_ratio
 from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.physics.operation_numbers import numbers_of
 
 # Without a cap and with memory that is never the limit, the tiles alone decide.
 A100 = replace(find_gpu("A100 PCIe 40GB"), memory_bandwidth=1e16, power_limit_w=1e6, l2_bytes=10**9)
@@ -77,7 +79,7 @@ def test_long_reductions_slow_linear_layers_on_pascal_only():
     assert per_step["V100 PCIe 32GB"] == pytest.approx(1, abs=0.05)
 
 
-@pytest.mark.parametrize("gpu", [gpu for gpu in gpus().values() if "AMD" not in gpu.name], ids=lambda gpu: gpu.slug)
+@pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.slug)
 def test_no_gpu_beats_its_peak_and_more_rows_never_take_less_time(gpu):
     rows = [2**n for n in range(5, 15)]
     for make in (lambda n: batched(96, n, 512, 512), lambda n: linear(n, 1024, 4096)):
@@ -87,3 +89,50 @@ def test_no_gpu_beats_its_peak_and_more_rows_never_take_less_time(gpu):
             found = times_s(gpu, *operations, capped=capped)
             assert (found >= flops / gpu.peak_flops["fp32"]).all()
             assert (np.diff(found) >= 0).all()
+
+
+def tiled(gpu: str, *operations: Operation) -> np.ndarray:
+    return tile_ratio(numbers_of(operations), find_gpu(gpu))
+
+
+def test_whole_tiles_in_whole_waves_cost_what_they_compute():
+    # 108 multiprocessors with 128 x 128 outputs each, and the same again; 20 steps of 1000 to start up.
+    assert tiled("A100 PCIe 40GB", batched(108, 128, 128, 1000), batched(216, 128, 128, 1000)) == pytest.approx(1.02)
+    # 20 steps to start up, for a single step of work.
+    assert tiled("A100 PCIe 40GB", batched(108, 128, 128, 1)) == pytest.approx(21.0)
+
+
+def test_one_tile_more_costs_a_wave_and_half_a_tile_a_whole_one():
+    full, one_more, half = (batched(n, rows, 128, 1000) for n, rows in ((108, 128), (109, 128), (108, 64)))
+    assert tiled("A100 PCIe 40GB", one_more)[0] * 109 / 108 == pytest.approx(2 * tiled("A100 PCIe 40GB", full)[0])
+    assert tiled("A100 PCIe 40GB", half) == pytest.approx(2.04)
+    # Volta's tiles are smaller, and four of them run on a multiprocessor at once.
+    assert tiled("V100 PCIe 32GB", batched(80, 64, 128, 1000))[0] < 0.95 * 2.04
+
+
+@pytest.mark.parametrize(
+    ("name", "generation"), [("P4", 6), ("V100 PCIe 16GB", 7), ("T4", 7), ("A30", 8), ("L4", 8), ("H100 SXM", 8)]
+)
+def test_new_gpus_run_amperes_kernels(name, generation):
+    assert kernel_generation(find_gpu(name)) == generation
+
+
+@pytest.mark.parametrize("kind", ["linear", "matmul"])
+def test_training_takes_the_three_products_of_its_passes(kind):
+    m, k, c = 512, 4096, 128
+    makes = {"linear": linear, "matmul": lambda m, k, c: batched(1, m, c, k)}
+    passes = [makes[kind](*sizes) for sizes in ((m, k, c), (m, c, k), (c, m, k))]
+    trained = times_s(A100, passes[0].replace(mode="training"))
+    # A bias and its gradient are a small part of the bytes.
+    assert trained == pytest.approx(times_s(A100, *passes).sum(), rel=0.05)
+
+
+def test_only_fp32_products_are_counted():
+    others = [
+        Operation("conv2d", [(8, 64, 56, 56)], {"out_channels": 64, "kernel_size": 3}),
+        Operation("matmul", [(8, 512, 512), (8, 512, 512)], precision="bf16"),
+        Operation("linear", [(512, 512)], {"out_features": 512}, precision="tf32"),
+    ]
+    counted = counted_ratio([batched(109, 128, 128, 1000), *others], find_gpu("A100 PCIe 40GB"))
+    assert counted[1:].tolist() == [1.0, 1.0, 1.0]
+    assert counted[0] > 1.5  # Two waves of tiles for 109 products, of which 108 fit into one.

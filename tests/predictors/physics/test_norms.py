@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from joulecast.predictors.physics.norms import cubed, overlapped, p_norm, smooth_max
+from joulecast.predictors.physics.norms import cubed, overlapped, smooth_max
 
 
 def test_host_and_device_are_a_norm_of_fourth_powers():
     assert smooth_max(1.0, 1.0) == pytest.approx(2**0.25)  # 1.189
-    assert p_norm(3.0, 4.0, 2) == pytest.approx(5.0)
     assert smooth_max(3.0, 4.0) == pytest.approx(337**0.25)  # 81 + 256
     assert smooth_max(0.0, 5.0) == pytest.approx(5.0)
     assert smooth_max(np.array([1.0, 2.0]), 2.0) == pytest.approx([17**0.25, 32**0.25])

@@ -11,9 +11,9 @@ from simulated_measurements import simulated_gpu, simulated_operations
 from joulecast.errors import ZooError
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.any_gpu.boosting import fit_any_gpu
 from joulecast.predictors.fitting.fit import read_residual_model
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
+from joulecast.predictors.model.fit_boosted import fit_any_gpu
 from joulecast.predictors.recipes import BoostingRecipe, PerceptronRecipe
 from joulecast.predictors.regressors.perceptron import Perceptron
 
@@ -98,30 +98,18 @@ def test_what_is_stored_comes_back_and_damage_is_refused():
             Perceptron.from_bytes(arrays_to_bytes(some, said))
 
 
-def test_with_trees_for_any_gpu_the_mean_of_both_is_predicted():
+def test_beside_trees_for_any_gpu_it_is_stored_and_needed():
     pytest.importorskip("torch")
     pytest.importorskip("xgboost")
-    recipe = BoostingRecipe(trees=30, depth=4, learning_rate=0.2, folds=2, perceptron=replace(SMALL, share=0.25))
+    recipe = BoostingRecipe(trees=30, depth=4, learning_rate=0.2, folds=2, perceptron=SMALL)
     learned = fit_any_gpu([simulated_gpu(name) for name in ("A30", "T4")], (), recipe)
-    assert learned.share == 0.25
-    operations, gpu = simulated_operations(), find_gpu("T4")
-    trees, perceptron, both = (
-        np.log(each.ratio(operations, gpu))
-        for each in (
-            replace(learned, perceptron=None, ranges={}),
-            replace(learned, share=1.0, ranges={}),
-            replace(learned, ranges={}),
-        )
-    )
-    assert both == pytest.approx(0.75 * trees + 0.25 * perceptron, abs=1e-5)
-    assert np.abs(trees - perceptron).max() > 0.01
+    operations, gpu = simulated_operations(), find_gpu("L4")
     ahead = OperationList(operations)
     learned.prefetch(ahead, [gpu])
     assert learned.ratio(ahead, gpu) == pytest.approx(learned.ratio(operations, gpu), rel=1e-6)
-    read = read_residual_model(*learned.to_files())
-    assert read.factors(operations, gpu)[0] == pytest.approx(learned.factors(operations, gpu)[0], rel=1e-5)
     facts, files = learned.to_files()
-    with pytest.raises(ValueError, match="share"):
-        read_residual_model({**facts, "share": 0.0}, files)
-    with pytest.raises(ZooError, match="another number of inputs"):
-        read_residual_model(facts, {**files, "perceptron.safetensors": by_hand().to_bytes()})
+    read = read_residual_model(facts, files)
+    assert read.factors(operations, gpu)[0] == pytest.approx(learned.factors(operations, gpu)[0], rel=1e-5)
+    without = {name: stored for name, stored in files.items() if not name.startswith("perceptron")}
+    with pytest.raises(ZooError, match="perceptron"):
+        read_residual_model(facts, without)

@@ -12,8 +12,8 @@ from simulated_measurements import SLOWDOWN, simulated_dataset, simulated_operat
 from joulecast.datasets import NetworkMeasurement
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
-from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.measured.rows import DeviceRow
+from joulecast.predictors.model.predictor import AnyGpuPredictor
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.physics.least_times import LeastTimes

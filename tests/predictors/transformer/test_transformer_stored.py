@@ -15,8 +15,8 @@ from joulecast.errors import InputError, ZooError
 from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
+from joulecast.predictors.model.predictor import AnyGpuPredictor
 from joulecast.predictors.networks.prepared import over_clocks
 from joulecast.predictors.transformer.attentive import Attentive, Reader
 from joulecast.predictors.transformer.encoder import OnnxEncoder
@@ -132,7 +132,7 @@ def test_predicting_needs_no_torch(quick, tmp_path):
     script = (
         "import sys, joulecast as j\n"
         "from joulecast.predictors.transformer.encoder import OnnxEncoder\n"
-        "from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor\n"
+        "from joulecast.predictors.model.predictor import AnyGpuPredictor\n"
         "from joulecast.predictors.transformer.attentive import Attentive\n"
         "from joulecast.hardware import find_gpu\n"
         "from joulecast.predictors.transformer.weights import TransformerWeights\n"

@@ -1,14 +1,17 @@
-"""BoostedResidual: a residual model of boosted trees and a perceptron that was learned over many GPUs.
+"""BoostedResidual: what boosted trees and a perceptron learned over many GPUs of the ratio of measurements to physics.
 
-It predicts the log ratio of device time to the time that follows from physics (least_times.py) and from the tiles of
-libraries (library.py). Its features are relative to each GPU (relative.py).
+    ln t = ln physics(work) + what trees learned of this chip, or trust x a perceptron over all GPUs
+
+Physics is the least time (least_times.py) times what is counted of fp32 kernels (fp32_kernels.py). Trees repeat what
+they saw, so they predict chips that were measured. The perceptron is smooth, and errs less on others. Its features are
+relative to each GPU (relative.py).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import compress
 from typing import Any, Self
@@ -29,10 +32,10 @@ from ..physics.baseline import STAND_INS
 from ..physics.energy import EnergyConstants
 from ..physics.fp32_kernels import counted_ratio
 from ..physics.half_precision import HalfPrecision, seen_as
-from ..physics.library import expected_ratio, on_fp32_pipes
-from ..physics.operation_numbers import KIND_PLACES, numbers_of
+from ..physics.operation_numbers import KIND_PLACES, PRODUCTS, numbers_of
 from ..physics.operation_rows import OperationRows
 from ..physics.relative import RELATIVE_NAMES, relative_features
+from ..physics.roofline import on_tensor_cores
 from ..regressors.perceptron import Perceptron
 from ..regressors.trees import stored_trees
 
@@ -43,17 +46,14 @@ LogRatios = Callable[[NDArray[np.float32]], FloatArray]
 
 _NAME = "boosting"  # Name in recipes and files.
 _PERCEPTRON = "perceptron"
-_UNSEEN = "unseen-chips"
 _GPUS = 128  # GPUs whose log ratios are stored.
 
-# Shrinkage: weight of the predicted log ratio on a chip that was not measured; the typical log ratio of the kind has
-# the rest. Part of what is learned holds for the measured chips only. With each of NeuSight's five chips left out,
-# weights of 0.5 to 0.8 gave smaller errors than 1, and about the same errors as each other.
-_SHRINKAGE = 0.75
-# Weight of the time that is counted from what kernels do, where they are known, on a chip that was not measured; the
-# shrunk prediction has the rest, in the mean of logarithms. With each of seven chips left out, also of the fit of the
-# counts' constants, weights of 0.5 and 0.75 gave equal errors, and 0 and 1 larger ones.
-_COUNTED = 0.6
+# Trust: weight of the perceptron's log ratio on a chip that was not measured, chosen with V100, T4 and RTX 2080 Ti left
+# out one by one. It is as good on P100, P4, A100 and A30, whose mean errors with weights of 0, 0.25, 0.5, 0.75 and 1
+# are 11.1, 11.5, 12.9, 15.0, 17.8 % for counted products, 4.4, 4.4, 4.6, 5.1, 5.8 % for point-wise kernels, 13.3, 12.7,
+# 12.4, 12.5, 13.0 % for softmax, 15.1, 14.0, 13.8, 14.5, 16.1 % for norms, and 28.9, 26.1, 24.6, 25.6, 29.9 % for
+# convolutions. Of a backward nothing is counted but products, so what was learned of training counts in full.
+_TRUST = tuple({"matmul": 0.0, "elementwise": 0.25, "": other} for other in (1.0, 0.5))  # In training, in inference.
 # Features that are not zero for operations on tensor cores. Only 227 convolutions of these were measured. Trees stay
 # within the measured values, but a perceptron extrapolates, and its times of networks in half precision were too long.
 _NO_PLAIN_FP32 = [RELATIVE_NAMES.index(name) for name in ("tensor_cores", "half_precision")]
@@ -64,81 +64,44 @@ class BoostedResidual:
     """A residual model of boosted trees and a perceptron, learned over all measured GPUs.
 
     Args:
-        time: Predicts the log ratio of device time to physics with the tiles of libraries, on measured chips.
-        unseen_chips: Predicts the same ratio on all other chips. It was trained on equally many rows of every kind and
-            GPU and follows none of them closely, so it is worse on measured chips and better on others.
+        time: Predicts the log ratio of device time to physics on measured chips, and on tensor cores of all chips.
+        perceptron: Predicts the same ratio on other chips, for operations on fp32 pipes.
         chips: The chips that were measured.
         ranges: Kind or family -> lowest and highest log ratio in training. Predictions are clipped to this range,
             because trees may be wrong on sizes that were never measured.
         energy: Energy constants: joules per FLOP and per byte, and watts of a busy multiprocessor.
         host_s: Mode -> kind -> seconds that launching it takes; "" stands for the kinds that are not listed.
+        typical: Kind and mode -> log ratio to the least time on a typical GPU, for kinds whose kernels are not counted.
         half: Factors of half precision, from measured networks; None where operations in half precision were measured.
-        perceptron: Predicts the same ratio for operations on fp32 pipes; None for trees alone.
-        share: Weight of the perceptron in the mean of both.
-        typical: Kind or family -> its typical log ratio on fp32 pipes, towards which predictions are shrunk.
         gpus: Names of the measured GPUs. What kernels leave of physics belongs to a chip rather than to a board, so
             another board with a measured chip gets the ratio of the measured one. Its bandwidth, clocks and cap count
             in physics alone: if all of them are better, it is not slower.
     """
 
     time: Regressor
-    unseen_chips: Regressor
+    perceptron: Regressor
     chips: frozenset[str]
     ranges: Mapping[str, Range]
     energy: EnergyConstants
     host_s: Mapping[str, Mapping[str, float]]
+    typical: Mapping[str, float]
     half: HalfPrecision | None = None
-    perceptron: Regressor | None = None
-    share: float = 0.0
-    typical: Mapping[str, float] = field(default_factory=dict)
     gpus: frozenset[str] = frozenset()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything but the regressors."""
-        return {
+    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """See `ResidualModel.to_files`."""
+        facts = {
+            "predictor": _NAME,
             "inputs": list(RELATIVE_NAMES),
             "chips": sorted(self.chips),
             "ranges": {name: list(values) for name, values in self.ranges.items()},
             "energy": self.energy.to_dict(),
             "host_s": {mode: dict(kinds) for mode, kinds in self.host_s.items()},
+            "typical": dict(self.typical),
             "half": None if self.half is None else self.half.to_dict(),
-            "share": self.share,
-            "usual": dict(self.typical),
             "gpus": sorted(self.gpus),
         }
-
-    @classmethod
-    def from_dict(
-        cls, value: Mapping[str, Any], time: Regressor, unseen_chips: Regressor, perceptron: Regressor | None = None
-    ) -> Self:
-        """Read what `to_dict` wrote.
-
-        Raises:
-            KeyError, TypeError, ValueError: It is something else.
-        """
-        share = number(value.get("share", 0.0))  # Entries without a perceptron may lack it.
-        if not 0 <= share <= 1 or (share > 0) is not (perceptron is not None):
-            raise ValueError(f"the share of the perceptron is {share}; it must be 0 without one, and up to 1 with one")
-        return cls(
-            time=time,
-            unseen_chips=unseen_chips,
-            chips=frozenset(str(chip) for chip in value["chips"]),
-            ranges={name: (number(low), number(high)) for name, (low, high) in value["ranges"].items()},
-            energy=EnergyConstants.from_dict(value["energy"]),
-            host_s=host_times(value["host_s"]),
-            half=None if value["half"] is None else HalfPrecision.from_dict(value["half"]),
-            perceptron=perceptron,
-            share=share,
-            typical=numbers(value.get("usual", {})),
-            gpus=frozenset(str(name) for name in value.get("gpus", ())),
-        )
-
-    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
-        """See `ResidualModel.to_files`."""
-        files = self.time.to_files("time") | self.unseen_chips.to_files(_UNSEEN)
-        if self.perceptron is not None:
-            files |= self.perceptron.to_files(_PERCEPTRON)
-        return {"predictor": _NAME, **self.to_dict()}, files
+        return facts, self.time.to_files("time") | self.perceptron.to_files(_PERCEPTRON)
 
     @classmethod
     def from_files(cls, facts: Mapping[str, Any], files: Files) -> Self:
@@ -148,33 +111,40 @@ class BoostedResidual:
             ZooError, KeyError, TypeError, ValueError: It is something else.
         """
         require_features(facts["inputs"], RELATIVE_NAMES, _NAME)
-        time, unseen_chips = (stored_trees(files, name, len(RELATIVE_NAMES)) for name in ("time", _UNSEEN))
         perceptron = Perceptron.from_files(files, _PERCEPTRON)
-        if perceptron is not None and perceptron.columns != len(RELATIVE_NAMES):
-            raise damaged_entry(
-                "a stored perceptron has another number of inputs than there are features",
-                perceptron.columns,
-                len(RELATIVE_NAMES),
-            )
-        return cls.from_dict(facts, time, unseen_chips, perceptron)
+        columns = None if perceptron is None else perceptron.columns
+        if perceptron is None or columns != len(RELATIVE_NAMES):
+            reason = "a stored perceptron is missing, or has another number of inputs than there are features"
+            raise damaged_entry(reason, columns, len(RELATIVE_NAMES))
+        return cls(
+            time=stored_trees(files, "time", len(RELATIVE_NAMES)),
+            perceptron=perceptron,
+            chips=frozenset(str(chip) for chip in facts["chips"]),
+            ranges={name: (number(low), number(high)) for name, (low, high) in facts["ranges"].items()},
+            energy=EnergyConstants.from_dict(facts["energy"]),
+            host_s=host_times(facts["host_s"]),
+            typical=numbers(facts["typical"]),
+            half=None if facts["half"] is None else HalfPrecision.from_dict(facts["half"]),
+            gpus=frozenset(str(name) for name in facts["gpus"]),
+        )
 
     @property
     def parts(self) -> dict[str, object]:
         """The parts that have learning curves; see `curves_of`."""
-        return {"time": self.time, _UNSEEN: self.unseen_chips}
+        return {"time": self.time}
 
     def ratio(self, operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
         """Device time over least time, one value per operation; see `ResidualModel.factors`."""
         listed = OperationList.of(operations)
-        lowest, highest, typical = self._by_kind[:, numbers_of(listed).kind.astype(int)]
+        seen = seen_as(listed, gpu)
+        n = numbers_of(seen)
+        training = n.is_training > 0
+        lowest, highest, *by_mode = self._by_kind[:, n.kind.astype(int)]
+        trust, typical = (np.where(training, *by_mode[place : place + 2]) for place in (0, 2))
         log_ratio = self._known_log_ratios(listed, [gpu])[gpu]
         if gpu.chip not in self.chips:
-            drawn = typical + _SHRINKAGE * (log_ratio - typical)
-            log_ratio = np.where(on_fp32_pipes(seen_as(listed, gpu), gpu) & np.isfinite(typical), drawn, log_ratio)
-        ratio = np.exp(np.clip(log_ratio, lowest, highest)) * expected_ratio(listed, gpu, capped)
-        if gpu.chip not in self.chips:
-            counted = counted_ratio(listed, gpu, capped)
-            ratio = np.where(np.isnan(counted), ratio, ratio ** (1 - _COUNTED) * counted**_COUNTED)
+            log_ratio = log_ratio * np.where(on_tensor_cores(n, gpu), 1.0, trust)
+        ratio = np.exp(np.clip(log_ratio, lowest, highest) + typical) * counted_ratio(seen, gpu, capped)
         return ratio if self.half is None else self.half.applied(listed, gpu, ratio)
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
@@ -219,26 +189,28 @@ class BoostedResidual:
 
     def _regressor(self, gpu: GPU) -> LogRatios:
         """The regressor for a GPU: that for measured chips or that for unseen chips, always the same object."""
-        measured, unseen_chips = self._regressors
-        return measured if gpu.chip in self.chips else unseen_chips
+        return self.time if gpu.chip in self.chips else self._elsewhere
 
     @cached_property
-    def _regressors(self) -> tuple[LogRatios, LogRatios]:
-        if self.perceptron is None:
-            return self.time, self.unseen_chips
-        return _mean(self.time, self.perceptron, self.share), _mean(self.unseen_chips, self.perceptron, self.share)
+    def _elsewhere(self) -> LogRatios:
+        return _on_pipes(self.time, self.perceptron)
 
     @cached_property
     def _by_kind(self) -> FloatArray:
-        """Lowest, highest and typical log ratio of every kind, shape (3, kinds)."""
-        found = np.empty((3, len(KIND_PLACES)))
+        """Lowest and highest log ratio of every kind, and trust and typical ratio in either mode, shape (6, kinds)."""
+        found = np.empty((6, len(KIND_PLACES)))
         for kind, place in KIND_PLACES.items():
             family = KINDS[kind].family
             # Predictions of trees for a family that was never measured are arbitrary, so they are clipped to the range
             # of a similar kind (`STAND_INS`).
             known = (self.ranges.get(name) for name in (kind, family, *STAND_INS[family]))
             lowest, highest = next((each for each in known if each), (-np.inf, np.inf))
-            found[:, place] = lowest, highest, self.typical.get(kind, self.typical.get(family, np.nan))
+            if family in PRODUCTS and self.ranges and family not in self.ranges:
+                # Attention was never measured in fp32. It takes the same ratio for all sizes and masks.
+                lowest = highest = (lowest + highest) / 2
+            trusts = (trust.get(family, trust[""]) for trust in _TRUST)
+            typical = (self.typical.get(f"{kind} {mode}", 0.0) for mode in ("training", "inference"))
+            found[:, place] = lowest, highest, *trusts, *typical
         return found
 
     def factors(
@@ -257,14 +229,16 @@ class BoostedResidual:
         return 1.0, 1.0
 
 
-def _mean(trees: LogRatios, perceptron: LogRatios, share: float) -> LogRatios:
-    def mean(rows: NDArray[np.float32]) -> FloatArray:
-        found = np.array(trees(rows))
+def _on_pipes(trees: LogRatios, perceptron: LogRatios) -> LogRatios:
+    def found(rows: NDArray[np.float32]) -> FloatArray:
         plain = (rows[:, _NO_PLAIN_FP32] == 0).all(axis=1)
-        found[plain] += share * (perceptron(rows[plain]) - found[plain])
-        return found
+        values = np.empty(len(rows))
+        for regressor, mine in ((perceptron, plain), (trees, ~plain)):
+            if mine.any():
+                values[mine] = regressor(rows[mine])
+        return values
 
-    return mean
+    return found
 
 
 def _alone(regressor: LogRatios) -> Callable[[NDArray[np.float32]], tuple[FloatArray]]:

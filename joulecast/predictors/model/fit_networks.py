@@ -80,7 +80,8 @@ def fit_half_precision(learned: BoostedResidual, networks: Networks) -> HalfPrec
         return HalfPrecision()
     same = Counter(_alike(*n) for n in some)
     weight = np.array([same[_alike(*n)] ** -0.5 for n in some])
-    known = [_timed(replace(learned, half=None), *n) for n in some]
+    alone = replace(learned, half=None)
+    known = [_timed(alone, *n) for n in some]
     prior = HalfPrecision()
     middle = np.array([prior.product, prior.convolution, prior.other, 0.0])
 

@@ -1,8 +1,7 @@
 """A predictor for GPUs that were never measured, at any clock.
 
-All that it needs of a GPU is its data sheet. Physics gives the least time of an operation (least_times.py) and the
-effect of a library's tiles (library.py). A residual model predicts the log ratio of device time to this time. It was
-learned over many GPUs from features that are relative to each GPU (relative.py).
+All that it needs of a GPU is its data sheet. Physics gives the least time of an operation (least_times.py), and a
+residual model predicts the ratio of device time to it, which was learned over many GPUs.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from ..contract import ResidualModel, SharedModel, launch_s, require_mode
 from ..intervals.calibration import Calibration
 from ..intervals.conformal import power_range_w
 from ..intervals.operation_spread import OperationSpread
-from ..model.learned import OneModel
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
 from ..physics.energy import static_power_w
@@ -33,6 +31,7 @@ from ..physics.operation_numbers import numbers_of
 from ..physics.partial import measured_operations, work_shares
 from ..physics.power_cap import loop_clocks_mhz
 from ..physics.precisions import fp64_in_fp32, tf32_in_fp32, without_tf32
+from .learned import OneModel
 
 _LEAST_J = 1e-15  # Instead of a division by zero.
 

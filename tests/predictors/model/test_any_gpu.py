@@ -14,13 +14,13 @@ from joulecast.datasets import NetworkMeasurement
 from joulecast.errors import DatasetError, InputError
 from joulecast.hardware import find_gpu, gpus
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.any_gpu.boosted_residual import BoostedResidual
-from joulecast.predictors.any_gpu.boosting import fit_any_gpu
-from joulecast.predictors.any_gpu.network_fits import learn_from_networks
-from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.evaluation.any_gpu import ALL, validate_any_gpu
 from joulecast.predictors.fitting.fit import quicker
 from joulecast.predictors.measured.rows import DeviceRow, device_rows
+from joulecast.predictors.model.boosted_residual import BoostedResidual
+from joulecast.predictors.model.fit_boosted import fit_any_gpu
+from joulecast.predictors.model.fit_networks import learn_from_networks
+from joulecast.predictors.model.predictor import AnyGpuPredictor
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.physics.energy import (
@@ -31,11 +31,11 @@ from joulecast.predictors.physics.energy import (
 from joulecast.predictors.physics.fp32_kernels import counted_ratio
 from joulecast.predictors.physics.half_precision import HalfPrecision
 from joulecast.predictors.physics.least_times import LeastTimes
-from joulecast.predictors.physics.library import expected_ratio
 from joulecast.predictors.physics.voltage import relative_voltage
 from joulecast.predictors.recipes import BoostingRecipe, TransformerRecipe
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
+pytest.importorskip("torch", reason="fits a perceptron")
 
 RECIPE = BoostingRecipe(trees=60, depth=5, learning_rate=0.2, folds=3)
 MEASURED = ("A30", "T4", "A10")
@@ -56,40 +56,36 @@ def test_learns_what_gpus_have_in_common(learned):
 
 
 @pytest.mark.parametrize(("name", "ratio"), [("T4", 2.0), ("A40", 2.0), ("L4", 3.0)])
-def test_chips_that_were_not_measured_have_trees_of_their_own(learned, name, ratio):
+def test_trees_predict_measured_chips_and_the_perceptron_others(learned, name, ratio):
     # The A40 has the chip of the A10, which was measured.
     assert learned.chips == {find_gpu(measured).chip for measured in MEASURED}
     two, three = (lambda inputs, value=value: np.full(len(inputs), np.log(value)) for value in (2.0, 3.0))
-    told_apart = replace(learned, time=two, unseen_chips=three, ranges={}, half=None, typical={})
-    # Kinds whose kernels are counted on chips that were not measured have a test of their own.
-    operations = [operation for operation in simulated_operations() if operation.kind not in ("linear", "matmul")]
-    gpu = find_gpu(name)
-    assert told_apart.ratio(operations, gpu) / expected_ratio(operations, gpu) == pytest.approx(ratio)
+    told_apart = replace(learned, time=two, perceptron=three, ranges={}, half=None)
+    # Nothing of a backward is counted but products, so what is learned of others counts in full.
+    trained = [Operation("batch_norm", [(8, 64, 28, 28)], mode="training"), Operation("softmax", [(8, 64)])]
+    trained[1] = trained[1].replace(mode="training")
+    assert told_apart.ratio(trained, find_gpu(name)) == pytest.approx(ratio)
 
 
-def test_the_ratio_on_an_unmeasured_chip_is_shrunk_towards_that_of_its_kind(learned):
-    learned = replace(learned, unseen_chips=lambda inputs: np.full(len(inputs), 1.0), ranges={}, half=None)
-    typical = replace(learned, typical={"linear": 0.2, "conv": 0.6})
-    linear, relu = Operation("linear", [(64, 64)], {"out_features": 64}), Operation("relu", [(64, 64)])
-    half = Operation("linear", [(64, 64)], {"out_features": 64}, precision="fp16")
-    training = linear.replace(mode="training")
-    operations, unseen, seen = [training, relu, half], find_gpu("L4"), find_gpu("A10")
-    logs = np.log(typical.ratio(operations, unseen) / expected_ratio(operations, unseen))
-    # No typical ratio of relu is known, and the typical ratio of fp32 does not hold for fp16.
-    assert logs == pytest.approx([0.2 + 0.75 * 0.8, 1.0, 1.0])
-    # What the kernels of a linear layer in inference do is counted, and the mean of both logarithms is weighted.
-    counted = np.log(counted_ratio([linear], unseen))
-    mean = 0.4 * (0.8 + np.log(expected_ratio([linear], unseen))) + 0.6 * counted
-    assert np.log(typical.ratio([linear], unseen)) == pytest.approx(mean)
-    assert typical.ratio(operations, seen) == pytest.approx(learned.ratio(operations, seen))
-    assert learned.typical["linear"] == pytest.approx(np.log(SLOWER_THAN_PHYSICS["linear"]), abs=0.1)
+def test_what_is_learned_counts_less_on_other_chips_where_physics_counts_more(learned):
+    learned = replace(learned, perceptron=lambda inputs: np.full(len(inputs), 1.0), ranges={}, half=None)
+    sizes = [(64, 64)]
+    kinds = [Operation("linear", sizes, {"out_features": 64}), Operation("relu", sizes), Operation("softmax", sizes)]
+    operations = [*kinds, kinds[0].replace(mode="training"), kinds[1].replace(mode="training")]
+    unseen = find_gpu("L4")
+    logs = np.log(learned.ratio(operations, unseen) / counted_ratio(operations, unseen))
+    assert logs == pytest.approx([0.0, 0.25, 0.5, 0.0, 0.25], abs=1e-6)
+    # On tensor cores, of which few operations were measured, trees predict all chips.
+    trees = replace(learned, time=lambda inputs: np.full(len(inputs), 0.3))
+    image = Operation("conv2d", [(8, 64, 28, 28)], {"out_channels": 64, "kernel_size": 3}, precision="tf32")
+    assert np.log(trees.ratio([image], unseen)) == pytest.approx([0.3])
 
 
 def test_many_gpus_at_once_give_what_each_gives_alone(learned):
     names = ("A30", "A40", "T4", "RTX4090")
     alone = {name: learned.ratio(simulated_operations(), find_gpu(name)) for name in names}
     asked = []
-    counted = replace(learned, unseen_chips=lambda inputs: (asked.append(len(inputs)), learned.unseen_chips(inputs))[1])
+    counted = replace(learned, perceptron=lambda inputs: (asked.append(len(inputs)), learned.perceptron(inputs))[1])
     operations = OperationList(simulated_operations())
     counted.prefetch(operations, map(find_gpu, names))
     counted.prefetch(operations, map(find_gpu, names))
@@ -100,7 +96,7 @@ def test_many_gpus_at_once_give_what_each_gives_alone(learned):
 
 def test_operations_that_another_network_had_are_not_computed_again(learned):
     asked, names = [], ("RTX4090", "L4")
-    counted = replace(learned, unseen_chips=lambda inputs: (asked.append(len(inputs)), learned.unseen_chips(inputs))[1])
+    counted = replace(learned, perceptron=lambda inputs: (asked.append(len(inputs)), learned.perceptron(inputs))[1])
     operations = simulated_operations()
     first, second = OperationList(operations[:20]), OperationList(operations[10:25][::-1])
     counted.prefetch(first, [find_gpu(names[0])])

@@ -1,0 +1,93 @@
+"""Timeline: what replicas did over time, in equal steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from ..arrays import FloatArray
+from ..errors import InputError
+from ..rendering.tables import Table, Tabular
+from .scheduler import Log
+
+Columns = tuple[FloatArray, ...]
+"""The log of a replica: an array of shape (entries,) for each column of `Log`."""
+
+
+def column(log: Columns, name: str) -> FloatArray:
+    """A column of a log by its name."""
+    found: FloatArray = log[Log.NAMES.index(name)]
+    return found
+
+
+def end_s_of(logs: Sequence[Columns]) -> float:
+    """The end of the last entry of all logs."""
+    return max(float(log[0][-1] + log[1][-1]) for log in logs)
+
+
+@dataclass(frozen=True)
+class Timeline(Tabular):
+    """What all replicas did over time; arrays of shape (times,), each the mean of a step from that time on.
+
+    Args:
+        time_s: Begin of each step in seconds.
+        power_w: Power of all boards in watts.
+        decoding: Sequences that decoded.
+        waiting: Requests in the queue.
+        prompt_tokens_per_s: Tokens of prompts that were read.
+        cache_share: Share of the memory for keys and values that was in use.
+        busy_share: Share of the time in which replicas had work.
+    """
+
+    time_s: FloatArray
+    power_w: FloatArray
+    decoding: FloatArray
+    waiting: FloatArray
+    prompt_tokens_per_s: FloatArray
+    cache_share: FloatArray
+    busy_share: FloatArray
+
+    @classmethod
+    def of(cls, logs: Sequence[Columns], cache_tokens: float, step_s: float) -> Timeline:
+        """What logs say in equal steps of time.
+
+        Args:
+            logs: For each replica, an array of shape (entries,) for each column of `Log`.
+            cache_tokens: Tokens of keys and values that fit on all replicas.
+            step_s: Seconds of a step.
+
+        Raises:
+            InputError: The step is not above 0, or too small for the time that was simulated.
+        """
+        end_s = end_s_of(logs)
+        if not 0 < step_s < math.inf or end_s / step_s > 1e7:
+            raise InputError(
+                "the timeline cannot have such a step", given=f"{step_s!r}", allowed=f"{end_s / 1e7:.1g} s or more"
+            )
+        edges = np.arange(math.ceil(end_s / step_s) + 1) * step_s
+        sums = {}
+        for name in ("energy_j", "decoding", "waiting", "prompt_tokens", "cached", "busy"):
+            total = np.zeros(len(edges) - 1)
+            for log in logs:
+                start_s, time_s = column(log, "start_s"), column(log, "time_s")
+                values = column(log, "steps") > 0 if name == "busy" else column(log, name)
+                amounts = values if name in ("energy_j", "prompt_tokens") else values * time_s
+                times = np.append(start_s, start_s[-1] + time_s[-1])
+                total += np.diff(np.interp(edges, times, np.append(0.0, np.cumsum(amounts))))
+            sums[name] = total / step_s
+        return cls(
+            edges[:-1].astype(float),
+            sums["energy_j"],
+            sums["decoding"],
+            sums["waiting"],
+            sums["prompt_tokens"],
+            sums["cached"] / cache_tokens,
+            sums["busy"] / len(logs),
+        )
+
+    def _table(self) -> Table:
+        names = [each.name for each in fields(self)]
+        return Table(names, zip(*(getattr(self, name).tolist() for name in names), strict=True))
