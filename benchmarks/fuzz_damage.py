@@ -11,6 +11,7 @@ import random
 import tomllib
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,8 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
     return data
 
 
-def edited(value: Any, rng: random.Random) -> Any:
-    """A copy of a JSON value in which one inner value is replaced, removed or repeated."""
+def edited(value: Any, rng: random.Random, odd: Sequence[Any] = ODD) -> Any:
+    """A copy of a JSON value in which one inner value is removed, changed, repeated, or replaced by an odd one."""
     value = copy.deepcopy(value)
     node = value
     while True:
@@ -54,10 +55,12 @@ def edited(value: Any, rng: random.Random) -> Any:
         change = rng.random()
         if change < 0.15:
             del node[key]
-        elif change < 0.3 and isinstance(inner, int | float):
-            node[key] = inner * rng.choice([-1, 0, 1000, 10**9])
+        elif change < 0.28 and isinstance(inner, int | float) and not isinstance(inner, bool):
+            node[key] = inner * rng.choice([-1, 0, 1e-6, 1000, 10**9, 1e300])
+        elif change < 0.3:
+            node[key] = [inner] * 1000
         else:
-            node[key] = rng.choice(ODD)
+            node[key] = rng.choice(odd)
         return value
 
 

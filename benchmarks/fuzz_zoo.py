@@ -18,7 +18,6 @@ all others      faults: another exception, a crash, a hang, more than 1 GB
 from __future__ import annotations
 
 import argparse
-import copy
 import hashlib
 import json
 import os
@@ -32,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fuzz_damage import edited
 from fuzz_judge import FAULTS, Judge, Limits, Verdict
 from fuzz_log import Log, fuzz
 
@@ -79,31 +79,6 @@ def flipped(data: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.choice([1, 1, 1, 2, 8])):
         changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
     return bytes(changed)
-
-
-def edited(value: Any, rng: random.Random) -> Any:
-    """A copy of a JSON value with one hostile change in it."""
-    value = copy.deepcopy(value)
-    node = value
-    while True:
-        keys: Sequence[Any] = list(node) if isinstance(node, dict) else range(len(node))
-        if not keys:
-            return value
-        key = rng.choice(keys)
-        inner = node[key]
-        if isinstance(inner, dict | list) and inner and rng.random() < 0.75:
-            node = inner
-            continue
-        change = rng.random()
-        if change < 0.15:
-            del node[key]
-        elif change < 0.25 and isinstance(inner, int | float) and not isinstance(inner, bool):
-            node[key] = inner * rng.choice([-1, 0, 1e6, 1e-6, 1e300])
-        elif change < 0.3:
-            node[key] = [inner] * 1000
-        else:
-            node[key] = rng.choice(NASTY)
-        return value
 
 
 def some_file(files: Files, rng: random.Random, suffix: str = "") -> str:
@@ -164,7 +139,7 @@ def flip_head(files: Files, other: Files, rng: random.Random) -> Mutation:
 
 
 def hostile_manifest(files: Files, other: Files, rng: random.Random) -> Mutation:
-    manifest = edited(json.loads(files[MANIFEST]), rng)
+    manifest = edited(json.loads(files[MANIFEST]), rng, NASTY)
     return Mutation({**files, MANIFEST: json.dumps(manifest).encode()}, True)
 
 
@@ -172,7 +147,7 @@ def hostile_json(files: Files, other: Files, rng: random.Random) -> Mutation:
     name = rng.choice(["card.json", "predictor.json"])
     value = json.loads(files[name])
     for _ in range(rng.choice([1, 1, 3])):
-        value = edited(value, rng)
+        value = edited(value, rng, NASTY)
     return Mutation(fixed_up({**files, name: json.dumps(value).encode()}), True)
 
 
@@ -182,7 +157,7 @@ def hostile_arrays(files: Files, other: Files, rng: random.Random) -> Mutation:
         return hostile_json(files, other, rng)
     data = zlib.decompress(files[name])
     size = int.from_bytes(data[:8], "little")
-    header = json.dumps(edited(json.loads(data[8 : 8 + size]), rng)).encode()
+    header = json.dumps(edited(json.loads(data[8 : 8 + size]), rng, NASTY)).encode()
     new = len(header).to_bytes(8, "little") + header + data[8 + size :]
     return Mutation(fixed_up({**files, name: zlib.compress(new, 1)}), True)
 

@@ -146,15 +146,7 @@ class Accounting(Answer):
         Raises:
             InputError: The number is below 1.
         """
-        tree = self.summarized() if summarized else self.tree()
-        if self.known:
-            return tree.top(n)
-        if n < 1:
-            raise InputError(
-                "the number of parts to list is too small", given=n, allowed="1 or more", hint="give a larger n"
-            )
-        holders = [node for node in tree.root.walk() if node.own.time]
-        return tuple(sorted(holders, key=lambda node: -node.own.time_s)[:n])
+        return (self.summarized() if summarized else self.tree()).top(n)
 
     def stages(self) -> dict[str, Share]:
         """Seconds and joules of each phase that ran."""

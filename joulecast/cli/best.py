@@ -9,7 +9,7 @@ import typer
 
 from ..operations.inputs import titled
 from ..units import si
-from .options import COMPARED, AsJson, Asked, Plot, asking
+from .options import COMPARED, AsJson, Asked, Plot, Shown, asking
 from .printing import clock_text, left_out_lines, table, tell
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def best(
     max_power: Annotated[
         float | None, typer.Option(help="Power budget: most watts of mean board power over an iteration.")
     ] = None,
-    top: Annotated[int, typer.Option(min=0, help="Number of choices to show; 0 for all.")] = 10,
+    top: Shown = 10,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the choices as CSV.")] = False,
     plot: Plot = None,

@@ -9,7 +9,7 @@ import typer
 
 from ..units import number, si
 from .generate import SERVED
-from .options import PRICES, AsJson, Asked, Option, Plot, asking, option
+from .options import PRICES, AsJson, Asked, Option, Plot, Shown, asking, option
 from .printing import reason_lines, table, tell
 from .reading import names, positive_integers
 
@@ -57,7 +57,7 @@ def best_generation(
     pareto: Annotated[
         bool, typer.Option("--pareto", help="Show the Pareto front of energy and time per token, fastest first.")
     ] = False,
-    top: Annotated[int, typer.Option(min=0, help="Number of choices to show; 0 for all.")] = 10,
+    top: Shown = 10,
     as_json: AsJson = False,
     as_csv: Annotated[
         bool, typer.Option("--csv", help="Print all ways that keep the limits as CSV, or with --pareto the front.")

@@ -10,7 +10,7 @@ from ..traffic.best import OBJECTIVES
 from ..traffic.choices import VERSIONS
 from ..units import si
 from .generate import SERVED
-from .options import PRICES, AsJson, Asked, Option, asking, option
+from .options import PRICES, AsJson, Asked, Option, Shown, asking, option
 from .printing import reason_lines, table, tell
 from .reading import positive_integers
 from .simulate import BURSTINESS, PREFIX_HIT_RATE
@@ -42,7 +42,7 @@ from .simulate import BURSTINESS, PREFIX_HIT_RATE
 )
 def best_serving(
     asked: Asked,
-    top: Annotated[int, typer.Option(min=0, help="Number of choices to show; 0 for all.")] = 10,
+    top: Shown = 10,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print all choices as CSV.")] = False,
 ) -> None:

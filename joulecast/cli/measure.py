@@ -170,7 +170,7 @@ def listen(
     from ..metering.meter import Meter
 
     chosen = None if devices is None else tuple(chosen_devices(devices))
-    with Meter(chosen, interval_s=interval, out=out) as meter:
+    with Meter(chosen, interval_s=interval, out=out, own_share=False) as meter:
         listener = Listener(meter, port)
         typer.echo(f"listening on port {listener.port}: start NAME, stop, end", err=True)
         with contextlib.suppress(KeyboardInterrupt):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +20,9 @@ def memory_levels(
         str | None, typer.Option(help="Name of the GPU in the catalogue. Default: the name that torch gives.")
     ] = None,
     runs: Annotated[int, typer.Option(min=3, help="Sweeps of each level.")] = 3,
+    clock: Annotated[
+        int | None, typer.Option(help="Graphics clock in MHz to lock meanwhile. Default: the GPU's own.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the GPU with its energies to this TOML file.")] = None,
 ) -> None:
     """Measure the energy of an access to shared memory, L1, L2 and DRAM. Takes about four minutes on an idle GPU."""
@@ -28,7 +32,7 @@ def memory_levels(
     from ..hardware.gpu_toml import gpu_toml
     from ..profiling.calibration import calibrate
     from ..profiling.chase_kernels import CudaChase
-    from ..profiling.devices import find_device, sensor_of
+    from ..profiling.devices import clocks_of, find_device, sensor_of
 
     board = find_device(device)
     if board.type != "cuda":
@@ -38,7 +42,10 @@ def memory_levels(
             "this file exists already", given=str(out), allowed="a new file", hint="give --out another name"
         )
     described = find_gpu(torch.cuda.get_device_name(board) if gpu is None else gpu)
-    with sensor_of(board) as sensor:
+    clocks = None if clock is None else clocks_of(board)
+    if clocks is not None and clock is not None:
+        clocks.check(clock)
+    with sensor_of(board) as sensor, nullcontext() if clocks is None else clocks.locked(clock):
         calibration = calibrate(CudaChase(board, described, sensor), runs)
     rows = [
         [

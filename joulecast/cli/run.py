@@ -9,7 +9,7 @@ import typer
 
 from ..operations.inputs import titled
 from ..units import duration, number, si
-from .options import REQUIRED, AsJson, Asked, Option, Plot, asking, option
+from .options import REQUIRED, AsJson, Asked, Option, Plot, Shown, asking, option
 from .printing import reason_lines, table, tell
 from .reading import positive_integers
 
@@ -69,7 +69,7 @@ def best_run(
     pareto: Annotated[
         bool, typer.Option("--pareto", help="Show the Pareto front of time and energy, fastest first.")
     ] = False,
-    top: Annotated[int, typer.Option(min=0, help="Number of choices to show; 0 for all.")] = 10,
+    top: Shown = 10,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print all ways within the limits as CSV.")] = False,
     plot: Plot = None,

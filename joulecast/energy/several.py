@@ -64,19 +64,14 @@ class Repeated:
     time_s: tuple[float, ...]
 
     @property
-    def values(self) -> tuple[float, ...]:
-        """Joules, or seconds if joules are not known."""
-        return self.energy_j or self.time_s
-
-    @property
     def mean(self) -> float:
-        """Mean of the joules, or of the seconds."""
-        return float(np.mean(self.values))
+        """Mean of the joules, or of the seconds if joules are not known."""
+        return float(np.mean(self.energy_j or self.time_s))
 
     @property
     def deviation(self) -> float:
         """Standard deviation of the joules, or of the seconds; 0 for a single run."""
-        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else 0.0
+        return float(np.std(self.energy_j or self.time_s, ddof=1)) if len(self.time_s) > 1 else 0.0
 
 
 def repeated(trees: Sequence[EnergyTree]) -> tuple[Repeated, ...]:

@@ -163,12 +163,13 @@ class EnergyTree(Answer):
         return EnergyTree.of(self.title, rows(), self.unattributed, self.notes)
 
     def top(self, n: int = 10) -> tuple[Node, ...]:
-        """The nodes with the most joules of their own, largest first."""
+        """The nodes with the most joules of their own, or seconds if there are no joules; largest first."""
         if n < 1:
             raise InputError(
                 "the number of nodes to list is too small", given=n, allowed="1 or more", hint="give a larger n"
             )
-        return tuple(sorted(self._holders(), key=lambda node: -node.own.energy_j)[:n])
+        known = self.total.source != "missing"
+        return tuple(sorted(self._holders(), key=lambda node: -(node.own.energy_j if known else node.own.time_s))[:n])
 
     def at(self, path: str, phase: Phase | None = None) -> Node:
         """The module with a path, in the given phase, or in the first phase that contains it.

@@ -54,6 +54,7 @@ class Meter:
         title: Title of the measurement.
         mlflow: Whether to log joules, watts and seconds to the active MLflow run at the end.
         command: The command that is measured, and its arguments, for the recording.
+        own_share: Whether to record which share of the machine this process and its children use.
 
     Raises:
         InputError: The interval is not positive, or the file exists.
@@ -70,12 +71,14 @@ class Meter:
         title: str = "program",
         mlflow: bool = False,
         command: Collection[str] = (),
+        own_share: bool = True,
     ) -> None:
         if not 0 < interval_s <= 60:
             raise InputError("the interval between samples is out of range", given=interval_s, allowed="up to 60 s")
         self._wanted = ("cpu", "gpu") if devices is None else tuple(devices)
         self._with_counted_memory = devices is None
         self._settings = interval_s, None if out is None else Path(out), title, mlflow, tuple(command)
+        self._process = os.getpid() if own_share else None
         self._windows: list[Window] = []
         self._open = threading.local()  # The windows that are open in each thread, innermost last.
         self._sampler: Sampler | None = None
@@ -100,7 +103,7 @@ class Meter:
             self._folder = tempfile.TemporaryDirectory(prefix="joulecast-")
             out = Path(self._folder.name) / "recording.jsonl"
         self._recorded = out
-        self._sampler = Sampler(machine.readers, interval_s, out, machine.header(command), os.getpid())
+        self._sampler = Sampler(machine.readers, interval_s, out, machine.header(command), self._process)
         self._sampler.start()
         return self
 

@@ -169,6 +169,12 @@ def read_trace(source: str | Path | Any) -> Trace:
                 allowed="seconds since the start, and tokens",
             ) from None
     arrival_s, prompt, output = (found[name] for name in _COLUMNS)
+    if not len(arrival_s) == len(prompt) == len(output):
+        raise InputError(
+            f"the columns of {named} differ in length",
+            given=", ".join(f"{len(values)} of {name}" for name, values in found.items()),
+            allowed="a value of each for every request",
+        )
     for name, values, least in zip(_COLUMNS, (arrival_s, prompt, output), (0, 1, 1), strict=True):
         wrong = ~(np.isfinite(values) & (values >= least))
         if wrong.any():

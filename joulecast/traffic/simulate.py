@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, unknown_name
+from ..generation.engines import ENGINES, find_engine
 from ..generation.lengths import Lengths, Tokens
 from ..generation.models import find_decoder
 from ..hardware import GPU
@@ -235,5 +236,12 @@ def _check(asked: dict[str, Any]) -> None:
             raise InputError(
                 f"{name} is out of range", given=f"{value!r:.60}", allowed=allowed, hint=f"give another {name}"
             )
+    if not find_engine(asked["engine"]).fused:
+        raise InputError(
+            f"{asked['engine']} runs one batch from beginning to end, and has no queue to simulate",
+            given=f"engine={asked['engine']!r}",
+            allowed=", ".join(name for name, engine in ENGINES.items() if engine.fused),
+            hint="ask predict_generation for its batches",
+        )
     if asked["router"] not in ROUTERS:
         raise unknown_name("router", asked["router"], ROUTERS)

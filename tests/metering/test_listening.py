@@ -20,7 +20,7 @@ def test_windows_are_opened_by_one_connection_and_closed_by_another(tmp_path):
             connection.shutdown(socket.SHUT_WR)
             return [json.loads(line) for line in connection.makefile()]
 
-    with Meter(("estimate",), interval_s=0.02) as meter:
+    with Meter(("estimate",), interval_s=0.02, own_share=False) as meter:
         listener = Listener(meter, 0)
         serving = threading.Thread(target=listener.serve)
         serving.start()
@@ -38,4 +38,5 @@ def test_windows_are_opened_by_one_connection_and_closed_by_another(tmp_path):
             Listener(meter, listener.port)
         assert send("start left open\nend\n")[-1] == {"end": True}
         serving.join(10)
+    assert meter.result().cpu_share is None  # The program whose windows these are is another process.
     assert {node.path for node in meter.result().tree().root.walk()} >= {"epoch", "epoch.step", "left open"}

@@ -158,6 +158,7 @@ def test_lengths_and_arrivals_have_the_moments_that_were_asked_for():
         ({"requests": 1, "output_tokens": 0}, "output_tokens"),
         ({"requests": 1, "max_sequences": 600}, "fewer tokens than sequences"),
         ({"requests": 1e9}, "too many requests"),
+        ({"requests": 1, "engine": "transformers"}, "no queue to simulate"),
         ({"requests": 1, "acceptance": 2}, "acceptance is out of range"),
         ({"requests": 1, "prefill_replicas": 1}, "some replicas read the prompts"),
         ({"requests": "nowhere.csv", "prompt_tokens": None, "output_tokens": None}, "no such trace"),
@@ -191,6 +192,11 @@ def test_a_trace_that_cannot_be(tmp_path, text, what):
     path.write_text(text)
     with pytest.raises(InputError, match=what):
         read_trace(path)
+
+
+def test_columns_of_a_trace_are_equally_long():
+    with pytest.raises(InputError, match="differ in length"):
+        read_trace({"arrival_s": [0, 1], "prompt_tokens": [5, 6], "output_tokens": [3]})
 
 
 def test_a_request_beyond_the_context_or_the_memory(tmp_path):
