@@ -54,9 +54,6 @@ _GPUS = 128  # GPUs whose log ratios are stored.
 # 12.4, 12.5, 13.0 % for softmax, 15.1, 14.0, 13.8, 14.5, 16.1 % for norms, and 28.9, 26.1, 24.6, 25.6, 29.9 % for
 # convolutions. Of a backward nothing is counted but products, so what was learned of training counts in full.
 _TRUST = tuple({"matmul": 0.0, "elementwise": 0.25, "": other} for other in (1.0, 0.5))  # In training, in inference.
-# Features that are not zero for operations on tensor cores. Only 227 convolutions of these were measured. Trees stay
-# within the measured values, but a perceptron extrapolates, and its times of networks in half precision were too long.
-_NO_PLAIN_FP32 = [RELATIVE_NAMES.index(name) for name in ("tensor_cores", "half_precision")]
 
 
 @dataclass(frozen=True)
@@ -64,8 +61,10 @@ class BoostedResidual:
     """A residual model of boosted trees and a perceptron, learned over all measured GPUs.
 
     Args:
-        time: Predicts the log ratio of device time to physics on measured chips, and on tensor cores of all chips.
-        perceptron: Predicts the same ratio on other chips, for operations on fp32 pipes.
+        time: Predicts the log ratio of device time to physics for kinds that were measured, on measured chips; and on
+            tensor cores of all chips. Only 227 convolutions of these were measured. Trees stay within the measured
+            values, but a perceptron extrapolates, and its times of networks in half precision were too long.
+        perceptron: Predicts the same ratio of other kinds and on other chips.
         chips: The chips that were measured.
         ranges: Kind or family -> lowest and highest log ratio in training. Predictions are clipped to this range,
             because trees may be wrong on sizes that were never measured.
@@ -142,9 +141,8 @@ class BoostedResidual:
         lowest, highest, *by_mode = self._by_kind[:, n.kind.astype(int)]
         trust, typical = (np.where(training, *by_mode[place : place + 2]) for place in (0, 2))
         log_ratio = self._known_log_ratios(listed, [gpu])[gpu]
-        if gpu.chip not in self.chips:
-            log_ratio = log_ratio * np.where(on_tensor_cores(n, gpu), 1.0, trust)
-        ratio = np.exp(np.clip(log_ratio, lowest, highest) + typical) * counted_ratio(seen, gpu, capped)
+        log_ratio = np.clip(np.where(self._by_trees(seen, gpu), log_ratio, trust * log_ratio), lowest, highest)
+        ratio = np.exp(log_ratio + typical) * counted_ratio(seen, gpu, capped)
         return ratio if self.half is None else self.half.applied(listed, gpu, ratio)
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
@@ -157,8 +155,12 @@ class BoostedResidual:
         asked: dict[tuple[LogRatios, bytes], tuple[NDArray[np.bool_], list[GPU]]] = {}
         for gpu, log_ratios in known.items():
             is_new = np.isnan(log_ratios)
-            if is_new.any():
-                asked.setdefault((self._regressor(gpu), is_new.tobytes()), (is_new, []))[1].append(gpu)
+            by_trees = self._by_trees(seen_as(operations, gpu), gpu) if is_new.any() else is_new
+            asking: list[tuple[LogRatios, NDArray[np.bool_]]]
+            asking = [(self.time, is_new & by_trees), (self.perceptron, is_new & ~by_trees)]
+            for regressor, mine in asking:
+                if mine.any():
+                    asked.setdefault((regressor, mine.tobytes()), (mine, []))[1].append(gpu)
         for (regressor, _), (is_new, some) in asked.items():
             new = operations if is_new.all() else OperationList(compress(operations, is_new))
             seen = [relative_features(seen_as(new, gpu), self._measured_like(gpu)) for gpu in some]
@@ -187,13 +189,16 @@ class BoostedResidual:
         """GPU -> the log ratio of each operation that was predicted on it, as the regressor for this GPU gives it."""
         return lru_cache(_GPUS)(lambda gpu: OperationRows(1))
 
-    def _regressor(self, gpu: GPU) -> LogRatios:
-        """The regressor for a GPU: that for measured chips or that for unseen chips, always the same object."""
-        return self.time if gpu.chip in self.chips else self._elsewhere
+    def _by_trees(self, seen: OperationList, gpu: GPU) -> NDArray[np.bool_]:
+        """Whether trees predict each operation: on tensor cores, and kinds that were measured on measured chips."""
+        n = numbers_of(seen)
+        measured = self._measured_kinds[n.kind.astype(int)] & (gpu.chip in self.chips)
+        found: NDArray[np.bool_] = on_tensor_cores(n, gpu) | measured
+        return found
 
     @cached_property
-    def _elsewhere(self) -> LogRatios:
-        return _on_pipes(self.time, self.perceptron)
+    def _measured_kinds(self) -> NDArray[np.bool_]:
+        return np.array([kind in self.ranges for kind in KIND_PLACES], dtype=bool)
 
     @cached_property
     def _by_kind(self) -> FloatArray:
@@ -227,18 +232,6 @@ class BoostedResidual:
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """See `ResidualModel.in_network`; operations cost the same in a network, so both factors are 1."""
         return 1.0, 1.0
-
-
-def _on_pipes(trees: LogRatios, perceptron: LogRatios) -> LogRatios:
-    def found(rows: NDArray[np.float32]) -> FloatArray:
-        plain = (rows[:, _NO_PLAIN_FP32] == 0).all(axis=1)
-        values = np.empty(len(rows))
-        for regressor, mine in ((perceptron, plain), (trees, ~plain)):
-            if mine.any():
-                values[mine] = regressor(rows[mine])
-        return values
-
-    return found
 
 
 def _alone(regressor: LogRatios) -> Callable[[NDArray[np.float32]], tuple[FloatArray]]:

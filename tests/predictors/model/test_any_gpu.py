@@ -60,11 +60,15 @@ def test_trees_predict_measured_chips_and_the_perceptron_others(learned, name, r
     # The A40 has the chip of the A10, which was measured.
     assert learned.chips == {find_gpu(measured).chip for measured in MEASURED}
     two, three = (lambda inputs, value=value: np.full(len(inputs), np.log(value)) for value in (2.0, 3.0))
-    told_apart = replace(learned, time=two, perceptron=three, ranges={}, half=None)
+    kinds = dict.fromkeys(("batch_norm", "softmax"), (-9.0, 9.0))
+    told_apart = replace(learned, time=two, perceptron=three, ranges=kinds, half=None, typical={})
     # Nothing of a backward is counted but products, so what is learned of others counts in full.
     trained = [Operation("batch_norm", [(8, 64, 28, 28)], mode="training"), Operation("softmax", [(8, 64)])]
     trained[1] = trained[1].replace(mode="training")
     assert told_apart.ratio(trained, find_gpu(name)) == pytest.approx(ratio)
+    # Trees say nothing of kinds that were never measured, on any chip.
+    unknown = [Operation("max_pool2d", [(8, 64, 28, 28)], {"kernel_size": (2, 2)}, mode="training")]
+    assert told_apart.ratio(unknown, find_gpu(name)) == pytest.approx(3.0)
 
 
 def test_what_is_learned_counts_less_on_other_chips_where_physics_counts_more(learned):
