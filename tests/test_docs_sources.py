@@ -1,4 +1,4 @@
-"""The page of the five sources: its form, its commands, and its counts. `python tests/test_sources.py` counts again."""
+"""The page of the five sources: its form, its commands, and its counts. `python tests/test_docs_sources.py` counts again."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_counts_are_those_of_the_rows() -> None:
     text = PAGE.read_text("utf-8")
     written = COUNTS.search(text)
     assert written is not None
-    assert written[0] == counts(text), "python tests/test_sources.py counts again"
+    assert written[0] == counts(text), "python tests/test_docs_sources.py counts again"
 
 
 @pytest.mark.parametrize("row", rows(PAGE.read_text("utf-8")), ids=lambda row: row[0])
