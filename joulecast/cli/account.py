@@ -51,8 +51,7 @@ Loop = Annotated[
     float, typer.Option("--loop", help="Shortest length in seconds of the undisturbed loop, which gives the joules.")
 ]
 Save = Annotated[
-    Path | None,
-    typer.Option("--save", help="Write plots: one page (.html), or PNG files into an existing folder."),
+    Path | None, typer.Option("--save", help="Write plots: one page (.html), or PNG files into an existing folder.")
 ]
 
 

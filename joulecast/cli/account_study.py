@@ -91,11 +91,7 @@ def _by_phase(tree: EnergyTree) -> dict[str, float | None]:
     phases: dict[str | None, float] = {}
     for node in tree.root.walk():
         phases[node.phase] = phases.get(node.phase, 0.0) + node.own.energy_j
-    return {
-        "forward_j": phases.get("forward"),
-        "backward_j": phases.get("backward"),
-        "energy_j": tree.total.energy_j,
-    }
+    return {"forward_j": phases.get("forward"), "backward_j": phases.get("backward"), "energy_j": tree.total.energy_j}
 
 
 def _compared(first: dict[Any, float], other: dict[Any, float]) -> dict[str, Any]:

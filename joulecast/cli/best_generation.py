@@ -81,13 +81,7 @@ def best_generation(
     head = f"{given['model']}, {given['prompt']} + {given['output']} tokens, by {given['engine']}: {title}\n"
     shown = choices.pareto() if pareto else choices
     left_out = reason_lines(choices.left_out.items())
-    tell(
-        choices,
-        as_json,
-        False,
-        lambda: "\n".join([head, _text(shown, top), *left_out]),
-        plot,
-    )
+    tell(choices, as_json, False, lambda: "\n".join([head, _text(shown, top), *left_out]), plot)
 
 
 _WORDS = {

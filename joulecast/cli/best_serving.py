@@ -75,13 +75,5 @@ def best_serving(
     ]
     shown = table([*header, "energy", "power"], rows, frozenset(range(1, 10)))
     commands = (line for name in VERSIONS for line in ["", f"{name} {VERSIONS[name]}:", found[0].command(name)])
-    text = "\n".join(
-        [
-            shown,
-            *reason_lines(found.left_out.items()),
-            "",
-            "to start a replica of the first:",
-            *commands,
-        ]
-    )
+    text = "\n".join([shown, *reason_lines(found.left_out.items()), "", "to start a replica of the first:", *commands])
     tell(found, as_json, as_csv, lambda: text)

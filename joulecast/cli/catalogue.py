@@ -20,17 +20,7 @@ _LOW_PRECISIONS = (
     "bf16",
     "fp16",
 )  # The precisions in which generations differ most; `gpus show` prints all.
-_HEADER = (
-    "GPU",
-    "generation",
-    "GB",
-    "GB/s",
-    "MHz",
-    "cap W",
-    "lowest",
-    "operations",
-    "networks",
-)
+_HEADER = ("GPU", "generation", "GB", "GB/s", "MHz", "cap W", "lowest", "operations", "networks")
 
 
 def list_gpus(

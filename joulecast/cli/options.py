@@ -13,15 +13,7 @@ import typer
 from ..errors import InputError
 from ..operations.inputs import parse_shapes
 from .completion import completed
-from .reading import (
-    clocks_mhz,
-    lengths,
-    model_and_options,
-    named_values,
-    names,
-    positive_integers,
-    price_per_hour,
-)
+from .reading import clocks_mhz, lengths, model_and_options, named_values, names, positive_integers, price_per_hour
 
 REQUIRED = inspect.Parameter.empty
 
@@ -70,9 +62,7 @@ Shapes = Annotated[
     ),
 ]
 ModelOptions = option(
-    list[str] | None,
-    "--model-option",
-    help="An argument of the model, such as image_size=384; repeat it for several.",
+    list[str] | None, "--model-option", help="An argument of the model, such as image_size=384; repeat it for several."
 )
 Predictor = option(
     str | None, help="A zoo name, the folder of an entry, or models:/NAME@ALIAS. Default: the best for the GPU."
@@ -141,8 +131,7 @@ OPTIONS: Mapping[str, Option] = {
     ),
     "objective": Option(
         option(
-            str,
-            help="What to minimize: energy, time, edp, ed2p, energy_per_sample, time_per_sample, cost or carbon.",
+            str, help="What to minimize: energy, time, edp, ed2p, energy_per_sample, time_per_sample, cost or carbon."
         ),
         default="energy",
     ),
@@ -165,9 +154,7 @@ OPTIONS: Mapping[str, Option] = {
     ),
     "precisions": Option(
         option(
-            list[str] | None,
-            "--precision",
-            help="default, fp32, tf32, fp16 or bf16; repeat it, or separate by commas.",
+            list[str] | None, "--precision", help="default, fp32, tf32, fp16 or bf16; repeat it, or separate by commas."
         ),
         "precision",
         read=names,
@@ -194,8 +181,7 @@ OPTIONS: Mapping[str, Option] = {
     "carbon": Option(option(str | None, help="Grams of CO2 per kWh, or a country such as DE.")),
     "prompt": Option(
         option(
-            str,
-            help="Tokens of each prompt: 512; MEAN,DEVIATION such as 200,150; or the lengths of many requests.",
+            str, help="Tokens of each prompt: 512; MEAN,DEVIATION such as 200,150; or the lengths of many requests."
         ),
         "prompt_tokens",
         "512",

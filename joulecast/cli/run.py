@@ -83,13 +83,7 @@ def best_run(
     choices = best_of(**{**asked, "optimizer": asked["optimizer"] or "adamw"})
     shown = choices.pareto() if pareto else choices
     left_out = reason_lines(choices.left_out.items())
-    tell(
-        choices,
-        as_json,
-        as_csv,
-        lambda: "\n".join([_choices(shown, top), *left_out]),
-        plot,
-    )
+    tell(choices, as_json, as_csv, lambda: "\n".join([_choices(shown, top), *left_out]), plot)
 
 
 def _choices(runs: Sequence[Run], top: int) -> str:

@@ -52,8 +52,7 @@ def _parameters() -> list[inspect.Parameter]:
             inspect.Parameter.KEYWORD_ONLY,
             default=default,
             annotation=Annotated[
-                type_,
-                typer.Option(*filter(None, [_FLAGS.get(name)]), envvar=_PREFIX + name.upper(), help=words),
+                type_, typer.Option(*filter(None, [_FLAGS.get(name)]), envvar=_PREFIX + name.upper(), help=words)
             ],
         )
         for name, type_, default, words in options

@@ -206,11 +206,7 @@ def _loaded(folder: Path) -> Dataset:
     measurements = _built(operations, lambda row: _measurement(row, known), faults)
     if faults:
         refuse_lines(faults, str(folder))
-    return Dataset(
-        Card.from_dict(card),
-        tuple(measurements),
-        tuple(map(_network, networks)),
-    )
+    return Dataset(Card.from_dict(card), tuple(measurements), tuple(map(_network, networks)))
 
 
 def _measurement(row: dict[str, Any], known: dict[str, Operation]) -> Measurement:

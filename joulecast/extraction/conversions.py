@@ -41,6 +41,26 @@ def result_of(bound: Bound) -> Any:
     return result if is_tensor(result) else result[0]
 
 
+def call(kind: str, *inputs: str, **attributes: str) -> Callable[[Bound], Converted]:
+    """An operation whose shapes and attributes are those of the call.
+
+    Args:
+        kind: Its kind.
+        inputs: Names of the arguments whose shapes are its inputs; "<first>" and "<output>" for those without a name.
+        attributes: Attribute -> name of the argument with its value.
+    """
+
+    def convert(bound: Bound) -> Converted:
+        tensors = (_UNNAMED[name](bound) if name in _UNNAMED else bound[name] for name in inputs)
+        values = {attribute: plain(bound[argument]) for attribute, argument in attributes.items()}
+        return kind, [shape_of(tensor) or (1,) for tensor in tensors], values
+
+    return convert
+
+
+_UNNAMED: Mapping[str, Callable[[Bound], Any]] = {"<first>": first_of, "<output>": result_of}
+
+
 def convolution(transposed: bool) -> Callable[[Bound], Converted]:
     """A convolution of any dimension, or a transposed one."""
 
@@ -108,11 +128,6 @@ def matmul(first: str, second: str) -> Callable[[Bound], Converted]:
         return "matmul", [a, b], {}
 
     return convert
-
-
-def attention(bound: Bound) -> Converted:
-    """Scaled dot-product attention."""
-    return "attention", [shape_of(bound[name]) for name in ("query", "key", "value")], {"causal": bound["is_causal"]}
 
 
 _GRID_MODES = ("linear", "nearest", "cubic")  # As torch.ops.aten.grid_sampler numbers them.
@@ -184,50 +199,26 @@ def vectors(bound: Bound) -> Converted:
     return "matmul", [a if len(a) == 2 else (1, *a), (*b, 1)], {}
 
 
-def cumulative(bound: Bound) -> Converted:
-    """A cumulative sum, product or maximum along a dimension."""
-    x = first_of(bound)
-    return "cumsum", [shape_of(x) or (1,)], {"dim": bound["dim"]}
+def recurrent(kind: str) -> Callable[[Bound], Converted]:
+    """nn.LSTM, nn.GRU or nn.RNN. A projection makes the hidden state of an LSTM smaller than its cell state."""
 
-
-def random(bound: Bound) -> Converted:
-    """A tensor of random numbers."""
-    return "random", [plain(result_of(bound).shape) or (1,)], {}
-
-
-def _layer(kind: str, bound: Bound, hidden: Any, **attributes: Any) -> Converted:
-    if "batch_sizes" in bound:  # a packed sequence: rows of all steps, with fewer rows in later steps
-        rows, features = bound["data"].shape
-        steps = bound["batch_sizes"].shape[0]
-        shape = (steps, -(-rows // steps), features)
-    else:
-        first, second, features = bound["input"].shape
-        shape = (second, first, features) if bound["batch_first"] else (first, second, features)
-    return (
-        kind,
-        [shape],
-        {
-            "hidden_size": hidden.shape[-1],
+    def convert(bound: Bound) -> Converted:
+        if "batch_sizes" in bound:  # a packed sequence: rows of all steps, with fewer rows in later steps
+            rows, features = bound["data"].shape
+            steps = bound["batch_sizes"].shape[0]
+            shape = (steps, -(-rows // steps), features)
+        else:
+            first, second, features = bound["input"].shape
+            shape = (second, first, features) if bound["batch_first"] else (first, second, features)
+        hidden, cells = bound["hx"] if kind == "lstm" else (bound["hx"], bound["hx"])
+        projected = hidden.shape[-1] if hidden.shape[-1] != cells.shape[-1] else 0
+        attributes = {
+            "hidden_size": cells.shape[-1],
             "num_layers": bound["num_layers"],
             "bidirectional": bound["bidirectional"],
             "bias": bound["has_biases"],
-            **attributes,
-        },
-    )
+            **({"proj_size": projected} if kind == "lstm" else {}),
+        }
+        return kind, [shape], attributes
 
-
-def lstm(bound: Bound) -> Converted:
-    """nn.LSTM. A projection makes its hidden state smaller than its cell state."""
-    hidden, cells = bound["hx"]
-    projected = hidden.shape[-1] if hidden.shape[-1] != cells.shape[-1] else 0
-    return _layer("lstm", bound, cells, proj_size=projected)
-
-
-def gru(bound: Bound) -> Converted:
-    """nn.GRU."""
-    return _layer("gru", bound, bound["hx"])
-
-
-def rnn(bound: Bound) -> Converted:
-    """nn.RNN, with tanh or relu."""
-    return _layer("rnn", bound, bound["hx"])
+    return convert

@@ -33,26 +33,10 @@ def where(bound: Bound) -> Converted:
     return "where", [shape_of(bound["condition"]) or (1,), *(shape for shape in values if size(shape) > 1)], {}
 
 
-def masked_fill(bound: Bound) -> Converted:
-    """A number replaces the elements that a mask covers."""
-    return "masked_fill", [shape_of(result_of(bound)) or (1,), shape_of(bound["mask"]) or (1,)], {}
-
-
 def comparison(bound: Bound) -> Converted:
     """A comparison of one or two tensors, whose result is a truth value per element."""
     operands = [shape_of(value) for value in list(bound.values())[:2] if is_tensor(value)]
     return "compare", [shape for shape in operands if size(shape) > 1] or [(1,)], {}
-
-
-def gather(bound: Bound) -> Converted:
-    """Elements at given positions along a dimension."""
-    x, index = shape_of(first_of(bound)) or (1,), shape_of(bound["index"]) or (1,)
-    return "gather", [x, index], {"dim": bound["dim"]}
-
-
-def index_select(bound: Bound) -> Converted:
-    """Slices at given positions along a dimension."""
-    return "index_select", [shape_of(bound["self"]) or (1,), shape_of(bound["index"]) or (1,)], {"dim": bound["dim"]}
 
 
 def _broadcast(indices: Any) -> Shape:
@@ -104,35 +88,17 @@ def index_put(bound: Bound) -> Converted:
     return _scattered(x, (size(places), _numel(x) // named), places, bound["accumulate"])
 
 
-def masked_scatter(bound: Bound) -> Converted:
-    """Values of the source replace the elements that a mask covers."""
-    return "masked_fill", [shape_of(result_of(bound)) or (1,), shape_of(bound["mask"]) or (1,)], {}
-
-
 def embedding_bag(bound: Bound) -> Converted:
     """The sum, mean or maximum of the rows of each bag."""
     rows, columns = shape_of(bound["weight"])
     bags = result_of(bound).shape[0]
-    return (
-        "embedding_bag",
-        [(_numel(bound["indices"]),), (bags,)],
-        {"num_embeddings": rows, "embedding_dim": columns},
-    )
+    shapes: list[Shape] = [(_numel(bound["indices"]),), (bags,)]
+    return "embedding_bag", shapes, {"num_embeddings": rows, "embedding_dim": columns}
 
 
 def one_hot(bound: Bound) -> Converted:
     """A row of zeros and a single one for each class index."""
     return "one_hot", [shape_of(bound["self"]) or (1,)], {"num_classes": result_of(bound).shape[-1]}
-
-
-def sort(bound: Bound) -> Converted:
-    """Sorted values and their indices."""
-    return "sort", [shape_of(bound["self"]) or (1,)], {"dim": bound["dim"]}
-
-
-def topk(bound: Bound) -> Converted:
-    """The largest values and their indices."""
-    return "topk", [shape_of(bound["self"]) or (1,)], {"k": bound["k"], "dim": bound["dim"]}
 
 
 def extreme(elementwise: str) -> Callable[[Bound], Converted]:

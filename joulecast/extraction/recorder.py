@@ -25,15 +25,7 @@ from .checkpoints import recomputed
 from .conversions import Bound, Converted, shape_of
 from .gradients import CallSizes, Gradients
 from .known_values import UNKNOWN, KnownValues, decides, with_places, without_memory
-from .operators import (
-    CONTIGUOUS_INPUT,
-    COPIES_INPUT,
-    FREE,
-    MAKES_MASKS,
-    OPERATORS,
-    QUANTIZED_PRODUCTS,
-    SAVES_INPUT,
-)
+from .operators import CONTIGUOUS_INPUT, COPIES_INPUT, FREE, MAKES_MASKS, OPERATORS, QUANTIZED_PRODUCTS, SAVES_INPUT
 
 HALF: Mapping[torch.dtype, str] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 DTYPES: Mapping[str, torch.dtype] = {name: dtype for dtype, name in HALF.items()}

@@ -138,12 +138,7 @@ class Dropped:
 
     def to_dict(self) -> dict[str, Any]:
         """The dropped work as plain lists and dictionaries."""
-        value = {
-            "name": self.name,
-            "count": self.count,
-            "module_paths": list(self.module_paths),
-            "reason": self.reason,
-        }
+        value = {"name": self.name, "count": self.count, "module_paths": list(self.module_paths), "reason": self.reason}
         return value if self.work is None else {**value, "work": asdict(self.work)}
 
     @classmethod

@@ -219,11 +219,7 @@ class Network(Tabular, Plain):
         ]
         told = [f"and {len(entries) - _SHOWN} more operations"] if len(entries) > _SHOWN else []
         told += [f"not covered: {d.count} x {d.name}" for d in self.uncounted]
-        return document(
-            str(self),
-            table(["operation", "calls", "work"], rows, frozenset({1, 2})),
-            notes(told),
-        )
+        return document(str(self), table(["operation", "calls", "work"], rows, frozenset({1, 2})), notes(told))
 
     def _table(self) -> Table:
         rows = []

@@ -235,11 +235,7 @@ class Operation(Counted):
         if gradients is not None and GRADIENTS in attributes:
             attributes[GRADIENTS] = gradients
         return Operation(
-            self.kind,
-            self.input_shapes,
-            attributes,
-            precision=precision or self.precision,
-            mode=mode or self.mode,
+            self.kind, self.input_shapes, attributes, precision=precision or self.precision, mode=mode or self.mode
         )
 
     def with_attributes(self, **changed: object) -> Operation:

@@ -31,10 +31,7 @@ class Tariff:
 
     @classmethod
     def of(
-        cls,
-        price_per_hour: float | Mapping[str, float] | None,
-        price_per_kwh: float | None,
-        carbon: float | str | None,
+        cls, price_per_hour: float | Mapping[str, float] | None, price_per_kwh: float | None, carbon: float | str | None
     ) -> Tariff:
         """Check prices and look up the country's carbon intensity.
 

@@ -31,10 +31,7 @@ _FREE = Tariff({})
 
 
 def best(
-    question: Question,
-    objective: str = "energy",
-    tariff: Tariff = _FREE,
-    constraints: Constraints | None = None,
+    question: Question, objective: str = "energy", tariff: Tariff = _FREE, constraints: Constraints | None = None
 ) -> Choices:
     """Find the best clock of each GPU, precision and batch size; the best choice comes first.
 

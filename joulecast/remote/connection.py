@@ -118,10 +118,7 @@ def _refusal(status: int, body: bytes) -> JoulecastError:
         what = problem["title"]
     except (ValueError, KeyError, TypeError, AttributeError):
         return ServiceError(
-            "the service refuses",
-            status=status,
-            given=f"{status}: {body[:200]!r}",
-            hint=_OTHER_PROGRAM,
+            "the service refuses", status=status, given=f"{status}: {body[:200]!r}", hint=_OTHER_PROGRAM
         )
     error = ERRORS_BY_PROBLEM.get(kind)
     return ServiceError(what, status=status, **parts) if error is None else error(what, **parts)

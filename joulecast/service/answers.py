@@ -37,13 +37,7 @@ from .networks import Networks, entry_of
 from .problems import too_large
 from .settings import Settings
 from .uploads import FileQuery
-from .validation import (
-    arguments_of,
-    checked_gpu,
-    checked_host,
-    checked_predictor,
-    plain_clock,
-)
+from .validation import arguments_of, checked_gpu, checked_host, checked_predictor, plain_clock
 
 _QUICK_OPERATIONS = 300
 _PREPARED = 3  # memory of a network that is prepared for a GPU, relative to that of the network itself

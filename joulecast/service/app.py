@@ -120,10 +120,7 @@ def _gauges(state: State) -> dict[str, tuple[str, Callable[[], float]]]:
         "joulecast_answer_misses_total": ("Answers that were computed", lambda: state.cache.finished.misses),
         "joulecast_answer_bytes": ("Memory of cached answers", lambda: state.cache.finished.size),
         "joulecast_cached_networks": ("Cached networks", lambda: len(state.answers.networks.cached)),
-        "joulecast_network_bytes": (
-            "Memory of cached networks, estimated",
-            lambda: state.answers.networks.cached.size,
-        ),
+        "joulecast_network_bytes": ("Memory of cached networks, estimated", lambda: state.answers.networks.cached.size),
         "joulecast_known_networks": (
             "Networks prepared for a GPU, which answer other clocks quickly",
             lambda: len(state.answers.prepared),

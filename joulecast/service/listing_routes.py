@@ -39,8 +39,7 @@ async def execution(request: Request) -> Response:
 
 @listed.get("/models", **answering(schemas.ModelsAnswer), tags=["models"])
 async def models(
-    request: Request,
-    search: Annotated[str, Query(max_length=100, description="Part of a name.")] = "",
+    request: Request, search: Annotated[str, Query(max_length=100, description="Part of a name.")] = ""
 ) -> Response:
     """List the models that have a name and need no torch."""
     others = request.app.state.settings.extraction and find_spec("torch") is not None

@@ -59,10 +59,7 @@ def read_rows(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
         raise unreadable(f"{what} cannot be read", path, error, DatasetError) from error
     if missing:
         raise DatasetError(
-            "columns are missing",
-            given=str(path),
-            allowed=", ".join(columns),
-            hint=f"add {', '.join(sorted(missing))}",
+            "columns are missing", given=str(path), allowed=", ".join(columns), hint=f"add {', '.join(sorted(missing))}"
         )
     return rows
 

@@ -30,10 +30,7 @@ _SOURCE = (
     "Inference, MLSys 2024"
 )
 _METHOD = "profiled_kernel"
-_GPUS = {
-    "A100 (SXM or PCIe 80GB, not said)": "NVIDIA A100-SXM4-80GB",
-    "H100": "NVIDIA H100 80GB HBM3",
-}
+_GPUS = {"A100 (SXM or PCIe 80GB, not said)": "NVIDIA A100-SXM4-80GB", "H100": "NVIDIA H100 80GB HBM3"}
 _SIZES = ("tokens", "tensor_parallel", "hidden", "intermediate", "heads", "kv_heads")
 _LEAST_US = 10.0  # Times are rounded to whole or half microseconds, which is 5 % of this.
 _SHORT = f"times below {_LEAST_US:g} us, which are rounded"
