@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..operations.inputs import titled
-from ..units import si
 from .options import COMPARED, AsJson, Asked, Plot, Shown, asking
-from .printing import clock_text, left_out_lines, table, tell
+from .printing import Column, clock_text, left_out_lines, listing, quantity, tell, word
 
 if TYPE_CHECKING:
-    from ..queries import Choices
+    from ..queries import Choice, Choices
 
 
 @asking(*COMPARED)
@@ -63,36 +62,31 @@ def _text(asked: Asked, choices: Choices, top: int) -> str:
 def _choices_text(choices: Choices, top: int) -> str:
     from ..queries.objectives import OBJECTIVES
 
-    shown = choices[: top or None]
-    several_precisions = len({choice.precision for choice in choices}) > 1
+    objective = OBJECTIVES[choices[0].objective]
     several_batches = len({choice.batch_size for choice in choices}) > 1
-    incomplete = any(choice.uncovered for choice in choices)
-    objective = OBJECTIVES[shown[0].objective]
-    extra = several_batches or objective.name not in ("energy", "time", "edp")
-    header = ["", "GPU", "clock MHz", "time", "power", "energy", "EDP", "measured", "predictor"]
-    rows = [
-        [
-            "best" if place == 0 else "tied" if choice.tied else str(place + 1),
-            choice.alias,
-            clock_text(choice),
-            si(choice.time_s, "s"),
-            si(choice.power_w, "W"),
-            si(choice.energy_j, "J"),
-            si(choice.edp_js, "Js"),
-            "yes" if choice.measured else "no",
-            choice.predictor,
-            *([choice.precision] if several_precisions else []),
-            *([str(choice.batch_size)] if several_batches else []),
-            *([objective.text(choice.value)] if extra else []),
-            *([choice.uncovered_text] if incomplete else []),
-        ]
-        for place, choice in enumerate(shown)
+    places = {id(choice): str(place) for place, choice in enumerate(choices, 1)}
+
+    def place(choice: Choice) -> str:
+        return "best" if choice is choices[0] else "tied" if choice.tied else places[id(choice)]
+
+    columns = [
+        Column("", place, right=False),
+        word("GPU", "alias"),
+        Column("clock MHz", clock_text),
+        quantity("time", "time_s", "s"),
+        quantity("power", "power_w", "W"),
+        quantity("energy", "energy_j", "J"),
+        quantity("EDP", "edp_js", "Js"),
+        Column("measured", lambda choice: "yes" if choice.measured else "no", right=False),
+        word("predictor", "predictor"),
+        word("precision", "precision", len({choice.precision for choice in choices}) > 1),
+        word("batch", "batch_size", several_batches),
+        Column(
+            objective.words + (" per sample" if several_batches else ""),
+            lambda choice: objective.text(choice.value),
+            right=False,
+            shown=several_batches or objective.name not in ("energy", "time", "edp"),
+        ),
+        word("not covered", "uncovered_text", any(choice.uncovered for choice in choices)),
     ]
-    header += ["precision"] if several_precisions else []
-    header += ["batch"] if several_batches else []
-    header += [objective.words + (" per sample" if several_batches else "")] if extra else []
-    header += ["not covered"] if incomplete else []
-    text = table(header, rows, frozenset({2, 3, 4, 5, 6}))
-    if len(choices) > len(shown):
-        text += f"\nand {len(choices) - len(shown)} more"
-    return text
+    return listing(choices, columns, top)

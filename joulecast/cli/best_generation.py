@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..units import number, si
+from ..units import number
 from .generate import SERVED
 from .options import PRICES, AsJson, Asked, Option, Plot, Shown, asking, option
-from .printing import reason_lines, table, tell
+from .printing import Column, listing, quantity, reason_lines, tell, word
 from .reading import names, positive_integers
 
 if TYPE_CHECKING:
@@ -95,41 +95,27 @@ _WORDS = {
 
 def _text(choices: Sequence[GenerationChoice], top: int) -> str:
     shown = choices[: top or None]
-    priced = any(choice.cost_per_million_tokens is not None for choice in shown)
-    carbon = any(choice.carbon_g_per_million_tokens is not None for choice in shown)
-    shared = any(choice.gpus > 1 for choice in shown)
-    header = [
-        "GPU",
-        *(["layout"] if shared else []),
-        "clock MHz",
-        "precision",
-        "batch",
-        "energy per token",
-        "time per token",
-        "first token",
-        "tokens/s",
-        "power",
+    columns = [
+        word("GPU", "boards"),
+        word("layout", "layout", any(choice.gpus > 1 for choice in shown)),
+        Column("clock MHz", lambda choice: f"{choice.clock_mhz:g}"),
+        word("precision", "precision"),
+        Column("batch", lambda choice: str(choice.batch)),
+        quantity("energy per token", "energy_per_token_j", "J"),
+        quantity("time per token", "time_per_output_token_s", "s"),
+        quantity("first token", "time_to_first_token_s", "s"),
+        Column("tokens/s", lambda choice: f"{choice.tokens_per_s:,.0f}"),
+        quantity("power", "power_w", "W"),
+        Column(
+            "cost per million",
+            lambda choice: number(choice.cost_per_million_tokens),
+            shown=any(choice.cost_per_million_tokens is not None for choice in shown),
+        ),
+        quantity(
+            "CO2 per million",
+            "carbon_g_per_million_tokens",
+            "g",
+            any(choice.carbon_g_per_million_tokens is not None for choice in shown),
+        ),
     ]
-    header += ["cost per million"] if priced else []
-    header += ["CO2 per million"] if carbon else []
-    rows = [
-        [
-            choice.boards,
-            *([choice.layout] if shared else []),
-            f"{choice.clock_mhz:g}",
-            choice.precision,
-            str(choice.batch),
-            si(choice.energy_per_token_j, "J"),
-            si(choice.time_per_output_token_s, "s"),
-            si(choice.time_to_first_token_s, "s"),
-            f"{choice.tokens_per_s:,.0f}",
-            si(choice.power_w, "W"),
-            *([number(choice.cost_per_million_tokens)] if priced else []),
-            *([si(choice.carbon_g_per_million_tokens, "g")] if carbon else []),
-        ]
-        for choice in shown
-    ]
-    text = table(header, rows, frozenset({1 + shared, *range(3 + shared, len(header))}))
-    if len(choices) > len(shown):
-        text += f"\nand {len(choices) - len(shown)} more"
-    return text
+    return listing(choices, columns, top)

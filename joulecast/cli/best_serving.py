@@ -8,10 +8,9 @@ import typer
 
 from ..traffic.best import OBJECTIVES
 from ..traffic.choices import VERSIONS
-from ..units import si
 from .generate import SERVED
 from .options import PRICES, AsJson, Asked, Option, Shown, asking, option
-from .printing import reason_lines, table, tell
+from .printing import Column, listing, quantity, reason_lines, tell, word
 from .reading import positive_integers
 from .simulate import BURSTINESS, PREFIX_HIT_RATE
 
@@ -50,30 +49,19 @@ def best_serving(
     from ..traffic.best import best_serving as best_of
 
     found = best_of(**{**asked, "clocks": asked["clocks"] or (None,)})
-    header = [
-        "GPUs of a replica",
-        "replicas",
-        "clock",
-        "sequences",
-        "requests/s",
-        "of at most",
-        "first token",
-        "per token",
+    columns = [
+        word("GPUs of a replica", "replica"),
+        Column("replicas", lambda each: str(each.replicas)),
+        Column("clock", lambda each: f"{each.clock_mhz:g}"),
+        Column("sequences", lambda each: str(each.max_sequences)),
+        Column("requests/s", lambda each: f"{each.rate_per_s:.3g}"),
+        Column("of at most", lambda each: f"{each.highest_rate_per_s:.3g}"),
+        quantity("first token", "ttft_p99_s", "s"),
+        quantity("per token", "tpot_p99_s", "s"),
+        quantity("energy", "energy_per_token_j", "J"),
+        quantity("power", "power_w", "W"),
     ]
-    rows = [
-        [
-            *(each.replica, str(each.replicas), f"{each.clock_mhz:g}", str(each.max_sequences)),
-            *(f"{each.rate_per_s:.3g}", f"{each.highest_rate_per_s:.3g}"),
-            *(
-                si(each.ttft_p99_s, "s"),
-                si(each.tpot_p99_s, "s"),
-                si(each.energy_per_token_j, "J"),
-                si(each.power_w, "W"),
-            ),
-        ]
-        for each in (found[:top] if top else found)
-    ]
-    shown = table([*header, "energy", "power"], rows, frozenset(range(1, 10)))
+    shown = listing(found[: top or None], columns)
     commands = (line for name in VERSIONS for line in ["", f"{name} {VERSIONS[name]}:", found[0].command(name)])
     text = "\n".join([shown, *reason_lines(found.left_out.items()), "", "to start a replica of the first:", *commands])
     tell(found, as_json, as_csv, lambda: text)

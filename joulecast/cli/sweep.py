@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..units import si
 from .options import COMPARED, AsJson, Asked, asking
-from .printing import clock_text, left_out_lines, table, tell
+from .printing import Column, clock_text, left_out_lines, listing, quantity, tell, word
 
 if TYPE_CHECKING:
     from ..queries import Sweep
@@ -39,22 +38,18 @@ def _sweep_text(sweep: Sweep, every: bool) -> str:
 
     best, front = sweep.best(), set(map(id, sweep.pareto()))
     shown = sweep.rows if every or len(sweep.curves()) == 1 else sweep.best_of_each()
-    rows = [
-        [
-            row.alias,
-            row.precision,
-            "-" if row.batch_size is None else str(row.batch_size),
-            clock_text(row),
-            si(row.time_s, "s"),
-            si(row.power_w, "W"),
-            si(row.energy_j, "J"),
-            si(row.edp_js, "Js"),
-            "best" if row is best else "front" if id(row) in front else "",
-        ]
-        for row in shown
+    columns = [
+        word("GPU", "alias"),
+        word("precision", "precision"),
+        Column("batch", lambda row: "-" if row.batch_size is None else str(row.batch_size)),
+        Column("clock MHz", clock_text),
+        quantity("time", "time_s", "s"),
+        quantity("power", "power_w", "W"),
+        quantity("energy", "energy_j", "J"),
+        quantity("EDP", "edp_js", "Js"),
+        Column("", lambda row: "best" if row is best else "front" if id(row) in front else "", right=False),
     ]
-    header = ["GPU", "precision", "batch", "clock MHz", "time", "power", "energy", "EDP", ""]
     rest = len(sweep) - len(shown)
     more = [f"the best clock of each; --all, --csv, --json and --plot show {rest} more rows"] if rest else []
     notes = [*more, *incomplete_notes(sweep), *left_out_lines(sweep.left_out)]
-    return "\n".join([table(header, rows, frozenset(range(2, 8))), *notes])
+    return "\n".join([listing(shown, columns), *notes])
