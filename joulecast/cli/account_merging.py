@@ -25,7 +25,7 @@ def merge(
 ) -> None:
     """Merge the accountings of the ranks of a parallel training: joules are added, the longest time counts."""
     from ..energy import EnergyTree
-    from ..energy.several import merged
+    from ..energy.comparison import merged
 
     trees = {}
     for path in accounts:
@@ -50,7 +50,7 @@ def repeats_text(trees: Sequence[EnergyTree], top: int, bars_file: Path | None) 
         top: How many parts to list.
         bars_file: SVG file in which they are drawn; None for no drawing.
     """
-    from ..energy.several import repeated
+    from ..energy.comparison import repeated
     from ..rendering.notebook import Bar, bars
 
     parts = repeated(trees)[:top]

@@ -29,7 +29,7 @@ def memory_levels(
     import torch
 
     from ..hardware import find_gpu
-    from ..hardware.gpu_toml import gpu_toml
+    from ..hardware.description import gpu_toml
     from ..profiling.calibration import calibrate
     from ..profiling.chase_kernels import CudaChase
     from ..profiling.devices import clocks_of, find_device, sensor_of

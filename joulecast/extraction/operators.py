@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from ..operations.kinds import KINDS
 from ..operations.rules import size
-from . import conversions, indexing
+from . import conversions
 from .conversions import Bound, Converted, call, first_of, is_tensor, plain, shape_of
 
 WHITELIST: frozenset[str] = frozenset(KINDS)
@@ -178,7 +178,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "logsumexp": _reduction("logsumexp"),
     **dict.fromkeys(("histc", "bincount"), _reduction("sum")),  # they read the whole input and write little
     **dict.fromkeys(("amax", "amin", "aminmax"), _reduction("max")),
-    **dict.fromkeys(("max", "min"), indexing.extreme("mul")),
+    **dict.fromkeys(("max", "min"), conversions.extreme("mul")),
     **dict.fromkeys(("argmax", "argmin", "all", "any"), _reduction("argmax")),
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"), call("cumsum", "<first>", dim="dim")),
     "cat": _cat,
@@ -236,18 +236,18 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
         ),
         call("random", "<output>"),
     ),
-    "where": indexing.where,
+    "where": conversions.where,
     **dict.fromkeys(("masked_fill", "masked_scatter"), call("masked_fill", "<output>", "mask")),
-    **dict.fromkeys(COMPARISONS, indexing.comparison),
+    **dict.fromkeys(COMPARISONS, conversions.comparison),
     "index_select": call("index_select", "self", "index", dim="dim"),
     "gather": call("gather", "<first>", "index", dim="dim"),
-    "scatter": indexing.scatter,
-    **dict.fromkeys(("scatter_add", "scatter_reduce"), indexing.scatter_add),
-    "index_add": indexing.index_add,
-    **dict.fromkeys(("index_copy", "index_fill"), indexing.index_copy),
-    **dict.fromkeys(("index_put", "_unsafe_index_put"), indexing.index_put),
-    "one_hot": indexing.one_hot,
-    **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), indexing.embedding_bag),
+    "scatter": conversions.scatter,
+    **dict.fromkeys(("scatter_add", "scatter_reduce"), conversions.scatter_add),
+    "index_add": conversions.index_add,
+    **dict.fromkeys(("index_copy", "index_fill"), conversions.index_copy),
+    **dict.fromkeys(("index_put", "_unsafe_index_put"), conversions.index_put),
+    "one_hot": conversions.one_hot,
+    **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), conversions.embedding_bag),
     "sort": call("sort", "self", dim="dim"),
     "topk": call("topk", "self", k="k", dim="dim"),
     # One kernel each, with about the cost of a multiplication.
@@ -255,7 +255,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
         ("minimum", "maximum", "fmin", "fmax", "fmod", "remainder", "floor_divide", "atan2", "xlogy"), _binary("mul")
     ),
     **dict.fromkeys(LOSSES, _binary("mul")),
-    "nll_loss_forward": indexing.labelled,
+    "nll_loss_forward": conversions.labelled,
     "addcdiv": _addcmul,
     "lerp": _lerp,
     "_weight_norm_interface": _weight_norm,

@@ -29,9 +29,9 @@ from ..extraction.isolation import IsolatedExtraction
 from ..hardware import find_gpu
 from ..operations.operation import MODES
 from ..zoo import find_predictor
-from . import listing_routes, page, routes
+from . import listing_routes, routes
 from .answers import Answers
-from .caching import AnswerCache
+from .caches import AnswerCache
 from .logs import log
 from .metrics import Metrics, resident_bytes
 from .middleware import OPEN_PATHS, RequestChecks
@@ -47,7 +47,6 @@ _ROUTERS = (
     listing_routes.listed,
     listing_routes.system,
     listing_routes.usual,
-    page.router,
 )
 _TIDY_SECONDS, _TIDY_BYTES = 5.0, 32_000_000
 _WARMING_SECONDS = 600.0  # longest time to load a predictor, even from a slow disk

@@ -1,24 +1,25 @@
-"""The paths under /v1 that list GPUs, models and predictors, and those that report the state of the service."""
+"""The paths that list GPUs, models and predictors, that report the state of the service, and the web page."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import pathlib
 import platform
 from importlib.util import find_spec
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import JSONResponse, Response
+from starlette.staticfiles import StaticFiles
 
 from .. import __version__
 from ..errors import RefusalError
 from ..zoo import entries
 from . import listings, metrics, schemas
-from .answering import PROBLEMS, answering, ask, computed, found, naming
-from .caching import CachedRoute
+from .answering import PROBLEMS, answering, ask, computed, found, json_bytes, naming
+from .caches import CachedRoute
 from .reload import damage
-from .rendering import json_bytes
 from .validation import checked_gpu
 
 listed = APIRouter(prefix="/v1", route_class=CachedRoute)
@@ -103,7 +104,7 @@ async def version(request: Request) -> dict[str, str]:
 
 
 usual = APIRouter(include_in_schema=False)
-"""What programs ask for without a version: numbers for Prometheus, and the OpenAPI document."""
+"""What is asked for without a version: numbers for Prometheus, the OpenAPI document, and the page with its files."""
 
 
 @usual.get("/openapi.json")
@@ -122,3 +123,30 @@ async def openapi(request: Request) -> Response:
 async def prometheus(request: Request) -> Response:
     """Counters for Prometheus."""
     return Response(request.app.state.metrics.text(), media_type=metrics.MEDIA_TYPE)
+
+
+_FILES = StaticFiles(directory=pathlib.Path(__file__).with_name("static"))
+
+
+@usual.get("/")
+async def index(request: Request) -> Response:
+    """The page."""
+    return await _file(request, "index.html")
+
+
+@usual.get("/docs")
+async def docs(request: Request) -> Response:
+    """The API as a page, made of the OpenAPI document."""
+    return await _file(request, "docs.html")
+
+
+@usual.get("/static/{name}")
+async def static(request: Request, name: str) -> Response:
+    """Serve a file of the page."""
+    return await _file(request, name)
+
+
+async def _file(request: Request, name: str) -> Response:
+    response = await _FILES.get_response(name, request.scope)
+    response.headers["Cache-Control"] = "no-cache"
+    return response

@@ -24,11 +24,10 @@ from ..runs.parallel import ParallelTraining
 from ..traffic import ServingSimulation
 from ..traffic.choices import ServingChoices
 from . import query_strings, questions, schemas
-from .answering import FormatQuery, answering, ask
+from .answering import FormatQuery, answering, ask, media_type_of, rendered
 from .batches import batch_csv, batch_json
-from .caching import CachedRoute, Handler
-from .rendering import media_type_of, rendered
-from .uploads import FileQuery
+from .caches import CachedRoute, Handler
+from .networks import FileQuery
 
 
 class _Path(NamedTuple):

@@ -9,8 +9,8 @@ import pytest
 
 from joulecast.errors import InputError, SensorError, UnknownNameError
 from joulecast.hardware import find_gpu
+from joulecast.hardware.description import gpu_toml
 from joulecast.hardware.gpu import MEMORY_LEVELS
-from joulecast.hardware.gpu_toml import gpu_toml
 from joulecast.profiling.calibration import Chase, calibrate
 
 KNOWN = {"shared": 82.1e-12, "l1": 107e-12, "l2": 368e-12, "dram": 2090e-12}
