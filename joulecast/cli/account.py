@@ -13,8 +13,7 @@ from ..operations.inputs import parse_shapes
 from ..units import si
 from .account_arguments import Device, RunModel, Sensors, Training, chosen_sensors, module_and_shapes
 from .account_evaluation import evaluate
-from .account_merging import merge, repeats_text
-from .account_study import study
+from .account_study import merge, repeats_text, study
 from .options import AsJson, ModelOptions, ModeOption, Predictor, Shapes, mode_of
 from .printing import table
 from .reading import model_and_options

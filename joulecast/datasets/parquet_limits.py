@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DatasetError
-from ..system.memory_limit import limited_memory
+from ..system.limits import limited_memory
 
 _MOST_BYTES = 1 << 30
 

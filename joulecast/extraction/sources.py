@@ -17,12 +17,11 @@ from ..operations.network import Network
 from ..operations.operation import Operation, require_mode, require_precision
 from ..system.damage import refusing_damage
 from ..system.regular_files import MOST_JSON_BYTES, is_file, open_regular, read_json
-from .assumptions import ATTENTION
+from .assumptions import ATTENTION, refuse_optimizer
 from .cache import recall, remember
 from .job import Job
 from .models.spelling import known_as
 from .operators import WHITELIST
-from .optimizers import refuse_optimizer
 from .templates import Request, answer, refusal
 from .traced_models import configured, traced
 

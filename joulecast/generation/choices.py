@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ..rendering.answers import Answer, Plain
+from ..rendering.answers import Answer, Plain, Table, table_csv
 from ..rendering.notebook import Picture, front_picture
-from ..rendering.tables import Table, table_csv
 from ..units import si
 from .parallel import Parallel
 

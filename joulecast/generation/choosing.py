@@ -12,8 +12,7 @@ from ..errors import InputError, JoulecastError, unknown_name
 from ..hardware import GPU
 from ..hardware import gpus as catalogue
 from ..progress import paced
-from ..queries.clocks import clock_grid_mhz
-from ..queries.evaluation import prefetch
+from ..queries.evaluation import clock_grid_mhz, prefetch
 from ..queries.objectives import Tariff
 from ..units import number, si
 from .choices import GenerationChoice, GenerationChoices

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from ..errors import InputError, located
-from ..rendering.answers import Plain
+from ..rendering.answers import Plain, Table, Tabular
 from ..rendering.notebook import document, notes, table
-from ..rendering.tables import Table, Tabular
 from ..system.regular_files import MOST_JSON_BYTES, read_json
 from ..units import si
 from .difference import NetworkDiff

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import InputError, unknown_name
 from ..hardware import find_gpu
-from ..hardware.clouds import find_machine
+from ..hardware.catalogue import find_machine
 from ..units import number, si
 from .carbon import carbon_intensity
 

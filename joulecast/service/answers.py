@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..api import prepare
@@ -37,9 +37,10 @@ from ..progress import paced
 from ..queries import Choices, Question, Sweep
 from ..queries import best as best_of
 from ..queries import sweep as sweep_of
-from ..queries.clocks import MOST_CLOCKS
 from ..queries.constraints import Constraints
+from ..queries.evaluation import MOST_CLOCKS
 from ..queries.objectives import Tariff
+from ..rendering.answers import table_csv
 from ..runs import Run
 from ..runs.choosing import CLOCKS as RUN_CLOCKS
 from ..runs.choosing import RunChoices
@@ -51,12 +52,42 @@ from ..traffic.best import best_serving
 from ..traffic.choices import ServingChoices
 from ..traffic.simulate import simulate_serving
 from ..zoo import find_predictor
-from .batches import BatchItem
 from .caches import BoundedCache, network_bytes
 from .networks import FileQuery, Networks, entry_of
-from .problems import too_large
+from .problems import problem_of, too_large
 from .settings import Settings
 from .validation import arguments_of, checked_gpu, checked_host, checked_predictor, plain_clock
+
+
+@dataclass(frozen=True)
+class BatchItem:
+    """One item of a batch: a prediction, or the reason why there is none."""
+
+    prediction: Prediction | None
+    error: JoulecastError | None
+
+
+def batch_json(items: list[BatchItem], details: bool) -> dict[str, Any]:
+    """A batch as plain lists and dictionaries. An item that was refused holds its problem instead of a prediction."""
+    return {"results": [_item_json(item, details) for item in items]}
+
+
+def _item_json(item: BatchItem, details: bool) -> dict[str, Any]:
+    prediction = None if item.prediction is None else item.prediction.to_dict(details=details)
+    return {"prediction": prediction, "problem": None if item.error is None else problem_of(item.error)}
+
+
+def batch_csv(items: list[BatchItem]) -> str:
+    """A batch as CSV, one item per line. The last column says why an item is empty."""
+    header = ["network", "mode", "gpu", "clock_mhz", "predictor", "time_s", "power_w", "energy_j", "edp_js"]
+    header += ["uncovered_share"]
+    rows = [
+        [getattr(item.prediction, name, None) for name in header]
+        + [None if item.error is None else " ".join(str(item.error).split())]
+        for item in items
+    ]
+    return table_csv([*header, "problem"], rows)
+
 
 _MOST_REQUESTS = 1_000_000  # A minute of one core. In a closed loop, each may be longer than a second, and counts more.
 _MOST_WAYS = 200  # Each takes a second or two.

@@ -29,7 +29,7 @@ from ..extraction.isolation import IsolatedExtraction
 from ..hardware import find_gpu
 from ..operations.operation import MODES
 from ..zoo import find_predictor
-from . import listing_routes, routes
+from . import listings, routes
 from .answers import Answers
 from .caches import AnswerCache
 from .logs import log
@@ -44,9 +44,9 @@ from .workers import Workers
 _ROUTERS = (
     routes.predictions,
     routes.asked,
-    listing_routes.listed,
-    listing_routes.system,
-    listing_routes.usual,
+    listings.listed,
+    listings.system,
+    listings.usual,
 )
 _TIDY_SECONDS, _TIDY_BYTES = 5.0, 32_000_000
 _WARMING_SECONDS = 600.0  # longest time to load a predictor, even from a slow disk

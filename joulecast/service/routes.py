@@ -25,7 +25,7 @@ from ..traffic import ServingSimulation
 from ..traffic.choices import ServingChoices
 from . import query_strings, questions, schemas
 from .answering import FormatQuery, answering, ask, media_type_of, rendered
-from .batches import batch_csv, batch_json
+from .answers import batch_csv, batch_json
 from .caches import CachedRoute, Handler
 from .networks import FileQuery
 

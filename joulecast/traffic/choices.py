@@ -9,8 +9,7 @@ from typing import Any
 from ..errors import named
 from ..extraction.models.language_models import LANGUAGE_MODELS
 from ..generation.parallel import Parallel
-from ..rendering.answers import Plain
-from ..rendering.tables import Table, Tabular
+from ..rendering.answers import Plain, Table, Tabular
 from ..units import si
 
 VERSIONS: Mapping[str, str] = {"vllm": "0.11", "sglang": "0.5", "tensorrt_llm": "1.0"}

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arrays import FloatArray
 from ..errors import InputError
-from ..rendering.tables import Table, Tabular
+from ..rendering.answers import Table, Tabular
 from .scheduler import Log
 
 Columns = tuple[FloatArray, ...]

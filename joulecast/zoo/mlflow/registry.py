@@ -19,7 +19,7 @@ from typing import Any
 
 from ...errors import InputError, ZooError
 from ...operations.operation import MODES
-from ...system.deadlines import within
+from ...system.limits import within
 from ..entries.cards import git_commit, load_card
 from ..entries.comparing import Verdict, decide, errors_of_networks, left_out_of
 from ..entries.files import MANIFEST, read_plain, sha256_of

@@ -1,8 +1,9 @@
-"""`joulecast calibrate`: measures this board and its host for some minutes, and writes what predictions should know."""
+"""What measures this machine: `joulecast host`, `calibrate` and `memory-levels`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,12 +11,38 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError
+from ..units import si
 from .printing import table
 
 if TYPE_CHECKING:
     from ..datasets import Dataset
     from ..predictors.board.profile import BoardProfile
     from ..predictors.networks.network_predictor import NetworkPredictor
+
+
+def host(
+    out: Annotated[Path | None, typer.Option(help="Write a profile for --host to this file.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, or cuda to launch operations on this machine's GPU.")] = "cpu",
+    listed: Annotated[bool, typer.Option("--list", help="List the hosts that have a name.")] = False,
+) -> None:
+    """Measure how fast this machine launches PyTorch operations. Takes seconds and needs no GPU."""
+    from ..hardware.host import USUAL, hosts, write_profile
+
+    if listed:
+        rows = [[known.name, f"{known.factor:g}", known.source] for known in (USUAL, *hosts().values())]
+        typer.echo(table(["host", "factor", "source"], rows, frozenset({1})))
+        return
+    from ..profiling.devices import LAUNCH_S, find_device, measure_host
+
+    machine = find_device(device)
+    factor, facts = measure_host(machine)
+    launch = f" and {1e6 * LAUNCH_S:g} us for a typical launch" if facts["launch_s"] else ""
+    typer.echo(f"{facts['processor']}: {1e6 * facts['call_s']:.2f} us per call on the {facts['device']}{launch}")
+    typer.echo(f"factor {factor:.2f}: launching takes {factor:.2f} times as long as on the reference host")
+    if out is not None:
+        write_profile(out, factor, facts)
+        typer.echo(f"wrote {out}; use it with --host {out}")
+
 
 _SECONDS = 1.2  # Of each measurement: power sensors average over a second.
 _START_S = 30.0  # Idle power, probing the sensor, and loading PyTorch, in each of two modes.
@@ -156,3 +183,58 @@ def _text(profile: BoardProfile) -> str:
     for quantity, helps in profile.helps.items():
         parts += [] if helps else ["", f"note: {quantity} was no better on operations left out, and stays as predicted"]
     return "\n".join(parts)
+
+
+def memory_levels(
+    device: Annotated[str, typer.Option(help="cuda, or cuda:1 for another GPU of this machine.")] = "cuda",
+    gpu: Annotated[
+        str | None, typer.Option(help="Name of the GPU in the catalogue. Default: the name that torch gives.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=3, help="Sweeps of each level.")] = 3,
+    clock: Annotated[
+        int | None, typer.Option(help="Graphics clock in MHz to lock meanwhile. Default: the GPU's own.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the GPU with its energies to this TOML file.")] = None,
+) -> None:
+    """Measure the energy of an access to shared memory, L1, L2 and DRAM. Takes about four minutes on an idle GPU."""
+    import torch
+
+    from ..hardware import find_gpu
+    from ..hardware.description import gpu_toml
+    from ..profiling.calibration import calibrate
+    from ..profiling.chase_kernels import CudaChase
+    from ..profiling.devices import clocks_of, find_device, sensor_of
+
+    board = find_device(device)
+    if board.type != "cuda":
+        raise InputError("only the memory levels of an NVIDIA GPU can be measured", given=device, allowed="cuda")
+    if out is not None and out.exists():
+        raise InputError(
+            "this file exists already", given=str(out), allowed="a new file", hint="give --out another name"
+        )
+    described = find_gpu(torch.cuda.get_device_name(board) if gpu is None else gpu)
+    clocks = None if clock is None else clocks_of(board)
+    if clocks is not None and clock is not None:
+        clocks.check(clock)
+    with sensor_of(board) as sensor, nullcontext() if clocks is None else clocks.locked(clock):
+        calibration = calibrate(CudaChase(board, described, sensor), runs)
+    rows = [
+        [
+            each.level,
+            f"{1e12 * each.access_j:.4g} pJ",
+            f"{100 * (each.spread - 1):.1f} %",
+            f"{each.blocks} x {each.threads}",
+            f"{si(each.accesses_per_s, '')}/s",
+        ]
+        for each in calibration.levels
+    ]
+    header = ["level", "32 bytes", "spread of runs", "blocks x threads", "accesses"]
+    typer.echo(table(header, rows, frozenset({1, 2, 3, 4})))
+    typer.echo(f"without work: {', '.join(f'{watts:.1f}' for watts in calibration.idle_w)} W")
+    for note in calibration.notes:
+        typer.echo(f"note: {note}")
+    if out is not None:
+        source = f"access_energy_j: joulecast memory-levels on this {torch.cuda.get_device_name(board)}"
+        measured = replace(described, access_energy_j=calibration.access_energy_j, sources=(*described.sources, source))
+        out.write_text(gpu_toml(measured), encoding="utf-8")
+        typer.echo(f"wrote {out}; use it with --gpu {out}")

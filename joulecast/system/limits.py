@@ -1,12 +1,43 @@
-"""Limits the memory of this process while a library reads a file whose content may be of any size."""
+"""Limits on the time of a call, and on the memory of this process."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+
+def within(seconds: float, ask: Callable[[], Result]) -> Result:
+    """Call a function with a deadline, and return its result or raise its error.
+
+    The function runs in a thread of its own. After the deadline the thread goes on, but its result is ignored, and it
+    does not keep the process from ending.
+
+    Raises:
+        TimeoutError: The function took longer.
+    """
+    future: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(ask())
+        except BaseException as error:  # noqa: BLE001  # `future.result` raises it again.
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return future.result(seconds)
+    except TimeoutError as error:
+        if future.done():  # The function itself raised TimeoutError.
+            raise
+        raise TimeoutError(f"no complete answer within {seconds:g} s") from error
 
 
 @contextmanager
