@@ -28,7 +28,7 @@ def merge(
 ) -> None:
     """Merge the accountings of the ranks of a parallel training: joules are added, the longest time counts."""
     from ..energy import EnergyTree
-    from ..energy.comparison import merged
+    from ..energy.several import merged
 
     trees = {}
     for path in accounts:
@@ -53,7 +53,7 @@ def repeats_text(trees: Sequence[EnergyTree], top: int, bars_file: Path | None) 
         top: How many parts to list.
         bars_file: SVG file in which they are drawn; None for no drawing.
     """
-    from ..energy.comparison import repeated
+    from ..energy.several import repeated
     from ..rendering.notebook import Bar, bars
 
     parts = repeated(trees)[:top]

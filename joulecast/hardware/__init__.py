@@ -1,7 +1,8 @@
 """Devices: the GPU catalogue with its data sheets, and CPUs by name."""
 
 from .catalogue import find_gpu, gpu_name_notes, gpus, same_boards
-from .cpu import CPU, Device, find_device
+from .cpu import CPU
+from .device import Device, find_device
 from .gpu import GPU, IdleCurve, VoltageCurve
 
 __all__ = [

@@ -1,15 +1,11 @@
-"""CPUs as devices: their names, and what they have in common with GPUs."""
+"""A CPU as a device that is measured, and predicted from what was measured on this very model. It has no data sheet."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeAlias
 
 from ..errors import InputError, UnknownNameError
-from .catalogue import find_gpu
-from .gpu import GPU
 from .host import processor
 
 _CPU = "CPU"
@@ -96,19 +92,3 @@ def cpu_is_no_gpu(device: str) -> UnknownNameError:
         allowed="the name of a GPU, or the path of a .toml file that describes one",
         hint="`joulecast predict MODEL SHAPE --gpu cpu` predicts the time on a CPU that was measured",
     )
-
-
-Device: TypeAlias = GPU | CPU
-
-
-def find_device(name: str | Path | Device | None) -> Device:
-    """Find a GPU as `find_gpu` does, or a CPU by the name of its model; "cpu" means that of this machine.
-
-    Raises:
-        UnknownNameError, InputError: See `find_gpu`.
-    """
-    if isinstance(name, CPU):
-        return name
-    if isinstance(name, str) and not name.lower().endswith(".toml") and is_cpu(name):
-        return find_cpu(name)
-    return find_gpu(name)

@@ -31,7 +31,7 @@ from .attributes import (
     one_of,
     sizes,
 )
-from .indexing import INDEX_KINDS
+from .index_kinds import INDEX_KINDS
 from .kind import Kind, Traffic
 from .rows import (
     GEMM_PARTIAL,

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..hardware import GPU
+from ..operations.alike import digests_of
 from ..operations.attributes import PRECISIONS
-from ..operations.counted import digests_of
 from ..operations.operation import Operation
 from ..operations.operation_list import OperationList
 from .at_default import COLUMNS, AtDefault, rows_of, uncovered_rows

@@ -1,62 +1,22 @@
-"""How a path answers: what the document says of it, computing in a thread, and encoding."""
+"""How a path answers: what the document says of it, computing in a thread, and encoding as JSON or CSV."""
 
 from __future__ import annotations
 
 import functools
-import json
 import time
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, TypeVar
 
-import orjson
 from fastapi import Query, Request
 from starlette.responses import Response
 
 from ..errors import RefusalError, UnknownNameError
 from ..remote import wire
-from ..rendering.answers import finite
 from .answers import Answers
 from .networks import TracingNeededError
 from .problems import MEDIA_TYPE
 from .query_strings import Format
-
-JSON, CSV = "application/json", "text/csv; charset=utf-8"
-
-
-def media_type_of(accept: str, form: str | None = None) -> str:
-    """The media type of an answer: that of `?format=`, or else of the header Accept; JSON by default."""
-    if form is not None:
-        return CSV if form == "csv" else JSON
-    accepted = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
-    answered = {"text/csv": CSV, JSON: JSON, wire.MEDIA_TYPE: wire.MEDIA_TYPE}
-    return next((answered[part] for part in accepted if part in answered), JSON)
-
-
-def rendered(
-    value: Any, media_type: str, to_dict: Callable[[Any], Any], to_csv: Callable[[Any], str] | None = None
-) -> bytes:
-    """Encode an answer.
-
-    Args:
-        value: The library's answer.
-        media_type: Media type, as `media_type_of` returned it.
-        to_dict: Function that turns the answer into plain lists and dictionaries.
-        to_csv: Function that turns it into CSV; None where there is none, and JSON is sent instead.
-    """
-    if media_type == wire.MEDIA_TYPE:
-        return json_bytes(wire.pack(value))
-    if media_type == CSV and to_csv is not None:
-        return to_csv(value).encode()
-    return json_bytes(to_dict(value))
-
-
-def json_bytes(value: Any) -> bytes:
-    """Encode as strict JSON, in which NaN and infinity become null."""
-    try:
-        return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
-    except orjson.JSONEncodeError:  # for integers of more than 64 bits
-        return json.dumps(finite(value), separators=(",", ":"), allow_nan=False).encode()
-
+from .rendering import CSV, JSON, media_type_of, rendered
 
 _PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 _CODES = {

@@ -19,8 +19,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..operations.network import Network
-from .answering import media_type_of
 from .bodies import read
+from .rendering import media_type_of
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")

@@ -33,9 +33,10 @@ from ..zoo.entries.cards import load_card
 from ..zoo.entries.measured import measured_gpus
 from ..zoo.rendering import markdown
 from . import metrics, schemas
-from .answering import PROBLEMS, answering, ask, computed, found, json_bytes, naming
+from .answering import PROBLEMS, answering, ask, computed, found, naming
 from .caches import CachedRoute
 from .reload import damage
+from .rendering import json_bytes
 from .validation import checked_gpu
 
 # Example for a size of the input that a template leaves open, used if the template is valid for it.

@@ -24,10 +24,11 @@ from ..runs.parallel import ParallelTraining
 from ..traffic import ServingSimulation
 from ..traffic.choices import ServingChoices
 from . import query_strings, questions, schemas
-from .answering import FormatQuery, answering, ask, media_type_of, rendered
+from .answering import FormatQuery, answering, ask
 from .answers import batch_csv, batch_json
 from .caches import CachedRoute, Handler
 from .networks import FileQuery
+from .rendering import media_type_of, rendered
 
 
 class _Path(NamedTuple):

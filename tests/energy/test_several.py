@@ -7,7 +7,7 @@ import json
 import pytest
 
 from joulecast.energy import EnergyTree, Figure, Row, Share
-from joulecast.energy.comparison import merged, repeated
+from joulecast.energy.several import merged, repeated
 from joulecast.errors import InputError
 
 

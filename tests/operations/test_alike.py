@@ -11,7 +11,7 @@ from test_costs_by_hand import IDS, ROWS
 
 import joulecast
 from joulecast import Operation
-from joulecast.operations.counted import AlikeOperations, Group, alike_groups, digests_of
+from joulecast.operations.alike import AlikeOperations, Group, alike_groups, digests_of
 from joulecast.operations.operation_list import OperationList
 
 COMPARE_SIZES = {"grouped_linear", "experts", "lstm", "gru", "rnn", "cdist", "sort", "fft"}

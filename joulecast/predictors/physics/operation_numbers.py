@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...arrays import FloatArray
+from ...operations.alike import AlikeOperations, Group, alike_groups
 from ...operations.attributes import ELEMENT_BYTES, PRECISIONS
-from ...operations.counted import AlikeOperations, Counted, Group, alike_groups
+from ...operations.counted import Counted
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
