@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..units import si
-from .account_arguments import Device, RunModel, Sensors, Training, chosen_sensors, module_and_shapes
-from .options import AsJson, ModelOptions, ModeOption, Shapes, mode_of
-from .printing import table
+from .options import RAN, AsJson, Asked, asking, module_to_run
+from .printing import table, tell
 
 if TYPE_CHECKING:
     from ..accounting.evaluation import Evaluation
 
 
+@asking(**RAN)
 def evaluate(
-    model: RunModel,
-    input_shape: Shapes = None,
-    training: Training = False,
-    mode: ModeOption = None,
-    device: Device = "cpu",
-    model_option: ModelOptions = None,
+    asked: Asked,
     experiments: Annotated[int, typer.Option(min=2, help="Equal runs that are compared.")] = 4,
     iterations: Annotated[int, typer.Option(min=2, help="Iterations of each run.")] = 25,
     pairs: Annotated[int, typer.Option(min=1, help="Blocks with and without the profiler, for its overhead.")] = 5,
-    sensors: Sensors = None,
     save: Annotated[Path | None, typer.Option("--save", help="Draw the correlations into a PNG or SVG file.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -41,15 +34,13 @@ def evaluate(
     from ..accounting.steps import steps_of
     from ..profiling.devices import find_device
 
-    module, shapes = module_and_shapes(model, input_shape, model_option)
-    asked_mode = mode_of(training, mode)
-    with steps_of(module, shapes, asked_mode, find_device(device), None) as steps:
+    with steps_of(*module_to_run(asked), asked["mode"], find_device(asked["device"]), None) as steps:
         evaluation = evaluate_model(
-            steps, experiments=experiments, iterations=iterations, pairs=pairs, sensors=chosen_sensors(sensors)
+            steps, experiments=experiments, iterations=iterations, pairs=pairs, sensors=asked["sensors"]
         )
     if save is not None:
         evaluation.save(save)
-    typer.echo(json.dumps(evaluation.to_dict(), indent=1) if as_json else _evaluation_text(evaluation))
+    tell(evaluation, as_json, False, lambda: _evaluation_text(evaluation))
 
 
 def _evaluation_text(found: Evaluation) -> str:

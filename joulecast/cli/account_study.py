@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
-from ..operations.inputs import parse_shapes
 from ..units import si
-from .account_arguments import Device, RunModel, Sensors, Training, chosen_sensors, module_and_shapes
-from .options import AsJson, ModelOptions, ModeOption, Predictor, Shapes, mode_of
+from .options import OPTIONS, RAN, AsJson, Asked, Option, asking, module_to_run, option
 from .printing import table
 from .reading import model_and_options
 
 if TYPE_CHECKING:
+    from ..accounting.result import Accounting
     from ..energy import EnergyTree
 
 
@@ -70,21 +69,18 @@ def repeats_text(trees: Sequence[EnergyTree], top: int, bars_file: Path | None) 
     return f"{title}\n\n" + table(["module", "operator", "phase", "energy" if unit == "J" else "time"], rows)
 
 
+@asking(
+    **RAN,
+    predictor=OPTIONS["predictor"],
+    loop=Option(option(float, help="Shortest length in seconds of the undisturbed loop, if run here."), "loop_s", 3.0),
+)
 def study(
-    model: RunModel,
-    input_shape: Shapes = None,
+    asked: Asked,
     variant: Annotated[
         list[str] | None,
         typer.Option(help="Options of the model, such as 'num_hidden_layers=6 hidden_size=512', or another model."),
     ] = None,
     gpu: Annotated[str | None, typer.Option(help="Predict on this GPU. Default: run the variants here.")] = None,
-    predictor: Predictor = None,
-    training: Training = False,
-    mode: ModeOption = None,
-    device: Device = "cpu",
-    model_option: ModelOptions = None,
-    loop: Annotated[float, typer.Option(help="Shortest length in seconds of the undisturbed loop, if run here.")] = 3.0,
-    sensors: Sensors = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare variants of a model: joules by phase, and module by module with the first.
@@ -96,17 +92,17 @@ def study(
     from ..accounting.model_share import tree_by_module
     from ..api import predict
 
-    asked = mode_of(training, mode)
-
     def tree_of(named: str | None, options: list[str]) -> EnergyTree:
+        model, rest = (None, None) if named is None else model_and_options(named, options)
+        variant = {**asked, "model": model, "model_options": rest}
         if gpu is not None:
-            made, rest = model_and_options(named or "", options)
-            shape = parse_shapes(input_shape)
-            return predict(made, shape, gpu, mode=asked, predictor=predictor, model_options=rest).tree()
-        module, shapes = module_and_shapes(named, input_shape, options)
-        chosen = chosen_sensors(sensors)
-        return account(module, shapes, mode=asked, device=device, sensors=chosen, loop_s=loop).tree()
+            job = {name: variant[name] for name in ("model", "input_shape", "mode", "predictor", "model_options")}
+            return predict(**job, gpu=gpu).tree()
+        how = {name: asked[name] for name in ("mode", "device", "sensors", "loop_s")}
+        accounting: Accounting = account(*module_to_run(variant), **how)
+        return accounting.tree()
 
+    model, model_option = asked.given["model"], asked.given["model_option"]
     found: list[dict[str, Any]] = []
     first: dict[Any, float] = {}
     for text in ("", *(variant or ())):
@@ -132,8 +128,8 @@ def study(
         for row in found
     ]
     header = ["variant", "forward", "backward", "all", "shared modules", "PCC", "MED"]
-    source = f"predicted on {gpu}" if gpu is not None else f"run on {device}"
-    typer.echo(f"{source}, {asked}\n\n{table(header, rows, frozenset(range(1, 7)))}")
+    source = f"predicted on {gpu}" if gpu is not None else f"run on {asked['device']}"
+    typer.echo(f"{source}, {asked['mode']}\n\n{table(header, rows, frozenset(range(1, 7)))}")
 
 
 def _by_phase(tree: EnergyTree) -> dict[str, float | None]:
