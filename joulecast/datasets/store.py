@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,6 +24,8 @@ from .parquet_limits import read_limited
 _READABLE = (2, 3, SCHEMA_VERSION)
 _MOST_VALUES = 20_000_000
 _OPERATIONS, _NETWORKS, _CARD = "operations.parquet", "networks.parquet", "card.json"
+_OPERATION = ("operation", "kind", "mode", "precision")
+"""Columns that describe an operation: what its to_dict gives as JSON, and three values of it."""
 _NEXT = "restore the file, or import the dataset again"
 
 
@@ -36,54 +39,19 @@ def _pyarrow() -> tuple[ModuleType, ModuleType]:
 
 
 def _schemas(pa: ModuleType) -> tuple[Any, Any]:
-    real, text, whole, flag = pa.float64(), pa.string(), pa.int64(), pa.bool_()
-    operations = pa.schema(
-        [
-            pa.field("operation", text, nullable=False),  # Operation.to_dict
-            pa.field("kind", text, nullable=False),
-            pa.field("mode", text, nullable=False),
-            pa.field("precision", text, nullable=False),
-            pa.field("time_s", real, nullable=False),
-            pa.field("power_w", real),
-            pa.field("energy_j", real),
-            pa.field("device_time_s", real),
-            pa.field("time_std_s", real),
-            pa.field("power_std_w", real),
-            pa.field("energy_std_j", real),
-            pa.field("iterations", whole),
-            pa.field("duration_s", real),
-            pa.field("clock_mhz", real),
-            pa.field("temperature_c", real),
-            pa.field("engine", text),
-            pa.field("kernel", text),
-            pa.field("sustained", flag),
-            pa.field("campaign", text, nullable=False),
-            pa.field("method", text, nullable=False),
-            pa.field("started", text, nullable=False),
-            pa.field("line", whole),
-            pa.field("usable", flag, nullable=False),
-            pa.field("power_usable", flag, nullable=False),
-            pa.field("remark", text, nullable=False),
-        ]
-    )
-    networks = pa.schema(
-        [
-            pa.field("network", text, nullable=False),
-            pa.field("input_shape", pa.list_(whole), nullable=False),
-            pa.field("precision", text, nullable=False),
-            pa.field("mode", text, nullable=False),
-            pa.field("time_s", real, nullable=False),
-            pa.field("power_w", real),
-            pa.field("energy_j", real),
-            pa.field("campaign", text, nullable=False),
-            pa.field("line", whole),
-            pa.field("clock_mhz", real),
-            pa.field("operations", text),  # Network.to_dict
-            pa.field("usable", flag),
-            pa.field("remark", text),
-        ]
-    )
-    return operations, networks
+    """Columns of operations and of networks: the fields of their classes, which are nullable where they may be None."""
+    types = {"float": pa.float64(), "str": pa.string(), "int": pa.int64(), "bool": pa.bool_()}
+    types |= {"Shape": pa.list_(pa.int64()), "Network": pa.string()}  # as to_dict gives it
+
+    def columns(kind: type[Measurement | NetworkMeasurement], later: Sequence[str]) -> Iterator[Any]:
+        for each in fields(kind):
+            type_, *none = str(each.type).split(" | ")
+            if type_ in types:
+                yield pa.field(each.name, types[type_], nullable=bool(none) or each.name in later)
+
+    described = [pa.field(name, pa.string(), nullable=False) for name in _OPERATION]
+    operations = pa.schema([*described, *columns(Measurement, ("engine", "kernel"))])
+    return operations, pa.schema([*columns(NetworkMeasurement, ("usable", "remark"))])
 
 
 def _columns(rows: Sequence[Measurement | NetworkMeasurement], schema: Any) -> dict[str, list[Any]]:
@@ -94,7 +62,7 @@ def _columns(rows: Sequence[Measurement | NetworkMeasurement], schema: Any) -> d
             operations = [row.operation for row in rows if isinstance(row, Measurement)]
             texts = {operation: _text(operation) for operation in dict.fromkeys(operations)}
             columns |= {"operation": [texts[operation] for operation in operations]}
-            columns |= {name: [getattr(o, name) for o in operations] for name in ("kind", "mode", "precision")}
+            columns |= {name: [getattr(o, name) for o in operations] for name in _OPERATION[1:]}
         elif name == "operations":
             networks = [row.operations for row in rows if isinstance(row, NetworkMeasurement)]
             columns[name] = [None if network is None else _text(network) for network in networks]
@@ -210,7 +178,7 @@ def _loaded(folder: Path) -> Dataset:
 
 
 def _measurement(row: dict[str, Any], known: dict[str, Operation]) -> Measurement:
-    rest = {name: value for name, value in row.items() if name not in ("operation", "kind", "mode", "precision")}
+    rest = {name: value for name, value in row.items() if name not in _OPERATION}
     return Measurement(operation=_operation(row["operation"], known), **rest)
 
 
