@@ -212,32 +212,25 @@ def host_of(value: Mapping[str, Any]) -> HostModel:
 
 
 def network_static_of(facts: Mapping[str, Any]) -> float:
-    """Watts in networks in addition to static power, as the facts of an entry state them.
-
-    Entries of GPUs without measured networks may lack the value; they learned none.
-
-    Raises:
-        ZooError, TypeError: The value is not such a power.
-    """
-    static_w = number(facts.get("network_static_w", 0.0))
-    if not 0 <= static_w <= MOST_NETWORK_STATIC_W:
-        raise _damaged("network_static_w", static_w, f"from 0 to {MOST_NETWORK_STATIC_W:g} W")
-    return static_w
+    """Watts in networks in addition to static power, as the facts of an entry state them."""
+    return _learned(facts, "network_static_w", 0.0, (0.0, MOST_NETWORK_STATIC_W))
 
 
 def network_tf32_of(facts: Mapping[str, Any]) -> float:
-    """Cost of operations in TF32 inside networks over that in loops, as the facts of an entry state it.
+    """Cost of operations in TF32 inside networks over that in loops, as the facts of an entry state it."""
+    return _learned(facts, "network_tf32_factor", 1.0, TF32_FACTORS)
 
-    Entries of GPUs without measured networks may lack the value; they learned none.
+
+def _learned(facts: Mapping[str, Any], name: str, otherwise: float, low_high: tuple[float, float]) -> float:
+    """What networks taught. Entries of GPUs without measured networks may lack the value; they learned none.
 
     Raises:
-        ZooError, TypeError: The value is not such a factor.
+        ZooError, TypeError: The value is not such a number.
     """
-    factor = number(facts.get("network_tf32_factor", 1.0))
-    least, most = TF32_FACTORS
-    if not least <= factor <= most:
-        raise _damaged("network_tf32_factor", factor, f"from {least:g} to {most:g}")
-    return factor
+    value, (least, most) = number(facts.get(name, otherwise)), low_high
+    if not least <= value <= most:
+        raise _damaged(name, value, f"from {least:g} to {most:g}")
+    return value
 
 
 def _damaged(what: str, given: object, allowed: str) -> ZooError:
