@@ -84,11 +84,7 @@ def calibrate(
 
 
 def _name_of(device: str, gpu: str | None) -> str:
-    """Name of the GPU to measure.
-
-    Raises:
-        InputError: There is none here.
-    """
+    """Name of the GPU to measure. Raises InputError: there is none here."""
     try:
         import torch
 

@@ -16,11 +16,7 @@ def names(texts: list[str] | None) -> list[str] | None:
 
 
 def clocks_mhz(text: str | None) -> list[float] | None:
-    """Parse "900,1200", or "600:1440:120" (first, last, step).
-
-    Raises:
-        InputError: The text has neither form.
-    """
+    """Parse "900,1200", or "600:1440:120" (first, last, step). Raises InputError: the text has neither form."""
     if text is None:
         return None
     try:
@@ -67,11 +63,7 @@ def lengths(text: str) -> int | list[float]:
 
 
 def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
-    """Parse prices such as "1.2" for every GPU, or "A30=0.7,T4=0.35".
-
-    Raises:
-        InputError: A price is not a number.
-    """
+    """Parse prices such as "1.2" for every GPU, or "A30=0.7,T4=0.35". Raises InputError: a price is not a number."""
     if not texts:
         return None
     prices: dict[str, float] = {}

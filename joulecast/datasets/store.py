@@ -82,11 +82,8 @@ def _digest(path: Path) -> str:
 def save(dataset: Dataset, folder: str | Path) -> Path:
     """Write a dataset into a folder: two Parquet files, then the card with their sha256.
 
-    The card is written last and moved into place, so a folder that has a card is complete.
-
-    Raises:
-        DatasetError: It cannot be written there, or holds a value that no column takes.
-        MissingDependencyError: pyarrow is not installed.
+    The card is written last and moved into place, so a folder that has a card is complete. Raises DatasetError: it
+    cannot be written there, or holds a value that no column takes. MissingDependencyError: pyarrow is not installed.
     """
     pa, parquet = _pyarrow()
     folder = Path(folder)

@@ -217,11 +217,7 @@ def _is_file(path: Path) -> bool:
 
 
 def network_of_file(job: Job) -> Network:
-    """List the operations of the model in a file, in this process. The model of the job is the path of the file.
-
-    Raises:
-        JoulecastError: See `network_of_job`.
-    """
+    """List the operations of the model in a file, in this process. The model of the job is the path of the file."""
     path = Path(job.model)
     with refusing_damage("this file describes no model that can be", path):
         return _READERS.get(path.suffix, _from_configuration)(path, job)

@@ -130,11 +130,7 @@ class ClockJob(NamedTuple):
 
 
 def curves(jobs: Sequence[ClockJob], power_limit_w: float | None) -> list[Curve]:
-    """Predict jobs on their GPUs.
-
-    Raises:
-        InputError: A GPU cannot hold a clock or the cap.
-    """
+    """Predict jobs on their GPUs. Raises InputError: a GPU cannot hold a clock or the cap."""
     prepared = [one.predictor.prepared(one.variant.network, power_limit_w) for one in jobs]
     predicted = over_gpus([(network, one.clocks_mhz) for network, one in zip(prepared, jobs, strict=True)])
     return [

@@ -44,11 +44,7 @@ def svg(sweep: Sweep, titled: bool = True) -> str:
 
 
 def png(sweep: Sweep, path: Path) -> None:
-    """Draw a sweep into a PNG file.
-
-    Raises:
-        MissingDependencyError: matplotlib is not installed.
-    """
+    """Draw a sweep into a PNG file. Raises MissingDependencyError: matplotlib is not installed."""
     plt = pyplot()
     with plt.rc_context(CHART_STYLE):
         figure = _figure(plt, sweep)

@@ -47,11 +47,7 @@ def svg_of(figure: Any) -> str:
 
 
 def pyplot() -> Any:
-    """The module matplotlib.pyplot, drawing into files.
-
-    Raises:
-        MissingDependencyError: matplotlib is not installed.
-    """
+    """The module matplotlib.pyplot, drawing into files. Raises MissingDependencyError: matplotlib is not installed."""
     try:
         import matplotlib
 

@@ -240,21 +240,13 @@ class Networks:
         )
 
     def refuse_many(self, operations: int) -> None:
-        """Refuse a network with more operations than the service takes.
-
-        Raises:
-            RefusalError: There are more.
-        """
+        """Refuse a network with more operations than the service takes. Raises RefusalError: there are more."""
         if operations > self._settings.max_operations:
             raise too_large("there are too many operations", operations, self._settings.max_operations)
 
 
 def entry_of(item: OperationItem) -> Entry:
-    """An operation with its count, as a client sent it.
-
-    Raises:
-        InputError: There is no such operation.
-    """
+    """An operation with its count, as a client sent it. Raises InputError: there is no such operation."""
     return _refusing_overflow(lambda: Entry.from_dict(item.model_dump()))
 
 

@@ -18,10 +18,7 @@ def within(seconds: float, ask: Callable[[], Result]) -> Result:
     """Call a function with a deadline, and return its result or raise its error.
 
     The function runs in a thread of its own. After the deadline the thread goes on, but its result is ignored, and it
-    does not keep the process from ending.
-
-    Raises:
-        TimeoutError: The function took longer.
+    does not keep the process from ending. Raises TimeoutError: the function took longer.
     """
     future: Future[Result] = Future()
 
@@ -61,10 +58,6 @@ def limited_memory(more_bytes: int) -> Iterator[None]:
 
 
 def used_bytes() -> int:
-    """Bytes of this process that count against such a limit.
-
-    Raises:
-        OSError: The system does not report them.
-    """
+    """Bytes of this process that count against such a limit. Raises OSError: the system does not report them."""
     used = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
     return int(used[1]) * 1024 if used else 0

@@ -75,11 +75,7 @@ def import_miopen2024(folder: str | Path, *, rows: int | None = ROWS) -> list[Da
 
 
 def _operation(row: dict[str, Any]) -> Operation:
-    """The convolution of a row.
-
-    Raises:
-        InputError: Its sizes do not fit each other.
-    """
+    """The convolution of a row. Raises InputError: its sizes do not fit each other."""
     one, other = (row["n"], row["c"], row["h"], row["w"]), (row["n"], row["k"], row["out_h"], row["out_w"])
     given, made = (one, other) if row["direction"] == "F" else (other, one)
     attributes = {

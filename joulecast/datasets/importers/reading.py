@@ -73,11 +73,8 @@ Columns = dict[str, npt.NDArray[Any]]
 def read_columns(path: Path, wanted: Iterable[str]) -> Columns:
     """Read columns of a Parquet file by name, all of one length.
 
-    Missing numbers are NaN, missing texts are empty.
-
-    Raises:
-        DatasetError: The file is missing or damaged, or lacks columns.
-        MissingDependencyError: pyarrow is not installed.
+    Missing numbers are NaN, missing texts are empty. Raises DatasetError: the file is missing or damaged, or lacks
+    columns. MissingDependencyError: pyarrow is not installed.
     """
     try:
         import pyarrow

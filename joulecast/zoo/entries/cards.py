@@ -168,20 +168,12 @@ def card_files(card: Card | Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def read_card(files: Mapping[str, bytes]) -> Any:
-    """Parse the card of an entry.
-
-    Raises:
-        ZooError: The file is not JSON.
-    """
+    """Parse the card of an entry. Raises ZooError: the file is not JSON."""
     return parsed_json(files[CARD], "the card of this zoo entry")
 
 
 def load_card(folder: Path) -> dict[str, Any]:
-    """Read the card of an entry, checked against its manifest.
-
-    Raises:
-        ZooError: The entry is damaged.
-    """
+    """Read the card of an entry, checked against its manifest. Raises ZooError: the entry is damaged."""
     card = read_card(checked_files(folder, {CARD})[1])
     if not isinstance(card, dict):
         raise ZooError("the card of this zoo entry is damaged", given=str(folder), hint="pull it again")
@@ -189,11 +181,7 @@ def load_card(folder: Path) -> dict[str, Any]:
 
 
 def name_of(value: Any) -> str:
-    """Check the name of an entry, as its card states it.
-
-    Raises:
-        ZooError: It is not a short text.
-    """
+    """Check the name of an entry, as its card states it. Raises ZooError: it is not a short text."""
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME or not value.isprintable():
         raise _damaged("name", value, "a short text")
     return value

@@ -219,12 +219,9 @@ def registry_folder(model: str, uri: str | None = None) -> Path:
     """Fetch the entry that "models:/NAME@ALIAS" or "models:/NAME/VERSION" names, and return its folder in the cache.
 
     A version is fetched once and needs no mlflow after that. The version behind an alias is looked up once a minute.
-
-    Raises:
-        InputError: The text does not have this form.
-        MissingDependencyError: mlflow is not installed.
-        TrackingError: The server cannot be reached or denies access, or there is no such model.
-        ZooError: The version was not registered by joulecast, or is damaged.
+    Raises InputError: the text does not have this form. MissingDependencyError: mlflow is not installed. TrackingError:
+    the server cannot be reached or denies access, or there is no such model. ZooError: the version was not registered
+    by joulecast, or is damaged.
     """
     match = _URI.fullmatch(model)
     if match is None:
@@ -254,11 +251,7 @@ def _looked_up(mlflow: Any, name: str, alias: str, version: str | None, uri: str
 
 
 def pull_model(model: str, uri: str | None = None, *, replace: bool = False) -> str:
-    """Copy a model of a registry into the cache under the name of its entry, and return that name.
-
-    Raises:
-        InputError, MissingDependencyError, TrackingError, ZooError: As for `registry_folder`.
-    """
+    """Copy a model of a registry into the cache under the name of its entry, and return that name."""
     folder = registry_folder(model, uri)
     name = str(load_card(folder)["name"])
     admit(_files_in(folder), name, model, replace=replace)

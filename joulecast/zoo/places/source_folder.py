@@ -227,11 +227,7 @@ class HttpSource(ReadOnly):
         return data
 
     def names(self) -> list[str]:
-        """Refuse: without an index, entries behind HTTP cannot be listed.
-
-        Raises:
-            ZooError: Always.
-        """
+        """Refuse: without an index, entries behind HTTP cannot be listed. Raises ZooError: Always."""
         raise ZooError(
             "there is no zoo at this address",
             given=f"{self._base}/index.json",
