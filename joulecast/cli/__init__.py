@@ -29,7 +29,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "sweep": ("best", "sweep"),
     "explain": ("explain", "explain"),
     "extract": ("extract", "extract"),
-    "collect": ("collect", "collect"),
+    "collect": ("machine", "collect"),
     "train": ("train", "train"),
     "evaluate": ("train", "evaluate"),
     "train-kernels": ("train", "train_kernels"),

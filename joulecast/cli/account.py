@@ -10,8 +10,7 @@ import typer
 
 from ..errors import InputError
 from ..units import si
-from .account_evaluation import evaluate
-from .account_study import merge, repeats_text, study
+from .account_study import evaluate, merge, repeats_text, study
 from .options import OPTIONS, RAN, AsJson, Asked, Option, asking, module_to_run, option
 from .printing import Column, listing, tell
 

@@ -1,4 +1,4 @@
-"""What measures this machine: `joulecast host`, `calibrate` and `memory-levels`."""
+"""What measures this machine: `joulecast host`, `collect`, `calibrate` and `memory-levels`."""
 
 from __future__ import annotations
 
@@ -234,3 +234,10 @@ def memory_levels(
         measured = replace(described, access_energy_j=calibration.access_energy_j, sources=(*described.sources, source))
         out.write_text(gpu_toml(measured), encoding="utf-8")
         typer.echo(f"wrote {out}; use it with --gpu {out}")
+
+
+def collect(context: typer.Context) -> None:
+    """Measure time and power of the operations in a campaign's networks, here or on a cluster; see --help."""
+    from ..profiling.command import collect as run
+
+    typer.echo(run(context.args))

@@ -9,8 +9,19 @@ from typing import Any
 
 from ..errors import InputError
 from ..rendering.notebook import Picture, as_picture, check_folder, drawn_into
-from ..rendering.pages import figure, html_page, html_rows, quiet
-from ..rendering.plots import CHART_STYLE, COLOURS, FAINT, INK, QUIET, pyplot, svg_of
+from ..rendering.plots import (
+    CHART_STYLE,
+    COLOURS,
+    FAINT,
+    INK,
+    QUIET,
+    figure,
+    html_page,
+    html_rows,
+    pyplot,
+    quiet,
+    svg_of,
+)
 from ..units import scaled, si
 from .choice import Choice, incomplete_notes
 from .objectives import OBJECTIVES

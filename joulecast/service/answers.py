@@ -37,9 +37,9 @@ from ..progress import paced
 from ..queries import Choices, Question, Sweep
 from ..queries import best as best_of
 from ..queries import sweep as sweep_of
-from ..queries.constraints import Constraints
 from ..queries.evaluation import MOST_CLOCKS
 from ..queries.objectives import Tariff
+from ..queries.search import Constraints
 from ..rendering.answers import table_csv
 from ..runs import Run
 from ..runs.choosing import CLOCKS as RUN_CLOCKS

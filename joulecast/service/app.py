@@ -32,8 +32,7 @@ from ..zoo import find_predictor
 from . import listings, routes
 from .answers import Answers
 from .caches import AnswerCache
-from .logs import log
-from .metrics import Metrics, resident_bytes
+from .logs import Metrics, log, resident_bytes
 from .middleware import OPEN_PATHS, RequestChecks
 from .problems import invalid, not_found, problem_response
 from .reload import WARMED, follow, generation, watch

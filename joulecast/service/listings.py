@@ -26,13 +26,12 @@ from ..hardware import GPU
 from ..hardware import gpus as catalogue
 from ..hardware.host import USUAL, hosts
 from ..predictors.networks.execution import EXECUTIONS
-from ..queries.carbon import grids
+from ..queries.objectives import grids
 from ..system.resources import shipped
 from ..zoo import entries
-from ..zoo.entries.cards import load_card
-from ..zoo.entries.measured import measured_gpus
+from ..zoo.entries.cards import load_card, measured_gpus
 from ..zoo.rendering import markdown
-from . import metrics, schemas
+from . import logs, schemas
 from .answering import PROBLEMS, answering, ask, computed, found, naming
 from .caches import CachedRoute
 from .reload import damage
@@ -245,7 +244,7 @@ async def openapi(request: Request) -> Response:
 )
 async def prometheus(request: Request) -> Response:
     """Counters for Prometheus."""
-    return Response(request.app.state.metrics.text(), media_type=metrics.MEDIA_TYPE)
+    return Response(request.app.state.metrics.text(), media_type=logs.MEDIA_TYPE)
 
 
 _FILES = StaticFiles(directory=pathlib.Path(__file__).with_name("static"))

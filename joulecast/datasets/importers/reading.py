@@ -16,7 +16,7 @@ from ...errors import DatasetError, MissingDependencyError, with_extra
 from ...system.damage import refusing_damage, unreadable
 from ...system.regular_files import read_regular
 from ..measurement import Dataset, refuse_lines
-from ..parquet_limits import read_limited
+from ..store import read_limited
 
 Options = ParamSpec("Options")
 Folder = str | Path
