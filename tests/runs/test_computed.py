@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from joulecast import Operation, predict_run
@@ -127,6 +129,42 @@ def test_laws_of_what_is_shared():
     clipped, plain = (run("H100 SXM", shape=(2, 2048), clip_gradients=each) for each in (True, False))
     # A norm reads 8.03e9 gradients, and scaling reads and writes them: 48 GB at up to 3.35 TB/s.
     assert 1 < (clipped.time_s - plain.time_s) / clipped.steps / (3 * 2 * 8.03e9 / 3.35e12) < 1.5
+
+
+def gpt2(gpu="8x A100 SXM4 80GB", shape=(64, 1024), **options):
+    return predict_run("gpt2", shape, gpu, **{"samples": 6400, "precision": "bf16", **options})
+
+
+def test_laws_of_time_and_memory():
+    """What is computed again takes time and frees memory; what is divided frees memory; smaller pieces take longer."""
+    again = [gpt2("A100 SXM4 80GB", recompute=each) for each in ("none", "selective", "full")]
+    assert [way.time_s for way in again] == sorted(way.time_s for way in again)
+    assert [way.memory_bytes for way in again] == sorted((way.memory_bytes for way in again), reverse=True)
+    assert again[1].memory_bytes < again[0].memory_bytes
+    divided = [gpt2(sharding=each) for each in ("none", "zero1", "zero2", "zero3")]
+    assert [way.memory_bytes for way in divided] == sorted((way.memory_bytes for way in divided), reverse=True)
+    pieces = [gpt2(accumulation=each) for each in (1, 2, 4, 8)]
+    assert [way.time_s for way in pieces] == sorted(way.time_s for way in pieces)
+    assert [way.memory_bytes for way in pieces] == sorted((way.memory_bytes for way in pieces), reverse=True)
+
+
+@pytest.mark.parametrize("gpu", ["H100 SXM", "A100 80GB PCIe", "L40S", "L4", "B200"])
+def test_more_gpus_are_quicker_but_never_by_more_than_their_number(gpu):
+    """Each GPU has 64 sequences of 512 tokens, so each computes as long; and what is sent costs something."""
+    ways = [gpt2(f"{count}x {gpu}", (64 * count, 512), samples=64e4) for count in (1, 2, 4, 8, 16)]
+    rates = [way.samples_per_s for way in ways]
+    assert rates == sorted(rates)
+    for fewer, more in pairwise(rates):
+        assert 1.3 < more / fewer <= 2.001
+    joules = [way.energy_j / way.samples for way in ways]
+    assert all(more > 0.999 * fewer for fewer, more in pairwise(joules))  # Eight send a little quicker than four.
+
+
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_sharing_layers_is_at_most_somewhat_slower_than_replicas(count):
+    """The same batch on as many GPUs: with quick links and divided norms, what is sent is the difference."""
+    replicas, shared = run(f"{count}x H100 SXM"), run(f"{count}x H100 SXM", tensor_parallel=count)
+    assert replicas.time_s < shared.time_s < 1.4 * replicas.time_s
 
 
 @pytest.mark.parametrize(
