@@ -78,7 +78,8 @@ class GenerationAnswers:
         _check_gpus(question.gpu, question.predictor)
         if question.draft_model is not None:
             _refuse_unknown(question.draft_model, question.engine)
-        expected = (question.requests or question.concurrency or 0) * (question.duration_s or 0)
+        replays = 1 if question.level is None else 3
+        expected = replays * (question.requests or question.concurrency or 0) * (question.duration_s or 0)
         if expected > _MOST_REQUESTS:
             raise too_large("there are too many requests to simulate", expected, _MOST_REQUESTS)
         return simulate_serving(**arguments_of(question))

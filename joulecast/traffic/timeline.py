@@ -35,6 +35,8 @@ class Timeline(Tabular):
     Args:
         time_s: Begin of each step in seconds.
         power_w: Power of all boards in watts.
+        prompt_power_w, decode_power_w, idle_power_w: Its parts: of reading prompts, of decoding, and of replicas
+            without work.
         decoding: Sequences that decoded.
         waiting: Requests in the queue.
         prompt_tokens_per_s: Tokens of prompts that were read.
@@ -44,6 +46,9 @@ class Timeline(Tabular):
 
     time_s: FloatArray
     power_w: FloatArray
+    prompt_power_w: FloatArray
+    decode_power_w: FloatArray
+    idle_power_w: FloatArray
     decoding: FloatArray
     waiting: FloatArray
     prompt_tokens_per_s: FloatArray
@@ -69,18 +74,22 @@ class Timeline(Tabular):
             )
         edges = np.arange(math.ceil(end_s / step_s) + 1) * step_s
         sums = {}
-        for name in ("energy_j", "decoding", "waiting", "prompt_tokens", "cached", "busy"):
+        for name in ("energy_j", "decoding_j", "idle_j", "decoding", "waiting", "prompt_tokens", "cached", "busy"):
             total = np.zeros(len(edges) - 1)
             for log in logs:
-                start_s, time_s = column(log, "start_s"), column(log, "time_s")
-                values = column(log, "steps") > 0 if name == "busy" else column(log, name)
-                amounts = values if name in ("energy_j", "prompt_tokens") else values * time_s
+                start_s, time_s, busy = column(log, "start_s"), column(log, "time_s"), column(log, "steps") > 0
+                of = {"busy": busy, "idle_j": np.where(busy, 0.0, column(log, "energy_j"))}
+                values = of[name] if name in of else column(log, name)
+                amounts = values if name.endswith("_j") or name == "prompt_tokens" else values * time_s
                 times = np.append(start_s, start_s[-1] + time_s[-1])
                 total += np.diff(np.interp(edges, times, np.append(0.0, np.cumsum(amounts))))
             sums[name] = total / step_s
         return cls(
             edges[:-1].astype(float),
             sums["energy_j"],
+            np.maximum(sums["energy_j"] - sums["decoding_j"] - sums["idle_j"], 0.0),
+            sums["decoding_j"],
+            sums["idle_j"],
             sums["decoding"],
             sums["waiting"],
             sums["prompt_tokens"],
