@@ -157,7 +157,14 @@ class Served:
             replay.closed(concurrency or 0)
         return replay.replicas
 
-    def divided(self, trace: Trace, reader: Served, readers: int, router: str) -> Sequence[Replica]:
+    @property
+    def after_reading(self) -> Served:
+        """The same for prompts whose keys and values come from others: it computes their last token again."""
+        return replace(self, limits=replace(self.limits, cached_share=1.0))
+
+    def divided(
+        self, trace: Trace, reader: Served, readers: int, router: str, decoders: int | None = None
+    ) -> Sequence[Replica]:
         """Replay requests whose prompts are read by replicas of their own, which send keys and values to the others.
 
         A replica that decodes computes the last token of each prompt again, as vLLM does, which gives the first token
@@ -166,8 +173,9 @@ class Served:
         Args:
             trace: The requests.
             reader: A replica that reads prompts.
-            readers: Number of these replicas; all others decode.
+            readers: Number of these replicas.
             router: A name of `ROUTERS`.
+            decoders: Number of replicas that decode; None for all other GPUs.
 
         Returns:
             All replicas, with the requests in the order of the trace.
@@ -183,8 +191,8 @@ class Served:
         there_s = np.array(reading[0].requests.end_s) + sent[place] / (served.gpu.pcie_bandwidth or _PCIE)
         order = np.argsort(there_s, kind="stable")
         arrived = replace(trace, arrival_s=there_s).of(order)
-        decoders = replace(self, limits=replace(self.limits, cached_share=1.0))
-        decoding = decoders.replicas(arrived, router=router, count=served.parallel.groups - readers)
+        others = served.parallel.groups - readers if decoders is None else decoders
+        decoding = self.after_reading.replicas(arrived, router=router, count=others)
         first, second, every = reading[0].requests, decoding[0].requests, Requests()
         back = np.argsort(order).tolist()
         for request, here in enumerate(back):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Real
@@ -204,6 +205,10 @@ def simulate_serving(
         slower = made.stretched(factor)
         ends.append(replayed(slower, slower if reader is made else reader.stretched(factor)))
     return found.between(ends, spreads, level)
+
+
+DEFAULTS = {name: each.default for name, each in inspect.signature(simulate_serving).parameters.items()}
+"""Arguments of `simulate_serving` and their defaults."""
 
 
 def _refuse_too_long(trace: Trace, context: float, model: str) -> None:
