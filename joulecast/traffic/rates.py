@@ -163,6 +163,7 @@ class _Question:
                 f"a request alone takes {alone.ttft_s:.3g} s to its first token and {alone.tpot_s:.3g} s for a further "
                 "one",
                 given=f"up to {sequences} sequences",
+                hint="give wider limits, a higher clock, or more GPUs for each replica (counts)",
             )
         if holds(high):
             low = high

@@ -18,7 +18,7 @@ from ..rendering.notebook import Line, Picture, document, lines_over, notes, one
 from ..rendering.tables import Table
 from ..units import duration, si
 from .scheduler import Replica
-from .timeline import Columns, Timeline, column, end_s_of
+from .timeline import Columns, Timeline, column, end_s_of, gaps
 
 _SHOWN = (0.5, 0.9, 0.99)
 _POINTS = 600  # Points of a line that is drawn.
@@ -200,19 +200,9 @@ class ServingSimulation(Answer):
         Raises:
             InputError: The quantile is not between 0 and 1, or no sequence decoded.
         """
-        seconds, weights = [], []
-        for log in self.logs:
-            time_s, steps, decoding = (column(log, name) for name in ("time_s", "steps", "decoding"))
-            each_s = time_s / np.maximum(steps, 1)
-            # Steps in which sequences wait for the prompts of others lengthen the next step in which they decode.
-            waited_s = np.cumsum(np.where(column(log, "stalled") > 0, time_s, 0.0))
-            decodes = decoding > 0
-            stalled_s = np.zeros(len(time_s))
-            stalled_s[decodes] = np.diff(waited_s[decodes], prepend=0.0)
-            first, share = (stalled_s > 0) & decodes, self._share(log)
-            seconds += [each_s, each_s + stalled_s]
-            weights += [share * (steps - first) * decoding, share * first * decoding]
-        return _weighted(np.concatenate(seconds), np.concatenate(weights), quantile)
+        found = [gaps(log, self._share(log)) for log in self.logs]
+        seconds, weights = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return _weighted(seconds, weights, quantile)
 
     def goodput_per_s(
         self, *, ttft_s: float = math.inf, tpot_s: float = math.inf, latency_s: float = math.inf

@@ -28,6 +28,25 @@ def end_s_of(logs: Sequence[Columns]) -> float:
     return max(float(log[0][-1] + log[1][-1]) for log in logs)
 
 
+def gaps(log: Columns, share: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Seconds from one token of a sequence to the next, and how often: arrays of shape (2 x entries,).
+
+    Args:
+        log: A log.
+        share: Share of each entry that is counted, shape (entries,).
+    """
+    time_s, steps, decoding = (column(log, name) for name in ("time_s", "steps", "decoding"))
+    each_s = time_s / np.maximum(steps, 1)
+    # Steps in which sequences wait for the prompts of others lengthen the next step in which they decode.
+    waited_s = np.cumsum(np.where(column(log, "stalled") > 0, time_s, 0.0))
+    decodes = decoding > 0
+    stalled_s = np.zeros(len(time_s))
+    stalled_s[decodes] = np.diff(waited_s[decodes], prepend=0.0)
+    first = (stalled_s > 0) & decodes
+    counts = share * (steps - first) * decoding, share * first * decoding
+    return np.concatenate([each_s, each_s + stalled_s]), np.concatenate(counts)
+
+
 @dataclass(frozen=True)
 class Timeline(Tabular):
     """What all replicas did over time; arrays of shape (times,), each the mean of a step from that time on.

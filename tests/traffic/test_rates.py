@@ -64,7 +64,9 @@ def test_commands_say_what_was_chosen(ways):
 def test_the_fewest_joules_are_at_a_lower_clock_or_cap(ways):
     options = {**ASKED, "clocks": (2040, 1200), "power_limit_w": (72, 50)}
     found = best_generation("qwen3_0_6b", rate_per_s=60, p99_ttft_s=0.2, p99_tpot_s=0.02, **options)
-    assert {(row.clock_mhz, row.power_limit_w) for row in found.rows} == {(f, w) for f in (2040, 1200) for w in (72, 50)}
+    assert {(row.clock_mhz, row.power_limit_w) for row in found.rows} == {
+        (f, w) for f in (2040, 1200) for w in (72, 50)
+    }
     assert found[0].clock_mhz == 1200
     assert found[0].energy_per_token_j < 0.95 * ways[0].energy_per_token_j
     assert found[0].command().startswith("nvidia-smi --lock-gpu-clocks=1200\nnvidia-smi --power-limit=")

@@ -130,7 +130,7 @@ def test_phases_have_clocks_and_caps_of_their_own(chat):
     parts = chat.timeline(0.5)
     np.testing.assert_allclose(parts.prompt_power_w + parts.decode_power_w + parts.idle_power_w, parts.power_w)
     assert (parts.idle_power_w * 0.5).sum() >= chat.idle_energy_j
-    assert min(parts.prompt_power_w.max(), parts.decode_power_w.max()) > 10
+    assert parts.decode_power_w.max() > parts.prompt_power_w.max() > 1
 
 
 def test_prompts_that_come_first_shorten_the_first_token_and_lengthen_the_longest_gap():
