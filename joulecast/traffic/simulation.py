@@ -12,13 +12,12 @@ import numpy as np
 
 from ..arrays import FloatArray
 from ..errors import InputError
-from ..predictors.intervals.conformal import require_level
 from ..rendering.answers import Answer
 from ..rendering.notebook import Line, Picture, document, lines_over, notes, one_below_the_other, table
 from ..rendering.tables import Table
 from ..units import duration, si
 from .scheduler import Replica
-from .timeline import Columns, Timeline, column, end_s_of, gaps
+from .timeline import Columns, Timeline, column, end_s_of, gaps, weighted_quantile
 
 _SHOWN = (0.5, 0.9, 0.99)
 _POINTS = 600  # Points of a line that is drawn.
@@ -202,7 +201,7 @@ class ServingSimulation(Answer):
         """
         found = [gaps(log, self._share(log)) for log in self.logs]
         seconds, weights = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return _weighted(seconds, weights, quantile)
+        return weighted_quantile(seconds, weights, quantile)
 
     def goodput_per_s(
         self, *, ttft_s: float = math.inf, tpot_s: float = math.inf, latency_s: float = math.inf
@@ -353,7 +352,7 @@ class ServingSimulation(Answer):
 
     def _quantile(self, values: FloatArray, quantile: float) -> float:
         some = values[self._counted & np.isfinite(values)]
-        return _weighted(some, np.ones(len(some)), quantile)
+        return weighted_quantile(some, np.ones(len(some)), quantile)
 
     def _known(self, name: str, quantile: float) -> float | None:
         try:
@@ -389,22 +388,3 @@ _LATENCIES = {
     "itl_s": "between two tokens",
     "latency_s": "whole request",
 }
-
-
-def _weighted(values: FloatArray, weights: FloatArray, quantile: float) -> float:
-    """The least value that a share of the weight does not exceed."""
-    if quantile not in (0, 1):
-        require_level(quantile)
-    some = weights > 0
-    if not some.any():
-        raise InputError(
-            "no request has such a latency",
-            given="0 requests in the time that is counted",
-            allowed="at least one",
-            hint="give a longer duration_s, or outputs of at least two tokens",
-        )
-    values, weights = values[some], weights[some]
-    order = np.argsort(values)
-    reached = np.cumsum(weights[order])
-    place = min(int(np.searchsorted(reached, quantile * reached[-1])), len(values) - 1)
-    return float(values[order[place]])

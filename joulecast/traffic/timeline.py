@@ -10,6 +10,7 @@ import numpy as np
 
 from ..arrays import FloatArray
 from ..errors import InputError
+from ..predictors.intervals.conformal import require_level
 from ..rendering.tables import Table, Tabular
 from .scheduler import Log
 
@@ -45,6 +46,29 @@ def gaps(log: Columns, share: FloatArray) -> tuple[FloatArray, FloatArray]:
     first = (stalled_s > 0) & decodes
     counts = share * (steps - first) * decoding, share * first * decoding
     return np.concatenate([each_s, each_s + stalled_s]), np.concatenate(counts)
+
+
+def weighted_quantile(values: FloatArray, weights: FloatArray, quantile: float) -> float:
+    """The least value that a share of the weight does not exceed.
+
+    Raises:
+        InputError: The share is not between 0 and 1, or nothing has a weight.
+    """
+    if quantile not in (0, 1):
+        require_level(quantile)
+    some = weights > 0
+    if not some.any():
+        raise InputError(
+            "no request has such a latency",
+            given="0 requests in the time that is counted",
+            allowed="at least one",
+            hint="give a longer duration_s, or outputs of at least two tokens",
+        )
+    values, weights = values[some], weights[some]
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order])
+    place = min(int(np.searchsorted(reached, quantile * reached[-1])), len(values) - 1)
+    return float(values[order[place]])
 
 
 @dataclass(frozen=True)
