@@ -98,6 +98,7 @@ class GPU:
         shared_memory_bytes: Most shared memory that kernels can use on one multiprocessor.
         link_bandwidth: Bytes per second to the other GPUs of its node, in each direction, over all links together:
             NVLink, and on AMD GPUs Infinity Fabric.
+        link_gpus: Most GPUs that these links join, such as 2 by a bridge; None for all of a node.
         pcie_bandwidth: Bytes per second to its host over PCI Express, in each direction.
         vector_flops: Precision -> FLOP/s at boost_clock_mhz without tensor cores.
         tensor_precisions: Precisions whose matrix products and convolutions run on tensor cores (AMD: matrix cores) in
@@ -138,6 +139,7 @@ class GPU:
     l1_bytes: int | None = None
     shared_memory_bytes: int | None = None
     link_bandwidth: float | None = None
+    link_gpus: int | None = None
     pcie_bandwidth: float | None = None
     vector_flops: Mapping[str, float] | None = None
     tensor_precisions: tuple[str, ...] | None = None
@@ -197,6 +199,10 @@ class GPU:
     def has_hbm(self) -> bool:
         """Whether its memory is HBM, rather than GDDR or LPDDR."""
         return self.memory_type.startswith("HBM")
+
+    def link(self, gpus: int) -> str:
+        """What so many GPUs of a node send over: "nvlink" (or Infinity Fabric), or "pcie"."""
+        return "nvlink" if self.link_bandwidth and gpus <= (self.link_gpus or gpus) else "pcie"
 
     @property
     def unquantized(self) -> tuple[str, ...]:
