@@ -56,7 +56,7 @@ def best_run(
     host: str | float | Path | Host | None = None,
     predictor: str | Path | None = None,
     model_options: Mapping[str, object] | None = None,
-    price_per_hour: float | Mapping[str, float] | None = None,
+    price_per_hour: float | str | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,
     pue: float = 1.0,

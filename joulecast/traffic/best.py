@@ -53,7 +53,7 @@ def best_generation(
     burstiness: float = 1.0,
     prefix_hit_rate: float = 0.0,
     seed: int = 0,
-    price_per_hour: float | Mapping[str, float] | None = None,
+    price_per_hour: float | str | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,
 ) -> GenerationChoices:
