@@ -46,6 +46,7 @@ def memory_levels(
 
     from ..hardware import find_gpu
     from ..hardware.gpu_toml import gpu_toml
+    from ..predictors.physics.voltage import relative_voltage
     from ..profiling import chase_studies as studies
     from ..profiling.calibration import ACCESSES, calibrate
     from ..profiling.chase_kernels import CudaChase
@@ -101,6 +102,11 @@ def memory_levels(
         picture.write_text(drawing, encoding="utf-8")
     if out is not None:
         source = f"access_energy_j: joulecast memory-levels on this {torch.cuda.get_device_name(board)}"
-        measured = replace(described, access_energy_j=calibration.access_energy_j, sources=(*described.sources, source))
+        # The catalogue's energies hold at the boost clock; levels on the chip take the square of the voltage.
+        logic = 1.0 if clock is None else float(relative_voltage(described, clock)[0]) ** -2
+        joules = {
+            level: each * (1 if level == "dram" else logic) for level, each in calibration.access_energy_j.items()
+        }
+        measured = replace(described, access_energy_j=joules, sources=(*described.sources, source))
         out.write_text(gpu_toml(measured), encoding="utf-8")
         typer.echo(f"wrote {out}; use it with --gpu {out}")
