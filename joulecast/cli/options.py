@@ -15,6 +15,7 @@ from ..operations.inputs import parse_shapes
 from .completion import completed
 from .reading import (
     clocks_mhz,
+    intensity,
     lengths,
     model_and_options,
     named_values,
@@ -184,14 +185,24 @@ OPTIONS: Mapping[str, Option] = {
         option(
             list[str] | None,
             "--price-per-hour",
-            help="Price of an hour of every GPU (1.2) or of one (A30=0.7); repeat it, or separate by commas.",
+            "--prices",
+            help="Price of an hour of every GPU (1.2) or of one (A30=0.7); a cloud (AWS); or a table (mine.csv) with "
+            "the columns gpu, price_per_hour and spot_per_hour. spot=0.5 after it: half of the hours at spot prices.",
         ),
         read=price_per_hour,
     ),
     "price_per_kwh": Option(
         option(float | None, "--price-per-kwh", help="Price of a kilowatt-hour, in the same currency.")
     ),
-    "carbon": Option(option(str | None, help="Grams of CO2 per kWh, or a country such as DE.")),
+    "carbon": Option(
+        option(
+            str | None,
+            "--carbon",
+            "--intensity",
+            help="A number in g CO2 per kWh, a country (DE), a cloud's region (eu-north-1), or a file of hours.",
+        ),
+        read=intensity,
+    ),
     "prompt": Option(
         option(
             str,

@@ -36,6 +36,7 @@ _PRECISION = Option(option(str, help="default, fp32, tf32, fp16, bf16, amp or am
     pipeline_parallel=Option(option(int, help="Stages that the layers are divided into."), default=1),
     evaluation_samples=Option(option(float, help="Samples that are evaluated in each epoch."), default=0.0),
     checkpoints=Option(option(int, help="How often a checkpoint is stored."), default=0),
+    embodied_g_per_hour=Option(option(float, help="Grams of CO2 of making a GPU, for each hour of use."), default=0.0),
 )
 def run(
     asked: Asked,

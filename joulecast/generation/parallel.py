@@ -174,7 +174,7 @@ def find_parallel(count: int, gpu: GPU, tensor: int, expert: int) -> Parallel:
             allowed=f"a multiple of {group}",
         )
     replicas = max(1, count // group)
-    return Parallel(tensor, expert, replicas, "nvlink" if gpu.link_bandwidth else "pcie")
+    return Parallel(tensor, expert, replicas, gpu.link(group))
 
 
 def share(decoder: Decoder, parallel: Parallel) -> Decoder:

@@ -171,6 +171,7 @@ _READERS: dict[str, Reader] = {
     "l1_bytes": _whole(1e3, 1e7, "bytes"),
     "shared_memory_bytes": _whole(1e3, 1e7, "bytes"),
     "link_bandwidth": _number(1e9, 1e14, "bytes per second"),
+    "link_gpus": _whole(2, 1e4, "GPUs"),
     "pcie_bandwidth": _number(1e8, 1e13, "bytes per second"),
     "power_limit_w": _POWER,
     "power_range_w": _numbers,

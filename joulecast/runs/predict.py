@@ -76,10 +76,11 @@ def predict_run(
     calibration: Calibrated | None = None,
     predictor: str | Path | None = None,
     model_options: Mapping[str, object] | None = None,
-    price_per_hour: float | Mapping[str, float] | None = None,
+    price_per_hour: float | str | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
-    carbon: float | str | None = None,
+    carbon: float | str | Sequence[float] | None = None,
     pue: float = 1.0,
+    embodied_g_per_hour: float = 0.0,
 ) -> Run:
     """Predict a whole training run: hours, joules of the boards and at the plug, price and carbon.
 
@@ -118,10 +119,12 @@ def predict_run(
         calibration: What was measured on the board; see `joulecast.predict`.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
         model_options: Arguments of a model that is given by name, as in `joulecast.extract`.
-        price_per_hour: Price of an hour of one GPU, or a mapping from GPU to price.
+        price_per_hour: Price of an hour of one GPU, a mapping from GPU to price, or a cloud: its list prices.
         price_per_kwh: Price of a kilowatt-hour, in the same currency.
-        carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE": its yearly average.
+        carbon: Intensity of the grid in grams of CO2 per kWh; one for each hour, beginning with the first of the run;
+            or a country such as "DE" or a cloud's region such as "eu-north-1": the average of a year.
         pue: Joules that the data centre draws for each joule of its servers, which price and carbon contain.
+        embodied_g_per_hour: Grams of CO2 equivalent of making a GPU and its share of a server, for each hour of use.
 
     Raises:
         UnknownNameError: No such model, GPU, precision, sharding, optimizer, country or predictor.
@@ -172,6 +175,7 @@ class Training:
     network_bandwidth: float | None
     tariff: Tariff
     pue: float
+    embodied_g_per_hour: float = 0.0
     networks: dict[tuple[int, ...], Network] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -198,6 +202,7 @@ class Training:
             bandwidth,
             Tariff.of(asked["price_per_hour"], asked["price_per_kwh"], asked["carbon"]),
             _number("pue", asked["pue"], "1 or more", least=1.0),
+            _number("embodied_g_per_hour", asked.get("embodied_g_per_hour", 0.0), "at least 0", zero=True),
         )
 
     def micro_batch(self, layout: Layout) -> Network:
@@ -250,6 +255,7 @@ class Training:
                 "not in the time: clipping of gradients, and failures",
                 *step.micro.notes,
             ),
+            embodied_g_per_hour=self.embodied_g_per_hour,
         )
 
     def _samples(self, shape: Sequence[int]) -> float:

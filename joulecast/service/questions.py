@@ -34,6 +34,7 @@ from .subjects import (
     OptionName,
     Positive,
     Precision,
+    Price,
     Side,
     Size,
     Strict,
@@ -342,6 +343,7 @@ RunQuestion = _question(
     checkpoints=(Annotated[int, Field(ge=0, le=10**9)], "How often a checkpoint is stored."),
     checkpoint_bandwidth=(Amount, "Bytes per second at which it is stored."),
     loader_samples_per_s=(Positive | None, "Samples per second that the loader of the data gives."),
+    embodied_g_per_hour=(Price, "Grams of CO2 of making a GPU, for each hour of use."),
 )
 
 BestRunQuestion = _question(
