@@ -72,8 +72,9 @@ class GPU:
         aliases: Other names that users may give; the first is the short name.
         architecture: Generation, such as "Ampere".
         chip: The die, such as "GA100".
-        compute_capability: Compute capability of CUDA ("8.0"), or AMD's LLVM target ("gfx90a").
-        sms: Streaming multiprocessors; on AMD GPUs compute units.
+        compute_capability: Compute capability of CUDA ("8.0"), AMD's LLVM target ("gfx90a"), or the device name of
+            Intel's compiler ("bmg-g21").
+        sms: Streaming multiprocessors; on AMD GPUs compute units, on Intel GPUs Xe cores.
         boost_clock_mhz: The default clock, which is assumed where none is given and at which the rates are stated.
         min_clock_mhz: Lowest graphics clock that can be set.
         max_clock_mhz: Highest graphics clock that can be set.
@@ -245,7 +246,7 @@ class GPU:
 
     @property
     def generation(self) -> float:
-        """The compute capability as a number; for an AMD GPU, that of NVIDIA's GPUs of the same time.
+        """The compute capability as a number; for other makers' GPUs, that of NVIDIA's GPUs of the same time.
 
         Boards of one family in CUDA (compute_100f, compute_120f) run the same kernels, and are of one generation.
         """
