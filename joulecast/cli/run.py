@@ -9,8 +9,8 @@ import typer
 
 from ..operations.inputs import titled
 from ..units import duration, number, si
-from .options import REQUIRED, AsJson, Asked, Option, Plot, Shown, asking, option
-from .printing import reason_lines, table, tell
+from .options import REQUIRED, AsJson, Asked, Option, Pareto, Plot, Shown, WaysCsv, asking, option
+from .printing import table, tell, tell_ways
 from .reading import positive_integers
 
 if TYPE_CHECKING:
@@ -71,12 +71,10 @@ def run(
 )
 def best_run(
     asked: Asked,
-    pareto: Annotated[
-        bool, typer.Option("--pareto", help="Show the Pareto front of time and energy, fastest first.")
-    ] = False,
+    pareto: Pareto = False,
     top: Shown = 10,
     as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print all ways within the limits as CSV.")] = False,
+    as_csv: WaysCsv = False,
     plot: Plot = None,
 ) -> None:
     """Choose GPU, number of GPUs, clock, micro-batch, sharding and recomputing for a whole training run.
@@ -86,15 +84,7 @@ def best_run(
     from ..runs.choosing import best_run as best_of
 
     choices = best_of(**{**asked, "optimizer": asked["optimizer"] or "adamw"})
-    shown = choices.pareto() if pareto else choices
-    left_out = reason_lines(choices.left_out.items())
-    tell(
-        choices,
-        as_json,
-        as_csv,
-        lambda: "\n".join([_choices(shown, top), *left_out]),
-        plot,
-    )
+    tell_ways(choices, (pareto, top, as_json, as_csv, plot), _choices)
 
 
 def _choices(runs: Sequence[Run], top: int) -> str:
@@ -104,7 +94,7 @@ def _choices(runs: Sequence[Run], top: int) -> str:
     header = ["GPUs", "clock MHz", "micro-batch", "divided", "computed again", "time", "at the plug"]
     rows = [
         [
-            f"{run.layout.gpus}x {run.gpu}",
+            run.boards,
             f"{run.clock_mhz:g}",
             str(run.input_shape[0] // run.layout.replicas // run.layout.accumulation),
             run.layout.sharding,
