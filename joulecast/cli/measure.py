@@ -268,17 +268,10 @@ def _read(paths: list[Path]) -> Metering:
     return merged(title, [Metering(path.stem, (read_recording(path),)) for path in paths])
 
 
-def _intensity(carbon: str | None) -> float | str | None:
-    try:
-        return None if carbon is None else float(carbon)
-    except ValueError:
-        return carbon
-
-
 def _text(metering: Metering, price_per_kwh: float | None, carbon: str | None) -> str:
     from ..queries.objectives import Tariff
 
-    tariff = Tariff.of(None, price_per_kwh, _intensity(carbon))
+    tariff = Tariff.of(None, price_per_kwh, carbon)
     rows = [
         [
             found.name if len(metering.recordings) > 1 else found.device.name,

@@ -13,7 +13,16 @@ import typer
 from ..errors import InputError
 from ..operations.inputs import parse_shapes
 from .completion import completed
-from .reading import clocks_mhz, lengths, model_and_options, named_values, names, positive_integers, price_per_hour
+from .reading import (
+    clocks_mhz,
+    intensity,
+    lengths,
+    model_and_options,
+    named_values,
+    names,
+    positive_integers,
+    price_per_hour,
+)
 
 REQUIRED = inspect.Parameter.empty
 
@@ -50,6 +59,8 @@ AsCsv = Annotated[bool, typer.Option("--csv", help="Print the operations as CSV.
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the answer into this SVG, PNG or HTML file, too.")]
 Top = Annotated[int, typer.Option(min=0, help="Number of operations to show; 0 for all.")]
 Shown = Annotated[int, typer.Option(min=0, help="Number of choices to show; 0 for all.")]
+Pareto = Annotated[bool, typer.Option("--pareto", help="Show the Pareto front of time and energy, fastest first.")]
+WaysCsv = Annotated[bool, typer.Option("--csv", help="Print all ways within the limits as CSV; --pareto: the front.")]
 Training = Annotated[
     bool, typer.Option("--training", help="Predict a training step (forward and backward) instead of inference.")
 ]
@@ -171,14 +182,24 @@ OPTIONS: Mapping[str, Option] = {
         option(
             list[str] | None,
             "--price-per-hour",
-            help="Price of an hour of every GPU (1.2) or of one (A30=0.7); repeat it, or separate by commas.",
+            "--prices",
+            help="Price of an hour of every GPU (1.2) or of one (A30=0.7); a cloud (AWS); or a table (mine.csv) with "
+            "the columns gpu, price_per_hour and spot_per_hour. spot=0.5 after it: half of the hours at spot prices.",
         ),
         read=price_per_hour,
     ),
     "price_per_kwh": Option(
         option(float | None, "--price-per-kwh", help="Price of a kilowatt-hour, in the same currency.")
     ),
-    "carbon": Option(option(str | None, help="Grams of CO2 per kWh, or a country such as DE.")),
+    "carbon": Option(
+        option(
+            str | None,
+            "--carbon",
+            "--intensity",
+            help="A number in g CO2 per kWh, a country (DE), a cloud's region (eu-north-1), or a file of hours.",
+        ),
+        read=intensity,
+    ),
     "prompt": Option(
         option(
             str, help="Tokens of each prompt: 512; MEAN,DEVIATION such as 200,150; or the lengths of many requests."

@@ -1,4 +1,4 @@
-"""`joulecast simulate` and `joulecast best-serving`: a language model that serves requests as they arrive."""
+"""`joulecast simulate`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError
-from ..traffic.best import OBJECTIVES
-from ..traffic.choices import VERSIONS
 from ..traffic.replay import ROUTERS
 from ..units import duration, si
 from .generate import LAYOUT, SERVED
-from .options import PRICES, AsJson, Asked, Option, Plot, Shown, asking, option
-from .printing import Column, listing, quantity, reason_lines, table, tell, word
+from .options import AsJson, Asked, Option, Plot, asking, option
+from .printing import table, tell
 from .reading import positive_integers
 
 if TYPE_CHECKING:
     from ..traffic import ServingSimulation
-
 
 BURSTINESS = Option(option(float, help="Variation of the time between arrivals: 1 is Poisson."), default=1.0)
 PREFIX_HIT_RATE = Option(option(float, help="Share of prompts that the prefix cache holds."), default=0.0)
@@ -41,8 +38,17 @@ PREFIX_HIT_RATE = Option(option(float, help="Share of prompts that the prefix ca
     max_sequences=Option(option(int, help="Sequences of a replica in a step."), default=256),
     max_step_tokens=Option(option(int | None, help="Tokens of a step. Default: the engine's.")),
     prefix_hit_rate=PREFIX_HIT_RATE,
+    priority=Option(
+        option(str, help="decode: shares steps with prompts; or prompts: decoding waits for them."), default="decode"
+    ),
+    prefixes=Option(
+        option(str | None, help="Beginnings that prompts share and tokens of each, such as 20,1000."),
+        read=lambda text: tuple(positive_integers(text, "prefixes")),
+    ),
+    level=Option(option(float | None, help="Level of intervals, such as 0.9. Default: no intervals.")),
     prefill_replicas=Option(option(int, help="Replicas that only read prompts; all others decode."), default=0),
-    prefill_clock=Option(option(float | None, help="Their graphics clock in MHz.")),
+    prefill_clock=Option(option(float | None, help="Graphics clock in MHz of these, or of steps that read prompts.")),
+    prefill_power_limit=Option(option(float | None, help="Power cap of the same in watts."), "prefill_power_limit_w"),
     draft_tokens=Option(option(int, help="Tokens drafted for each sequence and verified in a step."), default=0),
     draft_model=Option(option(str | None, help="Model that drafts. Default: drafts cost nothing.")),
     acceptance=Option(option(float, help="Probability that a drafted token is accepted."), default=0.7),
@@ -92,55 +98,3 @@ def _text(found: ServingSimulation) -> str:
             *(f"note: {note}" for note in found.notes),
         ]
     )
-
-
-@asking(
-    *("prompt", "output", "gpus", "clocks", "cache_precision", "power_limit", *PRICES),
-    **SERVED,
-    rate=Option(
-        option(float | None, help="Mean requests per second. Default: as many as the power is for."), "rate_per_s"
-    ),
-    p99_first_token=Option(option(float | None, help="Most seconds to the first token, at P99."), "p99_ttft_s"),
-    p99_per_token=Option(option(float | None, help="Most seconds for each further token, at P99."), "p99_tpot_s"),
-    max_total_power=Option(option(float | None, help="Most mean watts of all boards together."), "max_total_power_w"),
-    max_gpus=Option(option(int, help="Most GPUs."), default=64),
-    objective=Option(option(str, help=f"What to minimize: {', '.join(OBJECTIVES)}."), default="energy"),
-    counts=Option(
-        option(str, help="Numbers of GPUs that may share each layer."),
-        default="1,2,4,8",
-        read=lambda text: positive_integers(text, "numbers of GPUs"),
-    ),
-    max_sequences=Option(
-        option(str, help="Limits of sequences in a step, to choose from."),
-        default="64,256",
-        read=lambda text: positive_integers(text, "numbers of sequences"),
-    ),
-    burstiness=BURSTINESS,
-    prefix_hit_rate=PREFIX_HIT_RATE,
-)
-def best_serving(
-    asked: Asked,
-    top: Shown = 10,
-    as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print all choices as CSV.")] = False,
-) -> None:
-    """Choose how many GPUs serve requests within limits of P99 latency, and print the commands that start them."""
-    from ..traffic.best import best_serving as best_of
-
-    found = best_of(**{**asked, "clocks": asked["clocks"] or (None,)})
-    columns = [
-        word("GPUs of a replica", "replica"),
-        Column("replicas", lambda each: str(each.replicas)),
-        Column("clock", lambda each: f"{each.clock_mhz:g}"),
-        Column("sequences", lambda each: str(each.max_sequences)),
-        Column("requests/s", lambda each: f"{each.rate_per_s:.3g}"),
-        Column("of at most", lambda each: f"{each.highest_rate_per_s:.3g}"),
-        quantity("first token", "ttft_p99_s", "s"),
-        quantity("per token", "tpot_p99_s", "s"),
-        quantity("energy", "energy_per_token_j", "J"),
-        quantity("power", "power_w", "W"),
-    ]
-    shown = listing(found[: top or None], columns)
-    commands = (line for name in VERSIONS for line in ["", f"{name} {VERSIONS[name]}:", found[0].command(name)])
-    text = "\n".join([shown, *reason_lines(found.left_out.items()), "", "to start a replica of the first:", *commands])
-    tell(found, as_json, as_csv, lambda: text)

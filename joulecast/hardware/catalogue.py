@@ -1,61 +1,19 @@
-"""The GPU catalogue: GPUs by name, alias or file, and the machines of clouds with their boards."""
+"""The GPU catalogue: data sheets by name or alias, from one TOML file per generation."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 
 from ..errors import InputError, UnknownNameError, unknown_name
+from .clouds import find_machine
 from .cpu import cpu_is_no_gpu, is_cpu
 from .description import described_gpu, read_gpu
 from .gpu import GPU
-
-
-@dataclass(frozen=True)
-class CloudMachine:
-    """A type of machine that a cloud rents out.
-
-    Args:
-        name: Name of the type, as the cloud writes it.
-        cloud: Name of the cloud.
-        gpu: Short name of the GPU model, as in the catalogue.
-        boards: Number of GPUs.
-    """
-
-    name: str
-    cloud: str
-    gpu: str
-    boards: int
-
-
-def find_machine(name: object) -> CloudMachine | None:
-    """Find a cloud's machine by its name. Upper and lower case, and Azure's "Standard_" before it, do not matter.
-
-    Args:
-        name: What a user gave as the name of a GPU.
-
-    Returns:
-        The machine; None where no cloud has one of that name.
-    """
-    if not isinstance(name, str):
-        return None
-    return _machines().get(name.strip().lower().removeprefix("standard_"))
-
-
-@cache
-def _machines() -> Mapping[str, CloudMachine]:
-    rows = tomllib.loads(files(__package__).joinpath("clouds.toml").read_text(encoding="utf-8"))["machine"]
-    return {
-        name.lower(): CloudMachine(name, row["cloud"], row["gpu"], boards)
-        for row in rows
-        for name, boards in row["boards"].items()
-    }
-
 
 _LISTED = "`joulecast gpus` lists them"
 USUAL_BOARDS: Mapping[str, str] = {"H100": "H100 SXM"}
@@ -65,7 +23,7 @@ Only where nearly everybody means the same board: clouds and servers for languag
 and NVL boards are always called so. A100, V100 and GH200 are sold with different memories under the same name, so that
 they have to be named in full.
 """
-_GENERATIONS = ("pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell", "amd")
+_GENERATIONS = ("pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell", "amd", "intel")
 
 
 @cache

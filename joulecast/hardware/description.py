@@ -109,7 +109,7 @@ def _date(value: object) -> str:
 
 def _capability(value: object) -> str:
     # A pattern, because float("nan") would accept the text "nan".
-    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,2}\.[0-9]|[a-z]+[0-9][0-9a-z]*", value):
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,2}\.[0-9]|[a-z]+(-[a-z]+)*[0-9][0-9a-z]*", value):
         raise _ExpectedError('a compute capability, such as "8.0", or an LLVM target, such as "gfx90a"')
     return value
 
@@ -197,6 +197,7 @@ _READERS: dict[str, Reader] = {
     "l1_bytes": _whole(1e3, 1e7, "bytes"),
     "shared_memory_bytes": _whole(1e3, 1e7, "bytes"),
     "link_bandwidth": _number(1e9, 1e14, "bytes per second"),
+    "link_gpus": _whole(2, 1e4, "GPUs"),
     "pcie_bandwidth": _number(1e8, 1e13, "bytes per second"),
     "power_limit_w": _POWER,
     "power_range_w": _numbers,

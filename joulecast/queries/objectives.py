@@ -1,75 +1,18 @@
-"""Objectives that choices are compared by, prices, and the carbon intensity of electricity. The lower, the better."""
+"""Objectives that choices are compared by. The lower an objective, the better."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from ..errors import InputError, unknown_name
 from ..hardware import find_gpu
-from ..hardware.catalogue import find_machine
+from ..hardware.clouds import find_machine
 from ..units import number, si
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Electricity of a country, averaged over a year.
-
-    Args:
-        code: ISO 3166-1 alpha-2, or WORLD.
-        name: Name of the country.
-        carbon_g_per_kwh: Grams of CO2 equivalent per kilowatt-hour generated, life cycle.
-        year: Year of the average.
-        source: Publication that the figure is from.
-    """
-
-    code: str
-    name: str
-    carbon_g_per_kwh: float
-    year: int
-    source: str
-
-
-@cache
-def grids() -> Mapping[str, Grid]:
-    """All countries of the table by their codes."""
-    content = tomllib.loads(files(__package__).joinpath("carbon.toml").read_text(encoding="utf-8"))
-    year, source = content["year"], content["source"]
-    return {
-        code: Grid(code, row["name"], float(row["g_per_kwh"]), year, source) for code, row in content["grids"].items()
-    }
-
-
-def carbon_intensity(value: float | str) -> float:
-    """Grams of CO2 equivalent per kilowatt-hour: a number, or the yearly average of a country.
-
-    Args:
-        value: A number, or the code or name of a country in the table.
-
-    Raises:
-        InputError: The number is negative.
-        UnknownNameError: The table does not have the country.
-    """
-    if isinstance(value, str) and not value.replace(".", "").isdigit():
-        by_code = grids()
-        by_name = {grid.name.lower(): grid for grid in by_code.values()}
-        found = by_code.get(value.upper()) or by_name.get(value.lower())
-        if found is None:
-            raise unknown_name("country in the table of grids", value, by_code, hint="give grams of CO2 per kWh")
-        return found.carbon_g_per_kwh
-    value = float(value) if isinstance(value, str) else value
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise InputError(
-            "the carbon intensity of a grid is a number of at least 0, in g/kWh",
-            given=repr(value),
-            allowed="such as 381, or a country such as DE",
-        )
-    return float(value)
-
+from .carbon import carbon_intensity
+from .prices import cloud_prices
 
 _S_PER_HOUR, _J_PER_KWH = 3600.0, 3.6e6
 
@@ -81,23 +24,28 @@ class Tariff:
     Args:
         price_per_hour: Full name of a GPU -> price of an hour; "" stands for all others. Empty where time is free.
         price_per_kwh: Price of a kilowatt-hour; None where electricity is free or included in the price per hour.
-        carbon_g_per_kwh: Carbon intensity of the grid; None where carbon is not computed.
+        carbon_g_per_kwh: Carbon intensity of the grid, or that of each hour; None where carbon is not computed.
     """
 
     price_per_hour: Mapping[str, float]
     price_per_kwh: float | None = None
-    carbon_g_per_kwh: float | None = None
+    carbon_g_per_kwh: float | tuple[float, ...] | None = None
 
     @classmethod
     def of(
-        cls, price_per_hour: float | Mapping[str, float] | None, price_per_kwh: float | None, carbon: float | str | None
+        cls,
+        price_per_hour: float | str | Mapping[str, float] | None,
+        price_per_kwh: float | None,
+        carbon: float | str | Sequence[float] | None,
     ) -> Tariff:
-        """Check prices and look up the country's carbon intensity.
+        """Check prices, and look up those of a cloud and the carbon intensity of a place.
 
         Raises:
             InputError: A price or an intensity is negative or not a number.
-            UnknownNameError: There is no such GPU or country.
+            UnknownNameError: There is no such GPU, cloud, country or region.
         """
+        if isinstance(price_per_hour, str):
+            price_per_hour = cloud_prices(price_per_hour)
         if price_per_hour is None:
             by_gpu: dict[str, float] = {}
         elif isinstance(price_per_hour, Mapping):
@@ -131,9 +79,29 @@ class Tariff:
             return None
         return hourly * time_s / _S_PER_HOUR + (self.price_per_kwh or 0.0) * energy_j / _J_PER_KWH
 
-    def carbon_g(self, energy_j: Any) -> Any:
-        """Grams of CO2 equivalent of some joules; None where the intensity is not known."""
-        return None if self.carbon_g_per_kwh is None else self.carbon_g_per_kwh * energy_j / _J_PER_KWH
+    def carbon_g(self, energy_j: Any, time_s: float = math.inf) -> Any:
+        """Grams of CO2 equivalent of some joules; None where the intensity is not known.
+
+        Where each hour has an intensity, the energy is spread evenly over the time, which begins with the first hour;
+        after the last hour of the table follows its first again.
+
+        Args:
+            energy_j: Joules.
+            time_s: Seconds in which they are used; infinite for any time of the year.
+        """
+        if self.carbon_g_per_kwh is None:
+            return None
+        return _mean(self.carbon_g_per_kwh, time_s / _S_PER_HOUR) * energy_j / _J_PER_KWH
+
+
+def _mean(intensity: float | tuple[float, ...], hours: float) -> float:
+    """The mean of an intensity over so many hours."""
+    if not isinstance(intensity, tuple):
+        return intensity
+    rounds, left = divmod(hours, len(intensity)) if math.isfinite(hours) and hours > 0 else (1, 0.0)
+    whole = int(left)
+    added = math.fsum(intensity[:whole]) + intensity[whole] * (left - whole)
+    return (rounds * math.fsum(intensity) + added) / (rounds * len(intensity) + left)
 
 
 def _boards(name: str) -> int:
@@ -220,19 +188,7 @@ def find_objective(name: str, tariff: Tariff, has_batch: bool) -> Objective:
     """
     if name not in OBJECTIVES:
         raise unknown_name("objective", name, OBJECTIVES)
-    if name == "cost" and not tariff.has_prices:
-        raise InputError(
-            "the objective cost needs prices",
-            given="none",
-            allowed="price_per_hour (a number, or one for each GPU), price_per_kwh, or both",
-            hint="joulecast has no prices of its own; give yours",
-        )
-    if name == "carbon" and tariff.carbon_g_per_kwh is None:
-        raise InputError(
-            "the objective carbon needs the carbon intensity of the grid",
-            given="none",
-            allowed="carbon: grams of CO2 per kWh, or a country such as DE",
-        )
+    refuse_without(name, tariff)
     if name.endswith("_per_sample") and not has_batch:
         raise InputError(
             f"the objective {name} needs a batch size",
@@ -240,3 +196,24 @@ def find_objective(name: str, tariff: Tariff, has_batch: bool) -> Objective:
             hint="give a model and its input shape, batch first",
         )
     return OBJECTIVES[name]
+
+
+def refuse_without(objective: str, tariff: Tariff) -> None:
+    """Refuse an objective without the prices or the intensity that it needs.
+
+    Raises:
+        InputError: They are missing.
+    """
+    if objective == "cost" and not tariff.has_prices:
+        raise InputError(
+            "the objective cost needs prices",
+            given="none",
+            allowed="price_per_hour (a number, or one for each GPU), price_per_kwh, or both",
+            hint='give yours, or those of a cloud: price_per_hour="AWS"',
+        )
+    if objective == "carbon" and tariff.carbon_g_per_kwh is None:
+        raise InputError(
+            "the objective carbon needs the carbon intensity of the grid",
+            given="none",
+            allowed="carbon: grams of CO2 per kWh, or a country such as DE",
+        )

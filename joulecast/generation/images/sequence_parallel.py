@@ -78,7 +78,7 @@ class Split:
                 allowed="ulysses x ring is the number of GPUs, and the heads are a multiple of ulysses",
                 hint=f"give ulysses={math.gcd(gpus, heads)}, ring={gpus // math.gcd(gpus, heads)}",
             )
-        return cls(ulysses, ring, "nvlink" if gpu.link_bandwidth else "pcie")
+        return cls(ulysses, ring, gpu.link(gpus))
 
     @property
     def gpus(self) -> int:
