@@ -110,7 +110,8 @@ class Timeline(Tabular):
             logs: For each replica, an array of shape (entries,) for each column of `Log`.
             cache_tokens: Tokens of keys and values that fit on all replicas.
             step_s: Seconds of a step.
-            arrival_s, ttft_s: Arrival of each request and seconds to its first token, shape (requests,).
+            arrival_s: Seconds at the arrival of each request, shape (requests,).
+            ttft_s: Seconds to its first token, shape (requests,).
 
         Raises:
             InputError: The step is not above 0, or too small for the time that was simulated.
