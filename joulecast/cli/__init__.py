@@ -22,7 +22,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run", "run"),
     "best-run": ("run", "best_run"),
     "generate": ("generate", "generate"),
-    "best-serving": ("best_serving", "best_serving"),
     "simulate": ("simulate", "simulate"),
     "best-generation": ("best_generation", "best_generation"),
     "image": ("image", "image"),

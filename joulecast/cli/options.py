@@ -59,6 +59,8 @@ AsCsv = Annotated[bool, typer.Option("--csv", help="Print the operations as CSV.
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the answer into this SVG, PNG or HTML file, too.")]
 Top = Annotated[int, typer.Option(min=0, help="Number of operations to show; 0 for all.")]
 Shown = Annotated[int, typer.Option(min=0, help="Number of choices to show; 0 for all.")]
+Pareto = Annotated[bool, typer.Option("--pareto", help="Show the Pareto front of time and energy, fastest first.")]
+WaysCsv = Annotated[bool, typer.Option("--csv", help="Print all ways within the limits as CSV; --pareto: the front.")]
 Training = Annotated[
     bool, typer.Option("--training", help="Predict a training step (forward and backward) instead of inference.")
 ]

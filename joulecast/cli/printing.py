@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ..rendering.tables import table_csv
+
 if TYPE_CHECKING:
     from ..queries import Choice
     from ..queries.choice import LeftOut
@@ -33,6 +35,29 @@ def tell(answer: Any, as_json: bool, as_csv: bool, text: Callable[[], str], plot
         typer.echo(answer.to_csv(), nl=False)
     else:
         typer.echo(json.dumps(answer.to_dict(), indent=1) if as_json else text())
+
+
+def tell_ways(
+    choices: Any,
+    shown: tuple[bool, int, bool, bool, Path | None],
+    text: Callable[[Any, int], str],
+    beneath: Callable[[], list[str]] = list,
+) -> None:
+    """Print ways to do something, with the GPUs that were left out.
+
+    Args:
+        choices: The `Ways`.
+        shown: Whether their Pareto front is asked for, how many rows (0 for all), JSON, CSV, and a file to draw into.
+        text: Function that makes the text of some of them, of which so many are shown.
+        beneath: Function that gives lines below the text.
+    """
+    pareto, top, as_json, as_csv, plot = shown
+    ways = choices.pareto() if pareto else choices
+    if as_csv and pareto:
+        typer.echo(table_csv(*choices.table_of(ways)), nl=False)
+        return
+    lines = reason_lines(choices.left_out.items())
+    tell(choices, as_json, as_csv, lambda: "\n".join([text(ways, top), *lines, *beneath()]), plot)
 
 
 def table(header: list[str], rows: list[list[str]], right: frozenset[int] = frozenset()) -> str:

@@ -9,8 +9,8 @@ import typer
 
 from ..operations.inputs import titled
 from ..units import duration, number, si
-from .options import REQUIRED, AsJson, Asked, Option, Plot, Shown, asking, option
-from .printing import reason_lines, table, tell
+from .options import REQUIRED, AsJson, Asked, Option, Pareto, Plot, Shown, WaysCsv, asking, option
+from .printing import table, tell, tell_ways
 from .reading import positive_integers
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _J_PER_KWH = 3.6e6
 
 _TRAINED = ("model", "input_shape", "model_option", "samples", "tokens", "epochs", "lora", "lora_targets", "optimizer")
 _WHERE = ("power_limit", "predictor", "execution", "host", "price_per_hour", "price_per_kwh", "carbon", "pue")
-_PRECISION = Option(option(str, help="default, fp32, tf32, fp16, bf16, amp or amp_fp16."), default="default")
+_PRECISION = Option(option(str, help="default, fp32, tf32, fp16, bf16, fp8, amp or amp_fp16."), default="default")
 
 
 @asking(
@@ -33,6 +33,10 @@ _PRECISION = Option(option(str, help="default, fp32, tf32, fp16, bf16, amp or am
     sharding=Option(option(str, help="What replicas divide: none, zero1, zero2, zero3 (FSDP)."), default="none"),
     recompute=Option(option(str, help="What the backward computes again: none, selective, full."), default="none"),
     tensor_parallel=Option(option(int, help="GPUs that share each layer."), default=1),
+    context_parallel=Option(option(int, help="GPUs that share each sequence."), default=1),
+    expert_parallel=Option(option(int, help="GPUs over which whole experts are distributed."), default=1),
+    base_precision=Option(option(str | None, help="nf4 to store frozen layers in 4 bits (QLoRA).")),
+    clip_gradients=Option(option(bool, help="Limit the norm of the gradients."), default=True),
     pipeline_parallel=Option(option(int, help="Stages that the layers are divided into."), default=1),
     evaluation_samples=Option(option(float, help="Samples that are evaluated in each epoch."), default=0.0),
     checkpoints=Option(option(int, help="How often a checkpoint is stored."), default=0),
@@ -67,12 +71,10 @@ def run(
 )
 def best_run(
     asked: Asked,
-    pareto: Annotated[
-        bool, typer.Option("--pareto", help="Show the Pareto front of time and energy, fastest first.")
-    ] = False,
+    pareto: Pareto = False,
     top: Shown = 10,
     as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print all ways within the limits as CSV.")] = False,
+    as_csv: WaysCsv = False,
     plot: Plot = None,
 ) -> None:
     """Choose GPU, number of GPUs, clock, micro-batch, sharding and recomputing for a whole training run.
@@ -82,15 +84,7 @@ def best_run(
     from ..runs.choosing import best_run as best_of
 
     choices = best_of(**{**asked, "optimizer": asked["optimizer"] or "adamw"})
-    shown = choices.pareto() if pareto else choices
-    left_out = reason_lines(choices.left_out.items())
-    tell(
-        choices,
-        as_json,
-        as_csv,
-        lambda: "\n".join([_choices(shown, top), *left_out]),
-        plot,
-    )
+    tell_ways(choices, (pareto, top, as_json, as_csv, plot), _choices)
 
 
 def _choices(runs: Sequence[Run], top: int) -> str:
@@ -100,7 +94,7 @@ def _choices(runs: Sequence[Run], top: int) -> str:
     header = ["GPUs", "clock MHz", "micro-batch", "divided", "computed again", "time", "at the plug"]
     rows = [
         [
-            f"{run.layout.gpus}x {run.gpu}",
+            run.boards,
             f"{run.clock_mhz:g}",
             str(run.input_shape[0] // run.layout.replicas // run.layout.accumulation),
             run.layout.sharding,

@@ -11,6 +11,7 @@ from .host import processor
 _CPU = "CPU"
 _MODELS = frozenset({"cpu", "epyc", "ryzen", "threadripper", "xeon"})
 """Words that only names of CPUs have."""
+_GPUS_OF_INTEL = frozenset({"gpu", "graphics", "arc", "flex", "max"})
 _MARKS = re.compile(r"\((?:r|tm)\)", re.IGNORECASE)  # "Intel(R) Xeon(R) CPU @ 2.20GHz"
 
 
@@ -70,7 +71,7 @@ def cpu_name() -> str:
 def is_cpu(device: str) -> bool:
     """Whether the name of a device means a CPU: "cpu", a name that `cpu_name` made, or "Intel Xeon Platinum 8480C"."""
     words = _words(device)
-    return not _MODELS.isdisjoint(words) or ("intel" in words and "gpu" not in words)
+    return not _MODELS.isdisjoint(words) or ("intel" in words and _GPUS_OF_INTEL.isdisjoint(words))
 
 
 def find_cpu(name: str) -> CPU:

@@ -83,7 +83,7 @@ def _date(value: object) -> str:
 
 def _capability(value: object) -> str:
     # A pattern, because float("nan") would accept the text "nan".
-    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,2}\.[0-9]|[a-z]+[0-9][0-9a-z]*", value):
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,2}\.[0-9]|[a-z]+(-[a-z]+)*[0-9][0-9a-z]*", value):
         raise _ExpectedError('a compute capability, such as "8.0", or an LLVM target, such as "gfx90a"')
     return value
 

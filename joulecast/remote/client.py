@@ -11,7 +11,6 @@ from .. import api
 from ..api.choosing import best, sweep
 from ..api.operations import explain, predict_operations
 from ..generation.choices import GenerationChoices
-from ..generation.choosing import best_generation
 from ..generation.generate import predict_generation
 from ..generation.images.predict import ImagePrediction, predict_image
 from ..generation.prediction import GenerationPrediction
@@ -28,8 +27,7 @@ from ..runs.choosing import RunChoices, best_run
 from ..runs.parallel import ParallelTraining, predict_parallel_training
 from ..runs.predict import predict_run
 from ..traffic import ServingSimulation
-from ..traffic.best import best_serving
-from ..traffic.choices import ServingChoices
+from ..traffic.best import best_generation
 from ..traffic.simulate import simulate_serving
 from .connection import LOCAL, Connection
 from .requests import pieces, question_of
@@ -143,9 +141,6 @@ class Client:
 
     predict_run = _asked(predict_run, Run)
     """See `joulecast.predict_run`, for models by name."""
-
-    best_serving = _asked(best_serving, ServingChoices)
-    """See `joulecast.best_serving`, for models by name."""
 
     simulate_serving = _asked(simulate_serving, ServingSimulation)
     """See `joulecast.simulate_serving`, for models by name, and requests at a rate or in a closed loop."""

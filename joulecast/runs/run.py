@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..generation.intervals import Listed
+from ..generation.parallel import boards_of
 from ..operations.inputs import shape_to_json
 from ..predictors.networks.prediction import Prediction
 from ..queries.objectives import Tariff
@@ -88,6 +89,11 @@ class Run(Answer):
     pue: float = 1.0
     notes: tuple[str, ...] = ()
     embodied_g_per_hour: float = 0.0
+
+    @property
+    def boards(self) -> str:
+        """The GPUs with their number, such as "8x NVIDIA H200"."""
+        return boards_of(self.layout.gpus, self.gpu)
 
     @property
     def clock_mhz(self) -> float | None:

@@ -9,21 +9,20 @@ from ..extraction import Job
 from ..extraction.models.language_models import LANGUAGE_MODELS
 from ..extraction.models.spelling import known_as
 from ..generation.choices import GenerationChoices
-from ..generation.choosing import BATCHES, CLOCKS, best_generation, named
+from ..generation.choosing import BATCHES, CLOCKS
 from ..generation.engines import ENGINES
 from ..generation.generate import predict_generation
 from ..generation.images.predict import ImagePrediction, predict_image
 from ..generation.models import find_decoder
-from ..generation.parallel import layouts, split_count
+from ..generation.parallel import compared, layouts, split_count
 from ..generation.prediction import GenerationPrediction
 from ..runs import Run
 from ..runs.choosing import CLOCKS as RUN_CLOCKS
 from ..runs.choosing import RunChoices, best_of
 from ..runs.parallel import PARTS, ParallelTraining, training_of
 from ..runs.predict import run_of
-from ..traffic import ServingSimulation
-from ..traffic.best import best_serving
-from ..traffic.choices import ServingChoices
+from ..traffic import ServingSimulation, rates
+from ..traffic.best import best_generation
 from ..traffic.simulate import simulate_serving
 from .networks import Networks
 from .problems import too_large
@@ -51,13 +50,18 @@ class GenerationAnswers:
         _refuse_unknown(question.model, question.engine)
         for name in question.gpus or ():
             _check_gpus(name)
-        clocks = question.clocks_mhz
+        clocks, caps = question.clocks_mhz, question.power_limit_w
         decoder = find_decoder(question.model)
-        ways = sum(len(list(layouts(count, gpu, decoder))) for count, gpu in named(question.gpus, question.counts))
-        choices = ways * len(question.batches or BATCHES) * (CLOCKS if clocks is None else len(clocks))
-        choices *= len(question.precisions)
-        if choices > self._settings.max_choices:
-            raise too_large("there are too many choices to compare", choices, self._settings.max_choices)
+        choices = sum(
+            len(list(layouts(count, gpu, decoder))) for count, gpu in compared(question.gpus, question.counts)
+        )
+        choices *= len(question.precisions) * (len(caps) if isinstance(caps, list) else 1)
+        simulated = question.rate_per_s is not None or question.max_total_power_w is not None
+        most = _MOST_WAYS if simulated else self._settings.max_choices
+        choices *= len(question.batches or (rates.BATCHES if simulated else BATCHES))
+        choices *= (len(rates.CLOCKS) if simulated else CLOCKS) if clocks is None else len(clocks)
+        if choices > most:
+            raise too_large("there are too many choices to compare", choices, most)
         return best_generation(**arguments_of(question))
 
     def predict_image(self, question: Any) -> ImagePrediction:
@@ -78,22 +82,11 @@ class GenerationAnswers:
         _check_gpus(question.gpu, question.predictor)
         if question.draft_model is not None:
             _refuse_unknown(question.draft_model, question.engine)
-        expected = (question.requests or question.concurrency or 0) * (question.duration_s or 0)
+        replays = 1 if question.level is None else 3
+        expected = replays * (question.requests or question.concurrency or 0) * (question.duration_s or 0)
         if expected > _MOST_REQUESTS:
             raise too_large("there are too many requests to simulate", expected, _MOST_REQUESTS)
         return simulate_serving(**arguments_of(question))
-
-    def best_serving(self, question: Any) -> ServingChoices:
-        """See `joulecast.best_serving`."""
-        _refuse_unknown(question.model, question.engine)
-        for name in question.gpus:
-            _check_gpus(name)
-        decoder = find_decoder(question.model)
-        ways = sum(len(list(layouts(count, gpu, decoder))) for count, gpu in named(question.gpus, question.counts))
-        ways *= len(question.clocks_mhz) * len(question.max_sequences)
-        if ways > _MOST_WAYS:
-            raise too_large("there are too many ways to simulate", ways, _MOST_WAYS)
-        return best_serving(**arguments_of(question))
 
     def predict_run(self, question: Any) -> Run:
         """See `joulecast.predict_run`."""
@@ -106,7 +99,7 @@ class GenerationAnswers:
         for name in question.gpus or ():
             _check_gpus(name, question.predictor, "training")
         asked = arguments_of(question)
-        ways = len(list(named(question.gpus, question.counts)))
+        ways = len(compared(question.gpus, question.counts))
         choices = ways * (RUN_CLOCKS if asked["clocks"] is None else len(asked["clocks"]))
         if choices > self._settings.max_choices:
             raise too_large("there are too many choices to compare", choices, self._settings.max_choices)

@@ -63,6 +63,60 @@ class StepCosts(Protocol):
 
 
 @dataclass(frozen=True)
+class Phases:
+    """Steps of a replica whose boards have another clock or cap in steps that read prompts.
+
+    Args:
+        decoding: Steps in which sequences decode and none is read.
+        reading: Steps with prompts.
+    """
+
+    decoding: StepCosts
+    reading: StepCosts
+
+    @property
+    def idle_w(self) -> float:
+        """See `StepCosts`."""
+        return self.decoding.idle_w
+
+    def decode(self, sequences: int, context: float) -> Cost:
+        """See `StepCosts`."""
+        return self.decoding.decode(sequences, context)
+
+    def mixed(self, *sizes: Any) -> Cost:
+        """See `StepCosts`."""
+        return self.reading.mixed(*sizes)
+
+
+@dataclass(frozen=True)
+class Stretched:
+    """Steps that take longer than others, or less long, for the same joules.
+
+    Args:
+        steps: The others.
+        factor: Their seconds times this.
+    """
+
+    steps: StepCosts
+    factor: float
+
+    @property
+    def idle_w(self) -> float:
+        """See `StepCosts`."""
+        return self.steps.idle_w
+
+    def decode(self, sequences: int, context: float) -> Cost:
+        """See `StepCosts`."""
+        seconds, joules = self.steps.decode(sequences, context)
+        return self.factor * seconds, joules
+
+    def mixed(self, *sizes: Any) -> Cost:
+        """See `StepCosts`."""
+        seconds, joules = self.steps.mixed(*sizes)
+        return self.factor * seconds, joules
+
+
+@dataclass(frozen=True)
 class PredictedSteps:
     """Steps of one replica of a served model.
 
