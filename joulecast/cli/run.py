@@ -22,7 +22,7 @@ _J_PER_KWH = 3.6e6
 
 _TRAINED = ("model", "input_shape", "model_option", "samples", "tokens", "epochs", "lora", "lora_targets", "optimizer")
 _WHERE = ("power_limit", "predictor", "execution", "host", "price_per_hour", "price_per_kwh", "carbon", "pue")
-_PRECISION = Option(option(str, help="default, fp32, tf32, fp16, bf16, amp or amp_fp16."), default="default")
+_PRECISION = Option(option(str, help="default, fp32, tf32, fp16, bf16, fp8, amp or amp_fp16."), default="default")
 
 
 @asking(
@@ -33,6 +33,10 @@ _PRECISION = Option(option(str, help="default, fp32, tf32, fp16, bf16, amp or am
     sharding=Option(option(str, help="What replicas divide: none, zero1, zero2, zero3 (FSDP)."), default="none"),
     recompute=Option(option(str, help="What the backward computes again: none, selective, full."), default="none"),
     tensor_parallel=Option(option(int, help="GPUs that share each layer."), default=1),
+    context_parallel=Option(option(int, help="GPUs that share each sequence."), default=1),
+    expert_parallel=Option(option(int, help="GPUs over which whole experts are distributed."), default=1),
+    base_precision=Option(option(str | None, help="nf4 to store frozen layers in 4 bits (QLoRA).")),
+    clip_gradients=Option(option(bool, help="Limit the norm of the gradients."), default=True),
     pipeline_parallel=Option(option(int, help="Stages that the layers are divided into."), default=1),
     evaluation_samples=Option(option(float, help="Samples that are evaluated in each epoch."), default=0.0),
     checkpoints=Option(option(int, help="How often a checkpoint is stored."), default=0),

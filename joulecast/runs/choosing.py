@@ -22,7 +22,7 @@ from ..units import duration
 from .layout import RECOMPUTES, SHARDINGS, Layout
 from .predict import Training
 from .run import Run
-from .step import memory_of
+from .state import memory_of
 
 if TYPE_CHECKING:
     from ..extraction.sources import InputShape, Model

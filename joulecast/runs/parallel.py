@@ -178,7 +178,12 @@ def training_of(
     used = _checked_parts(parts, count)
     pieces = parts["pipeline_parallel"] if micro_batches is None else micro_batches
     require_positive_integer("micro_batches", pieces)
-    layout = Layout(used, parts["tensor_parallel"], parts["pipeline_parallel"], accumulation=pieces)
+    layout = Layout(
+        used,
+        tensor_parallel=parts["tensor_parallel"],
+        pipeline_parallel=parts["pipeline_parallel"],
+        accumulation=pieces,
+    )
     whole = extract(replace(job, input_shape=layout.micro_shape(job.input_shape)))
     traffic = Traffic(board, layout.gpus_per_node)
     step = step_of(whole, board, layout, traffic, *predictors_of(job, board, whole), clock, job.power_limit_w)

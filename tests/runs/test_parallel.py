@@ -24,10 +24,10 @@ def flops(network, kind):
 def test_a_part_has_its_share_of_heads_and_features():
     whole = joulecast.extract("gpt2", (4, 512), mode="training", precision="bf16", optimizer="adamw")
     part = divided(whole, 4)
-    words = 3 * 2 * 4 * 512 * 768 * 50257  # The logits, forward and backward, are not divided.
-    assert flops(part, "linear") - words == (flops(whole, "linear") - words) // 4
+    words = 3 * 2 * 4 * 512 * 768  # The logits, forward and backward; 50,257 words are 12,565 on each GPU.
+    assert flops(part, "linear") - words * 12565 == (flops(whole, "linear") - words * 50257) // 4
     assert flops(part, "attention") == flops(whole, "attention") // 4
-    assert flops(part, "layer_norm") == flops(whole, "layer_norm")
+    assert flops(part, "layer_norm") == flops(whole, "layer_norm") // 4  # by tokens
     assert flops(part, "tanh") == flops(whole, "tanh") // 4
     # Attention and feed-forward of 12 layers close with 768 features of 2048 tokens.
     assert list(results_of_blocks(whole)) == [(2048, 768)] * 24
