@@ -256,7 +256,6 @@ def train_kernels(
     Errors are measured on sizes, GPUs and generations that are left out. The entry itself is fitted on all data.
     """
     from ..datasets import load
-    from ..errors import InputError
     from ..predictors.recipes import load_kernel_recipe
     from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
     from ..zoo.entries.any_gpu_entry import AnyGpuEntry
