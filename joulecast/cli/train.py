@@ -237,7 +237,7 @@ def _command() -> str:
 
 
 def train_kernels(
-    dataset: Annotated[list[Path], typer.Option(help="Folder of a dataset; repeat it for several.")],
+    dataset: _Datasets,
     recipe: Annotated[Path, typer.Option(help="A recipe by name (kernels) or a TOML file.")],
     zoo: Annotated[Path, typer.Option(help="Zoo folder to write the entry into.")] = Path("zoo"),
     networks_only: Annotated[
