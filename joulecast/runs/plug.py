@@ -6,9 +6,10 @@ from ..hardware import GPU
 from .layout import Layout
 
 PER_BOARD_W = 1.15
-"""Watts for each watt of the boards. Conversion takes 5 to 6 % (80 PLUS Titanium), fans and adapters the rest. A free fit
-to MLPerf's servers gives 1.03, since their only one with boards of 700 W is immersed and has no fans. With 1.15, eight
-air-cooled H100 at their cap come out at 7.4 kW; under intensive training 7.75 kW were measured (arXiv 2506.14551)."""
+"""Watts for each watt of the boards. Conversion takes 5 to 6 % (80 PLUS Titanium), fans and adapters the rest. A free
+fit to MLPerf's servers gives 1.03, since their only one with boards of 700 W is immersed and has no fans. With 1.15,
+eight air-cooled H100 at their cap come out at 7.4 kW; 7.75 kW were measured under intensive training (arXiv
+2506.14551)."""
 
 # Fitted to MLPerf's measured servers (benchmarks/NODES.md): watts of a server of two processors without its boards, and
 # of one whose boards are all linked with each other, by switches on a baseboard of its own.

@@ -275,7 +275,7 @@ class Training:
             pue=self.pue,
             notes=(
                 *([fits] if lacking else []),
-                "at the plug: a server is taken to be like MLPerf's; those of vendors left out are up to 18 % off",
+                f"at the plug: {_servers(layout)} counted, like MLPerf's; those of vendors left out are up to 18 % off",
                 *(["between GPUs: what is sent goes on beside the backward"] if layout.gpus > 1 else []),
                 *_included(self),
                 *step.micro.notes,
@@ -294,6 +294,13 @@ class Training:
                 "tokens are counted for inputs of the form (samples, tokens)", given=tuple(shape), hint="give samples"
             )
         return number / shape[1]
+
+
+def _servers(layout: Layout) -> str:
+    """Which servers a run is charged for."""
+    used, most = layout.gpus - (layout.nodes - 1) * layout.gpus_per_node, layout.gpus_per_node
+    servers = "a whole server is" if layout.nodes == 1 else f"{layout.nodes} whole servers are"
+    return servers + ("" if used == most else f" (this uses {used} of the {most} GPUs of one)")
 
 
 def _included(training: Training) -> list[str]:
