@@ -12,9 +12,8 @@ from ..generation.parallel import boards_of
 from ..operations.inputs import shape_to_json
 from ..predictors.networks.prediction import Prediction
 from ..queries.objectives import Tariff
-from ..rendering.answers import Answer
+from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Bar, Picture, bars
-from ..rendering.tables import Table
 from ..units import duration, number, si
 from .layout import Layout
 from .plug import BASE_W, PLUG_ERROR, wall_energy_j
