@@ -63,22 +63,6 @@ def with_joules(predictions: OperationPredictions, gpu: GPU, joules: FloatArray)
     return predictions.times(1.0, joules / np.maximum(predictions.dynamic_energy_j, _LEAST_J))
 
 
-def under_cap(predictions: OperationPredictions, counts: FloatArray, cap_w: float) -> OperationPredictions:
-    """Operations of a step that draws no more than a cap while kernels run.
-
-    A board averages its power over tens of milliseconds, so that single kernels may draw more. Their times were
-    measured under the cap already: where a step would draw more, it runs at a lower voltage, not for longer.
-
-    Args:
-        predictions: Predictions of the operations of a step.
-        counts: Calls of each, shape (operations,).
-        cap_w: The cap in watts under which kernels were measured.
-    """
-    most = (cap_w - predictions.static_power_w) * float(np.nansum(counts * predictions.device_time_s))
-    joules = float(np.nansum(counts * predictions.dynamic_energy_j))
-    return predictions.times(1.0, most / joules) if joules > most > 0 else predictions
-
-
 def served_j(
     operations: Sequence[Operation], seconds: FloatArray, gpu: GPU, expert_bytes: float | None = None
 ) -> FloatArray:

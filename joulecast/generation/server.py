@@ -178,7 +178,7 @@ class Server:
         """
         alone = replace(self, _known={}, _costs={})
         four_bit = self.deployment.precisions.weights == "mxfp4"
-        alone.take(StepNetworks(steps, four_bit, self.deployment.engine.samples_in_torch, whole=False))
+        alone.take(StepNetworks(steps, four_bit, self.deployment.engine.samples_in_torch))
         one = np.array([clock_mhz])
         found = over_gpus([(alone._known[tokens], one) for tokens in steps], composition="overlap")
         for each in found:
