@@ -44,6 +44,9 @@ J_PER_BYTE = 110e-12
 """Joules of a byte from HBM3 or HBM3e, on its whole way to the multiprocessors."""
 
 _HOPPER_J_PER_FLOP, _LATER_J_PER_FLOP = 0.83e-12, 0.58e-12
+SIGMA = 0.1
+"""Standard deviation of the logarithms of power and of joules of a served model that was left out."""
+
 _DENOISING_W, _DENOISING_J_PER_FLOP = 1.4, 1.23e-12
 _READERS = ("linear", "experts", "attention")
 _PRODUCTS = ("linear", "attention", "matmul", "conv1d", "conv2d", "conv3d")
@@ -58,7 +61,7 @@ def with_joules(predictions: OperationPredictions, gpu: GPU, joules: FloatArray)
         gpu: The GPU.
         joules: Dynamic joules of each, shape (operations,).
     """
-    if not _power_was_learned(gpu):
+    if not power_was_learned(gpu):
         return predictions
     return predictions.times(1.0, joules / np.maximum(predictions.dynamic_energy_j, _LEAST_J))
 
@@ -96,7 +99,8 @@ def denoising_j(operations: Sequence[Operation], seconds: FloatArray, gpu: GPU) 
 
 
 @cache
-def _power_was_learned(gpu: GPU) -> bool:
+def power_was_learned(gpu: GPU) -> bool:
+    """Whether the power of kernels on this GPU was learned from runs that are too short."""
     kernels = find_kernels()
     if kernels is None or not kernels.power.covers(gpu):
         return False
