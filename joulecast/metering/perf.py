@@ -21,10 +21,8 @@ def check() -> None:
     Raises:
         SensorError: perf is not installed, the processor has no such counter, or reading it is not permitted.
     """
-    result = subprocess.run(  # noqa: S603
-        [_program(), "stat", "-a", "-x", ",", "-e", _EVENT, "--", "true"], capture_output=True, text=True, check=False
-    )
-    if result.returncode or _joules(result.stderr.strip().splitlines()[-1:] or [""]) is None:
+    result = subprocess.run([*command(), "--", "true"], capture_output=True, text=True, check=False)  # noqa: S603
+    if result.returncode or joules_of(result.stderr.strip().splitlines()[-1:]) is None:
         said = result.stderr.strip().splitlines()
         raise SensorError("perf cannot count the CPU's energy", given=said[0] if said else "no output", hint=_ALLOWING)
 
@@ -34,15 +32,20 @@ def open_reader() -> Reader:
     return _Reader()
 
 
-def _program() -> str:
+def command() -> list[str]:
+    """The command that counts the joules of all packages, and prints them to the standard error when it ends.
+
+    Raises:
+        SensorError: perf is not installed.
+    """
     program = shutil.which("perf")
     if program is None:
         raise SensorError("perf is not installed", given="no such program", hint="install linux-perf")
-    return program
+    return [program, "stat", "-a", "-x", ",", "-e", _EVENT]
 
 
-def _joules(lines: list[str]) -> float | None:
-    """The joules of a line such as "0.100,1.53,Joules,power/energy-pkg/,..."; None for any other line."""
+def joules_of(lines: list[str]) -> float | None:
+    """The joules of the first line such as "0.100,1.53,Joules,power/energy-pkg/,..."; None for any other line."""
     for line in lines:
         parts = line.split(",")
         if "Joules" in parts:
@@ -57,14 +60,13 @@ class _Reader:
     """Sums the joules of perf's intervals. When this process ends, its pipe is closed, which ends perf."""
 
     def __init__(self) -> None:
-        command = [_program(), "stat", "-a", "-x", ",", "-I", f"{1e3 * _PERIOD_S:.0f}", "-e", _EVENT]
-        # perf writes its counts to the standard error.
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)  # noqa: S603
+        asked = [*command(), "-I", f"{1e3 * _PERIOD_S:.0f}"]
+        self._process = subprocess.Popen(asked, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)  # noqa: S603
         self._energy_j = 0.0
 
     def __call__(self) -> Mapping[str, float]:
         line = self._process.stderr.readline() if self._process.stderr else ""
-        joules = _joules([line])
+        joules = joules_of([line])
         if joules is None:
             raise SensorError("perf cannot count the CPU's energy", given=line.strip() or "perf ended", hint=_ALLOWING)
         self._energy_j += joules

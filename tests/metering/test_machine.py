@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
+from waiting import until
 
 from joulecast.errors import SensorError, UnknownNameError
 from joulecast.metering import amd_sysfs
-from joulecast.metering.exporting import differences, exposition
+from joulecast.metering.exporting import exposition
 from joulecast.metering.gpu_shares import ProcessTree
 from joulecast.metering.machine import find_machine
 from joulecast.metering.memory_model import module_w, modules_gb, open_reader
@@ -21,6 +24,7 @@ from joulecast.metering.ranks import job_and_rank
 from joulecast.metering.recording import DeviceInfo, Recording
 from joulecast.metering.result import Metering
 from joulecast.metering.samples import Samples
+from joulecast.metering.second_opinions import SECOND_OPINIONS, differences
 
 MEASURE = """
 import json, threading
@@ -53,7 +57,13 @@ while "-I" in sys.argv:
     line = f"{{now_s - begin_s}},{{35 * (now_s - before_s)}},Joules,power/energy-pkg/,100,100.00,,"
     print(line, file=sys.stderr, flush=True)
     before_s = now_s
-print("1.00,Joules,power/energy-pkg/,100,100.00,,", file=sys.stderr)
+try:  # Without a command to wait for, it counts until it is interrupted.
+    if sys.argv[-1] != "true":
+        open(sys.argv[0] + ".started", "w").close()
+        time.sleep(60)
+except KeyboardInterrupt:
+    pass
+print(f"{{35 * (time.monotonic() - begin_s)}},Joules,power/energy-pkg/,100,100.00,,", file=sys.stderr)
 """
 
 # The devices draw twice and three times as much as each other. Readings of a busy machine may be some hundredths of a
@@ -252,7 +262,7 @@ def test_zeus_reads_the_same_joules(driver, tmp_path):
         text=True,
         check=False,
     )
-    (line,) = [line for line in result.stderr.splitlines() if "by Zeus" in line]
+    (line,) = [line for line in result.stderr.splitlines() if "by zeus" in line]
     assert abs(float(line.split()[-2])) < 5  # percent; windows begin and end apart by some milliseconds
 
 
@@ -262,8 +272,45 @@ def test_differences_from_zeus_by_hand():
     samples = Samples.of(time_s, power_w=np.full(3, 50.0))
     recording = Recording("host", "now", 0.0, 2.0, (device,), {"gpu0": samples})
     metering = Metering("run", (recording,))
-    assert differences(metering, {"gpu0": 110.0}) == ["gpu0: 100.00 J here, 110.00 J by Zeus, +10.0 %"]
-    assert "no device in common" in differences(metering, {"gpu1": 1.0})[0]
+    assert differences(metering, {"gpu0": 110.0}, "zeus") == ["gpu0: 100.00 J here, 110.00 J by zeus, +10.0 %"]
+    assert "no device in common" in differences(metering, {"gpu1": 1.0}, "zeus")[0]
+    # CodeCarbon and perf have one number for all packages; a part of a package is not added to it.
+    cpus = (
+        DeviceInfo("cpu0", "package"),
+        DeviceInfo("cpu1", "package"),
+        DeviceInfo("cpu0.core", "core", counted=False),
+    )
+    both = Metering("run", (Recording("host", "now", 0.0, 2.0, cpus, {cpu.name: samples for cpu in cpus}),))
+    assert differences(both, {"cpu": 190.0, "gpu": 0.0}, "perf") == ["cpu: 200.00 J here, 190.00 J by perf, -5.0 %"]
+
+
+@pytest.mark.slow
+def test_codecarbon_estimates_beside_us(tmp_path):
+    """CodeCarbon from pip's index, in a folder of its own. Where nothing can be read, both estimate."""
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--target", str(tmp_path), "codecarbon"], check=True)
+    busy = "import time; end = time.monotonic() + 6\nwhile time.monotonic() < end: pass"
+    result = subprocess.run(
+        [sys.executable, "-m", "joulecast.cli", "measure", "--check", "codecarbon", "--", sys.executable, "-c", busy],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (line,) = [line for line in result.stderr.splitlines() if "by codecarbon" in line and line.startswith("cpu: ")]
+    sys.stdout.write(line)  # pytest -s shows it
+    ours_j, theirs_j = (float(word) for word in line.replace(":", "").split() if re.fullmatch(r"[\d.]+", word))
+    assert 0.02 < theirs_j / ours_j < 50
+
+
+def test_perf_is_a_second_opinion(tmp_path, monkeypatch):
+    (tmp_path / "perf").write_text(PERF)
+    (tmp_path / "perf").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = {}
+    with SECOND_OPINIONS["perf"](found):
+        until((tmp_path / "perf.started").exists)
+        time.sleep(0.3)
+    assert found["cpu"] >= 10  # 35 W in 0.3 s
 
 
 def test_prometheus_reads_joules_and_watts():
