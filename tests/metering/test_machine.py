@@ -182,10 +182,11 @@ def test_memory_is_modelled_only_where_it_is_asked_for(tmp_path, monkeypatch):
 
 
 def test_the_model_of_memory_by_hand(tmp_path):
-    assert [module_w(gb) for gb in (8, 16, 32, 64, 128, 256)] == [3.0, 3.0, 3.5, 6.0, 8.0, 10.0]
+    assert [module_w(gb) for gb in (8, 16, 32, 64, 128, 256)] == [4.0, 4.0, 5.0, 6.0, 8.0, 10.0]
     meminfo = tmp_path / "meminfo"
-    meminfo.write_text("MemTotal:       100000 kB\nMemAvailable:    75000 kB\n")
-    assert open_reader([32, 64], str(meminfo))() == {"power_w": pytest.approx(0.25 * (3.5 + 6.0))}
+    for available, share in ((100000, 0.35), (95000, 0.35), (94000, 0.65), (75000, 0.7), (50001, 0.75), (0, 0.85)):
+        meminfo.write_text(f"MemTotal:       100000 kB\nMemAvailable:    {available} kB\n")
+        assert open_reader([32, 64], str(meminfo))() == {"power_w": pytest.approx(share * (5.0 + 6.0))}
     dimm = tmp_path / "mc0" / "dimm3"
     dimm.mkdir(parents=True)
     (dimm / "size").write_text("32768\n")  # MB
