@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from ..errors import MissingDependencyError, SensorError
-from . import perf
+from .counting_programs import PERF, check, joules_of_perf
 from .result import Metering
 
 _WINDOW = "joulecast"
@@ -47,11 +47,11 @@ def _codecarbon(found: Joules) -> Iterator[None]:
 
 @contextmanager
 def _perf(found: Joules) -> Iterator[None]:
-    perf.check()
-    process = subprocess.Popen(perf.command(), stderr=subprocess.PIPE, text=True)  # noqa: S603
+    check("perf")
+    process = subprocess.Popen(PERF, stderr=subprocess.PIPE, text=True)  # noqa: S603
     yield
     process.send_signal(signal.SIGINT)  # Then it prints what it counted.
-    found["cpu"] = perf.joules_of(process.communicate()[1].splitlines()) or 0.0
+    found["cpu"] = sum(joules_of_perf(line) or 0.0 for line in process.communicate()[1].splitlines())
 
 
 SECOND_OPINIONS: Mapping[str, Callable[[Joules], AbstractContextManager[None]]] = {

@@ -16,6 +16,8 @@ from waiting import until
 
 from joulecast.errors import SensorError, UnknownNameError
 from joulecast.metering import amd_sysfs
+from joulecast.metering.counting_programs import check
+from joulecast.metering.counting_programs import open_reader as open_counting
 from joulecast.metering.exporting import exposition
 from joulecast.metering.gpu_shares import ProcessTree
 from joulecast.metering.machine import find_machine
@@ -252,6 +254,54 @@ def test_the_share_of_a_process_tree_by_hand(tmp_path):
 )
 def test_launchers_tell_job_and_rank(environment, expected):
     assert job_and_rank(environment) == expected
+
+
+# What the programs print, in the form of outputs that others published; 10^8 pWh of typeperf are 0.36 J.
+POWERMETRICS = """Machine model: Mac14,2
+*** Sampled system activity (Thu Jan  4 09:00:00 2024 +0100) (101.52ms elapsed) ***
+CPU Power: 954 mW
+GPU Power: 28 mW
+ANE Power: 0 mW
+Combined Power (CPU + GPU + ANE): 983 mW
+
+*** Sampled system activity (Thu Jan  4 09:00:00 2024 +0100) (100.00ms elapsed) ***
+Combined Power (CPU + GPU + ANE): 2000 mW
+"""
+ON_INTEL = """*** Sampled system activity (Sun Oct  1 10:00:00 2023 +0200) (500.00ms elapsed) ***
+Intel energy model derived package power (CPUs+GT+SA): 48.61W
+"""
+TYPEPERF = r"""
+"(PDH-CSV 4.0)","\\\\PC\\Energy Meter(RAPL_Package0_PKG)\\Energy","\\\\PC\\Energy Meter(RAPL_Package0_PP0)\\Energy"
+"01/04/2024 09:00:00.123","5000000000.000000","7000.000000"
+"01/04/2024 09:00:01.124","5100000000.000000","8000.000000"
+Exiting, please wait...
+""".replace("\\\\", "\\")
+
+
+@pytest.mark.parametrize(
+    ("program", "printed", "joules"),
+    [
+        ("powermetrics", POWERMETRICS, [0.983 * 0.10152, 0.983 * 0.10152 + 0.2]),
+        ("powermetrics", ON_INTEL, [48.61 * 0.5]),
+        ("typeperf", TYPEPERF, [0.0, 0.36]),
+    ],
+)
+def test_programs_of_other_systems_by_what_they_print(program, printed, joules, tmp_path, monkeypatch):
+    (tmp_path / "printed").write_text(printed)
+    (tmp_path / program).write_text(f"#!/bin/sh\ncat {tmp_path}/printed\n")
+    (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    check(program)
+    read = open_counting(program)
+    assert [read()["energy_j"] for _ in joules] == pytest.approx(joules)
+    with pytest.raises(SensorError, match=f"{program} cannot count"):
+        read()
+    (tmp_path / "printed").write_text("Error: no counter\n")
+    with pytest.raises(SensorError, match="no counter"):
+        check(program)
+    (tmp_path / program).unlink()
+    with pytest.raises(SensorError, match="is not installed"):
+        check(program)
 
 
 def test_zeus_reads_the_same_joules(driver, tmp_path):
