@@ -5,7 +5,7 @@
 Compares seconds per token, power and joules per token of chats and of long answers, for all models that are known by
 name. Prompts are not published: 200 tokens are assumed for chats, 300 for gpqa. Lengths of outputs are those of
 output_lengths.csv; what ran in the measured window follows from them. Constants of sampling were fitted to the models
-of `SEEN` (`--seen` reads no others), those of energy to all (joulecast/generation/served_energy.py says how far a model
+of `SEEN` (`--seen` reads no others), those of energy to all (joulecast/generation/run_energy.py says how far a model
 is off that was left out).
 Writes benchmarks/serving/ENERGY.md. Takes half a minute.
 """

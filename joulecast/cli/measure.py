@@ -92,8 +92,7 @@ def run(
         Path | None, typer.Option(help="Write a row for each device of each run to this file, with metadata.")
     ] = None,
     config: Annotated[
-        Path | None,
-        typer.Option(help="TOML file with values for these options.", callback=_configured, is_eager=True),
+        Path | None, typer.Option(help="TOML file with values for these options.", callback=_configured, is_eager=True)
     ] = None,
     as_json: AsJson = False,
 ) -> None:

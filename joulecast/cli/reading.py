@@ -9,7 +9,6 @@ from typing import Any
 
 from ..errors import InputError
 from ..extraction.own_file import own_model
-from ..queries.prices import cloud_prices, read_prices
 
 
 def names(texts: list[str] | None) -> list[str] | None:
@@ -89,6 +88,8 @@ def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
             tables.append(price.strip())
     spot_share = numbers.pop("spot", 0.0) if tables else 0.0
     for table in tables:
+        from ..queries.prices import cloud_prices, read_prices
+
         prices |= (read_prices if "." in table or "/" in table else cloud_prices)(table, spot_share)
     return prices | numbers or None
 

@@ -109,6 +109,27 @@ class SlowHost:
         return cls(time, time / energy, energy)
 
 
+def factors(level: float, sigmas: Mapping[str, float], slow: SlowHost) -> Mapping[str, tuple[float, float]]:
+    """Factors between which the true values of a share of runs lie, by quantity.
+
+    A slow host lengthens times, lowers power and costs energy; errors of kernels are independent of it.
+
+    Args:
+        level: The share of runs, above 0 and below 1.
+        sigmas: Standard deviations of the logarithms of "time", "power" and "energy".
+        slow: What a slow host does at this level.
+
+    Raises:
+        InputError: The level is not between 0 and 1.
+    """
+    found, z = {}, normal_quantile(level)
+    for quantity, sigma in sigmas.items():
+        usual, slower = z * sigma, math.hypot(z * sigma, math.log(getattr(slow, quantity)))
+        below, above = (slower, usual) if quantity == "power" else (usual, slower)
+        found[quantity] = math.exp(-below), math.exp(above)
+    return found
+
+
 def _with_unknown(half: FloatArray, shares: FloatArray) -> FloatArray:
     """Half widths, of which unknown ones (NaN) are the mean of the others, weighted with their shares of the time."""
     known = ~np.isnan(half)

@@ -10,12 +10,12 @@ share nothing; each of them serves a part of the batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import InputError
-from ..hardware import GPU, find_gpu
+from ..hardware import GPU, find_gpu, gpus
 from ..hardware.catalogue import COUNTED
 from ..hardware.clouds import find_machine
 from .decoder import (
@@ -114,6 +114,29 @@ def split_count(name: str) -> tuple[int, str]:
     if not int(counted[1]):
         raise InputError("the number of GPUs is zero", given=repr(name), allowed='such as "2x H100 SXM"')
     return int(counted[1]), counted[2]
+
+
+def compared(names: str | GPU | Iterable[str | GPU] | None, counts: Iterable[int]) -> list[tuple[int, GPU]]:
+    """GPUs that are compared, each with its number.
+
+    Args:
+        names: Names, aliases or files, with or without a number; None for the whole catalogue.
+        counts: Numbers to try of those without one.
+
+    Raises:
+        UnknownNameError, InputError: See `find_gpus`.
+    """
+    found, numbers = [], tuple(counts)
+    for name in [names] if isinstance(names, str | GPU) else (gpus().values() if names is None else names):
+        number, gpu = find_gpus(name)
+        found += [(count, gpu) for count in (numbers if number == 1 else (number,))]
+    return found
+
+
+def boards_of(count: int, gpu: GPU | str) -> str:
+    """GPUs with their number, such as "2x NVIDIA H200"."""
+    name = gpu if isinstance(gpu, str) else gpu.name
+    return f"{count}x {name}" if count > 1 else name
 
 
 def layouts(count: int, gpu: GPU, decoder: Decoder) -> Iterator[Parallel]:

@@ -20,9 +20,9 @@ from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.clock import Work
 from ..predictors.physics.least_times import LeastTimes
 from .collectives import KINDS, collective_costs
-from .four_bit_experts import four_bit_factors
+from .four_bit_experts import MXFP4_BYTES, four_bit_factors
+from .run_energy import served_j, under_cap, with_joules
 from .sampling import sampling_factors
-from .served_energy import served_energy_factors, under_cap
 from .steps import StepTokens
 
 Places = NDArray[np.int64]
@@ -122,7 +122,9 @@ class StepNetworks:
         if not self.whole and power_limit_w >= operations.gpu.checked_power_limit_w(None):
             power_limit_w = math.inf  # Parts may draw more than the cap, which holds for the mean of a step.
         found = with_collectives(found, operations.gpu)
-        found = found.times(1.0, served_energy_factors(found, operations.gpu, self.four_bit_experts))
+        expert_bytes = MXFP4_BYTES if self.four_bit_experts else None
+        joules = served_j(found.operations, found.device_time_s, operations.gpu, expert_bytes)
+        found = with_joules(found, operations.gpu, joules)
         return {
             tokens: ServedStep(predictor, network, power_limit_w, (), None, found, self.places[tokens], self.whole)
             for tokens, network in steps

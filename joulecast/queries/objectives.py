@@ -188,19 +188,7 @@ def find_objective(name: str, tariff: Tariff, has_batch: bool) -> Objective:
     """
     if name not in OBJECTIVES:
         raise unknown_name("objective", name, OBJECTIVES)
-    if name == "cost" and not tariff.has_prices:
-        raise InputError(
-            "the objective cost needs prices",
-            given="none",
-            allowed="price_per_hour (a number, or one for each GPU), price_per_kwh, or both",
-            hint='give yours, or those of a cloud: price_per_hour="AWS"',
-        )
-    if name == "carbon" and tariff.carbon_g_per_kwh is None:
-        raise InputError(
-            "the objective carbon needs the carbon intensity of the grid",
-            given="none",
-            allowed="carbon: grams of CO2 per kWh, or a country such as DE",
-        )
+    refuse_without(name, tariff)
     if name.endswith("_per_sample") and not has_batch:
         raise InputError(
             f"the objective {name} needs a batch size",
@@ -208,3 +196,24 @@ def find_objective(name: str, tariff: Tariff, has_batch: bool) -> Objective:
             hint="give a model and its input shape, batch first",
         )
     return OBJECTIVES[name]
+
+
+def refuse_without(objective: str, tariff: Tariff) -> None:
+    """Refuse an objective without the prices or the intensity that it needs.
+
+    Raises:
+        InputError: They are missing.
+    """
+    if objective == "cost" and not tariff.has_prices:
+        raise InputError(
+            "the objective cost needs prices",
+            given="none",
+            allowed="price_per_hour (a number, or one for each GPU), price_per_kwh, or both",
+            hint='give yours, or those of a cloud: price_per_hour="AWS"',
+        )
+    if objective == "carbon" and tariff.carbon_g_per_kwh is None:
+        raise InputError(
+            "the objective carbon needs the carbon intensity of the grid",
+            given="none",
+            allowed="carbon: grams of CO2 per kWh, or a country such as DE",
+        )

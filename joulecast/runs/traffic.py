@@ -74,6 +74,14 @@ class Traffic:
         between_s = rings * size_bytes * (nodes - 1) / nodes / self.between_nodes + nodes * _STEP_S
         return Sent(max(inside.time_s, between_s), inside.energy_j)
 
+    def exchanged(self, size_bytes: float, gpus: int) -> Sent:
+        """Send so many bytes of each GPU to all GPUs of a group, evenly (all-to-all)."""
+        inside, nodes = self._inside("all_to_all", size_bytes, gpus, 1), self._nodes(gpus, 1)
+        if nodes == 1:
+            return inside
+        between_s = self.gpus_per_node * size_bytes * (nodes - 1) / nodes / self.between_nodes + nodes * _STEP_S
+        return Sent(max(inside.time_s, between_s), inside.energy_j)
+
     def message(self, size_bytes: float, stride: int) -> Sent:
         """Send a tensor to the GPU of another stage."""
         across = stride >= self.gpus_per_node

@@ -13,7 +13,7 @@ import joulecast
 from joulecast import predict_generation
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.generation.intervals import KERNEL_LEVEL, SlowHost, normal_quantile, step_sigmas
-from joulecast.generation.served_energy import served_j
+from joulecast.generation.run_energy import served_j
 from joulecast.hardware import find_gpu
 
 H100 = find_gpu("H100 SXM")

@@ -1,16 +1,24 @@
-"""The energy of the kernels of a step, learned from whole runs of served models.
+"""The energy of kernels, learned from whole runs: of served language models, and of images and videos.
 
 The power of kernels on Hopper and Blackwell was learned from runs of less than a second. NVML averages over about a
-second there, so that many readings are too low. Runs of served models last for minutes, and their energy was counted,
-not sampled. They follow four causes, beside the static power of the board:
+second there, so that many readings are too low. Whole runs last for minutes, and their energy was counted, not sampled
+(ML.ENERGY's on H100 and B200). It follows from few causes, beside the static power of the board.
 
-    E_dynamic = active time x watts + bytes from memory x J_PER_BYTE + FLOPs on tensor cores x J_PER_FLOP
+Kernels of engines (vLLM 0.11.1):
+
+    E_dynamic = active time x watts + bytes from memory x J_PER_BYTE + FLOPs on tensor cores x joules
 
 Multiprocessors draw power as long as a kernel runs on them, and more in one that draws random numbers. Bytes are those
 of weights, of cached keys and values, and of logits that are sorted, whichever kernel asks for them. Least squares over
-173 runs of seven models on H100 and B200 whose time is right (ML.ENERGY, vLLM 0.11.1, dense models and experts) gave
-0.6 W, 4.3 W, 117 pJ, and 0.84 pJ on Hopper and 0.52 pJ on Blackwell. Joules are 7 % off with them, and 9 % for a model
-that was left out.
+173 runs of seven models whose time is right gave 0.6 W, 4.3 W, 117 pJ, and 0.84 pJ on Hopper and 0.52 pJ on Blackwell.
+Joules are 7 % off with them, and 9 % for a model that was left out.
+
+Denoisers in eager PyTorch, which read activations of many tokens rather than weights:
+
+    E_dynamic = active time x watts + FLOPs of products x joules
+
+Three pipelines on both GPUs gave 1.4 W and 1.23 pJ, with which the joules of three others are 8 % off where their time
+is right; what one GPU gives alone fits the other within 7 %.
 """
 
 from __future__ import annotations
@@ -27,7 +35,6 @@ from ..operations.operation import Operation
 from ..operations.rules import size
 from ..predictors.operation_predictions import OperationPredictions
 from ..zoo.catalogue import find_kernels
-from .four_bit_experts import MXFP4_BYTES
 from .sampling import SORT_BYTES
 
 ACTIVE_W, DRAWING_W = 0.7, 4.0
@@ -37,26 +44,23 @@ J_PER_BYTE = 110e-12
 """Joules of a byte from HBM3 or HBM3e, on its whole way to the multiprocessors."""
 
 _HOPPER_J_PER_FLOP, _LATER_J_PER_FLOP = 0.83e-12, 0.58e-12
+_DENOISING_W, _DENOISING_J_PER_FLOP = 1.4, 1.23e-12
 _READERS = ("linear", "experts", "attention")
+_PRODUCTS = ("linear", "attention", "matmul", "conv1d", "conv2d", "conv3d")
 _LEAST_J = 1e-15
 
 
-def served_energy_factors(predictions: OperationPredictions, gpu: GPU, four_bit_experts: bool = False) -> FloatArray:
-    """Factors on the dynamic energy of operations, shape (operations,).
+def with_joules(predictions: OperationPredictions, gpu: GPU, joules: FloatArray) -> OperationPredictions:
+    """Predictions with other dynamic energies on a GPU whose power was learned from short runs.
 
     Args:
-        predictions: Predictions of the operations of a step at the default clock.
+        predictions: Predictions of operations at the default clock.
         gpu: The GPU.
-        four_bit_experts: Whether the weights of experts have four bits.
-
-    Returns:
-        Factors; one for all operations on a GPU whose power was not learned from short runs.
+        joules: Dynamic joules of each, shape (operations,).
     """
     if not _power_was_learned(gpu):
-        return np.ones(len(predictions.operations))
-    joules = served_j(predictions.operations, predictions.device_time_s, gpu, MXFP4_BYTES if four_bit_experts else None)
-    found: FloatArray = joules / np.maximum(predictions.dynamic_energy_j, _LEAST_J)
-    return found
+        return predictions
+    return predictions.times(1.0, joules / np.maximum(predictions.dynamic_energy_j, _LEAST_J))
 
 
 def under_cap(predictions: OperationPredictions, counts: FloatArray, cap_w: float) -> OperationPredictions:
@@ -99,6 +103,12 @@ def served_j(
         return active + J_PER_BYTE * lighter * _read_bytes(each) + per_flop * width / 2 * each.flops
 
     return np.array([joules(each, float(time_s)) for each, time_s in zip(operations, seconds, strict=True)])
+
+
+def denoising_j(operations: Sequence[Operation], seconds: FloatArray, gpu: GPU) -> FloatArray:
+    """Dynamic joules of operations in eager PyTorch, shape (operations,); see `served_j`."""
+    flops = [each.flops * ELEMENT_BYTES[each.precision] / 2 if each.kind in _PRODUCTS else 0.0 for each in operations]
+    return _DENOISING_W * gpu.sms * seconds + _DENOISING_J_PER_FLOP * np.array(flops)
 
 
 @cache
