@@ -77,11 +77,7 @@ _SUMMARY = (
     "uncovered_share notes"
 )
 _IN_NO_TOTAL = said(list[str], "Operations and operators that are in no total, and why.")
-_of_prediction: Mapping[str, Any] = {
-    "input_shape": Any,
-    "interval": IntervalAnswer | None,
-    "uncovered": _IN_NO_TOTAL,
-}
+_of_prediction: Mapping[str, Any] = {"input_shape": Any, "interval": IntervalAnswer | None, "uncovered": _IN_NO_TOTAL}
 SummaryAnswer = answer_of("SummaryAnswer", Prediction, "The cost of one iteration.", _SUMMARY, **_of_prediction)
 
 
@@ -272,6 +268,7 @@ ServingAnswer = answer_of(
     "cache_tokens tokens_per_s requests_per_s energy_j idle_energy_j energy_per_token_j power_w idle_share preemptions "
     "level notes",
     requests=said(int, "Number of requests that were counted."),
+    timeline=said(dict[str, list[float | None]], "Power by phase, queue, sequences and memory in 120 equal steps."),
     intervals=said(dict[str, list[float]], "Low and high of each quantity and quantile, if a level was asked for."),
     ttft_s=said(_Quantiles, "Time to first token."),
     tpot_s=said(_Quantiles, "Mean time of a request from one token to the next."),

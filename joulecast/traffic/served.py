@@ -22,7 +22,7 @@ from ..units import si
 from .replay import Replay, refuse_beyond_memory
 from .requests import Trace
 from .scheduler import Cache, Limits, Replica, Requests
-from .step_costs import Phases, PredictedSteps, StepCosts, Stretched
+from .step_costs import OtherSteps, PredictedSteps, StepCosts
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Served:
 
     def reading_as(self, reader: Served) -> Served:
         """The same with steps that read prompts as another's, as if boards changed their clock in between."""
-        return self if reader is self else replace(self, costs=Phases(self.costs, reader.costs))
+        return self if reader is self else replace(self, costs=OtherSteps(self.costs, reader.costs))
 
     def spreads(
         self, level: float, sequences: float, context: float, known_host: bool
@@ -118,7 +118,7 @@ class Served:
 
     def stretched(self, factor: float) -> Served:
         """The same with steps that take longer by a factor."""
-        return replace(self, costs=Stretched(self.costs, factor))
+        return replace(self, costs=OtherSteps(self.costs, self.costs, factor))
 
     def replicas(
         self,

@@ -12,15 +12,14 @@ import numpy as np
 
 from ..arrays import FloatArray
 from ..errors import InputError
-from ..rendering.answers import Answer
+from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Line, Picture, document, lines_over, notes, one_below_the_other, table
-from ..rendering.tables import Table
 from ..units import duration, si
 from .scheduler import Replica
 from .timeline import Columns, Timeline, column, end_s_of, gaps, weighted_quantile
 
 _SHOWN = (0.5, 0.9, 0.99)
-_POINTS = 600  # Points of a line that is drawn.
+_POINTS, _STEPS = 600, 120  # Points of a line that is drawn, and steps of a timeline that is sent.
 
 
 @dataclass(frozen=True, repr=False)
@@ -239,8 +238,9 @@ class ServingSimulation(Answer):
             InputError: The step is not above 0, or too small for the time that was simulated, or there is no such
                 replica.
         """
+        requests = self.requests["arrival_s"], self.requests["first_token_s"] - self.requests["arrival_s"]
         if replica is None:
-            return Timeline.of(self.logs, self.cache_tokens, step_s)
+            return Timeline.of(self.logs, self.cache_tokens, step_s, *requests)
         if replica not in range(len(self.logs)):
             raise InputError(
                 "there is no such replica",
@@ -248,7 +248,7 @@ class ServingSimulation(Answer):
                 allowed=f"0 to {len(self.logs) - 1}",
                 hint="leave it out for all of them",
             )
-        return Timeline.of(self.logs[replica : replica + 1], self.cache_tokens / len(self.logs), step_s)
+        return Timeline.of(self.logs[replica : replica + 1], self.cache_tokens / len(self.logs), step_s, *requests)
 
     def latencies(self) -> tuple[list[str], list[list[str]]]:
         """The latencies at P50, P90 and P99 as texts: the header and the rows of a table."""
@@ -261,7 +261,8 @@ class ServingSimulation(Answer):
         return ["", *(f"P{100 * at:g}" for at in _SHOWN)], rows
 
     def to_dict(self) -> dict[str, Any]:
-        """The result without its single requests, as plain lists and dictionaries; quantities in SI units."""
+        """The result without its single requests, but with a timeline, as plain lists; quantities in SI units."""
+        timeline = self.timeline(max(end_s_of(self.logs) / _STEPS, 1e-3))
         plain = (str, int, float, type(None))
         told = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
@@ -270,6 +271,7 @@ class ServingSimulation(Answer):
             **{name: getattr(self, name) for name in _TOLD},
             **{name: {f"p{100 * at:g}": self._known(name, at) for at in _SHOWN} for name in _LATENCIES},
             "intervals": {name: list(ends) for name, ends in self.intervals.items()},
+            "timeline": {name: values.tolist() for name, values in vars(timeline).items()},
             "notes": list(self.notes),
         }
 

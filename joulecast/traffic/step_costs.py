@@ -63,16 +63,18 @@ class StepCosts(Protocol):
 
 
 @dataclass(frozen=True)
-class Phases:
-    """Steps of a replica whose boards have another clock or cap in steps that read prompts.
+class OtherSteps:
+    """Steps of a replica whose boards have another clock or cap while they read prompts, or which take longer.
 
     Args:
-        decoding: Steps in which sequences decode and none is read.
+        decoding: Steps in which sequences decode and no prompt is read.
         reading: Steps with prompts.
+        factor: Seconds of all steps times this, for the same joules.
     """
 
     decoding: StepCosts
     reading: StepCosts
+    factor: float = 1.0
 
     @property
     def idle_w(self) -> float:
@@ -81,38 +83,12 @@ class Phases:
 
     def decode(self, sequences: int, context: float) -> Cost:
         """See `StepCosts`."""
-        return self.decoding.decode(sequences, context)
-
-    def mixed(self, *sizes: Any) -> Cost:
-        """See `StepCosts`."""
-        return self.reading.mixed(*sizes)
-
-
-@dataclass(frozen=True)
-class Stretched:
-    """Steps that take longer than others, or less long, for the same joules.
-
-    Args:
-        steps: The others.
-        factor: Their seconds times this.
-    """
-
-    steps: StepCosts
-    factor: float
-
-    @property
-    def idle_w(self) -> float:
-        """See `StepCosts`."""
-        return self.steps.idle_w
-
-    def decode(self, sequences: int, context: float) -> Cost:
-        """See `StepCosts`."""
-        seconds, joules = self.steps.decode(sequences, context)
+        seconds, joules = self.decoding.decode(sequences, context)
         return self.factor * seconds, joules
 
     def mixed(self, *sizes: Any) -> Cost:
         """See `StepCosts`."""
-        seconds, joules = self.steps.mixed(*sizes)
+        seconds, joules = self.reading.mixed(*sizes)
         return self.factor * seconds, joules
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..arrays import FloatArray
 from ..errors import InputError
 from ..predictors.intervals.conformal import require_level
-from ..rendering.tables import Table, Tabular
+from ..rendering.answers import Table, Tabular
 from .scheduler import Log
 
 Columns = tuple[FloatArray, ...]
@@ -85,6 +85,7 @@ class Timeline(Tabular):
         prompt_tokens_per_s: Tokens of prompts that were read.
         cache_share: Share of the memory for keys and values that was in use.
         busy_share: Share of the time in which replicas had work.
+        ttft_s: Mean seconds to the first token of the requests that arrived; NaN where none did.
     """
 
     time_s: FloatArray
@@ -97,15 +98,20 @@ class Timeline(Tabular):
     prompt_tokens_per_s: FloatArray
     cache_share: FloatArray
     busy_share: FloatArray
+    ttft_s: FloatArray
 
     @classmethod
-    def of(cls, logs: Sequence[Columns], cache_tokens: float, step_s: float) -> Timeline:
+    def of(
+        cls, logs: Sequence[Columns], cache_tokens: float, step_s: float, arrival_s: FloatArray, ttft_s: FloatArray
+    ) -> Timeline:
         """What logs say in equal steps of time.
 
         Args:
             logs: For each replica, an array of shape (entries,) for each column of `Log`.
             cache_tokens: Tokens of keys and values that fit on all replicas.
             step_s: Seconds of a step.
+            arrival_s: Seconds at the arrival of each request, shape (requests,).
+            ttft_s: Seconds to its first token, shape (requests,).
 
         Raises:
             InputError: The step is not above 0, or too small for the time that was simulated.
@@ -115,7 +121,7 @@ class Timeline(Tabular):
             raise InputError(
                 "the timeline cannot have such a step", given=f"{step_s!r}", allowed=f"{end_s / 1e7:.1g} s or more"
             )
-        edges = np.arange(math.ceil(end_s / step_s) + 1) * step_s
+        edges = np.arange(math.ceil(end_s / step_s - 1e-9) + 1) * step_s
         sums = {}
         for name in ("energy_j", "decoding_j", "idle_j", "decoding", "waiting", "prompt_tokens", "cached", "busy"):
             total = np.zeros(len(edges) - 1)
@@ -127,6 +133,8 @@ class Timeline(Tabular):
                 times = np.append(start_s, start_s[-1] + time_s[-1])
                 total += np.diff(np.interp(edges, times, np.append(0.0, np.cumsum(amounts))))
             sums[name] = total / step_s
+        arrived, _ = np.histogram(arrival_s, edges)
+        waited, _ = np.histogram(arrival_s, edges, weights=ttft_s)
         return cls(
             edges[:-1].astype(float),
             sums["energy_j"],
@@ -138,8 +146,10 @@ class Timeline(Tabular):
             sums["prompt_tokens"],
             sums["cached"] / cache_tokens,
             sums["busy"] / len(logs),
+            np.where(arrived > 0, waited / np.maximum(arrived, 1), np.nan),
         )
 
     def _table(self) -> Table:
         names = [each.name for each in fields(self)]
-        return Table(names, zip(*(getattr(self, name).tolist() for name in names), strict=True))
+        rows = zip(*(getattr(self, name).tolist() for name in names), strict=True)
+        return Table(names, ([None if value != value else value for value in row] for row in rows))
