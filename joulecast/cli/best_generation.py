@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..generation.choices import OBJECTIVES, VERSIONS, GenerationChoice
 from ..units import number, si
 from .generate import SERVED
 from .options import PRICES, AsJson, Asked, Option, Pareto, Plot, Shown, WaysCsv, asking, option
-from .printing import table, tell_ways
+from .printing import Column, listing, quantity, tell_ways, word
 from .reading import names, positive_integers
 from .simulate import BURSTINESS, PREFIX_HIT_RATE
 
@@ -119,36 +119,23 @@ _WORDS = {
 
 
 def _text(choices: Sequence[GenerationChoice], top: int) -> str:
-    shown = choices[: top or None]
-    optional: tuple[tuple[str, str, Callable[[GenerationChoice], str | None]], ...] = (
-        ("layout", "", lambda each: each.layout if each.gpus > 1 else None),
-        ("clock MHz", "r", lambda each: f"{each.clock_mhz:g}"),
-        ("of prompts", "r", lambda each: _known(each.prefill_clock_mhz, _PLAIN)),
-        ("cap W", "r", lambda each: _known(each.power_limit_w, _PLAIN)),
-        ("precision", "", lambda each: each.precision),
-        ("batch", "r", lambda each: str(each.batch)),
-        ("requests/s", "r", lambda each: _known(each.rate_per_s, number)),
-        ("of at most", "r", lambda each: _known(each.highest_rate_per_s, number)),
-        ("energy per token", "r", lambda each: si(each.energy_per_token_j, "J")),
-        ("time per token", "r", lambda each: si(each.tpot_p99_s or each.time_per_output_token_s, "s")),
-        ("first token", "r", lambda each: si(each.ttft_p99_s or each.time_to_first_token_s, "s")),
-        ("tokens/s", "r", lambda each: f"{each.tokens_per_s:,.0f}"),
-        ("power", "r", lambda each: si(each.power_w, "W")),
-        ("cost per million", "r", lambda each: _known(each.cost_per_million_tokens, number)),
-        ("CO2 per million", "r", lambda each: _known(each.carbon_g_per_million_tokens, lambda grams: si(grams, "g"))),
-    )
-    columns = [(name, right, cells) for name, right, cell in optional if any(cells := [cell(each) for each in shown])]
-    rows = [[each.boards, *(cells[at] or "-" for _, _, cells in columns)] for at, each in enumerate(shown)]
-    numbers = frozenset(at for at, (_, right, _) in enumerate(columns, 1) if right)
-    header = ["GPU", *(name for name, _, _ in columns)]
-    text = table(header, rows, numbers)
-    if len(choices) > len(shown):
-        text += f"\nand {len(choices) - len(shown)} more"
-    return text
-
-
-_PLAIN = "{:g}".format
-
-
-def _known(value: float | None, text: Callable[[float], str]) -> str | None:
-    return None if value is None else text(value)
+    plain = "{:g}".format
+    columns = [
+        word("GPU", "boards"),
+        Column("layout", lambda each: each.layout if each.gpus > 1 else None, right=False),
+        quantity("clock MHz", "clock_mhz", plain),
+        quantity("of prompts", "prefill_clock_mhz", plain),
+        quantity("cap W", "power_limit_w", plain),
+        word("precision", "precision"),
+        quantity("batch", "batch", str),
+        quantity("requests/s", "rate_per_s", number),
+        quantity("of at most", "highest_rate_per_s", number),
+        quantity("energy per token", "energy_per_token_j", "J"),
+        Column("time per token", lambda each: si(each.tpot_p99_s or each.time_per_output_token_s, "s")),
+        Column("first token", lambda each: si(each.ttft_p99_s or each.time_to_first_token_s, "s")),
+        quantity("tokens/s", "tokens_per_s", "{:,.0f}".format),
+        quantity("power", "power_w", "W"),
+        quantity("cost per million", "cost_per_million_tokens", number),
+        quantity("CO2 per million", "carbon_g_per_million_tokens", "g"),
+    ]
+    return listing(choices, columns, top)

@@ -10,13 +10,12 @@ import typer
 from ..operations.inputs import titled
 from ..units import duration, number, si
 from .options import REQUIRED, AsJson, Asked, Option, Pareto, Plot, Shown, WaysCsv, asking, option
-from .printing import table, tell, tell_ways
+from .printing import LEVEL, Column, listing, quantity, table, tell, tell_ways, totals, word
 from .reading import positive_integers
 
 if TYPE_CHECKING:
     from ..runs import Run
 
-_LEVEL = 0.9
 _J_PER_KWH = 3.6e6
 
 
@@ -89,44 +88,30 @@ def best_run(
 
 def _choices(runs: Sequence[Run], top: int) -> str:
     first = runs[0]
-    columns = ("cost", _money), ("carbon_kg", _kilograms)
-    known = [(name, text) for name, text in columns if getattr(first, name) is not None]
-    header = ["GPUs", "clock MHz", "micro-batch", "divided", "computed again", "time", "at the plug"]
-    rows = [
-        [
-            run.boards,
-            f"{run.clock_mhz:g}",
-            str(run.input_shape[0] // run.layout.replicas // run.layout.accumulation),
-            run.layout.sharding,
-            run.layout.recompute,
-            duration(run.time_s),
-            _kwh(run.wall_energy_j),
-            *(text(getattr(run, name)) for name, text in known),
-        ]
-        for run in runs[: top or None]
+    columns = [
+        word("GPUs", "boards"),
+        quantity("clock MHz", "clock_mhz", "{:g}".format),
+        Column("micro-batch", lambda run: str(run.input_shape[0] // run.layout.replicas // run.layout.accumulation)),
+        Column("divided", lambda run: run.layout.sharding, right=False),
+        Column("computed again", lambda run: run.layout.recompute, right=False),
+        quantity("time", "time_s", duration),
+        quantity("at the plug", "wall_energy_j", _kwh),
+        quantity("cost", "cost", _money),
+        quantity("carbon", "carbon_kg", _kilograms),
     ]
-    more = [f"and {len(runs) - len(rows)} more"] if len(runs) > len(rows) else []
     title = f"{titled(first.model, first.input_shape)}, {first.precision}, {first.steps:,} steps"
-    numbers = frozenset({1, 2, *range(5, 7 + len(known))})
-    return "\n".join(
-        [title, "", table([*header, *(name.removesuffix("_kg") for name, _ in known)], rows, numbers), *more]
-    )
+    return f"{title}\n\n{listing(runs, columns, top)}"
 
 
 def _text(found: Run) -> str:
-    interval = found.interval(_LEVEL) if found.micro.supports(_LEVEL) else None
-    rows = []
-    for what, name, text in (
+    interval = found.interval(LEVEL) if found.micro.supports(LEVEL) else None
+    quantities = (
         ("time", "time_s", duration),
         ("energy of the boards", "energy_j", _kwh),
         ("energy at the plug", "wall_energy_j", _kwh),
         ("cost", "cost", _money),
         ("carbon", "carbon_kg", _kilograms),
-    ):
-        value = getattr(found, name)
-        low_high = getattr(interval, name) if interval else None
-        if value is not None:
-            rows.append([what, text(value), f"{text(low_high[0])} to {text(low_high[1])}" if low_high else ""])
+    )
     rate = "" if found.tokens_per_s is None else f", {found.tokens_per_s:,.0f} tokens/s"
     parts = [
         [part.name, duration(part.time_s), f"{100 * part.time_s / found.time_s:.1f} %", si(part.energy_j, "J")]
@@ -138,7 +123,7 @@ def _text(found: Run) -> str:
             f"{titled(found.model, found.input_shape)}, {found.precision}, on {layout.gpus}x {found.gpu}",
             f"{found.steps:,} steps of {si(found.step_s, 's')}, {number(found.samples_per_s)} samples/s{rate}",
             "",
-            table(["", "predicted", f"{100 * _LEVEL:.0f} % interval" if interval else ""], rows, frozenset({1})),
+            totals(found, interval, quantities),
             "",
             table(["part", "time", "share", "boards"], parts, frozenset({1, 2, 3})),
             "",

@@ -10,8 +10,7 @@ from ..errors import named
 from ..extraction.models.language_models import LANGUAGE_MODELS
 from ..queries.objectives import Tariff
 from ..queries.ways import Ways
-from ..rendering.answers import Plain
-from ..rendering.tables import Table
+from ..rendering.answers import Plain, Table
 from ..units import si
 from .parallel import Parallel, boards_of
 

@@ -12,8 +12,7 @@ import numpy as np
 from ..errors import InputError
 from ..hardware import GPU
 from ..progress import paced
-from ..queries.clocks import clock_grid_mhz
-from ..queries.evaluation import prefetch
+from ..queries.evaluation import clock_grid_mhz, prefetch
 from ..queries.objectives import Tariff
 from ..queries.ways import Search, asked_tariff
 from ..units import number, si

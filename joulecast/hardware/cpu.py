@@ -35,11 +35,7 @@ class CPU:
         return "-".join([_CPU.lower(), *(word for word in _words(self.name) if word != _CPU.lower())])
 
     def checked_clock_mhz(self, clock_mhz: float | None) -> None:
-        """Accept no clock: a CPU chooses its own.
-
-        Raises:
-            InputError: A clock is given.
-        """
+        """Accept no clock: a CPU chooses its own. Raises InputError: a clock is given."""
         if clock_mhz is not None:
             raise InputError(
                 "the clock of a CPU cannot be chosen in a prediction",
@@ -49,11 +45,7 @@ class CPU:
             )
 
     def checked_power_limit_w(self, power_limit_w: float | None) -> None:
-        """Accept no power cap.
-
-        Raises:
-            InputError: A cap is given.
-        """
+        """Accept no power cap. Raises InputError: a cap is given."""
         if power_limit_w is not None:
             raise InputError(
                 "the power of a CPU cannot be capped in a prediction",

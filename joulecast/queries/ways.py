@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from ..arrays import front_of
 from ..errors import InputError, JoulecastError, unknown_name
-from ..rendering.answers import Answer
+from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Picture, front_picture
-from ..rendering.tables import Table
 from .objectives import Tariff, refuse_without
 
 _NAMED = 5

@@ -15,9 +15,9 @@ from ..hardware.host import Host
 from ..operations.network import Network
 from ..predictors.networks.memory import MemoryNeed, shortage
 from ..progress import paced
-from ..queries.clocks import clock_grid_mhz
+from ..queries.evaluation import clock_grid_mhz
 from ..queries.ways import Search, Ways, asked_tariff
-from ..rendering.tables import Table
+from ..rendering.answers import Table
 from ..units import duration
 from .layout import RECOMPUTES, SHARDINGS, Layout
 from .predict import Training

@@ -21,9 +21,8 @@ from ..operations.network import Network
 from ..predictors.board.profile import Calibrated
 from ..predictors.networks.memory import shortage
 from ..predictors.networks.prediction import Prediction
-from ..rendering.answers import Answer
+from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Bar, Picture, bars
-from ..rendering.tables import Table
 from ..units import si
 from .layout import Layout
 from .step import predictors_of, step_of

@@ -23,10 +23,16 @@ from ..runs.parallel import predict_parallel_training
 from ..runs.predict import predict_run
 from ..traffic.best import best_generation
 from ..traffic.simulate import simulate_serving
-from .question_fields import CLOCKS, FIELDS, GPUS, LENGTHS, Amount, Declared, Lengths
-from .subjects import (
+from .question_fields import (
+    CLOCKS,
+    FIELDS,
+    GPUS,
+    LENGTHS,
+    Amount,
     Clock,
+    Declared,
     DroppedItems,
+    Lengths,
     Name,
     Operations,
     Option,

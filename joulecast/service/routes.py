@@ -24,10 +24,10 @@ from ..runs.parallel import ParallelTraining
 from ..traffic import ServingSimulation
 from . import query_strings, questions, schemas
 from .answering import FormatQuery, answering, ask
-from .batches import batch_csv, batch_json
-from .caching import CachedRoute, Handler
+from .answers import batch_csv, batch_json
+from .caches import CachedRoute, Handler
+from .networks import FileQuery
 from .rendering import media_type_of, rendered
-from .uploads import FileQuery
 
 
 class _Path(NamedTuple):

@@ -77,11 +77,7 @@ _SUMMARY = (
     "uncovered_share notes"
 )
 _IN_NO_TOTAL = said(list[str], "Operations and operators that are in no total, and why.")
-_of_prediction: Mapping[str, Any] = {
-    "input_shape": Any,
-    "interval": IntervalAnswer | None,
-    "uncovered": _IN_NO_TOTAL,
-}
+_of_prediction: Mapping[str, Any] = {"input_shape": Any, "interval": IntervalAnswer | None, "uncovered": _IN_NO_TOTAL}
 SummaryAnswer = answer_of("SummaryAnswer", Prediction, "The cost of one iteration.", _SUMMARY, **_of_prediction)
 
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from ..arrays import FloatArray
 from ..errors import InputError
-from ..rendering.answers import Answer
+from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Line, Picture, document, lines_over, notes, one_below_the_other, table
-from ..rendering.tables import Table
 from ..units import duration, si
 from .scheduler import Replica
 from .timeline import Columns, Timeline, column, end_s_of, gaps, weighted_quantile

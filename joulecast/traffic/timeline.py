@@ -11,7 +11,7 @@ import numpy as np
 from ..arrays import FloatArray
 from ..errors import InputError
 from ..predictors.intervals.conformal import require_level
-from ..rendering.tables import Table, Tabular
+from ..rendering.answers import Table, Tabular
 from .scheduler import Log
 
 Columns = tuple[FloatArray, ...]

@@ -278,11 +278,7 @@ def _golden_of_gpus(rows: Iterable[DeviceRow]) -> dict[str, list[Operation]]:
 
 
 def train_cpu(
-    dataset: Dataset,
-    dataset_folder: Path,
-    mode: str,
-    recipe: Recipe,
-    networks: Mapping[NetworkMeasurement, Network],
+    dataset: Dataset, dataset_folder: Path, mode: str, recipe: Recipe, networks: Mapping[NetworkMeasurement, Network]
 ) -> Trained[CpuNetworkPredictor, cpu.CpuValidation, ModelCard]:
     """Validate a recipe on a dataset, then fit it on everything.
 

@@ -9,7 +9,7 @@ import pytest
 
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware import find_gpu, gpu_name_notes, gpus, same_boards
-from joulecast.hardware.multiprocessors import multiprocessors
+from joulecast.hardware.description import multiprocessors
 from joulecast.predictors.networks.memory import usable_bytes
 
 EACH = pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.slug)

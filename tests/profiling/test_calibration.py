@@ -11,8 +11,8 @@ from scipy.optimize import brentq
 
 from joulecast.errors import InputError, SensorError, UnknownNameError
 from joulecast.hardware import find_gpu
+from joulecast.hardware.description import gpu_toml
 from joulecast.hardware.gpu import MEMORY_LEVELS
-from joulecast.hardware.gpu_toml import gpu_toml
 from joulecast.profiling.calibration import ACCESSES, THREADS, Chase, calibrate
 from joulecast.profiling.chase_studies import drawn, hits, over_threads, sizes
 

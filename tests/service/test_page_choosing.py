@@ -202,11 +202,7 @@ def test_images_are_those_of_the_library(page):
     for place, gpu in enumerate(("H100 SXM", "L40S")):
         found = joulecast.predict_image("sd3_5_medium", gpu, batch=2, steps=20)
         shown = page.texts(f"#images-cards .card:nth-child({place + 1}) .value")
-        assert shown == [
-            si(found.time_per_image_s, "s"),
-            si(found.power_w, "W"),
-            si(found.energy_per_image_j, "J"),
-        ]
+        assert shown == [si(found.time_per_image_s, "s"), si(found.power_w, "W"), si(found.energy_per_image_j, "J")]
         energy_j = 2 * found.energy_per_image_j
         assert columns[2 * place : 2 * place + 2] == [si(found.time_per_batch_s, "s"), si(energy_j, "J")]
         row = page.texts("#parts tr:nth-child(2) td")[2 * place]

@@ -20,9 +20,8 @@ from ...predictors.networks.execution import Execution
 from ...predictors.networks.memory import MemoryNeed, memory_need, shortage
 from ...predictors.networks.prediction import Prediction
 from ...predictors.physics.precisions import refuse_precisions
-from ...rendering.answers import Answer
+from ...rendering.answers import Answer, Table
 from ...rendering.notebook import Bar, Picture, bars
-from ...rendering.tables import Table
 from ...units import si
 from ...zoo import find_predictor
 from ..intervals import Listed, normal_quantile
