@@ -32,9 +32,10 @@ Made by `python benchmarks/megatron.py FILE`; do not edit.
 
 **What is predicted.** The same step with `precision="fp8"`, `execution="compiled"` (Megatron fuses point-wise
 operations), `optimizer="adamw_fused"`, FSDP or ZeRO-1, and low-rank adapters of rank 16 in peft's default layers.
-Nothing was fitted to these rows, and all were looked at. What Megatron does and a prediction does not: sums of tensor
-parallelism beside products, tokens sent once to each node (DeepEP), fused routers. Tokens choose experts evenly in a
-prediction.
+Nothing was fitted to these rows, and all were looked at. What they showed were two mistakes: messages between
+stages carried whole results where each GPU sends its part, and in fp8 sums over GPUs go on beside products. What
+Megatron does and a prediction does not: tokens sent once to each node (DeepEP), fused routers. Tokens choose experts
+evenly in a prediction.
 
 """
 

@@ -8,6 +8,7 @@ Korthikanti et al., arXiv 2205.05198), as PyTorch, Megatron and torchtitan do.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -85,9 +86,10 @@ def in_experts(entry: Entry, paths: Collection[str]) -> bool:
 def results_of_blocks(network: Network) -> Iterator[Shape]:
     """The shape of the result of each block, which is summed over the GPUs that share the block."""
     for entry in network:
-        if _division(entry) == "rows":
-            for _ in range(entry.count):
-                yield entry.operation.output_shape
+        # Layers of equal shapes are one entry, such as those before and after attention.
+        for path, calls in entry.by_module.items():
+            if _division(entry, path) == "rows":
+                yield from itertools.repeat(entry.operation.output_shape, calls)
 
 
 def _in_a_layer(entry: Entry) -> bool:
@@ -103,11 +105,11 @@ def _gives_words(entry: Entry) -> bool:
     return linear and entry.operation.attributes["out_features"] >= WORDS
 
 
-def _division(entry: Entry) -> str | None:
+def _division(entry: Entry, path: str | None = None) -> str | None:
     if entry.operation.kind != "linear" or not _in_a_layer(entry):
         return "columns" if _gives_words(entry) else None
-    path = entry.module_paths[0].removesuffix(".base_layer")  # An adapter's layer is divided like the one beside it.
-    return DIVISIONS.get(path.rpartition(".")[2], "columns")
+    own = (path or entry.module_paths[0]).removesuffix(".base_layer")  # An adapter's layer is divided like its base.
+    return DIVISIONS.get(own.rpartition(".")[2], "columns")
 
 
 def _part(entry: Entry, count: int, heads: set[int], inner: set[int]) -> Operation:

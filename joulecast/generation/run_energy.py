@@ -44,6 +44,9 @@ J_PER_BYTE = 110e-12
 """Joules of a byte from HBM3 or HBM3e, on its whole way to the multiprocessors."""
 
 _HOPPER_J_PER_FLOP, _LATER_J_PER_FLOP = 0.83e-12, 0.58e-12
+SIGMA = 0.1
+"""Standard deviation of the logarithms of power and of joules of a served model that was left out."""
+
 _DENOISING_W, _DENOISING_J_PER_FLOP = 1.4, 1.23e-12
 _READERS = ("linear", "experts", "attention")
 _PRODUCTS = ("linear", "attention", "matmul", "conv1d", "conv2d", "conv3d")
@@ -58,25 +61,9 @@ def with_joules(predictions: OperationPredictions, gpu: GPU, joules: FloatArray)
         gpu: The GPU.
         joules: Dynamic joules of each, shape (operations,).
     """
-    if not _power_was_learned(gpu):
+    if not power_was_learned(gpu):
         return predictions
     return predictions.times(1.0, joules / np.maximum(predictions.dynamic_energy_j, _LEAST_J))
-
-
-def under_cap(predictions: OperationPredictions, counts: FloatArray, cap_w: float) -> OperationPredictions:
-    """Operations of a step that draws no more than a cap while kernels run.
-
-    A board averages its power over tens of milliseconds, so that single kernels may draw more. Their times were
-    measured under the cap already: where a step would draw more, it runs at a lower voltage, not for longer.
-
-    Args:
-        predictions: Predictions of the operations of a step.
-        counts: Calls of each, shape (operations,).
-        cap_w: The cap in watts under which kernels were measured.
-    """
-    most = (cap_w - predictions.static_power_w) * float(np.nansum(counts * predictions.device_time_s))
-    joules = float(np.nansum(counts * predictions.dynamic_energy_j))
-    return predictions.times(1.0, most / joules) if joules > most > 0 else predictions
 
 
 def served_j(
@@ -112,7 +99,8 @@ def denoising_j(operations: Sequence[Operation], seconds: FloatArray, gpu: GPU) 
 
 
 @cache
-def _power_was_learned(gpu: GPU) -> bool:
+def power_was_learned(gpu: GPU) -> bool:
+    """Whether the power of kernels on this GPU was learned from runs that are too short."""
     kernels = find_kernels()
     if kernels is None or not kernels.power.covers(gpu):
         return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +20,7 @@ from ..predictors.physics.clock import Work
 from ..predictors.physics.least_times import LeastTimes
 from .collectives import KINDS, collective_costs
 from .four_bit_experts import MXFP4_BYTES, four_bit_factors
-from .run_energy import served_j, under_cap, with_joules
+from .run_energy import served_j, with_joules
 from .sampling import sampling_factors
 from .steps import StepTokens
 
@@ -35,12 +34,10 @@ class ServedStep(PreparedNetwork):
     Args:
         together: Predictions of the operations of several steps at the default clock.
         places: Index of each operation of this step in these predictions.
-        whole: Whether these are all operations of a step, so that the board's cap holds for their mean power.
     """
 
     together: OperationPredictions | None = None
     places: Places | None = None
-    whole: bool = True
 
     @cached_property
     def at_default(self) -> OperationPredictions:
@@ -50,9 +47,7 @@ class ServedStep(PreparedNetwork):
             found = predictor.predict_for_network(self.network.operations, self.power_limit_w)
             return predictor.in_network(found, self.counts)
         # Their errors stay with those of all steps (`half_widths`).
-        found = replace(self.together, spread=None).take(self.places, self.network.operations)
-        cap_w = self.knowledge.operations.gpu.checked_power_limit_w(None)
-        return under_cap(found, self.counts, cap_w) if self.whole else found
+        return replace(self.together, spread=None).take(self.places, self.network.operations)
 
     def half_widths(self, level: float) -> dict[str, FloatArray] | None:
         """Half widths of the intervals of each operation's time, power and energy in logarithms.
@@ -78,13 +73,11 @@ class StepNetworks:
         networks: Tokens of a step -> its operations.
         four_bit_experts: Whether the weights of experts have four bits.
         samples_in_torch: Whether the engine samples by PyTorch's operations.
-        whole: Whether they are whole steps, not parts of them.
     """
 
     networks: Mapping[StepTokens, Network]
     four_bit_experts: bool = False
     samples_in_torch: bool = False
-    whole: bool = True
 
     @cached_property
     def together(self) -> Network:
@@ -119,14 +112,12 @@ class StepNetworks:
         if self.samples_in_torch:
             longer = sampling_factors(found, operations.gpu)
             found = found.times(longer, longer)
-        if not self.whole and power_limit_w >= operations.gpu.checked_power_limit_w(None):
-            power_limit_w = math.inf  # Parts may draw more than the cap, which holds for the mean of a step.
         found = with_collectives(found, operations.gpu)
         expert_bytes = MXFP4_BYTES if self.four_bit_experts else None
         joules = served_j(found.operations, found.device_time_s, operations.gpu, expert_bytes)
         found = with_joules(found, operations.gpu, joules)
         return {
-            tokens: ServedStep(predictor, network, power_limit_w, (), None, found, self.places[tokens], self.whole)
+            tokens: ServedStep(predictor, network, power_limit_w, (), None, found, self.places[tokens])
             for tokens, network in steps
         }
 

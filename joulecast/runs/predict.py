@@ -19,6 +19,7 @@ from ..predictors.networks.memory import shortage
 from ..queries.objectives import Tariff
 from .computed import in_fp8, on_four_bits
 from .layout import NODE_GPUS, Layout
+from .plug import servers_w
 from .run import Part, Run
 from .step import Cost, Step, predictors_of, step_of, with_loss
 from .traffic import Traffic
@@ -274,12 +275,13 @@ class Training:
             pue=self.pue,
             notes=(
                 *([fits] if lacking else []),
-                "at the plug: a server is taken to be like MLPerf's; those of vendors left out are up to 30 % off",
+                "at the plug: each GPU has its share of a server like MLPerf's; vendors left out are up to 18 % off",
                 *(["between GPUs: what is sent goes on beside the backward"] if layout.gpus > 1 else []),
                 *_included(self),
                 *step.micro.notes,
             ),
             embodied_g_per_hour=self.embodied_g_per_hour,
+            servers_w=servers_w(gpu, layout),
         )
 
     def _samples(self, shape: Sequence[int]) -> float:

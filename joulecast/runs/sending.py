@@ -36,6 +36,8 @@ class Sending:
         cached: Elements of keys and values of a GPU's part of the sequences, in a micro-batch.
         attended_s: Seconds of attention in a micro-batch, forward and backward.
         element_bytes: Bytes of an element of a result.
+        pieces: Pieces of a product that are computed while the others are sent. Transformer Engine, which computes in
+            fp8, sends as many as GPUs share a layer; PyTorch waits for the whole result.
     """
 
     layout: Layout
@@ -46,6 +48,7 @@ class Sending:
     cached: float
     attended_s: float
     element_bytes: float
+    pieces: int = 1
 
     @classmethod
     def of(cls, layout: Layout, traffic: Traffic, state: State, whole: Network, micro: Prediction) -> Sending:
@@ -65,6 +68,7 @@ class Sending:
             / layout.tensor_parallel,
             math.fsum(cost.device_time_s or 0.0 for cost in costs),
             ELEMENT_BYTES[precision if precision in ("bf16", "fp16") else "fp32"],
+            layout.tensor_parallel if any(cost.operation.precision == "fp8" for cost in micro.operations) else 1,
         )
 
     @cached_property
@@ -83,8 +87,9 @@ class Sending:
         keys = self.cached * layout.context_parallel * self.element_bytes / layers
         ring = traffic.gathered(keys, layout.context_parallel, layout.tensor_parallel)
         waited_s = max(0.0, (passes + 1) * layers * ring.time_s - self.attended_s)
-        time_s = passes * math.fsum(each.time_s for each in (*sums, *(2 * layers * [routed]))) + waited_s
-        joules = passes * math.fsum(each.energy_j for each in (*sums, *(2 * layers * [routed])))
+        summed_s = math.fsum(each.time_s for each in sums) / self.pieces
+        time_s = passes * (summed_s + 2 * layers * routed.time_s) + waited_s
+        joules = passes * (math.fsum(each.energy_j for each in sums) + 2 * layers * routed.energy_j)
         stages = layout.pipeline_parallel
         return Sent(time_s / stages, (joules + (passes + 1) * layers * ring.energy_j) / stages)
 
@@ -98,7 +103,7 @@ class Sending:
         layout, layers = self.layout, self.layers
         stages, times, stride = layout.pipeline_parallel, layout.accumulation, layout.tensor_parallel
         # Micro-batches in flight pass to the next stage forward and back.
-        result = size(self.blocks[0]) * self.element_bytes if self.blocks else 0.0
+        result = size(self.blocks[0]) * self.element_bytes / layout.tensor_parallel if self.blocks else 0.0
         crossings = 2 * (times * layout.virtual_stages + stages - 2) if stages > 1 else 0
         messages_s = crossings * self.traffic.message(result, stride).time_s
         waited_s, all_s, joules = times * layers.time_s + messages_s, times * layers.time_s + messages_s, 0.0

@@ -149,7 +149,7 @@ def test_intervals_grow_with_their_level_and_hold_the_value():
 def test_a_slow_host_lengthens_steps_that_draw_less():
     # A step of 8 ms to which 4 ms are added: 1.5 of the time with idle boards, which draw a quarter of the mean power.
     one = 2 * NormalDist().cdf(1) - 1
-    slow = SlowHost.of(one, 0.008, 0.25)
+    slow = SlowHost.of(one, 0.008, 0.25, 0.004)
     assert (slow.time, slow.energy, slow.power) == pytest.approx((1.5, 1.125, 1.5 / 1.125))
     found = llama(1)
     low, high = found.interval().time_per_output_token_s

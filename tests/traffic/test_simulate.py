@@ -57,7 +57,8 @@ def test_a_single_request_is_that_of_predict_generation():
         duration_s=30,
         max_step_tokens=8192,
     )
-    assert found.ttft_s(0.5) == pytest.approx(alone.time_to_first_token_s, rel=0.02)
+    # Parts of a step that would draw more than the cap are slowed one by one, not together.
+    assert found.ttft_s(0.5) == pytest.approx(alone.time_to_first_token_s, rel=0.025)
     assert found.tpot_s(0.5) == pytest.approx(alone.time_per_output_token_s, rel=0.01)
     assert found.power_w == pytest.approx(alone.power_w, rel=0.01)
 
