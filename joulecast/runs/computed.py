@@ -87,7 +87,8 @@ def _in_context(network: Network, count: int) -> Network:
     """Attention of a part of the sequence to all of it.
 
     With a causal mask each GPU has two of twice as many parts, one early and one late (Llama 3, arXiv 2407.21783,
-    section 3.3.2; zigzag in ring attention), so that all compute as much: each query sees half of the keys.
+    section 3.3.2; zigzag in ring attention), so that all compute as much: a query sees half of the keys in the mean, as
+    it does where a part of the sequence follows after as many keys as make that half.
     """
 
     def wider(entry: Entry) -> Operation:
@@ -95,12 +96,10 @@ def _in_context(network: Network, count: int) -> Network:
         if operation.kind != "attention":
             return operation
         queries, *others = operation.input_shapes[:3]
-        attributes, causal = dict(operation.attributes), operation.attributes["causal"]
-        length = max(1, others[0][-2] * count // (2 if causal else 1))
+        part = others[0][-2]
+        length = part * (count + 1) // 2 if operation.attributes["causal"] else part * count
         shapes = [queries, *((*shape[:-2], length, shape[-1]) for shape in others)]
-        return Operation(
-            "attention", shapes, attributes | {"causal": False}, precision=operation.precision, mode=operation.mode
-        )
+        return Operation("attention", shapes, operation.attributes, precision=operation.precision, mode=operation.mode)
 
     return with_changed(network, wider)
 
@@ -111,6 +110,13 @@ def in_fp8(network: Network) -> Network:
     Beside each weight lie two copies in fp8, one of them transposed, because products in fp8 read rows of both.
     """
     eights = {entry.operation for entry in network if _in_eights(entry)}
+    if not eights:
+        raise InputError(
+            f"{network.name} has no layers to compute in fp8",
+            given="precision=fp8",
+            allowed=f"transformers, whose linear layers have sizes in multiples of {_FP8_STEP}",
+            hint="give bf16 or fp16",
+        )
     held = parameters_held(network)
     weights = sum(len(e.by_module) * e.operation.parameters for e in network if e.operation in eights)
 

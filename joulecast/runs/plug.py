@@ -18,18 +18,18 @@ PLUG_ERROR = 1.22
 """Factor within which nine of ten servers of vendors that were left out lie."""
 
 
-def server_w(gpu: GPU, layout: Layout) -> float:
-    """Watts of a server without its boards."""
-    linked = layout.gpus > 1 and gpu.link(layout.gpus_per_node) == "nvlink"
-    return BASE_W + LINKED_W * linked
+def servers_w(gpu: GPU, layout: Layout) -> float:
+    """Watts of the servers of a run without their boards; of one that others use as well, the share of its GPUs."""
+    linked = gpu.link(layout.gpus_per_node) == "nvlink"
+    return layout.gpus / layout.gpus_per_node * (BASE_W + LINKED_W * linked)
 
 
-def wall_energy_j(time_s: float, boards_j: float, servers_w: float) -> float:
+def wall_energy_j(time_s: float, boards_j: float, others_w: float) -> float:
     """Joules at the plugs of all servers of a run.
 
     Args:
         time_s: Seconds of the run.
         boards_j: Joules of all boards.
-        servers_w: Watts of all servers without their boards.
+        others_w: Watts of everything else in the servers.
     """
-    return servers_w * time_s + PER_BOARD_W * boards_j
+    return others_w * time_s + PER_BOARD_W * boards_j

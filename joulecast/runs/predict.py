@@ -19,7 +19,7 @@ from ..predictors.networks.memory import shortage
 from ..queries.objectives import Tariff
 from .computed import in_fp8, on_four_bits
 from .layout import NODE_GPUS, Layout
-from .plug import server_w
+from .plug import servers_w
 from .run import Part, Run
 from .step import Cost, Step, predictors_of, step_of, with_loss
 from .traffic import Traffic
@@ -275,13 +275,13 @@ class Training:
             pue=self.pue,
             notes=(
                 *([fits] if lacking else []),
-                f"at the plug: {_servers(layout)} counted, like MLPerf's; those of vendors left out are up to 18 % off",
+                "at the plug: each GPU has its share of a server like MLPerf's; vendors left out are up to 18 % off",
                 *(["between GPUs: what is sent goes on beside the backward"] if layout.gpus > 1 else []),
                 *_included(self),
                 *step.micro.notes,
             ),
             embodied_g_per_hour=self.embodied_g_per_hour,
-            server_w=server_w(gpu, layout),
+            servers_w=servers_w(gpu, layout),
         )
 
     def _samples(self, shape: Sequence[int]) -> float:
@@ -294,13 +294,6 @@ class Training:
                 "tokens are counted for inputs of the form (samples, tokens)", given=tuple(shape), hint="give samples"
             )
         return number / shape[1]
-
-
-def _servers(layout: Layout) -> str:
-    """Which servers a run is charged for."""
-    used, most = layout.gpus - (layout.nodes - 1) * layout.gpus_per_node, layout.gpus_per_node
-    servers = "a whole server is" if layout.nodes == 1 else f"{layout.nodes} whole servers are"
-    return servers + ("" if used == most else f" (this uses {used} of the {most} GPUs of one)")
 
 
 def _included(training: Training) -> list[str]:

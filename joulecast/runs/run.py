@@ -71,7 +71,7 @@ class Run(Answer):
         pue: Joules of the data centre for each joule at the plug of a server.
         notes: Warnings about this prediction.
         embodied_g_per_hour: Grams of CO2 equivalent of making a GPU and its share of a server, for each hour of use.
-        server_w: Watts of a server without its boards.
+        servers_w: Watts of its servers, or its share of one, without boards.
     """
 
     model: str
@@ -89,7 +89,7 @@ class Run(Answer):
     pue: float = 1.0
     notes: tuple[str, ...] = ()
     embodied_g_per_hour: float = 0.0
-    server_w: float = BASE_W
+    servers_w: float = BASE_W
 
     @property
     def boards(self) -> str:
@@ -114,7 +114,7 @@ class Run(Answer):
     @property
     def wall_energy_j(self) -> float:
         """Joules at the plugs of the servers: boards, processors, memory, fans, adapters and conversion."""
-        return wall_energy_j(self.time_s, self.energy_j, self.layout.nodes * self.server_w)
+        return wall_energy_j(self.time_s, self.energy_j, self.servers_w)
 
     @property
     def cost(self) -> float | None:
@@ -171,7 +171,7 @@ class Run(Answer):
             sent = _COLLECTIVES**sign
             times.append(math.fsum(p.time_s * (of_time if p.name in computed else sent) for p in self.parts))
             joules.append(math.fsum(p.energy_j * (of_energy if p.name in computed else sent) for p in self.parts))
-            wall = wall_energy_j(times[-1], joules[-1], self.layout.nodes * self.server_w)
+            wall = wall_energy_j(times[-1], joules[-1], self.servers_w)
             error = math.hypot(math.log(wall / self.wall_energy_j), math.log(PLUG_ERROR))
             walls.append(self.wall_energy_j * math.exp(sign * error))
         costs = [self._cost(*each) for each in zip(times, walls, strict=True)]

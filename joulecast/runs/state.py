@@ -39,18 +39,15 @@ class State:
 
     def divisor(self, what: str) -> float:
         """By how much moments, gradients or parameters are divided among GPUs, experts as others among as many."""
-        shares = self.layout.shares(what)
-        return 1 / ((1 - self.experts) / shares + self.experts / max(shares, self._over))
+        shares, over = self.layout.shares(what), self.layout.expert_gpus
+        # Replicas of an expert are on fewer GPUs than those of a layer, and divide it among all of a stage.
+        of_experts = max(over, shares * self.layout.tensor_parallel) if shares > 1 else over
+        return 1 / ((1 - self.experts) / shares + self.experts / of_experts)
 
     @property
     def on_each(self) -> float:
         """Share of the state that a GPU holds where replicas divide nothing."""
-        return 1 - self.experts + self.experts / self._over
-
-    @property
-    def _over(self) -> int:
-        # Tensor parallelism has divided all parameters already.
-        return max(1, self.layout.expert_gpus // self.layout.tensor_parallel)
+        return 1 - self.experts + self.experts / self.layout.expert_gpus
 
 
 def memory_of(whole: Network, layout: Layout) -> MemoryNeed:
