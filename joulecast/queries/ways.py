@@ -139,8 +139,8 @@ class Search(Generic[Row]):
     @property
     def nearest(self) -> str | None:
         """What is nearest to the limits; None if nothing is near."""
-        near, reason = max(self._reasons.values(), default=(0.0, ""))
-        return reason if near else None
+        (near, reason), boards = max(((found, name) for name, found in self._reasons.items()), default=((0.0, ""), ""))
+        return f"{boards}: {reason}" if near else None
 
     def refuse(self, what: str, allowed: str | None, hint: str, given: str | None = None) -> InputError:
         """The error of a search that has found nothing.
