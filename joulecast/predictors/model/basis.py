@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sized
-from functools import lru_cache
 from typing import Literal, get_args
 
 from ...hardware import GPU, same_boards
-from ...operations.attributes import HALF_PRECISIONS
-from ..physics.half_precision import has_full_rate
 
 Basis = Literal["measured", "same generation", "other generations"]
 """Measurements of this GPU, of GPUs of its generation (see `generation_of`), or only of other GPUs."""
@@ -54,26 +51,14 @@ def known_basis(basis: Basis, errors: Mapping[str, Sized]) -> Basis | None:
     return next((each for each in BASES[BASES.index(basis) :] if each in errors and len(errors[each])), None)
 
 
-_BY_RATE = ("linear", "attention")
-"""Families whose times follow from the rate of tensor cores. On GPUs with half of the measured rate the rest of the
-predictor covers their operations."""
-
-
-@lru_cache(maxsize=1024)
-def is_like_measured(gpu: GPU, family: str, precision: str) -> bool:
-    """Whether a GPU runs a family of kernels in a precision in the same way as the measured GPUs do.
+def is_like_measured(gpu: GPU, precision: str) -> bool:
+    """Whether a GPU runs kernels in a precision in the same way as the measured GPUs do.
 
     All GPUs that were measured in half precision and below have tensor cores for it. A Pascal GPU has none, and
-    computes fp16 in fp32. On boards whose tensor cores have half the rate, large products are limited neither by the
-    power cap nor by the bandwidth that limited the L40S. With the kernels of the L40S, errors on transformers that timm
-    timed on RTX 3090, 4090 and 5090 were 46 %; with the rest of the predictor they are 10 %
-    (`benchmarks/public.py --first`).
+    computes fp16 in fp32.
 
     Args:
         gpu: The GPU to predict for.
-        family: Name of the family of kernels.
         precision: Precision of the operations.
     """
-    if precision not in gpu.peak_flops or (precision != "fp32" and not gpu.on_tensor_cores(precision)):
-        return False
-    return family not in _BY_RATE or precision not in HALF_PRECISIONS or has_full_rate(gpu, precision)
+    return precision in gpu.peak_flops and (precision == "fp32" or gpu.on_tensor_cores(precision))

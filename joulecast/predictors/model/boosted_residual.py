@@ -9,7 +9,6 @@ relative to each GPU (relative.py).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...errors import damaged_entry
-from ...hardware import GPU, find_gpu
+from ...hardware import GPU, find_gpu, gpus
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
@@ -39,7 +38,6 @@ from ..physics.roofline import on_tensor_cores
 from ..regressors.perceptron import Perceptron
 from ..regressors.trees import stored_trees
 
-_FIGURES = ("sms", "memory_bandwidth", "power_limit_w", "boost_clock_mhz")  # Of similar boards with the same chip.
 Range = tuple[float, float]
 LogRatios = Callable[[NDArray[np.float32]], FloatArray]
 """Maps the features of operations to their log ratios."""
@@ -73,8 +71,8 @@ class BoostedResidual:
         typical: Kind and mode -> log ratio to the least time on a typical GPU, for kinds whose kernels are not counted.
         half: Factors of half precision, from measured networks; None where operations in half precision were measured.
         gpus: Names of the measured GPUs. What kernels leave of physics belongs to a chip rather than to a board, so
-            another board with a measured chip gets the ratio of the measured one. Its bandwidth, clocks and cap count
-            in physics alone: if all of them are better, it is not slower.
+            all boards with a chip get the ratio of one of them (`_measured_like`). Their bandwidth, clocks and cap
+            count in physics alone: if all of them are better, a board is not slower.
     """
 
     time: Regressor
@@ -173,12 +171,16 @@ class BoostedResidual:
         return known
 
     def _measured_like(self, gpu: GPU) -> GPU:
-        """The measured board with the chip of a GPU that is most similar to it; the GPU itself if there is none."""
+        """The board that stands for all with the chip of a GPU, and as many and as quick multiprocessors.
 
-        def distance(other: GPU) -> float:
-            return sum(abs(math.log(getattr(other, name) / getattr(gpu, name))) for name in _FIGURES)
+        It is a measured one if there is any, otherwise one of the catalogue; of several it has the slowest memory.
+        """
 
-        return min((other for other in self._measured if other.chip == gpu.chip), key=distance, default=gpu)
+        def distance(other: GPU) -> tuple[float, float]:
+            rates = [other.sms / gpu.sms, _tensor_rate(other) / _tensor_rate(gpu)]
+            return round(float(np.abs(np.log(rates)).sum()), 2), other.memory_bandwidth
+
+        return min(_with_chip(self._measured, gpu) or _with_chip(gpus().values(), gpu), key=distance, default=gpu)
 
     @cached_property
     def _measured(self) -> list[GPU]:
@@ -232,6 +234,14 @@ class BoostedResidual:
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """See `ResidualModel.in_network`; operations cost the same in a network, so both factors are 1."""
         return 1.0, 1.0
+
+
+def _with_chip(some: Iterable[GPU], gpu: GPU) -> list[GPU]:
+    return [each for each in some if each.chip == gpu.chip]
+
+
+def _tensor_rate(gpu: GPU) -> float:
+    return max(map(gpu.flops_per_cycle, gpu.unquantized))
 
 
 def _alone(regressor: LogRatios) -> Callable[[NDArray[np.float32]], tuple[FloatArray]]:

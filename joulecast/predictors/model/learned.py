@@ -237,7 +237,7 @@ class OneModel:
 
     def predicts_networks(self, gpu: GPU) -> bool:
         """Whether kernels predict the products of networks in half precision on a GPU, as in the measured networks."""
-        return is_like_measured(gpu, "linear", "fp16")
+        return is_like_measured(gpu, "fp16")
 
     def network_basis(self, gpu: GPU) -> NetworkBasis:
         """The basis of predictions of networks in half precision on a GPU."""
@@ -282,7 +282,7 @@ _NEEDED = {"half": "bf16", "half with fp8 cache": "bf16", "fp8": "fp8", "fp8 in 
 def _runs(part: str, gpu: GPU) -> bool:
     family, _, width = part.partition(", ")
     vendor = not gpu.is_nvidia if family == "convolution" else gpu.is_nvidia or family in ("attention", "decoding")
-    return vendor and is_like_measured(gpu, family, _NEEDED.get(width, width))
+    return vendor and is_like_measured(gpu, _NEEDED.get(width, width))
 
 
 def _known(operations: OperationList, model: OneModel, gpu: GPU) -> Parts:

@@ -67,8 +67,8 @@ class Parts(NamedTuple):
         return np.array(
             [
                 (gpu.is_nvidia if kernel.kind not in ("conv2d", "attention") else _has_library(kernel, gpu))
-                and is_like_measured(gpu, "" if flash else name.partition(",")[0], kernel.precision)
-                for kernel, name, flash in zip(self.kernels, self.names.tolist(), self.flash.tolist(), strict=True)
+                and is_like_measured(gpu, kernel.precision)
+                for kernel in self.kernels
             ],
             dtype=bool,
         )

@@ -21,6 +21,7 @@ def machine(**changes):
         "sms": 10.0,
         "clock_hz": 1e9,
         "flops_per_cycle": np.full(len(PRECISIONS), 1024.0),
+        "full_flops_per_cycle": np.full(len(PRECISIONS), 1024.0),
         "unit": np.full(len(PRECISIONS), TENSOR_CORES),
         "generation": "8.0",
         "bandwidth": 1e11,
