@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sized
+import math
+from collections.abc import Collection, Iterable, Mapping, Sized
 from typing import Literal, get_args
 
-from ...hardware import GPU, same_boards
+from ...hardware import GPU, gpus, same_boards
 
 Basis = Literal["measured", "same generation", "other generations"]
 """Measurements of this GPU, of GPUs of its generation (see `generation_of`), or only of other GPUs."""
@@ -26,6 +27,20 @@ def generation_of(gpu: GPU) -> str:
 def is_measured(gpu: GPU, names: Collection[str]) -> bool:
     """Whether a GPU is one of the measured boards, under whatever name."""
     return any(each.name in names for each in same_boards(gpu))
+
+
+def stands_for(gpu: GPU, measured: Iterable[GPU]) -> GPU:
+    """The board that stands for all with the chip of a GPU.
+
+    It is the measured one with the most similar number of multiprocessors, otherwise one of the catalogue. Of several
+    it has the slowest memory, and the highest rate.
+    """
+
+    def rank(other: GPU) -> tuple[float, float, float]:
+        return abs(math.log(other.sms / gpu.sms)), other.memory_bandwidth, -max(other.peak_flops.values())
+
+    known, others = ([each for each in some if each.chip == gpu.chip] for some in (measured, gpus().values()))
+    return min(known or others, key=rank, default=gpu)
 
 
 def basis_of(gpu: GPU, gpus: Collection[str], generations: Collection[str]) -> Basis:

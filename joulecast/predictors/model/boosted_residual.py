@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...errors import damaged_entry
-from ...hardware import GPU, find_gpu, gpus
+from ...hardware import GPU, find_gpu
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
@@ -37,6 +37,7 @@ from ..physics.relative import RELATIVE_NAMES, relative_features
 from ..physics.roofline import on_tensor_cores
 from ..regressors.perceptron import Perceptron
 from ..regressors.trees import stored_trees
+from .basis import stands_for
 
 Range = tuple[float, float]
 LogRatios = Callable[[NDArray[np.float32]], FloatArray]
@@ -71,7 +72,7 @@ class BoostedResidual:
         typical: Kind and mode -> log ratio to the least time on a typical GPU, for kinds whose kernels are not counted.
         half: Factors of half precision, from measured networks; None where operations in half precision were measured.
         gpus: Names of the measured GPUs. What kernels leave of physics belongs to a chip rather than to a board, so
-            all boards with a chip get the ratio of one of them (`_measured_like`). Their bandwidth, clocks and cap
+            all boards with a chip get the ratio of one of them (`stands_for`). Their bandwidth, clocks and cap
             count in physics alone: if all of them are better, a board is not slower.
     """
 
@@ -161,7 +162,7 @@ class BoostedResidual:
                     asked.setdefault((regressor, mine.tobytes()), (mine, []))[1].append(gpu)
         for (regressor, _), (is_new, some) in asked.items():
             new = operations if is_new.all() else OperationList(compress(operations, is_new))
-            seen = [relative_features(seen_as(new, gpu), self._measured_like(gpu)) for gpu in some]
+            seen = [relative_features(seen_as(new, gpu), stands_for(gpu, self._measured)) for gpu in some]
             rows = np.concatenate(seen).astype(np.float32)
             alike = [numbers_of(new).kind, np.arange(len(new))]
             (logs,) = in_batches(_alone(regressor), rows, [np.tile(each, len(some)) for each in alike])
@@ -169,18 +170,6 @@ class BoostedResidual:
                 known[gpu][is_new] = log_ratios
                 self._log_ratios(gpu).store(new, log_ratios[:, None])
         return known
-
-    def _measured_like(self, gpu: GPU) -> GPU:
-        """The board that stands for all with the chip of a GPU, and as many and as quick multiprocessors.
-
-        It is a measured one if there is any, otherwise one of the catalogue; of several it has the slowest memory.
-        """
-
-        def distance(other: GPU) -> tuple[float, float]:
-            rates = [other.sms / gpu.sms, _tensor_rate(other) / _tensor_rate(gpu)]
-            return round(float(np.abs(np.log(rates)).sum()), 2), other.memory_bandwidth
-
-        return min(_with_chip(self._measured, gpu) or _with_chip(gpus().values(), gpu), key=distance, default=gpu)
 
     @cached_property
     def _measured(self) -> list[GPU]:
@@ -234,14 +223,6 @@ class BoostedResidual:
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """See `ResidualModel.in_network`; operations cost the same in a network, so both factors are 1."""
         return 1.0, 1.0
-
-
-def _with_chip(some: Iterable[GPU], gpu: GPU) -> list[GPU]:
-    return [each for each in some if each.chip == gpu.chip]
-
-
-def _tensor_rate(gpu: GPU) -> float:
-    return max(map(gpu.flops_per_cycle, gpu.unquantized))
 
 
 def _alone(regressor: LogRatios) -> Callable[[NDArray[np.float32]], tuple[FloatArray]]:

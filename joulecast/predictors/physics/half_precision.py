@@ -12,10 +12,6 @@ Depthwise convolutions, in which each channel has a filter of its own, are a cas
 computes them, several times slower than memory allows. In half precision cuDNN does (`use_cudnn_depthwise` in
 ATen/native/Convolution.cpp), and is bound by memory except for the gradient of the weight. The factor for training was
 chosen with timm's published times in view (the half of benchmarks/public that is not held back for tests).
-
-Other convolutions reach a larger share of the peak on boards that are sold with a lower rate than their multiprocessors
-are built for (`hardware.full_rates`), because the data for tensor cores arrive as quickly there. Measured networks show
-convolutions on an A100 and an A10 only, which have the full rate.
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ from typing import Any, Self
 import numpy as np
 
 from ...arrays import FloatArray
-from ...hardware import GPU, full_rates
+from ...hardware import GPU
 from ...operations.attributes import HALF_BYTES
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
@@ -38,8 +34,6 @@ from .roofline import on_tensor_cores
 
 _MOVEMENT = FAMILIES.index("movement")
 DEPTHWISE_TRAINING = 3.0  # Device time over least time of depthwise convolutions in training.
-PRODUCTS_SHARE = 0.8
-"""Share of the time of convolutions on tensor cores of full rate that is products, as of linear layers."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +66,7 @@ class HalfPrecision:
             InputError: An operation's precision does not exist on the GPU.
         """
         of_product, of_convolution, of_other = half_groups(operations)
-        half = "fp16" in gpu.peak_flops
-        slower = gpu.flops_per_cycle("fp16") / full_rates(gpu)["fp16"] if half else 1.0
-        at_rate = PRODUCTS_SHARE + (1 - PRODUCTS_SHARE) * slower
-        factor = np.exp((self.convolution + np.log(at_rate)) * of_convolution + self.other * of_other)
+        factor = np.exp(self.convolution * of_convolution + self.other * of_other)
         corrected = np.where(of_product > 0, np.exp(self.product), alone(operations, ratio) * factor)
         applied: FloatArray = np.where(on_tensor_cores(numbers_of(operations), gpu), corrected, ratio)
         return applied
