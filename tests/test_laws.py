@@ -18,7 +18,6 @@ BROKEN = {
     "growth of time": "work doubled",
     "growth of energy": "work doubled",
     "narrow products": "fp8 on boards of which nothing was measured",
-    "narrow weights": "fp8",
     "siblings": "item 3",
 }
 

@@ -25,7 +25,7 @@ from ..intervals.calibration import Calibration
 from ..physics.bandwidth import chosen_clock_mhz
 from ..physics.bounds import kernel_floor_s
 from ..physics.cached import cached
-from .basis import Basis, basis_of, generation_of, is_like_measured, known_basis, stands_for
+from .basis import Basis, basis_of, generation_of, is_like_measured, is_measured, known_basis, stands_for
 from .features import features, first_kernels
 from .in_networks import NetworkFactors, loaded_elements, slower
 from .machine import Machine
@@ -150,8 +150,10 @@ class OneModel:
 
         If all its figures are better than those of another board of its chip, it is not slower then.
         """
-        measured = [find_gpu(name) for name in sorted(frozenset().union(*self.measured.values()))]
-        return gpu if gpu in measured else stands_for(gpu, measured)
+        names = frozenset().union(*self.measured.values())
+        if is_measured(gpu, names):
+            return gpu
+        return stands_for(gpu, map(find_gpu, sorted(names)))
 
     def _freely_s(self, work: Work, found: Costs, gpu: GPU) -> FloatArray:
         """Seconds by physics without the power cap of a GPU, for networks, shape (kernels,).
