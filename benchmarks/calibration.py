@@ -46,7 +46,7 @@ from joulecast.zoo import find_predictor
 REPORT = Path(__file__).with_name("CALIBRATION.md")
 SIZES = (50, 100, 200)
 MODES = ("inference", "training")
-TEN_MINUTES = 245  # Operations; joulecast.cli.calibrate counts as many.
+TEN_MINUTES = 245  # Operations; joulecast.cli.machine counts as many.
 LEARNED_FROM = 40_000  # Rows of NeuSight's chips, sampled; Nicolai's are all used.
 LOOPS = ("forward_inference_mode", "forward_backward", "events")
 SEEN = ("A30", "RTX 2080 Ti", "RTX 4090", "MI100", "MI210")

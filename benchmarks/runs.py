@@ -12,11 +12,9 @@ import csv
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from mpt import Step as Micro
-from mpt import _mpt
 
 from joulecast.extraction import Job, network_of_job
 from joulecast.hardware import find_gpu
@@ -33,24 +31,36 @@ _NOTES = """# Whole steps of training MPT on 8 to 128 A100
 
 Made by `python benchmarks/runs.py FILE`; do not edit.
 
-**What was measured.** The throughput of pre-training MPT that MosaicML published (see MPT.md), with FSDP's FULL_SHARD.
+**What was measured.** MosaicML published the throughput of pre-training MPT on 8 to 128 A100
+(github.com/mosaicml/llm-foundry, scripts/train/benchmarking), with FSDP's FULL_SHARD.
 
 **What is predicted.** Whole steps as `joulecast.predict_run` computes them: micro-batches with forward, backward, loss
 and what is computed again; gathering parameters and summing gradients; and the step of AdamW on each GPU's part. All
 rows are predicted in bf16: under autocast, too, MPT's layer norms and residuals stay in 16 bits (by
-low_precision_layernorm, and FSDP's own casts of parameters). Attention is that of Triton, as in MPT.md.
+low_precision_layernorm, and FSDP's own casts of parameters). The runs of 2023 computed attention by the first
+FlashAttention in Triton (`attn_impl` is "triton" by default in submit_benchmarks.py of that time), so attention has the
+implementation "triton": 1.8 times FlashAttention 2, the mean of what the paper of FlashAttention 2 states. If it were
+that of PyTorch today, steps of the first models would come out 14 % too quick in the mean, and up to 39 %.
 
 **What was looked at.** mpt-350m and mpt-7b: their errors showed that rows under autocast are closer as bf16 (6.6 to
 5.6 % in the mean), that what is computed again takes as long as a forward in inference, and that blocks which call
 attention themselves had been left out of it (5.4 to 3.9 %). No number was fitted.
-mpt-1b and mpt-30b were predicted once, after that.
+mpt-1b and mpt-30b were predicted once, after that. The step of mpt-30b with 8192 tokens was published 1.4 times as long
+as its other steps suggest.
 """
 
 
 class Row(NamedTuple):
-    """A row of the file: a micro-batch, and how steps are made of it."""
+    """A row of the file: sizes of the model and of a micro-batch, and how steps are made of it."""
 
-    micro: Micro
+    model: str
+    gpu: str
+    hidden: int
+    heads: int
+    layers: int
+    vocabulary: int
+    sequence: int
+    batch: int
     autocast: bool
     layout: Layout
     step_s: float
@@ -59,13 +69,12 @@ class Row(NamedTuple):
         """The step."""
         import torch
 
-        one = self.micro
         with torch.device("meta"):
-            module = _mpt(one.hidden, one.heads, one.layers, one.vocabulary, one.sequence, head=True)
-        tokens = torch.zeros((one.batch, one.sequence), dtype=torch.long)
+            module = _mpt(self.hidden, self.heads, self.layers, self.vocabulary, self.sequence, head=True)
+        tokens = torch.zeros((self.batch, self.sequence), dtype=torch.long)
         job = Job(module.to(torch.bfloat16), tokens, "training", "bf16", optimizer="adamw")
         network = network_of_job(replace(job, assume={"attention": "triton"}))
-        gpu = find_gpu(one.gpu)
+        gpu = find_gpu(self.gpu)
         predictors = (find_predictor(gpu, mode) for mode in ("training", "inference"))
         return step_of(network, gpu, self.layout, Traffic(gpu, 8, _NETWORK), *predictors, None, None)
 
@@ -84,9 +93,49 @@ def rows(path: Path) -> list[Row]:
             sharding="zero3",
             recompute="full" if again else "none",
         )
-        micro = Micro(row["model"], row["gpu"], *sizes, again, 0.0)
-        found.append(Row(micro, row["precision"].startswith("amp"), layout, float(row["step_s"])))
+        autocast = row["precision"].startswith("amp")
+        found.append(Row(row["model"], row["gpu"], *sizes, autocast, layout, float(row["step_s"])))
     return found
+
+
+def _mpt(hidden: int, heads: int, layers: int, vocabulary: int, sequence: int, *, head: bool) -> Any:
+    """The model as llm-foundry builds it: no biases, learned positions, the embedding as the last layer's weights."""
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm_1, self.norm_2 = nn.LayerNorm(hidden, bias=False), nn.LayerNorm(hidden, bias=False)
+            self.qkv, self.out = nn.Linear(hidden, 3 * hidden, bias=False), nn.Linear(hidden, hidden, bias=False)
+            self.up, self.down = nn.Linear(hidden, 4 * hidden, bias=False), nn.Linear(4 * hidden, hidden, bias=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            batch, tokens, _ = x.shape
+            q, k, v = (
+                part.view(batch, tokens, heads, hidden // heads).transpose(1, 2)
+                for part in self.qkv(self.norm_1(x)).chunk(3, dim=-1)
+            )
+            seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            x = x + self.out(seen.transpose(1, 2).reshape(batch, tokens, hidden))
+            return x + self.down(nn.functional.gelu(self.up(self.norm_2(x))))
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tokens, self.places = nn.Embedding(vocabulary, hidden), nn.Embedding(sequence, hidden)
+            self.blocks, self.norm = nn.ModuleList(Block() for _ in range(layers)), nn.LayerNorm(hidden, bias=False)
+
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
+            for block in self.blocks:
+                x = block(x)
+            if not head:
+                return x
+            logits = nn.functional.linear(self.norm(x), self.tokens.weight)
+            return nn.functional.cross_entropy(logits.view(-1, vocabulary).float(), tokens.view(-1))
+
+    return Model()
 
 
 def _table(title: str, found: Sequence[tuple[Row, Step]], key: Callable[[Row], str]) -> Iterable[str]:
@@ -121,20 +170,21 @@ def main() -> None:
     parser.add_argument("--first", action="store_true", help="read only what may be looked at")
     parser.add_argument("--steps", action="store_true", help="print every row")
     arguments = parser.parse_args()
-    asked = [row for row in rows(arguments.file) if row.micro.model in LOOKED_AT or not arguments.first]
+    asked = [row for row in rows(arguments.file) if row.model in LOOKED_AT or not arguments.first]
     found = [(row, row.predicted()) for row in asked]
     for row, step in found if arguments.steps else []:
         parts = ", ".join(f"{name} {100 * cost.time_s / step.time_s:.0f} %" for name, cost in step.parts.items())
-        memory = f"{step.memory.total_bytes / 2**30:.0f} of {find_gpu(row.micro.gpu).memory_bytes / 2**30:.0f} GiB"
-        name = f"{row.micro.model} {row.layout.gpus} GPUs, {row.layout.accumulation} x {row.micro.batch} x "
-        name += str(row.micro.sequence)
+        memory = f"{step.memory.total_bytes / 2**30:.0f} of {find_gpu(row.gpu).memory_bytes / 2**30:.0f} GiB"
+        name = f"{row.model} {row.layout.gpus} GPUs, {row.layout.accumulation} x {row.batch} x "
+        name += str(row.sequence)
         print(f"{name:42s} {row.step_s:8.2f} s, {100 * (step.time_s / row.step_s - 1):+4.0f} %, {memory}: {parts}")
     lines = []
     for title, half in (("Models that were looked at", True), ("Models held back", False)):
-        some = [(row, step) for row, step in found if (row.micro.model in LOOKED_AT) is half]
+        some = [(row, step) for row, step in found if (row.model in LOOKED_AT) is half]
         if some:
-            lines += [f"\n## {title}\n", *_table("model", some, lambda row: row.micro.model), ""]
+            lines += [f"\n## {title}\n", *_table("model", some, lambda row: row.model), ""]
             lines += [*_table("GPUs", some, lambda row: f"{row.layout.gpus:3d}"), ""]
+            lines += [*_table("tokens", some, lambda row: f"{row.sequence:6d}"), ""]
             lines += _table("precision", some, lambda row: "autocast" if row.autocast else "bf16")
     if arguments.first or arguments.steps:
         print(*lines, sep="\n")

@@ -40,8 +40,8 @@ def held_back(mpt: Path, networks: Path) -> Iterator[Error]:
             seconds = joulecast.predict(network, gpu=case.gpu).time_s
             yield case.gpu, case.network, float(np.log(1e3 * seconds / case.step_ms))
     for row in runs.rows(mpt):
-        if row.micro.model not in runs.LOOKED_AT:
-            yield row.micro.gpu, row.micro.model, float(np.log(row.predicted().time_s / row.step_s))
+        if row.model not in runs.LOOKED_AT:
+            yield row.gpu, row.model, float(np.log(row.predicted().time_s / row.step_s))
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 
 import joulecast
+from joulecast.hardware import find_gpu
 from joulecast.predictors.networks.memory_levels import COMPONENTS, MemoryLevels
 from joulecast.rendering.stacked_bars import StackedBar, stacked_bars
 
@@ -26,6 +27,34 @@ def product(size: int, gpu: str, clock: float | None) -> MemoryLevels:
     """A square matrix product in fp32."""
     operation = joulecast.Operation("matmul", [(size, size), (size, size)], precision="fp32")
     return joulecast.predict([(operation, 1)], None, gpu, clock).by_memory_level()
+
+
+def untiled(size: int, gpu: str, clock: float | None, at_clock: bool = False) -> str:
+    """The same product as the CUDA samples' matrixMul computes it, by hand: each thread computes one output.
+
+    Tiles of 32 x 32 lie in shared memory, and each multiplication reads two words from there (8 bytes; 1 in cuBLAS's
+    kernels). A warp's 32 multiplications need two cycles of shared memory, which gives the time. Arithmetic takes as
+    many joules as in cuBLAS's kernel, and awake multiprocessors as many watts.
+
+    Args:
+        size: Rows and columns.
+        gpu: Name of the GPU.
+        clock: Graphics clock in MHz; None for the default.
+        at_clock: Whether the paper's energies per access hold at this clock, instead of at the boost clock.
+    """
+    levels, board = product(size, gpu, clock), find_gpu(gpu)
+    time_s = size**3 / (32 / 2 * board.sms * levels.clock_mhz * 1e6)
+    access_j = dict((at_clock and board.access_energy_j) or levels.energies.joules)
+    read, stored = 2 * 4 * size**2, 2 * 4 * size**3 / 32
+    served = {"shared": 8 * size**3 + stored, "l2": stored - read, "dram": read + 4 * size**2}
+    moved = {level: number / 32 * access_j[level] for level, number in served.items()}
+    moved_j = sum(moved.values())
+    static_j, rest_j = (levels.energy_j[part] * time_s / levels.time_s for part in ("static", "rest"))
+    dynamic_j = moved_j + rest_j + levels.energy_j["compute"]
+    shares = [static_j / (static_j + dynamic_j), moved_j / dynamic_j, moved_j / (static_j + dynamic_j)]
+    shares += [moved[level] / moved_j for level in moved]
+    name = "pJ at clock" if at_clock else f"untiled {size}"
+    return f"{name:>14}  " + "  ".join(f"{100 * share:9.1f} %" for share in shares)
 
 
 def training_step(precision: str, gpu: str, clock: float | None) -> MemoryLevels:
@@ -52,6 +81,9 @@ def main(folder: Path | None = None) -> None:
         print(f"{'':>14}  " + "  ".join(f"{head:>11}" for head in heads) + "   (the last three: of what is moved)")
         for name, levels in found.items():
             print(line(name, levels))
+        print(untiled(SIZES[-1], gpu, clock), untiled(SIZES[-1], gpu, clock, at_clock=True), sep="\n")
+        step = found["ResNet-50 fp32"]
+        print(f"static power {step.energy_j['static'] / step.time_s:.0f} W")
         print()
     print(found["ResNet-50 AMP"])
     if folder is not None:

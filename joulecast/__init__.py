@@ -14,7 +14,6 @@ if _typing.TYPE_CHECKING:
     from .api.choosing import best, sweep
     from .api.operations import explain, predict_operations
     from .generation.choices import GenerationChoices
-    from .generation.choosing import best_generation
     from .generation.generate import predict_generation
     from .generation.images.predict import ImagePrediction, predict_image
     from .generation.prediction import GenerationPrediction
@@ -27,8 +26,7 @@ if _typing.TYPE_CHECKING:
     from .runs.parallel import predict_parallel_training
     from .runs.predict import predict_run
     from .traffic import ServingSimulation
-    from .traffic.best import best_serving
-    from .traffic.choices import ServingChoices
+    from .traffic.best import best_generation
     from .traffic.simulate import simulate_serving
 
 __version__ = "0.1.0"
@@ -45,14 +43,12 @@ __all__ = [
     "Operation",
     "Prediction",
     "Run",
-    "ServingChoices",
     "ServingSimulation",
     "Sweep",
     "account",
     "best",
     "best_generation",
     "best_run",
-    "best_serving",
     "explain",
     "extract",
     "measure",
@@ -75,14 +71,12 @@ _LOADED_ON_USE = {
     "GenerationPrediction": "generation.prediction",
     "ImagePrediction": "generation.images.predict",
     "Run": "runs",
-    "ServingChoices": "traffic.choices",
     "ServingSimulation": "traffic",
     "Sweep": "queries",
     "account": "accounting.account",
     "best": "api.choosing",
-    "best_generation": "generation.choosing",
+    "best_generation": "traffic.best",
     "best_run": "runs.choosing",
-    "best_serving": "traffic.best",
     "explain": "api.operations",
     "measure": "metering.meter",
     "predict_generation": "generation.generate",

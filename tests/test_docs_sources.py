@@ -1,4 +1,4 @@
-"""The page of the five sources: its form, its commands, and its counts. `python tests/test_docs_sources.py` counts again."""
+"""The page of the five sources: form, commands and counts. `python tests/test_docs_sources.py` counts again."""
 
 from __future__ import annotations
 

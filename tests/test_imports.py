@@ -217,8 +217,8 @@ def test_predicting_opens_no_connection(tmp_path):
     """ONNX Runtime would write the id of this device into the home folder, and look up a host."""
     code = (
         "import joulecast as j\n"
-        "o = j.Operation('linear', [(512, 512)], {'out_features': 512})\n"
-        "j.predict([(o, 1)], None, 'H100 SXM', predictor='any-gpu/transformer')\n"
+        "many = [(j.Operation('linear', [(n, 512)], {'out_features': 512}), 1) for n in range(1, 1500)]\n"
+        "j.predict(many, None, 'A30', predictor='forest')\n"
         "import os, sys; assert 'onnxruntime' in sys.modules and 'ORT_DISABLE_TELEMETRY' not in os.environ"
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}

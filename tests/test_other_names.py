@@ -12,7 +12,7 @@ from joulecast import Operation
 from joulecast.errors import InputError, JoulecastError
 from joulecast.generation.collectives import collective_s
 from joulecast.hardware import find_gpu, gpus
-from joulecast.hardware.gpu_toml import gpu_toml
+from joulecast.hardware.description import gpu_toml
 from joulecast.remote.requests import gpu_name
 
 # One board of each generation. `test_the_best_of_all` and benchmarks/laws.py have all boards.

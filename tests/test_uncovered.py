@@ -258,8 +258,7 @@ def test_damaged_files(damaged, says):
 
 
 @pytest.mark.parametrize(
-    ("share", "text"),
-    [(0.0, "0.0 %"), (1.8e-7, "below 0.01 %"), (0.0004, "0.04 %"), (0.083, "8.3 %"), (0.25, "25 %")],
+    ("share", "text"), [(0.0, "0.0 %"), (1.8e-7, "below 0.01 %"), (0.0004, "0.04 %"), (0.083, "8.3 %"), (0.25, "25 %")]
 )
 def test_shares_are_read_at_a_glance(share, text):
     assert percent(share) == text

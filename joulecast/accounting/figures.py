@@ -13,8 +13,7 @@ from ..energy import Node
 from ..energy.node import PHASES
 from ..errors import InputError
 from ..rendering.notebook import drawn_into
-from ..rendering.pages import figure, html_page, quiet
-from ..rendering.plots import CHART_STYLE, COLOURS, INK, QUIET, pyplot, svg_of
+from ..rendering.plots import CHART_STYLE, COLOURS, INK, QUIET, figure, html_page, pyplot, quiet, svg_of
 from ..units import scaled
 from .events import Events
 from .result import Accounting

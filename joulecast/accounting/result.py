@@ -17,9 +17,8 @@ from ..hardware.ncu import read_counters
 from ..metering.gpu_shares import program_share
 from ..metering.recording import Recording
 from ..predictors.networks.energy_rows import DYNAMIC
-from ..rendering.answers import Answer
+from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Picture, document, drawn_into, notes, table
-from ..rendering.tables import Table
 from ..units import si
 from .events import Events
 from .model_share import MeasuredLevels, Power, by_module, measured_levels, model_shares, power_of, tree_by_module

@@ -13,8 +13,8 @@ from ..predictors.board.profile import Calibrated
 from ..queries import Choices, Question, Sweep
 from ..queries import best as best_of
 from ..queries import sweep as sweep_of
-from ..queries.constraints import Constraints
 from ..queries.objectives import Tariff
+from ..queries.search import Constraints
 
 if TYPE_CHECKING:
     from ..extraction.assumptions import Assume

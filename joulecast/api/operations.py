@@ -98,12 +98,7 @@ def explain(
     background = find_background(board, operation.mode, predictor)
     known = network_predictor.operations
     explanation = explain_operation(
-        known,
-        network_predictor.name,
-        operation,
-        clock,
-        background.operations,
-        background.native,
+        known, network_predictor.name, operation, clock, background.operations, background.native
     )
     factors = known.factors_of(operation) if isinstance(known, CalibratedPredictor) else None
     return replace(explanation, calibration=factors)

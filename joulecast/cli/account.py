@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import InputError
-from ..operations.inputs import parse_shapes
 from ..units import si
-from .account_arguments import Device, RunModel, Sensors, Training, chosen_sensors, module_and_shapes
-from .account_evaluation import evaluate
-from .account_merging import merge, repeats_text
-from .account_study import study
-from .options import AsJson, ModelOptions, ModeOption, Predictor, Shapes, mode_of
-from .printing import table
-from .reading import model_and_options
+from .account_study import evaluate, merge, repeats_text, study
+from .options import OPTIONS, RAN, AsJson, Asked, Option, asking, module_to_run, option
+from .printing import Column, listing, tell
 
 if TYPE_CHECKING:
     from ..accounting.result import Accounting
     from ..predictors.networks.prediction import Prediction
 
-_RUN, _EVALUATE, _MERGE, _STUDY = "run", "evaluate", "merge", "study"
+_RUN = "run"
+_OTHERS: Mapping[str, Callable[..., None]] = {"evaluate": evaluate, "merge": merge, "study": study}
 _LEAST_SHARE = 0.001  # Of the whole; parts below it are not listed, so that a tree stays readable.
 
 
@@ -31,7 +27,7 @@ class _AccountGroup(typer.core.TyperGroup):
     """`joulecast account MODEL SHAPE` accounts for a model; `joulecast account evaluate` is a subcommand."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in (_RUN, _EVALUATE, _MERGE, _STUDY, "--help"):
+        if args and args[0] not in (_RUN, *_OTHERS, "--help"):
             args = [_RUN, *args]
         return list(super().parse_args(ctx, args))
 
@@ -43,33 +39,23 @@ app = typer.Typer(
     "--help`.",
 )
 
-app.command(_EVALUATE)(evaluate)
-app.command(_MERGE)(merge)
-app.command(_STUDY)(study)
-
-Loop = Annotated[
-    float, typer.Option("--loop", help="Shortest length in seconds of the undisturbed loop, which gives the joules.")
-]
-Save = Annotated[
-    Path | None,
-    typer.Option("--save", help="Write plots: one page (.html), or PNG files into an existing folder."),
-]
-
 
 @app.command(_RUN)
+@asking(
+    **RAN,
+    optimizer=Option(option(str | None, help="sgd, adam or adamw, or adamw_fused: step after each backward.")),
+    loop=Option(
+        option(float, help="Shortest length in seconds of the undisturbed loop, which gives the joules."), "loop_s", 3.0
+    ),
+    iterations=Option(
+        Annotated[int, typer.Option(min=1, help="Iterations under the profiler, which give the shares.")],
+        "profiled_iterations",
+        5,
+    ),
+    predictor=OPTIONS["predictor"],
+)
 def run(
-    model: RunModel = None,
-    input_shape: Shapes = None,
-    training: Training = False,
-    mode: ModeOption = None,
-    device: Device = "cpu",
-    optimizer: Annotated[
-        str | None, typer.Option(help="sgd, adam or adamw, or adamw_fused: step after each backward.")
-    ] = None,
-    model_option: ModelOptions = None,
-    loop: Loop = 3.0,
-    iterations: Annotated[int, typer.Option(min=1, help="Iterations under the profiler, which give the shares.")] = 5,
-    sensors: Sensors = None,
+    asked: Asked,
     trace: Annotated[
         Path | None, typer.Option(help="Account for this trace of torch.profiler (JSON, also .gz) instead of a model.")
     ] = None,
@@ -82,7 +68,6 @@ def run(
     gpu: Annotated[
         str | None, typer.Option(help="Predict the model on this GPU, and compare module by module.")
     ] = None,
-    predictor: Predictor = None,
     static_power: Annotated[
         float | None,
         typer.Option(help="With --gpu: static power in watts; joules above it are divided by the prediction."),
@@ -99,7 +84,9 @@ def run(
         Path | None,
         typer.Option(help="Write the graph of modules, joules and tensors between them: .graphml, .json or .svg."),
     ] = None,
-    save: Save = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Write plots: one page (.html), or PNG files into an existing folder.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a model or read a trace, and attribute the measured joules to modules and operators."""
@@ -110,31 +97,13 @@ def run(
             allowed="both or neither",
             hint="add --gpu",
         )
-    asked_mode = mode_of(training, mode)
-    accounting = (
-        _of_trace(trace, recording, clock_offset, model)
-        if trace is not None
-        else _of_model(
-            model, input_shape, asked_mode, device, optimizer, model_option, loop, iterations, sensors, recording
-        )
-    )
-    several = (
-        [accounting]
-        if trace is not None
-        else [
-            _of_model(
-                model, input_shape, asked_mode, device, optimizer, model_option, loop, iterations, sensors, recording
-            )
-            for _ in range(repeat - 1)
-        ]
-        + [accounting]
-    )
+    predictor = asked.pop("predictor")
+    accountings = [_accounting(asked, trace, recording, clock_offset) for _ in range(1 if trace else repeat)]
     if own:
-        several = [each.of_program() for each in several]
-        accounting = several[-1]
-    prediction = None
+        accountings = [each.of_program() for each in accountings]
+    accounting, prediction = accountings[-1], None
     if gpu is not None:
-        prediction = _predicted(model, input_shape, gpu, asked_mode, predictor, model_option)
+        prediction = _predicted(asked, gpu, predictor)
         if static_power is not None:
             accounting = accounting.by_model(prediction, static_power)
     if save is not None:
@@ -142,84 +111,57 @@ def run(
     if graph is not None:
         from ..accounting.graph import energy_graph
 
-        module, shapes = module_and_shapes(model, input_shape, model_option)
-        energy_graph(module, shapes, accounting).save(graph)
+        energy_graph(*module_to_run(asked), accounting).save(graph)
+    tell(accounting, as_json, False, lambda: _text(accounting, depth, summarized, top))
     if as_json:
-        typer.echo(json.dumps(accounting.to_dict(), indent=1))
         return
-    typer.echo(_text(accounting, depth, summarized, top))
-    if len(several) > 1:
-        typer.echo(
-            f"\n{repeats_text([each.summarized() if summarized else each.tree() for each in several], top, bars)}"
-        )
+    if len(accountings) > 1:
+        trees = [each.summarized() if summarized else each.tree() for each in accountings]
+        typer.echo(f"\n{repeats_text(trees, top, bars)}")
     if prediction is not None:
         typer.echo(f"\n{_comparison(accounting, prediction)}")
 
 
-def _of_trace(trace: Path, recording: Path | None, clock_offset: float, model: str | None) -> Accounting:
-    from ..accounting.account import account_trace
-
-    if model is not None:
-        raise InputError(
-            "give either a model or a trace",
-            given=f"--trace and {model}",
-            allowed="a model to run here, or a trace of a run",
-            hint="leave one of them out",
-        )
-    return account_trace(trace, recording, clock_offset_s=clock_offset)
+for _name, _command in _OTHERS.items():
+    app.command(_name)(_command)
 
 
-def _of_model(
-    model: str | None,
-    input_shape: list[str] | None,
-    mode: str,
-    device: str,
-    optimizer: str | None,
-    model_option: list[str] | None,
-    loop: float,
-    iterations: int,
-    sensors: str | None,
-    recording: Path | None,
-) -> Accounting:
-    from ..accounting.account import account
+def _accounting(asked: Asked, trace: Path | None, recording: Path | None, clock_offset: float) -> Accounting:
+    from ..accounting.account import account, account_trace
 
+    if trace is not None:
+        if asked["model"] is not None:
+            raise InputError(
+                "give either a model or a trace",
+                given=f"--trace and {asked.given['model']}",
+                allowed="a model to run here, or a trace of a run",
+                hint="leave one of them out",
+            )
+        return account_trace(trace, recording, clock_offset_s=clock_offset)
     if recording is not None:
         raise InputError(
             "a recording can only be used with a trace",
             given=f"--recording {recording} without --trace",
             hint="a model that runs here is measured while it runs: leave the recording out",
         )
-    module, shapes = module_and_shapes(model, input_shape, model_option)
-    return account(
-        module,
-        shapes,
-        mode=mode,
-        device=device,
-        optimizer=optimizer,
-        sensors=chosen_sensors(sensors),
-        loop_s=loop,
-        profiled_iterations=iterations,
-    )
+    how: dict[str, Any] = {
+        name: asked[name] for name in ("mode", "device", "optimizer", "sensors", "loop_s", "profiled_iterations")
+    }
+    accounting: Accounting = account(*module_to_run(asked), **how)
+    return accounting
 
 
-def _predicted(
-    model: str | None,
-    input_shape: list[str] | None,
-    gpu: str,
-    mode: str,
-    predictor: str | None,
-    model_option: list[str] | None,
-) -> Prediction:
+def _predicted(asked: Asked, gpu: str, predictor: str | None) -> Prediction:
     from ..api import predict
 
-    if model is None or input_shape is None:
+    if asked["model"] is None or asked["input_shape"] is None:
         raise InputError(
             "a prediction needs the model and its shape",
             given="--gpu with --trace",
             hint="give both, such as resnet50 8,3,224,224, or leave out --gpu",
         )
-    made, options = model_and_options(model, model_option)
-    return predict(made, parse_shapes(input_shape), gpu, mode=mode, predictor=predictor, model_options=options)
+    model = {name: asked[name] for name in ("model", "input_shape", "mode", "model_options")}
+    return predict(**model, gpu=gpu, predictor=predictor)
 
 
 def _comparison(found: Accounting, prediction: Prediction) -> str:
@@ -233,17 +175,21 @@ def _comparison(found: Accounting, prediction: Prediction) -> str:
 def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:
     from ..accounting.text import energy_text, table_text
 
+    def watts(node: Any) -> str:
+        return si(node.own.energy_j / node.own.time_s, "W") if found.known and node.own.time_s else "-"
+
     tree = found.summarized() if summarized else found.tree()
     parts = [str(found), found.basis, "", table_text(tree, found.duration_s, depth, _LEAST_SHARE)]
     if top:
-        rows = [
-            [
-                *(node.path or "(model)", node.name, node.phase or "", energy_text(node.own), si(node.own.time_s, "s")),
-                si(node.own.energy_j / node.own.time_s, "W") if found.known and node.own.time_s else "-",
-            ]
-            for node in found.top(top, summarized=summarized)
+        columns = [
+            Column("module", lambda node: node.path or "(model)", right=False),
+            Column("operator", lambda node: node.name, right=False),
+            Column("phase", lambda node: node.phase or "", right=False),
+            Column("energy", lambda node: energy_text(node.own)),
+            Column("time", lambda node: si(node.own.time_s, "s")),
+            Column("power", watts),
         ]
-        parts += ["", table(["module", "operator", "phase", "energy", "time", "power"], rows, frozenset({3, 4, 5}))]
+        parts += ["", listing(found.top(top, summarized=summarized), columns)]
     left_out = f"parts below {100 * _LEAST_SHARE:g} % are not in the tree above; --save and --json have them all"
     parts += ["", *(f"note: {note}" for note in (left_out, *found.notes))]
     return "\n".join(parts)

@@ -1,19 +1,19 @@
-"""`joulecast best`: choose a GPU and its clock."""
+"""`joulecast best` and `joulecast sweep`: a job on many GPUs and clocks."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..operations.inputs import titled
-from ..units import si
 from .options import COMPARED, AsJson, Asked, Plot, Shown, asking
-from .printing import clock_text, left_out_lines, table, tell
+from .printing import Column, clock_text, left_out_lines, listing, quantity, tell, word
 
 if TYPE_CHECKING:
-    from ..queries import Choices
+    from ..queries import Choice, Choices, Sweep
 
 
 @asking(*COMPARED)
@@ -63,36 +63,72 @@ def _text(asked: Asked, choices: Choices, top: int) -> str:
 def _choices_text(choices: Choices, top: int) -> str:
     from ..queries.objectives import OBJECTIVES
 
-    shown = choices[: top or None]
-    several_precisions = len({choice.precision for choice in choices}) > 1
+    objective = OBJECTIVES[choices[0].objective]
     several_batches = len({choice.batch_size for choice in choices}) > 1
-    incomplete = any(choice.uncovered for choice in choices)
-    objective = OBJECTIVES[shown[0].objective]
-    extra = several_batches or objective.name not in ("energy", "time", "edp")
-    header = ["", "GPU", "clock MHz", "time", "power", "energy", "EDP", "measured", "predictor"]
-    rows = [
-        [
-            "best" if place == 0 else "tied" if choice.tied else str(place + 1),
-            choice.alias,
-            clock_text(choice),
-            si(choice.time_s, "s"),
-            si(choice.power_w, "W"),
-            si(choice.energy_j, "J"),
-            si(choice.edp_js, "Js"),
-            "yes" if choice.measured else "no",
-            choice.predictor,
-            *([choice.precision] if several_precisions else []),
-            *([str(choice.batch_size)] if several_batches else []),
-            *([objective.text(choice.value)] if extra else []),
-            *([choice.uncovered_text] if incomplete else []),
-        ]
-        for place, choice in enumerate(shown)
+    places = {id(choice): str(place) for place, choice in enumerate(choices, 1)}
+
+    def place(choice: Choice) -> str:
+        return "best" if choice is choices[0] else "tied" if choice.tied else places[id(choice)]
+
+    columns = [
+        Column("", place, right=False),
+        word("GPU", "alias"),
+        Column("clock MHz", clock_text),
+        quantity("time", "time_s", "s"),
+        quantity("power", "power_w", "W"),
+        quantity("energy", "energy_j", "J"),
+        quantity("EDP", "edp_js", "Js"),
+        Column("measured", lambda choice: "yes" if choice.measured else "no", right=False),
+        word("predictor", "predictor"),
+        word("precision", "precision", len({choice.precision for choice in choices}) > 1),
+        word("batch", "batch_size", several_batches),
+        Column(
+            objective.words + (" per sample" if several_batches else ""),
+            lambda choice: objective.text(choice.value),
+            right=False,
+            shown=several_batches or objective.name not in ("energy", "time", "edp"),
+        ),
+        word("not covered", "uncovered_text", any(choice.uncovered for choice in choices)),
     ]
-    header += ["precision"] if several_precisions else []
-    header += ["batch"] if several_batches else []
-    header += [objective.words + (" per sample" if several_batches else "")] if extra else []
-    header += ["not covered"] if incomplete else []
-    text = table(header, rows, frozenset({2, 3, 4, 5, 6}))
-    if len(choices) > len(shown):
-        text += f"\nand {len(choices) - len(shown)} more"
-    return text
+    return listing(choices, columns, top)
+
+
+@asking(*COMPARED)
+def sweep(
+    asked: Asked,
+    plot: Annotated[
+        list[Path] | None, typer.Option(help="Draw into this PNG, SVG or HTML file; repeat it for several.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Print every clock of each GPU, not only the best.")] = False,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
+) -> None:
+    """Predict a job on many GPUs and clocks, and print a table, CSV or JSON, or draw plots."""
+    from ..api.choosing import sweep as sweep_of
+
+    compared = sweep_of(**asked)
+    for path in plot or []:
+        compared.plot(path)
+    tell(compared, as_json, as_csv, lambda: _sweep_text(compared, every))
+
+
+def _sweep_text(sweep: Sweep, every: bool) -> str:
+    from ..queries.choice import incomplete_notes
+
+    best, front = sweep.best(), set(map(id, sweep.pareto()))
+    shown = sweep.rows if every or len(sweep.curves()) == 1 else sweep.best_of_each()
+    columns = [
+        word("GPU", "alias"),
+        word("precision", "precision"),
+        Column("batch", lambda row: "-" if row.batch_size is None else str(row.batch_size)),
+        Column("clock MHz", clock_text),
+        quantity("time", "time_s", "s"),
+        quantity("power", "power_w", "W"),
+        quantity("energy", "energy_j", "J"),
+        quantity("EDP", "edp_js", "Js"),
+        Column("", lambda row: "best" if row is best else "front" if id(row) in front else "", right=False),
+    ]
+    rest = len(sweep) - len(shown)
+    more = [f"the best clock of each; --all, --csv, --json and --plot show {rest} more rows"] if rest else []
+    notes = [*more, *incomplete_notes(sweep), *left_out_lines(sweep.left_out)]
+    return "\n".join([listing(shown, columns), *notes])

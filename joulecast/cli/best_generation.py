@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from ..generation.choices import OBJECTIVES, VERSIONS, GenerationChoice
 from ..units import number, si
 from .generate import SERVED
-from .options import PRICES, AsJson, Asked, Option, Plot, Shown, asking, option
-from .printing import reason_lines, table, tell
+from .options import PRICES, AsJson, Asked, Option, Pareto, Plot, Shown, WaysCsv, asking, option
+from .printing import Column, listing, quantity, tell_ways, word
 from .reading import names, positive_integers
-
-if TYPE_CHECKING:
-    from ..generation.choices import GenerationChoice
+from .simulate import BURSTINESS, PREFIX_HIT_RATE
 
 
 @asking(
-    *("prompt", "output", "gpus", "clocks", "cache_precision", "power_limit", *PRICES),
+    *("prompt", "output", "gpus", "clocks", "cache_precision", *PRICES),
     model=SERVED["model"],
     objective=Option(
-        option(str, help="What to minimize: energy (per token), time (per output token), cost or carbon (per token)."),
+        option(str, help=f"What to minimize: {', '.join(OBJECTIVES)}; but for gpus, all per token."),
         default="energy",
     ),
+    power_limit=Option(
+        option(str | None, help="Power cap of a board in watts, or several to choose from, such as 400,700."),
+        "power_limit_w",
+        read=lambda text: positive_integers(text, "watts"),
+    ),
     counts=Option(
-        option(str, help="Numbers of GPUs, such as 1,2,4; all their layouts are compared."),
+        option(str, help="Numbers of GPUs, such as 1,2,4, with --rate of a replica; all layouts are compared."),
         default="1",
         read=lambda text: positive_integers(text, "numbers of GPUs"),
     ),
     batches=Option(
-        option(str | None, "--batches", help="Sequences at a time, such as 8,64. Default: from 1 to all that fit."),
+        option(
+            str | None,
+            "--batches",
+            help="Sequences at a time, such as 8,64. Default: up to all that fit; with --rate 64,256.",
+        ),
         read=lambda text: positive_integers(text, "batches"),
     ),
     precision=Option(
@@ -51,48 +56,62 @@ if TYPE_CHECKING:
         "max_time_per_output_token_s",
     ),
     min_tokens_per_s=Option(option(float | None, help="Least tokens per second, of all requests together.")),
+    rate=Option(option(float | None, help="Mean requests per second. Default: full batches."), "rate_per_s"),
+    p99_first_token=Option(option(float | None, help="Most seconds to the first token, at P99."), "p99_ttft_s"),
+    p99_per_token=Option(option(float | None, help="Most seconds for each further token, at P99."), "p99_tpot_s"),
+    max_total_power=Option(
+        option(float | None, help="Most mean watts of all boards; without --rate, how many requests they allow."),
+        "max_total_power_w",
+    ),
+    max_gpus=Option(option(int, help="Most GPUs, with --rate."), default=64),
+    prefill_split=Option(
+        option(bool, "--prefill-split", help="With --rate, try replicas that only read prompts, too."), default=False
+    ),
+    burstiness=BURSTINESS,
+    prefix_hit_rate=PREFIX_HIT_RATE,
 )
 def best_generation(
     asked: Asked,
-    pareto: Annotated[
-        bool, typer.Option("--pareto", help="Show the Pareto front of energy and time per token, fastest first.")
-    ] = False,
+    pareto: Pareto = False,
     top: Shown = 10,
     as_json: AsJson = False,
-    as_csv: Annotated[
-        bool, typer.Option("--csv", help="Print all ways that keep the limits as CSV, or with --pareto the front.")
-    ] = False,
+    as_csv: WaysCsv = False,
     plot: Plot = None,
 ) -> None:
     """Choose GPU, number of GPUs and their layout, clock, batch and precision to serve a language model.
 
     Shows the best way of each GPU and number of GPUs; the best comes first. TP is tensor parallelism, EP expert
-    parallelism; other GPUs are replicas.
+    parallelism; other GPUs are replicas. With --rate or --max-total-power, each way is simulated, times are those at
+    P99, and the commands that start the first way are printed.
     """
-    from ..generation.choices import rows_csv
-    from ..generation.choosing import best_generation as best_of
+    from ..traffic.best import best_generation as best_of
 
     choices = best_of(**{**asked, "precisions": asked["precisions"] or ("bf16",)})
-    if as_csv:
-        typer.echo(rows_csv(choices.pareto() if pareto else choices.rows), nl=False)
-        return
     given = asked.given
     title = "Pareto front of energy and time per token" if pareto else f"least {_WORDS[given['objective']]}"
-    head = f"{given['model']}, {given['prompt']} + {given['output']} tokens, by {given['engine']}: {title}\n"
-    shown = choices.pareto() if pareto else choices
-    left_out = reason_lines(choices.left_out.items())
-    tell(
+    if choices[0].rate_per_s is not None and given["rate"] is None:
+        title = "most requests per second"
+    head = f"{given['model']}, {given['prompt']} + {given['output']} tokens, by {given['engine']}: {title}\n\n"
+    tell_ways(
         choices,
-        as_json,
-        False,
-        lambda: "\n".join([head, _text(shown, top), *left_out]),
-        plot,
+        (pareto, top, as_json, as_csv, plot),
+        lambda ways, top: head + _text(ways, top),
+        lambda: _start(choices[0]),
     )
+
+
+def _start(first: GenerationChoice) -> list[str]:
+    """The commands that start a way that was simulated."""
+    if first.rate_per_s is None:
+        return []
+    commands = [line for name in VERSIONS for line in ("", f"{name} {VERSIONS[name]}:", first.command(name))]
+    return ["", "to start a replica of the first:", *commands]
 
 
 _WORDS = {
     "energy": "energy per token",
     "time": "time per output token",
+    "gpus": "GPUs",
     "cost": "cost per million tokens",
     "carbon": "carbon per million tokens",
 }
@@ -100,42 +119,23 @@ _WORDS = {
 
 
 def _text(choices: Sequence[GenerationChoice], top: int) -> str:
-    shown = choices[: top or None]
-    priced = any(choice.cost_per_million_tokens is not None for choice in shown)
-    carbon = any(choice.carbon_g_per_million_tokens is not None for choice in shown)
-    shared = any(choice.gpus > 1 for choice in shown)
-    header = [
-        "GPU",
-        *(["layout"] if shared else []),
-        "clock MHz",
-        "precision",
-        "batch",
-        "energy per token",
-        "time per token",
-        "first token",
-        "tokens/s",
-        "power",
+    plain = "{:g}".format
+    columns = [
+        word("GPU", "boards"),
+        Column("layout", lambda each: each.layout if each.gpus > 1 else None, right=False),
+        quantity("clock MHz", "clock_mhz", plain),
+        quantity("of prompts", "prefill_clock_mhz", plain),
+        quantity("cap W", "power_limit_w", plain),
+        word("precision", "precision"),
+        quantity("batch", "batch", str),
+        quantity("requests/s", "rate_per_s", number),
+        quantity("of at most", "highest_rate_per_s", number),
+        quantity("energy per token", "energy_per_token_j", "J"),
+        Column("time per token", lambda each: si(each.tpot_p99_s or each.time_per_output_token_s, "s")),
+        Column("first token", lambda each: si(each.ttft_p99_s or each.time_to_first_token_s, "s")),
+        quantity("tokens/s", "tokens_per_s", "{:,.0f}".format),
+        quantity("power", "power_w", "W"),
+        quantity("cost per million", "cost_per_million_tokens", number),
+        quantity("CO2 per million", "carbon_g_per_million_tokens", "g"),
     ]
-    header += ["cost per million"] if priced else []
-    header += ["CO2 per million"] if carbon else []
-    rows = [
-        [
-            choice.boards,
-            *([choice.layout] if shared else []),
-            f"{choice.clock_mhz:g}",
-            choice.precision,
-            str(choice.batch),
-            si(choice.energy_per_token_j, "J"),
-            si(choice.time_per_output_token_s, "s"),
-            si(choice.time_to_first_token_s, "s"),
-            f"{choice.tokens_per_s:,.0f}",
-            si(choice.power_w, "W"),
-            *([number(choice.cost_per_million_tokens)] if priced else []),
-            *([si(choice.carbon_g_per_million_tokens, "g")] if carbon else []),
-        ]
-        for choice in shown
-    ]
-    text = table(header, rows, frozenset({1 + shared, *range(3 + shared, len(header))}))
-    if len(choices) > len(shown):
-        text += f"\nand {len(choices) - len(shown)} more"
-    return text
+    return listing(choices, columns, top)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..hardware import GPU
-    from ..zoo.entries.measured import Measured
+    from ..zoo.entries.cards import Measured
 
 _LOW_PRECISIONS = (
     "nvfp4",
@@ -20,17 +20,7 @@ _LOW_PRECISIONS = (
     "bf16",
     "fp16",
 )  # The precisions in which generations differ most; `gpus show` prints all.
-_HEADER = (
-    "GPU",
-    "generation",
-    "GB",
-    "GB/s",
-    "MHz",
-    "cap W",
-    "lowest",
-    "operations",
-    "networks",
-)
+_HEADER = ("GPU", "generation", "GB", "GB/s", "MHz", "cap W", "lowest", "operations", "networks")
 
 
 def list_gpus(
@@ -48,7 +38,7 @@ def list_gpus(
     """
     from ..errors import UnknownNameError
     from ..hardware import gpus
-    from ..zoo.entries.measured import measured_gpus
+    from ..zoo.entries.cards import measured_gpus
 
     if words and words[0] == "show":
         typer.echo(_shown(" ".join(words[1:])))
@@ -77,7 +67,7 @@ def _shown(name: str) -> str:
     from ..errors import InputError
     from ..hardware import find_gpu
     from ..zoo import entries
-    from ..zoo.entries.measured import measured_gpus
+    from ..zoo.entries.cards import measured_gpus
 
     if not name:
         raise InputError(

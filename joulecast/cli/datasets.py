@@ -27,10 +27,7 @@ app = typer.Typer(help="Convert, import, inspect and verify measurements.", no_a
 
 @app.command("import")
 def import_source(
-    source: Annotated[
-        str,
-        typer.Argument(help="The source; `joulecast datasets sources` lists them."),
-    ],
+    source: Annotated[str, typer.Argument(help="The source; `joulecast datasets sources` lists them.")],
     folder: Annotated[Path, typer.Argument(help="Folder with the files of the source.")],
     out: Out = DATASETS,
     rows: Rows = None,

@@ -48,11 +48,7 @@ def explain(
         )
     listed = [parsed] if isinstance(parsed[0], int) else list(parsed)
     operation = Operation(
-        kind,
-        listed,
-        dict(map(_attribute, setting or ())),
-        precision=precision,
-        mode=asked.pop("mode"),
+        kind, listed, dict(map(_attribute, setting or ())), precision=precision, mode=asked.pop("mode")
     )
     explanation = explain_operation(operation, gpu, **asked)
     tell(explanation, as_json, False, lambda: _text(explanation))

@@ -11,12 +11,11 @@ import typer
 from ..generation.engines import ENGINES
 from ..units import si
 from .options import REQUIRED, AsJson, Asked, Option, Plot, argument, asking, option
-from .printing import table, tell
+from .printing import LEVEL, tell, totals
 
 if TYPE_CHECKING:
     from ..generation.prediction import GenerationPrediction
 
-_LEVEL = 0.9
 
 SERVED: Mapping[str, Option] = {
     "model": Option(
@@ -70,27 +69,23 @@ def generate(
 
 
 def _text(found: GenerationPrediction) -> str:
-    interval = found.interval(_LEVEL)
-    rows = []
-    for what, name, unit in (
+    interval = found.interval(LEVEL)
+    quantities = (
         ("time to first token", "time_to_first_token_s", "s"),
         ("time per output token", "time_per_output_token_s", "s"),
         ("power", "power_w", "W"),
         ("energy per token", "energy_per_token_j", "J"),
-    ):
-        low_high = getattr(interval, name) if interval else None
-        about = f"{si(low_high[0], unit)} to {si(low_high[1], unit)}" if low_high else ""
-        rows.append([what, si(getattr(found, name), unit), about])
-    rows.append(["time per request", si(found.latency_s, "s"), ""])
-    rows.append(["energy per request", si(found.energy_per_request_j, "J"), ""])
-    rows.append(["tokens per second", f"{found.tokens_per_s:,.0f}", ""])
+        ("time per request", "latency_s", "s"),
+        ("energy per request", "energy_per_request_j", "J"),
+        ("tokens per second", "tokens_per_s", lambda value: f"{value:,.0f}"),
+    )
     boards = found.boards
     memory = found.memory
     parts = [
         f"{found.model}, {found.precision}, {found.tokens}, batch {found.batch} "
         f"({found.batching}), by {found.engine} on {boards}",
         "",
-        table(["", "predicted", f"{100 * _LEVEL:.0f} % interval" if interval else ""], rows, frozenset({1})),
+        totals(found, interval, quantities),
         "",
         f"memory of a GPU: {si(memory.weights_bytes, 'B')} of weights, {si(memory.cache_bytes, 'B')} of cache, "
         f"{si(memory.activations_bytes, 'B')} besides; {si(memory.usable_bytes, 'B')} to use, for a batch of up to "

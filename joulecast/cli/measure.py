@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..metering.gpu_shares import GpuShare
     from ..metering.result import Metering
 
-_RUN, _ZEUS = "run", "zeus"
+_RUN = "run"
 _SIGNIFICANT = 0.05  # Below this p-value, two programs are said to differ.
 
 
@@ -80,7 +80,7 @@ def run(
         int | None, typer.Option(help="Serve metrics for Prometheus on this port while the program runs.")
     ] = None,
     check: Annotated[
-        str | None, typer.Option(help="zeus: also read the same devices through Zeus, and compare.")
+        str | None, typer.Option(help="zeus, codecarbon or perf: measure by this program, too, and compare.")
     ] = None,
     price_per_kwh: Price = None,
     carbon: Carbon = None,
@@ -92,8 +92,7 @@ def run(
         Path | None, typer.Option(help="Write a row for each device of each run to this file, with metadata.")
     ] = None,
     config: Annotated[
-        Path | None,
-        typer.Option(help="TOML file with values for these options.", callback=_configured, is_eager=True),
+        Path | None, typer.Option(help="TOML file with values for these options.", callback=_configured, is_eager=True)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -104,19 +103,20 @@ def run(
     writes FILE-1, FILE-2 and so on.
     """
     from ..metering.command import measure_command
-    from ..metering.exporting import ZeusCheck, differences
     from ..metering.machine import chosen_devices
     from ..metering.meter import Meter
     from ..metering.repeats import runs_csv
+    from ..metering.second_opinions import SECOND_OPINIONS, differences
 
     chosen = None if devices is None else tuple(chosen_devices(devices))
-    if check not in (None, _ZEUS):
-        raise unknown_name("check", check, [_ZEUS])
+    if check is not None and check not in SECOND_OPINIONS:
+        raise unknown_name("check", check, SECOND_OPINIONS)
     code, runs = 0, []
     for place in range(1, repeat + 1):
         path = out if out is None or repeat == 1 else out.with_stem(f"{out.stem}-{place}")
         meter = Meter(chosen, interval_s=interval, out=path, title=Path(command[0]).name, command=command)
-        second = None if check is None else ZeusCheck()
+        other_j: dict[str, float] = {}
+        second = None if check is None else SECOND_OPINIONS[check](other_j)
         code, metering = measure_command(command, meter, metrics, second)
         if metering is None:
             continue
@@ -125,8 +125,8 @@ def run(
         typer.echo(text, err=True)
         if plot is not None:
             metering.plot(plot)
-        if second is not None:
-            typer.echo("\n".join(differences(metering, second.energy_j)), err=True)
+        if check is not None:
+            typer.echo("\n".join(differences(metering, other_j, check)), err=True)
         if not code and not all(recording.complete for recording in metering.recordings):
             raise JoulecastError(
                 "the recording is not complete",
@@ -269,17 +269,10 @@ def _read(paths: list[Path]) -> Metering:
     return merged(title, [Metering(path.stem, (read_recording(path),)) for path in paths])
 
 
-def _intensity(carbon: str | None) -> float | str | None:
-    try:
-        return None if carbon is None else float(carbon)
-    except ValueError:
-        return carbon
-
-
 def _text(metering: Metering, price_per_kwh: float | None, carbon: str | None) -> str:
     from ..queries.objectives import Tariff
 
-    tariff = Tariff.of(None, price_per_kwh, _intensity(carbon))
+    tariff = Tariff.of(None, price_per_kwh, carbon)
     rows = [
         [
             found.name if len(metering.recordings) > 1 else found.device.name,

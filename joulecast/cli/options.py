@@ -15,6 +15,7 @@ from ..operations.inputs import parse_shapes
 from .completion import completed
 from .reading import (
     clocks_mhz,
+    intensity,
     lengths,
     model_and_options,
     named_values,
@@ -58,6 +59,8 @@ AsCsv = Annotated[bool, typer.Option("--csv", help="Print the operations as CSV.
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the answer into this SVG, PNG or HTML file, too.")]
 Top = Annotated[int, typer.Option(min=0, help="Number of operations to show; 0 for all.")]
 Shown = Annotated[int, typer.Option(min=0, help="Number of choices to show; 0 for all.")]
+Pareto = Annotated[bool, typer.Option("--pareto", help="Show the Pareto front of time and energy, fastest first.")]
+WaysCsv = Annotated[bool, typer.Option("--csv", help="Print all ways within the limits as CSV; --pareto: the front.")]
 Training = Annotated[
     bool, typer.Option("--training", help="Predict a training step (forward and backward) instead of inference.")
 ]
@@ -70,9 +73,7 @@ Shapes = Annotated[
     ),
 ]
 ModelOptions = option(
-    list[str] | None,
-    "--model-option",
-    help="An argument of the model, such as image_size=384; repeat it for several.",
+    list[str] | None, "--model-option", help="An argument of the model, such as image_size=384; repeat it for several."
 )
 Predictor = option(
     str | None, help="A zoo name, the folder of an entry, or models:/NAME@ALIAS. Default: the best for the GPU."
@@ -141,8 +142,7 @@ OPTIONS: Mapping[str, Option] = {
     ),
     "objective": Option(
         option(
-            str,
-            help="What to minimize: energy, time, edp, ed2p, energy_per_sample, time_per_sample, cost or carbon.",
+            str, help="What to minimize: energy, time, edp, ed2p, energy_per_sample, time_per_sample, cost or carbon."
         ),
         default="energy",
     ),
@@ -165,9 +165,7 @@ OPTIONS: Mapping[str, Option] = {
     ),
     "precisions": Option(
         option(
-            list[str] | None,
-            "--precision",
-            help="default, fp32, tf32, fp16 or bf16; repeat it, or separate by commas.",
+            list[str] | None, "--precision", help="default, fp32, tf32, fp16 or bf16; repeat it, or separate by commas."
         ),
         "precision",
         read=names,
@@ -184,18 +182,27 @@ OPTIONS: Mapping[str, Option] = {
         option(
             list[str] | None,
             "--price-per-hour",
-            help="Price of an hour of every GPU (1.2) or of one (A30=0.7); repeat it, or separate by commas.",
+            "--prices",
+            help="Price of an hour of every GPU (1.2) or of one (A30=0.7); a cloud (AWS); or a table (mine.csv) with "
+            "the columns gpu, price_per_hour and spot_per_hour. spot=0.5 after it: half of the hours at spot prices.",
         ),
         read=price_per_hour,
     ),
     "price_per_kwh": Option(
         option(float | None, "--price-per-kwh", help="Price of a kilowatt-hour, in the same currency.")
     ),
-    "carbon": Option(option(str | None, help="Grams of CO2 per kWh, or a country such as DE.")),
+    "carbon": Option(
+        option(
+            str | None,
+            "--carbon",
+            "--intensity",
+            help="A number in g CO2 per kWh, a country (DE), a cloud's region (eu-north-1), or a file of hours.",
+        ),
+        read=intensity,
+    ),
     "prompt": Option(
         option(
-            str,
-            help="Tokens of each prompt: 512; MEAN,DEVIATION such as 200,150; or the lengths of many requests.",
+            str, help="Tokens of each prompt: 512; MEAN,DEVIATION such as 200,150; or the lengths of many requests."
         ),
         "prompt_tokens",
         "512",
@@ -271,9 +278,68 @@ def _asked(given: dict[str, Any], options: Mapping[str, Option]) -> Asked:
         asked["precision"] = asked["precision"] or "default"
     if "training" in asked:
         asked["mode"] = mode_of(asked.pop("training"), asked["mode"])
-    if "model_option" in given:
+    if given.get("model") is not None and "model_option" in given:
         asked["model"], asked["model_options"] = model_and_options(given["model"], given["model_option"])
     return asked
+
+
+def _chosen_sensors(text: str) -> tuple[str, ...]:
+    from ..metering.machine import chosen_devices
+
+    return () if text == "none" else tuple(chosen_devices(text))
+
+
+RAN: Mapping[str, Option] = {
+    "model": Option(
+        Annotated[
+            str | None,
+            typer.Argument(
+                help="A model of torchvision or transformers by name, which gets random weights; or a class or "
+                "function in a Python file of yours, which is run: FILE.py:NAME. None with --trace."
+            ),
+        ]
+    ),
+    "input_shape": OPTIONS["input_shape"],
+    "training": Option(option(bool, "--training", help="Forward and backward instead of inference."), default=False),
+    "mode": OPTIONS["mode"],
+    "device": Option(option(str, help="cpu, cuda or cuda:1: where it runs."), default="cpu"),
+    "model_option": OPTIONS["model_option"],
+    "sensors": Option(
+        option(
+            str | None,
+            help="cpu, ram, gpu or names such as gpu1, separated by commas, or none; all that have a counter if left "
+            "out.",
+        ),
+        read=_chosen_sensors,
+    ),
+}
+"""Options of commands that run a model here."""
+
+
+def module_to_run(asked: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The module of a command line, with weights, and the shapes of its inputs.
+
+    Raises:
+        InputError: There is no model, or no shape.
+        MissingDependencyError: torch is not installed.
+    """
+    from ..accounting.account import needs_torch
+
+    needs_torch()
+    model, shapes = asked["model"], asked["input_shape"]
+    if model is None:
+        raise InputError(
+            "there is nothing to account for",
+            given="neither a model nor --trace",
+            hint="give a model and its shape, such as resnet50 8,3,224,224, or --trace FILE",
+        )
+    if shapes is None:
+        raise InputError("a model needs the shape of its input", given="none", allowed="such as 8,3,224,224")
+    if isinstance(model, str):
+        from ..extraction.models.named_models import build_to_run
+
+        model = build_to_run(model, asked["model_options"])
+    return model, shapes
 
 
 def mode_of(training: bool, mode: str | None) -> str:

@@ -9,17 +9,13 @@ import typer
 
 from ..errors import InputError
 from ..operations.operation_list import operation_text
-from ..units import NOT_MEASURED, number, si
+from ..units import number, si
 from .options import MODEL, RUN, AsCsv, AsJson, Asked, Plot, Top, asking
-from .printing import table, tell
+from .printing import LEVEL, Column, listing, quantity, table, tell, totals, word
 
 if TYPE_CHECKING:
-    from ..predictors.networks.interval import Interval
     from ..predictors.networks.memory_levels import MemoryLevels
-    from ..predictors.networks.operation_cost import OperationCost
     from ..predictors.networks.prediction import Prediction
-
-_LEVEL = 0.9
 
 
 @asking(*MODEL, "precision", "clock", *RUN)
@@ -83,25 +79,20 @@ def _levels_text(levels: MemoryLevels, ncu: Path | None) -> str:
     return f"{levels}\n\n{compared}"
 
 
-def _range_text(low_high: tuple[float, float] | None, unit: str) -> str:
-    return "" if low_high is None else f"{si(low_high[0], unit)} to {si(low_high[1], unit)}"
-
-
 def _prediction_text(prediction: Prediction, top: int) -> str:
-    interval = prediction.interval(_LEVEL) if prediction.supports(_LEVEL) else None
-    totals = [
-        ["time", si(prediction.time_s, "s"), _range_text(interval.time_s if interval else None, "s")],
-        *_energy_rows(prediction, interval),
+    interval = prediction.interval(LEVEL) if prediction.supports(LEVEL) else None
+    quantities = [
+        ("time", "time_s", "s"),
+        ("power", "power_w", "W"),
+        ("energy", "energy_j", "J"),
+        ("energy-delay product", "edp_js", "Js"),
+        ("throughput", "samples_per_s", lambda value: f"{number(value, 4)} samples/s"),
+        ("memory needed", "memory_bytes", "B"),
     ]
-    if prediction.samples_per_s is not None:
-        totals.append(["throughput", f"{number(prediction.samples_per_s, 4)} samples/s", ""])
-    if prediction.memory_bytes is not None:
-        totals.append(["memory needed", si(prediction.memory_bytes, "B"), ""])
-    header = ["per iteration", "predicted", f"{100 * _LEVEL:.0f} % interval" if interval else ""]
     parts = [
         f"{prediction.title}{_throttled_text(prediction)}",
         "",
-        table(header, totals, frozenset({1})),
+        totals(prediction, interval, quantities, "per iteration"),
         *(["", str(prediction.coverage)] if prediction.uncovered else []),
         "",
         f"{_composed_text(prediction)}; predictor {prediction.predictor}, composition {prediction.composition}",
@@ -114,17 +105,6 @@ def _prediction_text(prediction: Prediction, top: int) -> str:
     notes = [note for note in prediction.notes if note != str(prediction.coverage)]
     parts += ["", *(f"note: {note}" for note in notes)] if notes else []
     return "\n".join(parts)
-
-
-def _energy_rows(prediction: Prediction, interval: Interval | None) -> list[list[str]]:
-    """Power, energy and energy-delay product; a single row says so where energy was not measured."""
-    if prediction.energy_j is None:
-        return [["energy", NOT_MEASURED, ""]]
-    return [
-        ["power", si(prediction.power_w, "W"), _range_text(interval.power_w if interval else None, "W")],
-        ["energy", si(prediction.energy_j, "J"), _range_text(interval.energy_j if interval else None, "J")],
-        ["energy-delay product", si(prediction.edp_js, "Js"), _range_text(interval.edp_js if interval else None, "Js")],
-    ]
 
 
 def _composed_text(prediction: Prediction) -> str:
@@ -150,11 +130,17 @@ def _cost_table(prediction: Prediction, top: int) -> str:
     costs = [cost for cost in by_cost(prediction.operations) if cost.source != "missing"]
     shown = costs[: top or None]
     whole = _cost(prediction.energy_j, prediction.device_time_s)
-    text = table(
-        ["operation", "calls", "device time", "power", "energy", "share", "bound by", "source"],
-        [_cost_row(cost, whole) for cost in shown],
-        frozenset({1, 2, 3, 4, 5}),
-    )
+    columns = [
+        Column("operation", lambda cost: operation_text(cost.operation), right=False),
+        Column("calls", lambda cost: str(cost.count)),
+        quantity("device time", "device_time_s", "s"),
+        quantity("power", "power_w", "W"),
+        quantity("energy", "energy_j", "J"),
+        Column("share", lambda cost: f"{100 * _cost(cost.energy_j, cost.device_time_s) / whole:.1f} %"),
+        word("bound by", "bound_by"),
+        word("source", "source"),
+    ]
+    text = listing(shown, columns)
     rest = costs[len(shown) :]
     if rest:
         unit = "s" if prediction.energy_j is None else "J"
@@ -166,16 +152,3 @@ def _cost_table(prediction: Prediction, top: int) -> str:
 def _cost(energy_j: float | None, time_s: float | None) -> float:
     """Joules, or seconds where no energy is known."""
     return (time_s or 0.0) if energy_j is None else energy_j
-
-
-def _cost_row(cost: OperationCost, whole: float) -> list[str]:
-    return [
-        operation_text(cost.operation),
-        str(cost.count),
-        si(cost.device_time_s, "s"),
-        si(cost.power_w, "W"),
-        si(cost.energy_j, "J"),
-        f"{100 * _cost(cost.energy_j, cost.device_time_s) / whole:.1f} %",
-        cost.bound_by,
-        cost.source,
-    ]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
+
+from ..rendering.answers import table_csv
+from ..units import NOT_MEASURED, si
 
 if TYPE_CHECKING:
     from ..queries import Choice
@@ -35,6 +39,29 @@ def tell(answer: Any, as_json: bool, as_csv: bool, text: Callable[[], str], plot
         typer.echo(json.dumps(answer.to_dict(), indent=1) if as_json else text())
 
 
+def tell_ways(
+    choices: Any,
+    shown: tuple[bool, int, bool, bool, Path | None],
+    text: Callable[[Any, int], str],
+    beneath: Callable[[], list[str]] = list,
+) -> None:
+    """Print ways to do something, with the GPUs that were left out.
+
+    Args:
+        choices: The `Ways`.
+        shown: Whether their Pareto front is asked for, how many rows (0 for all), JSON, CSV, and a file to draw into.
+        text: Function that makes the text of some of them, of which so many are shown.
+        beneath: Function that gives lines below the text.
+    """
+    pareto, top, as_json, as_csv, plot = shown
+    ways = choices.pareto() if pareto else choices
+    if as_csv and pareto:
+        typer.echo(table_csv(*choices.table_of(ways)), nl=False)
+        return
+    lines = reason_lines(choices.left_out.items())
+    tell(choices, as_json, as_csv, lambda: "\n".join([text(ways, top), *lines, *beneath()]), plot)
+
+
 def table(header: list[str], rows: list[list[str]], right: frozenset[int] = frozenset()) -> str:
     """Format a table with columns as wide as their longest cell; those in `right` are right-aligned."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
@@ -46,6 +73,69 @@ def table(header: list[str], rows: list[list[str]], right: frozenset[int] = froz
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+class Column(NamedTuple):
+    """A column of a table of choices.
+
+    Args:
+        title: Text in the header.
+        text: Function from a choice to its cell; None where it has none. A column in which no choice has one is left
+            out.
+        right: Whether cells are right-aligned.
+        shown: Whether the table has the column.
+    """
+
+    title: str
+    text: Callable[[Any], str | None]
+    right: bool = True
+    shown: bool = True
+
+
+def quantity(title: str, field: str, unit: str | Callable[[Any], str]) -> Column:
+    """A column with a field of each choice in its unit, or as a function writes it, where it is known."""
+    written = unit if callable(unit) else partial(si, unit=unit)
+    return Column(title, lambda row: None if (value := getattr(row, field)) is None else written(value))
+
+
+def word(title: str, field: str, shown: bool = True) -> Column:
+    """A left-aligned column with a field of each choice as text."""
+    return Column(title, lambda row: str(getattr(row, field)), right=False, shown=shown)
+
+
+def listing(rows: Sequence[Any], columns: Sequence[Column], top: int = 0) -> str:
+    """A table of the first rows, all for 0, and how many more there are."""
+    shown = rows[: top or None]
+    cells = [(column, [column.text(row) for row in shown]) for column in columns if column.shown]
+    kept = [(column, texts) for column, texts in cells if any(text is not None for text in texts)]
+    lines = [["-" if texts[at] is None else str(texts[at]) for _, texts in kept] for at in range(len(shown))]
+    right = frozenset(place for place, (column, _) in enumerate(kept) if column.right)
+    text = table([column.title for column, _ in kept], lines, right)
+    return text + (f"\nand {len(rows) - len(shown)} more" if len(rows) > len(shown) else "")
+
+
+LEVEL = 0.9
+"""Level of the intervals that commands print."""
+
+
+def totals(found: Any, interval: Any, quantities: Iterable[tuple[str, str, Any]], title: str = "") -> str:
+    """Quantities of a prediction with their intervals, as a table. Those that are not known are left out, but energy.
+
+    Args:
+        found: The prediction.
+        interval: Its interval; None for none.
+        quantities: Title, name of the field, and its unit, or a function that gives its text.
+        title: Title of the first column.
+    """
+    rows = []
+    for what, name, unit in quantities:
+        value, low_high = getattr(found, name), getattr(interval, name, None)
+        text = unit if callable(unit) else partial(si, unit=unit)
+        if value is None and name == "energy_j":
+            rows.append([what, NOT_MEASURED, ""])
+        elif value is not None:
+            rows.append([what, text(value), f"{text(low_high[0])} to {text(low_high[1])}" if low_high else ""])
+    return table([title, "predicted", f"{100 * LEVEL:.0f} % interval" if interval else ""], rows, frozenset({1}))
 
 
 def clock_text(choice: Choice) -> str:

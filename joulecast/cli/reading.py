@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
@@ -67,23 +68,48 @@ def lengths(text: str) -> int | list[float]:
 
 
 def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
-    """Parse prices such as "1.2" for every GPU, or "A30=0.7,T4=0.35".
+    """Parse prices such as "1.2" for every GPU, "A30=0.7,T4=0.35", a cloud, or a table "mine.csv,spot=0.5".
 
     Raises:
-        InputError: A price is not a number.
+        UnknownNameError: The prices of such a cloud are not known.
+        InputError: A price is not a number, or the table cannot be read.
     """
-    if not texts:
-        return None
     prices: dict[str, float] = {}
-    for part in (part for text in texts for part in text.split(",")):
+    tables, numbers = [], {}
+    for part in (part for text in texts or () for part in text.split(",")):
         name, _, price = part.rpartition("=")
         try:
-            prices[name.strip()] = float(price)
+            numbers[name.strip()] = float(price)
         except ValueError as error:
-            raise InputError(
-                "a price per hour is a number, or GPU=number", given=repr(part), allowed="such as 1.2 or A30=0.7"
-            ) from error
-    return prices
+            if name:
+                raise InputError(
+                    "a price per hour is a number, or GPU=number", given=repr(part), allowed="such as 1.2 or A30=0.7"
+                ) from error
+            tables.append(price.strip())
+    spot_share = numbers.pop("spot", 0.0) if tables else 0.0
+    for table in tables:
+        from ..queries.prices import cloud_prices, read_prices
+
+        prices |= (read_prices if "." in table or "/" in table else cloud_prices)(table, spot_share)
+    return prices | numbers or None
+
+
+def intensity(text: str) -> str | list[float]:
+    """Parse grams of CO2 per kWh: a number, a place, or a file with a number for each hour.
+
+    Raises:
+        InputError: The file cannot be read, or has what is no number.
+    """
+    if not text.endswith((".csv", ".txt")):
+        return text
+    try:
+        return [float(each) for each in Path(text).read_text(encoding="utf-8").replace(",", " ").split()]
+    except (OSError, ValueError) as error:
+        raise InputError(
+            "the intensities of the hours cannot be read",
+            given=f"{text}: {error}",
+            allowed="numbers in g/kWh, in lines or separated by commas",
+        ) from None
 
 
 def model_and_options(text: str, options: list[str] | None) -> tuple[Any, dict[str, Any] | None]:

@@ -202,20 +202,6 @@ def _validate_any_gpu(
     return [validate_any_gpu([each.dataset for each in loaded], all_networks(loaded), recipe, quick=quick)]
 
 
-def _report_any_gpu(
-    validations: list[AnyGpuValidation], recipe: Recipe, folder: Path, command: str, remarks: str
-) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = ", ".join(f"{name} = {value}" for name, value in recipe.to_dict().items())
-    lines = ["# How good the predictions for any GPU are", "", f"Made by `{command}`; do not edit. Recipe: {settings}."]
-    lines += ["", f"**Splits.** {SPLITS}", "", *([remarks.strip(), ""] if remarks else [])]
-    for validation in validations:
-        lines += any_gpu_errors(errors_of_networks(validation), operation_errors(validation))
-    report = folder / "REPORT.md"
-    report.write_text("\n".join([*lines, ""]), encoding="utf-8")
-    return report
-
-
 def _train_cpu(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool) -> Iterator[Entry]:
     for each, mode in _own(loaded, asked):
         yield train_cpu(each.dataset, each.folder, mode, recipe, _of_mode(each, mode))
@@ -225,17 +211,34 @@ def _validate_cpu(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe
     return [validate_cpu(each.dataset, mode, recipe, _of_mode(each, mode)) for each, mode in _own(loaded, asked)]
 
 
-def _report_cpu(validations: list[CpuValidation], recipe: Recipe, folder: Path, command: str, remarks: str) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = ", ".join(f"{name} = {value}" for name, value in recipe.to_dict().items())
-    lines = ["# How good the predictions for CPUs are", "", f"Made by `{command}`; do not edit. Recipe: {settings}."]
-    lines += ["", f"**Splits.** {CPU_SPLITS}", "", *([remarks.strip(), ""] if remarks else [])]
-    for validation in validations:
-        lines += [f"## {validation.gpu}, {validation.mode}", "", *cpu_errors(validation), ""]
-    report = folder / "CPUS.md"
-    report.write_text("\n".join(lines), encoding="utf-8")
+def _report(
+    name: str, title: str, splits: str, tables: Callable[[Any], list[str]]
+) -> Callable[[list[Any], Any, Path, str, str], Path]:
+    """The function that writes validations into a file: its name, its title, its splits, and the tables of each."""
+
+    def report(validations: list[Any], recipe: Recipe, folder: Path, command: str, remarks: str) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        settings = ", ".join(f"{name} = {value}" for name, value in recipe.to_dict().items())
+        lines = [f"# {title}", "", f"Made by `{command}`; do not edit. Recipe: {settings}.", ""]
+        lines += [f"**Splits.** {splits}", "", *([remarks.strip(), ""] if remarks else [])]
+        for validation in validations:
+            lines += [*tables(validation), ""]
+        (folder / name).write_text("\n".join(lines), encoding="utf-8")
+        return folder / name
+
     return report
 
+
+def _tables_any_gpu(validation: AnyGpuValidation) -> list[str]:
+    return any_gpu_errors(errors_of_networks(validation), operation_errors(validation))
+
+
+def _tables_cpu(validation: CpuValidation) -> list[str]:
+    return [f"## {validation.gpu}, {validation.mode}", "", *cpu_errors(validation)]
+
+
+_report_any_gpu = _report("REPORT.md", "How good the predictions for any GPU are", SPLITS, _tables_any_gpu)
+_report_cpu = _report("CPUS.md", "How good the predictions for CPUs are", CPU_SPLITS, _tables_cpu)
 
 _OWN = RecipeHandler(_train_own, _validate_own, own_scores, _report_own)
 _ANY_GPU = RecipeHandler(_train_any_gpu, _validate_any_gpu, any_gpu_scores, _report_any_gpu)

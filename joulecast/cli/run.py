@@ -9,20 +9,19 @@ import typer
 
 from ..operations.inputs import titled
 from ..units import duration, number, si
-from .options import REQUIRED, AsJson, Asked, Option, Plot, Shown, asking, option
-from .printing import reason_lines, table, tell
+from .options import REQUIRED, AsJson, Asked, Option, Pareto, Plot, Shown, WaysCsv, asking, option
+from .printing import LEVEL, Column, listing, quantity, table, tell, tell_ways, totals, word
 from .reading import positive_integers
 
 if TYPE_CHECKING:
     from ..runs import Run
 
-_LEVEL = 0.9
 _J_PER_KWH = 3.6e6
 
 
 _TRAINED = ("model", "input_shape", "model_option", "samples", "tokens", "epochs", "lora", "lora_targets", "optimizer")
 _WHERE = ("power_limit", "predictor", "execution", "host", "price_per_hour", "price_per_kwh", "carbon", "pue")
-_PRECISION = Option(option(str, help="default, fp32, tf32, fp16, bf16, amp or amp_fp16."), default="default")
+_PRECISION = Option(option(str, help="default, fp32, tf32, fp16, bf16, fp8, amp or amp_fp16."), default="default")
 
 
 @asking(
@@ -33,9 +32,14 @@ _PRECISION = Option(option(str, help="default, fp32, tf32, fp16, bf16, amp or am
     sharding=Option(option(str, help="What replicas divide: none, zero1, zero2, zero3 (FSDP)."), default="none"),
     recompute=Option(option(str, help="What the backward computes again: none, selective, full."), default="none"),
     tensor_parallel=Option(option(int, help="GPUs that share each layer."), default=1),
+    context_parallel=Option(option(int, help="GPUs that share each sequence."), default=1),
+    expert_parallel=Option(option(int, help="GPUs over which whole experts are distributed."), default=1),
+    base_precision=Option(option(str | None, help="nf4 to store frozen layers in 4 bits (QLoRA).")),
+    clip_gradients=Option(option(bool, help="Limit the norm of the gradients."), default=True),
     pipeline_parallel=Option(option(int, help="Stages that the layers are divided into."), default=1),
     evaluation_samples=Option(option(float, help="Samples that are evaluated in each epoch."), default=0.0),
     checkpoints=Option(option(int, help="How often a checkpoint is stored."), default=0),
+    embodied_g_per_hour=Option(option(float, help="Grams of CO2 of making a GPU, for each hour of use."), default=0.0),
 )
 def run(
     asked: Asked,
@@ -66,12 +70,10 @@ def run(
 )
 def best_run(
     asked: Asked,
-    pareto: Annotated[
-        bool, typer.Option("--pareto", help="Show the Pareto front of time and energy, fastest first.")
-    ] = False,
+    pareto: Pareto = False,
     top: Shown = 10,
     as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print all ways within the limits as CSV.")] = False,
+    as_csv: WaysCsv = False,
     plot: Plot = None,
 ) -> None:
     """Choose GPU, number of GPUs, clock, micro-batch, sharding and recomputing for a whole training run.
@@ -81,57 +83,35 @@ def best_run(
     from ..runs.choosing import best_run as best_of
 
     choices = best_of(**{**asked, "optimizer": asked["optimizer"] or "adamw"})
-    shown = choices.pareto() if pareto else choices
-    left_out = reason_lines(choices.left_out.items())
-    tell(
-        choices,
-        as_json,
-        as_csv,
-        lambda: "\n".join([_choices(shown, top), *left_out]),
-        plot,
-    )
+    tell_ways(choices, (pareto, top, as_json, as_csv, plot), _choices)
 
 
 def _choices(runs: Sequence[Run], top: int) -> str:
     first = runs[0]
-    columns = ("cost", _money), ("carbon_kg", _kilograms)
-    known = [(name, text) for name, text in columns if getattr(first, name) is not None]
-    header = ["GPUs", "clock MHz", "micro-batch", "divided", "computed again", "time", "at the plug"]
-    rows = [
-        [
-            f"{run.layout.gpus}x {run.gpu}",
-            f"{run.clock_mhz:g}",
-            str(run.input_shape[0] // run.layout.replicas // run.layout.accumulation),
-            run.layout.sharding,
-            run.layout.recompute,
-            duration(run.time_s),
-            _kwh(run.wall_energy_j),
-            *(text(getattr(run, name)) for name, text in known),
-        ]
-        for run in runs[: top or None]
+    columns = [
+        word("GPUs", "boards"),
+        quantity("clock MHz", "clock_mhz", "{:g}".format),
+        Column("micro-batch", lambda run: str(run.input_shape[0] // run.layout.replicas // run.layout.accumulation)),
+        Column("divided", lambda run: run.layout.sharding, right=False),
+        Column("computed again", lambda run: run.layout.recompute, right=False),
+        quantity("time", "time_s", duration),
+        quantity("at the plug", "wall_energy_j", _kwh),
+        quantity("cost", "cost", _money),
+        quantity("carbon", "carbon_kg", _kilograms),
     ]
-    more = [f"and {len(runs) - len(rows)} more"] if len(runs) > len(rows) else []
     title = f"{titled(first.model, first.input_shape)}, {first.precision}, {first.steps:,} steps"
-    numbers = frozenset({1, 2, *range(5, 7 + len(known))})
-    return "\n".join(
-        [title, "", table([*header, *(name.removesuffix("_kg") for name, _ in known)], rows, numbers), *more]
-    )
+    return f"{title}\n\n{listing(runs, columns, top)}"
 
 
 def _text(found: Run) -> str:
-    interval = found.interval(_LEVEL) if found.micro.supports(_LEVEL) else None
-    rows = []
-    for what, name, text in (
+    interval = found.interval(LEVEL) if found.micro.supports(LEVEL) else None
+    quantities = (
         ("time", "time_s", duration),
         ("energy of the boards", "energy_j", _kwh),
         ("energy at the plug", "wall_energy_j", _kwh),
         ("cost", "cost", _money),
         ("carbon", "carbon_kg", _kilograms),
-    ):
-        value = getattr(found, name)
-        low_high = getattr(interval, name) if interval else None
-        if value is not None:
-            rows.append([what, text(value), f"{text(low_high[0])} to {text(low_high[1])}" if low_high else ""])
+    )
     rate = "" if found.tokens_per_s is None else f", {found.tokens_per_s:,.0f} tokens/s"
     parts = [
         [part.name, duration(part.time_s), f"{100 * part.time_s / found.time_s:.1f} %", si(part.energy_j, "J")]
@@ -143,7 +123,7 @@ def _text(found: Run) -> str:
             f"{titled(found.model, found.input_shape)}, {found.precision}, on {layout.gpus}x {found.gpu}",
             f"{found.steps:,} steps of {si(found.step_s, 's')}, {number(found.samples_per_s)} samples/s{rate}",
             "",
-            table(["", "predicted", f"{100 * _LEVEL:.0f} % interval" if interval else ""], rows, frozenset({1})),
+            totals(found, interval, quantities),
             "",
             table(["part", "time", "share", "boards"], parts, frozenset({1, 2, 3})),
             "",

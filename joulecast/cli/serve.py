@@ -1,4 +1,4 @@
-"""`joulecast serve`: its options are the fields of the service's settings."""
+"""Servers: `joulecast serve`, whose options are the fields of the service's settings, and `joulecast mcp`."""
 
 from __future__ import annotations
 
@@ -52,8 +52,7 @@ def _parameters() -> list[inspect.Parameter]:
             inspect.Parameter.KEYWORD_ONLY,
             default=default,
             annotation=Annotated[
-                type_,
-                typer.Option(*filter(None, [_FLAGS.get(name)]), envvar=_PREFIX + name.upper(), help=words),
+                type_, typer.Option(*filter(None, [_FLAGS.get(name)]), envvar=_PREFIX + name.upper(), help=words)
             ],
         )
         for name, type_, default, words in options
@@ -75,3 +74,12 @@ def _tokens(file: Path | None) -> tuple[str, ...]:
     if not tokens:
         raise InputError("the file with the tokens is empty", given=str(file), hint="write one token per line")
     return tokens
+
+
+def serve_agents() -> None:
+    """Answer agents over the Model Context Protocol, on standard input and output: predict, best, generate."""
+    if find_spec("mcp") is None:
+        raise MissingDependencyError("serving agents needs the package mcp", hint=with_extra("mcp"))
+    from ..remote.agents import server
+
+    server().run()

@@ -13,6 +13,7 @@ from ..units import duration, si
 from .generate import LAYOUT, SERVED
 from .options import AsJson, Asked, Option, Plot, asking, option
 from .printing import table, tell
+from .reading import positive_integers
 
 if TYPE_CHECKING:
     from ..traffic import ServingSimulation
@@ -37,8 +38,17 @@ PREFIX_HIT_RATE = Option(option(float, help="Share of prompts that the prefix ca
     max_sequences=Option(option(int, help="Sequences of a replica in a step."), default=256),
     max_step_tokens=Option(option(int | None, help="Tokens of a step. Default: the engine's.")),
     prefix_hit_rate=PREFIX_HIT_RATE,
+    priority=Option(
+        option(str, help="decode: shares steps with prompts; or prompts: decoding waits for them."), default="decode"
+    ),
+    prefixes=Option(
+        option(str | None, help="Beginnings that prompts share and tokens of each, such as 20,1000."),
+        read=lambda text: tuple(positive_integers(text, "prefixes")),
+    ),
+    level=Option(option(float | None, help="Level of intervals, such as 0.9. Default: no intervals.")),
     prefill_replicas=Option(option(int, help="Replicas that only read prompts; all others decode."), default=0),
-    prefill_clock=Option(option(float | None, help="Their graphics clock in MHz.")),
+    prefill_clock=Option(option(float | None, help="Graphics clock in MHz of these, or of steps that read prompts.")),
+    prefill_power_limit=Option(option(float | None, help="Power cap of the same in watts."), "prefill_power_limit_w"),
     draft_tokens=Option(option(int, help="Tokens drafted for each sequence and verified in a step."), default=0),
     draft_model=Option(option(str | None, help="Model that drafts. Default: drafts cost nothing.")),
     acceptance=Option(option(float, help="Probability that a drafted token is accepted."), default=0.7),

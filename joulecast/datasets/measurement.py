@@ -109,20 +109,12 @@ class NetworkMeasurement:
 
     @property
     def known_power_w(self) -> float:
-        """Mean power over the loop.
-
-        Raises:
-            DatasetError: It was not measured.
-        """
+        """Mean power over the loop. Raises DatasetError: it was not measured."""
         return self._known(self.power_w, "power")
 
     @property
     def known_energy_j(self) -> float:
-        """Joules per iteration.
-
-        Raises:
-            DatasetError: They were not measured.
-        """
+        """Joules per iteration. Raises DatasetError: they were not measured."""
         return self._known(self.energy_j, "energy")
 
     def _known(self, value: float | None, quantity: str) -> float:
@@ -187,11 +179,7 @@ class Card:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Card:
-        """Read what `to_dict` wrote.
-
-        Raises:
-            DatasetError: Keys are missing or unknown.
-        """
+        """Read what `to_dict` wrote. Raises DatasetError: keys are missing or unknown."""
         try:
             values: dict[str, Any] = {k: tuple(item) if isinstance(item, list) else item for k, item in value.items()}
             return cls(**values)
@@ -272,11 +260,7 @@ def refuse_impossible(card: Card, rows: Sequence[Measurement | NetworkMeasuremen
 
 
 def refuse_lines(faults: list[str], where: str) -> None:
-    """Raise one error for all the lines of a dataset that are wrong.
-
-    Raises:
-        DatasetError: Always.
-    """
+    """Raise one error for all the lines of a dataset that are wrong. Raises DatasetError: Always."""
     shown = "; ".join(faults[:_REPORTED]) + (f"; and {len(faults) - _REPORTED} more" if len(faults) > _REPORTED else "")
     raise DatasetError(
         f"{len(faults)} impossible measurements of {where}",

@@ -1,10 +1,11 @@
-"""Stores datasets as Parquet files with a fixed, versioned schema and a JSON card."""
+"""Stores datasets as Parquet files with a fixed, versioned schema and a JSON card; limits on what is read."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,16 +14,72 @@ from ..errors import DatasetError, InputError, MissingDependencyError, with_extr
 from ..operations.network import Network
 from ..operations.operation import Operation
 from ..system.damage import refusing_damage
+from ..system.limits import limited_memory
 from ..system.regular_files import MOST_BYTES, read_json
 from ..system.whole_files import whole_file
 from .measurement import SCHEMA_VERSION, Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
-from .parquet_limits import read_limited
+
+_MOST_BYTES = 1 << 30
+
+
+def read_limited(path: Path, most_values: int, columns: list[str] | None = None) -> Any:
+    """The table of a Parquet file, unless it says much more than any file of its kind holds.
+
+    How long lists are is seen only when they are read, so memory is limited meanwhile. (pyarrow would tell the number
+    of values of a column beforehand, but ends the process where what a file says of a column contradicts itself.)
+
+    Args:
+        path: The file.
+        most_values: Largest number of rows times columns.
+        columns: Names of the columns to read; None for all.
+
+    Raises:
+        DatasetError: It lacks columns, or holds more values than that, or more than 1 GiB.
+        OSError, pyarrow.ArrowException: It cannot be read.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    default_pool = pyarrow.default_memory_pool()
+    # The default pool reserves a gigabyte on first use. It is made to do so now, so that this does not count against
+    # the limit. The file is read with another pool, which allocates only what it needs.
+    pyarrow.allocate_buffer(1 << 20, default_pool)
+    pyarrow.set_memory_pool(pyarrow.system_memory_pool())
+    try:
+        with limited_memory(_MOST_BYTES), parquet.ParquetFile(path) as file:
+            _refuse_large(file.metadata, path, most_values)
+            if missing := [name for name in columns or () if name not in file.schema_arrow.names]:
+                raise DatasetError("columns are missing", given=str(path), hint=f"add {', '.join(missing)}")
+            return file.read(columns=columns)
+    except MemoryError as error:
+        raise _too_large(path, "lists that take more memory", most_values) from error
+    finally:
+        pyarrow.set_memory_pool(default_pool)
+
+
+def _refuse_large(metadata: Any, path: Path, most_values: int) -> None:
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    values = sum(group.num_rows for group in groups) * metadata.num_columns
+    size_bytes = sum(group.total_byte_size for group in groups)
+    if values > most_values or size_bytes > _MOST_BYTES:
+        raise _too_large(path, f"{values:,} values, {size_bytes:,} bytes", most_values)
+
+
+def _too_large(path: Path, given: str, most_values: int) -> DatasetError:
+    return DatasetError(
+        "a file of measurements holds more than any does",
+        given=f"{path}: {given}",
+        allowed=f"up to {most_values:,} values and {_MOST_BYTES:,} bytes",
+    )
+
 
 # Version 3 added engine, kernel and sustained. In older files these columns are missing and read as unknown. Since
 # version 4, networks may have no power.
 _READABLE = (2, 3, SCHEMA_VERSION)
 _MOST_VALUES = 20_000_000
 _OPERATIONS, _NETWORKS, _CARD = "operations.parquet", "networks.parquet", "card.json"
+_OPERATION = ("operation", "kind", "mode", "precision")
+"""Columns that describe an operation: what its to_dict gives as JSON, and three values of it."""
 _NEXT = "restore the file, or import the dataset again"
 
 
@@ -36,54 +93,19 @@ def _pyarrow() -> tuple[ModuleType, ModuleType]:
 
 
 def _schemas(pa: ModuleType) -> tuple[Any, Any]:
-    real, text, whole, flag = pa.float64(), pa.string(), pa.int64(), pa.bool_()
-    operations = pa.schema(
-        [
-            pa.field("operation", text, nullable=False),  # Operation.to_dict
-            pa.field("kind", text, nullable=False),
-            pa.field("mode", text, nullable=False),
-            pa.field("precision", text, nullable=False),
-            pa.field("time_s", real, nullable=False),
-            pa.field("power_w", real),
-            pa.field("energy_j", real),
-            pa.field("device_time_s", real),
-            pa.field("time_std_s", real),
-            pa.field("power_std_w", real),
-            pa.field("energy_std_j", real),
-            pa.field("iterations", whole),
-            pa.field("duration_s", real),
-            pa.field("clock_mhz", real),
-            pa.field("temperature_c", real),
-            pa.field("engine", text),
-            pa.field("kernel", text),
-            pa.field("sustained", flag),
-            pa.field("campaign", text, nullable=False),
-            pa.field("method", text, nullable=False),
-            pa.field("started", text, nullable=False),
-            pa.field("line", whole),
-            pa.field("usable", flag, nullable=False),
-            pa.field("power_usable", flag, nullable=False),
-            pa.field("remark", text, nullable=False),
-        ]
-    )
-    networks = pa.schema(
-        [
-            pa.field("network", text, nullable=False),
-            pa.field("input_shape", pa.list_(whole), nullable=False),
-            pa.field("precision", text, nullable=False),
-            pa.field("mode", text, nullable=False),
-            pa.field("time_s", real, nullable=False),
-            pa.field("power_w", real),
-            pa.field("energy_j", real),
-            pa.field("campaign", text, nullable=False),
-            pa.field("line", whole),
-            pa.field("clock_mhz", real),
-            pa.field("operations", text),  # Network.to_dict
-            pa.field("usable", flag),
-            pa.field("remark", text),
-        ]
-    )
-    return operations, networks
+    """Columns of operations and of networks: the fields of their classes, which are nullable where they may be None."""
+    types = {"float": pa.float64(), "str": pa.string(), "int": pa.int64(), "bool": pa.bool_()}
+    types |= {"Shape": pa.list_(pa.int64()), "Network": pa.string()}  # as to_dict gives it
+
+    def columns(kind: type[Measurement | NetworkMeasurement], later: Sequence[str]) -> Iterator[Any]:
+        for each in fields(kind):
+            type_, *none = str(each.type).split(" | ")
+            if type_ in types:
+                yield pa.field(each.name, types[type_], nullable=bool(none) or each.name in later)
+
+    described = [pa.field(name, pa.string(), nullable=False) for name in _OPERATION]
+    operations = pa.schema([*described, *columns(Measurement, ("engine", "kernel"))])
+    return operations, pa.schema([*columns(NetworkMeasurement, ("usable", "remark"))])
 
 
 def _columns(rows: Sequence[Measurement | NetworkMeasurement], schema: Any) -> dict[str, list[Any]]:
@@ -94,7 +116,7 @@ def _columns(rows: Sequence[Measurement | NetworkMeasurement], schema: Any) -> d
             operations = [row.operation for row in rows if isinstance(row, Measurement)]
             texts = {operation: _text(operation) for operation in dict.fromkeys(operations)}
             columns |= {"operation": [texts[operation] for operation in operations]}
-            columns |= {name: [getattr(o, name) for o in operations] for name in ("kind", "mode", "precision")}
+            columns |= {name: [getattr(o, name) for o in operations] for name in _OPERATION[1:]}
         elif name == "operations":
             networks = [row.operations for row in rows if isinstance(row, NetworkMeasurement)]
             columns[name] = [None if network is None else _text(network) for network in networks]
@@ -114,11 +136,8 @@ def _digest(path: Path) -> str:
 def save(dataset: Dataset, folder: str | Path) -> Path:
     """Write a dataset into a folder: two Parquet files, then the card with their sha256.
 
-    The card is written last and moved into place, so a folder that has a card is complete.
-
-    Raises:
-        DatasetError: It cannot be written there, or holds a value that no column takes.
-        MissingDependencyError: pyarrow is not installed.
+    The card is written last and moved into place, so a folder that has a card is complete. Raises DatasetError: it
+    cannot be written there, or holds a value that no column takes. MissingDependencyError: pyarrow is not installed.
     """
     pa, parquet = _pyarrow()
     folder = Path(folder)
@@ -206,15 +225,11 @@ def _loaded(folder: Path) -> Dataset:
     measurements = _built(operations, lambda row: _measurement(row, known), faults)
     if faults:
         refuse_lines(faults, str(folder))
-    return Dataset(
-        Card.from_dict(card),
-        tuple(measurements),
-        tuple(map(_network, networks)),
-    )
+    return Dataset(Card.from_dict(card), tuple(measurements), tuple(map(_network, networks)))
 
 
 def _measurement(row: dict[str, Any], known: dict[str, Operation]) -> Measurement:
-    rest = {name: value for name, value in row.items() if name not in ("operation", "kind", "mode", "precision")}
+    rest = {name: value for name, value in row.items() if name not in _OPERATION}
     return Measurement(operation=_operation(row["operation"], known), **rest)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -58,15 +59,10 @@ class TreeComparison:
         """Pearson correlation of the joules over all shared nodes; None for fewer than two, or if all are equal."""
         first = [gap.energy_j for gap in self.gaps]
         second = [gap.other_energy_j for gap in self.gaps]
-        if len(first) < 2:
+        try:
+            return statistics.correlation(first, second)
+        except statistics.StatisticsError:
             return None
-        mean_1, mean_2 = math.fsum(first) / len(first), math.fsum(second) / len(second)
-        spread_1 = math.fsum((x - mean_1) ** 2 for x in first)
-        spread_2 = math.fsum((y - mean_2) ** 2 for y in second)
-        if not spread_1 or not spread_2:
-            return None
-        shared = math.fsum((x - mean_1) * (y - mean_2) for x, y in zip(first, second, strict=True))
-        return shared / math.sqrt(spread_1 * spread_2)
 
     @property
     def mean_difference_j(self) -> float:

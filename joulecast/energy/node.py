@@ -292,11 +292,7 @@ class Draft:
         return self.children[key]
 
     def finished(self) -> Node:
-        """The node with everything below it.
-
-        Raises:
-            InputError: The number of calls is negative or infinite.
-        """
+        """The node with everything below it. Raises InputError: the number of calls is negative or infinite."""
         parts = tuple(child.finished() for child in self.children.values())
         phases = {part.phase for part in parts}
         phase = self.made.phase or (phases.pop() if len(phases) == 1 else None)

@@ -10,9 +10,8 @@ from typing import Any, Self
 
 from ..errors import InputError
 from ..progress import paced
-from ..rendering.answers import Answer
+from ..rendering.answers import Answer, Table
 from ..rendering.notebook import COLOURS, Picture, document, drawing, notes, table
-from ..rendering.tables import Table
 from ..units import si
 from .comparison import TreeComparison, comparison
 from .node import MOST_NODES, PHASES, Draft, Node, Phase, Row, Share

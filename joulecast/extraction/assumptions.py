@@ -1,4 +1,4 @@
-"""Assumptions about values of a model's input, which extraction does not know, such as the boxes of a detector."""
+"""What users may assume about values of the input, and the optimizers that they may name. Imports no torch."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from ..errors import InputError, unknown_name
+from ..operations.kinds import KINDS
 
 Assume = Mapping[str, str | int]
 """Assumptions as users give them: {"experts": "uniform"}, {"boxes": 100}, {"box_side": 200}, {"attention": "cudnn"}, or
@@ -73,3 +74,23 @@ def _positive(stated: Assume, name: str, what: str) -> int | None:
 
 
 NOTHING_ASSUMED = Assumptions()
+
+
+OPTIMIZERS: tuple[str, ...] = tuple(kind.removesuffix("_step") for kind, row in KINDS.items() if row.is_optimizer_step)
+"""Optimizers of torch.optim: with "_fused" those with fused=True; the others as PyTorch runs them by default on a GPU
+(foreach)."""
+
+
+def refuse_optimizer(optimizer: str | None, mode: str) -> None:
+    """Refuse an optimizer that does not exist, or that is given in inference.
+
+    Raises:
+        UnknownNameError: There is no such optimizer.
+        InputError: The mode is not training.
+    """
+    if optimizer is None:
+        return
+    if optimizer not in OPTIMIZERS:
+        raise unknown_name("optimizer", optimizer, OPTIMIZERS, hint="None leaves its step out")
+    if mode != "training":
+        raise InputError("an optimizer steps in training", given=f"mode={mode}", allowed="training")

@@ -1,11 +1,12 @@
-"""Calls of PyTorch's operators, and what products, recurrent layers, transforms and resampling become as operations."""
+"""Calls of PyTorch's operators, and which operations they become."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..operations.rules import Shape
+from ..operations.rules import Shape, size
 
 Bound = Mapping[str, Any]
 """Name of an argument in the operator's schema -> its value, and "<output>" -> the result."""
@@ -39,6 +40,26 @@ def result_of(bound: Bound) -> Any:
     """The first tensor that an operator returns."""
     result = bound["<output>"]
     return result if is_tensor(result) else result[0]
+
+
+def call(kind: str, *inputs: str, **attributes: str) -> Callable[[Bound], Converted]:
+    """An operation whose shapes and attributes are those of the call.
+
+    Args:
+        kind: Its kind.
+        inputs: Names of the arguments whose shapes are its inputs; "<first>" and "<output>" for those without a name.
+        attributes: Attribute -> name of the argument with its value.
+    """
+
+    def convert(bound: Bound) -> Converted:
+        tensors = (_UNNAMED[name](bound) if name in _UNNAMED else bound[name] for name in inputs)
+        values = {attribute: plain(bound[argument]) for attribute, argument in attributes.items()}
+        return kind, [shape_of(tensor) or (1,) for tensor in tensors], values
+
+    return convert
+
+
+_UNNAMED: Mapping[str, Callable[[Bound], Any]] = {"<first>": first_of, "<output>": result_of}
 
 
 def convolution(transposed: bool) -> Callable[[Bound], Converted]:
@@ -110,11 +131,6 @@ def matmul(first: str, second: str) -> Callable[[Bound], Converted]:
     return convert
 
 
-def attention(bound: Bound) -> Converted:
-    """Scaled dot-product attention."""
-    return "attention", [shape_of(bound[name]) for name in ("query", "key", "value")], {"causal": bound["is_causal"]}
-
-
 _GRID_MODES = ("linear", "nearest", "cubic")  # As torch.ops.aten.grid_sampler numbers them.
 
 
@@ -184,50 +200,137 @@ def vectors(bound: Bound) -> Converted:
     return "matmul", [a if len(a) == 2 else (1, *a), (*b, 1)], {}
 
 
-def cumulative(bound: Bound) -> Converted:
-    """A cumulative sum, product or maximum along a dimension."""
-    x = first_of(bound)
-    return "cumsum", [shape_of(x) or (1,)], {"dim": bound["dim"]}
+def recurrent(kind: str) -> Callable[[Bound], Converted]:
+    """nn.LSTM, nn.GRU or nn.RNN. A projection makes the hidden state of an LSTM smaller than its cell state."""
 
-
-def random(bound: Bound) -> Converted:
-    """A tensor of random numbers."""
-    return "random", [plain(result_of(bound).shape) or (1,)], {}
-
-
-def _layer(kind: str, bound: Bound, hidden: Any, **attributes: Any) -> Converted:
-    if "batch_sizes" in bound:  # a packed sequence: rows of all steps, with fewer rows in later steps
-        rows, features = bound["data"].shape
-        steps = bound["batch_sizes"].shape[0]
-        shape = (steps, -(-rows // steps), features)
-    else:
-        first, second, features = bound["input"].shape
-        shape = (second, first, features) if bound["batch_first"] else (first, second, features)
-    return (
-        kind,
-        [shape],
-        {
-            "hidden_size": hidden.shape[-1],
+    def convert(bound: Bound) -> Converted:
+        if "batch_sizes" in bound:  # a packed sequence: rows of all steps, with fewer rows in later steps
+            rows, features = bound["data"].shape
+            steps = bound["batch_sizes"].shape[0]
+            shape = (steps, -(-rows // steps), features)
+        else:
+            first, second, features = bound["input"].shape
+            shape = (second, first, features) if bound["batch_first"] else (first, second, features)
+        hidden, cells = bound["hx"] if kind == "lstm" else (bound["hx"], bound["hx"])
+        projected = hidden.shape[-1] if hidden.shape[-1] != cells.shape[-1] else 0
+        attributes = {
+            "hidden_size": cells.shape[-1],
             "num_layers": bound["num_layers"],
             "bidirectional": bound["bidirectional"],
             "bias": bound["has_biases"],
-            **attributes,
-        },
-    )
+            **({"proj_size": projected} if kind == "lstm" else {}),
+        }
+        return kind, [shape], attributes
+
+    return convert
 
 
-def lstm(bound: Bound) -> Converted:
-    """nn.LSTM. A projection makes its hidden state smaller than its cell state."""
-    hidden, cells = bound["hx"]
-    projected = hidden.shape[-1] if hidden.shape[-1] != cells.shape[-1] else 0
-    return _layer("lstm", bound, cells, proj_size=projected)
+def _numel(tensor: Any) -> int:
+    return size(tuple(tensor.shape))
 
 
-def gru(bound: Bound) -> Converted:
-    """nn.GRU."""
-    return _layer("gru", bound, bound["hx"])
+def _is_mask(index: Any) -> bool:
+    return index is not None and str(index.dtype) in ("torch.bool", "torch.uint8")
 
 
-def rnn(bound: Bound) -> Converted:
-    """nn.RNN, with tanh or relu."""
-    return _layer("rnn", bound, bound["hx"])
+def _mask_shape(indices: Sequence[Any], rank: int) -> Shape:
+    """Shape of the first mask among indices, with ones for the dimensions of the input that it does not cover."""
+    place = next(i for i, index in enumerate(indices) if _is_mask(index))
+    leading = (*(1,) * place, *indices[place].shape)
+    return (*leading, *(1,) * (rank - len(leading)))
+
+
+def where(bound: Bound) -> Converted:
+    """A mask, and those of the two values that are not single numbers."""
+    if "self" not in bound:
+        return None  # the form that returns indices, whose number depends on values
+    values = (shape_of(value) for value in (bound["self"], bound["other"]) if is_tensor(value))
+    return "where", [shape_of(bound["condition"]) or (1,), *(shape for shape in values if size(shape) > 1)], {}
+
+
+def comparison(bound: Bound) -> Converted:
+    """A comparison of one or two tensors, whose result is a truth value per element."""
+    operands = [shape_of(value) for value in list(bound.values())[:2] if is_tensor(value)]
+    return "compare", [shape for shape in operands if size(shape) > 1] or [(1,)], {}
+
+
+def _broadcast(indices: Any) -> Shape:
+    shapes = [tuple(i.shape) for i in indices if i is not None]
+    rank = max(map(len, shapes))
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    return tuple(max(sizes) for sizes in zip(*padded, strict=True)) or (1,)
+
+
+def _scattered(x: Any, source: Shape, index: Shape, accumulate: bool) -> Converted:
+    return "scatter", [shape_of(x) or (1,), source, index or (1,)], {"accumulate": accumulate}
+
+
+def scatter(bound: Bound) -> Converted:
+    """One element of the source is written for each element of the index."""
+    places = shape_of(bound["index"]) or (1,)
+    return _scattered(result_of(bound), places, places, bound.get("reduce") is not None)
+
+
+def scatter_add(bound: Bound) -> Converted:
+    """One element of the source is added in place for each element of the index."""
+    places = shape_of(bound["index"]) or (1,)
+    return _scattered(result_of(bound), places, places, accumulate=True)
+
+
+def _slices(bound: Bound, *, accumulate: bool) -> Converted:
+    x, places = result_of(bound), shape_of(bound["index"]) or (1,)
+    row = _numel(x) // x.shape[bound["dim"]] if x.ndim else 1
+    return _scattered(x, (size(places), row), places, accumulate)
+
+
+def index_add(bound: Bound) -> Converted:
+    """Slices of the source are added to those that the index selects."""
+    return _slices(bound, accumulate=True)
+
+
+def index_copy(bound: Bound) -> Converted:
+    """Slices of the source replace those that the index selects."""
+    return _slices(bound, accumulate=False)
+
+
+def index_put(bound: Bound) -> Converted:
+    """x[i, j] = values."""
+    x, indices = result_of(bound), [i for i in bound["indices"] if i is not None]
+    if any(map(_is_mask, indices)):
+        return "masked_fill", [shape_of(x) or (1,), _mask_shape(bound["indices"], x.ndim) or (1,)], {}
+    places = _broadcast(indices)
+    named = math.prod(x.shape[dim] for dim, i in enumerate(bound["indices"]) if i is not None)
+    return _scattered(x, (size(places), _numel(x) // named), places, bound["accumulate"])
+
+
+def embedding_bag(bound: Bound) -> Converted:
+    """The sum, mean or maximum of the rows of each bag."""
+    rows, columns = shape_of(bound["weight"])
+    bags = result_of(bound).shape[0]
+    shapes: list[Shape] = [(_numel(bound["indices"]),), (bags,)]
+    return "embedding_bag", shapes, {"num_embeddings": rows, "embedding_dim": columns}
+
+
+def one_hot(bound: Bound) -> Converted:
+    """A row of zeros and a single one for each class index."""
+    return "one_hot", [shape_of(bound["self"]) or (1,)], {"num_classes": result_of(bound).shape[-1]}
+
+
+def extreme(elementwise: str) -> Callable[[Bound], Converted]:
+    """The maximum or minimum of a tensor or along a dimension; for two tensors, element by element."""
+
+    def convert(bound: Bound) -> Converted:
+        x = shape_of(first_of(bound)) or (1,)
+        if "other" in bound:
+            other = shape_of(bound["other"]) or (1,)
+            return elementwise, [shape for shape in (x, other) if size(shape) > 1] or [(1,)], {}
+        return "max", [x], {"dim": bound.get("dim"), "keepdim": bound.get("keepdim", False)}
+
+    return convert
+
+
+def labelled(bound: Bound) -> Converted:
+    """The value of the target class in every row."""
+    x = shape_of(bound["self"])
+    rows, classes = (1, x[0]) if len(x) == 1 else (x[0], x[1])
+    return "gather", [(rows, classes), (rows, 1)], {"dim": 1}

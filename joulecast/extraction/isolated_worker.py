@@ -23,7 +23,7 @@ from ..errors import ExtractionError, JoulecastError
 from ..operations.network import Network
 from ..operations.operation import MODES
 from ..system.damage import first_line
-from ..system.memory_limit import used_bytes
+from ..system.limits import used_bytes
 from .job import Job
 
 _ONNX = ("onnx.inliner", "onnx.reference", "onnx.shape_inference", "joulecast.extraction.files.onnx_graphs")

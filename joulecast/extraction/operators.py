@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 
 from ..operations.kinds import KINDS
 from ..operations.rules import size
-from . import conversions, indexing
-from .conversions import Bound, Converted, first_of, is_tensor, plain, shape_of
+from . import conversions
+from .conversions import Bound, Converted, call, first_of, is_tensor, plain, shape_of
 
 WHITELIST: frozenset[str] = frozenset(KINDS)
 """The kinds that extraction includes by default: all of them."""
@@ -83,10 +83,6 @@ def _pool(kind: str, *names: str) -> Callable[[Bound], Converted]:
     return convert
 
 
-def _adaptive_pool(kind: str) -> Callable[[Bound], Converted]:
-    return lambda bound: (kind, [shape_of(bound["self"])], {"output_size": plain(bound["output_size"])})
-
-
 def _reduction(kind: str) -> Callable[[Bound], Converted]:
     def convert(bound: Bound) -> Converted:
         dim = plain(bound.get("dim"))
@@ -94,10 +90,6 @@ def _reduction(kind: str) -> Callable[[Bound], Converted]:
         return kind, [shape_of(bound["self"])], {"dim": None if dim == () else dim, "keepdim": keepdim}
 
     return convert
-
-
-def _softmax(bound: Bound) -> Converted:
-    return "softmax", [shape_of(bound["self"])], {"dim": bound["dim"]}
 
 
 def _cat(bound: Bound) -> Converted:
@@ -114,10 +106,6 @@ def _stack(bound: Bound) -> Converted:
 def _embedding(bound: Bound) -> Converted:
     rows, columns = shape_of(bound["weight"])
     return "embedding", [shape_of(bound["indices"])], {"num_embeddings": rows, "embedding_dim": columns}
-
-
-def _copy(bound: Bound) -> Converted:
-    return "copy", [shape_of(bound["<output>"]) or (1,)], {}
 
 
 COMPARISONS: tuple[str, ...] = (
@@ -151,9 +139,7 @@ ALIKE: Mapping[str, tuple[str, ...]] = {
 
 OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     **{f"conv{n}d": conversions.convolution(False) for n in (1, 2, 3)},
-    "conv_transpose1d": conversions.convolution(True),
-    "conv_transpose2d": conversions.convolution(True),
-    "conv_transpose3d": conversions.convolution(True),
+    **{f"conv_transpose{n}d": conversions.convolution(True) for n in (1, 2, 3)},
     "linear": conversions.linear,
     "addmm": conversions.addmm,
     "_scaled_mm": conversions.scaled_product,
@@ -161,7 +147,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "mm": conversions.matmul("self", "mat2"),
     "bmm": conversions.matmul("self", "mat2"),
     "baddbmm": conversions.matmul("batch1", "batch2"),
-    "scaled_dot_product_attention": conversions.attention,
+    "scaled_dot_product_attention": call("attention", "query", "key", "value", causal="is_causal"),
     "batch_norm": _affine("batch_norm"),
     "group_norm": _affine("group_norm", num_groups="num_groups"),
     "layer_norm": _affine("layer_norm", normalized_shape="normalized_shape"),
@@ -174,15 +160,15 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "div": _binary("div", "complex_mul"),
     "rsub": _binary("sub"),
     "addcmul": _addcmul,
-    "softmax": _softmax,
+    "softmax": call("softmax", "self", dim="dim"),
     "dropout": _dropout,  # after the elementwise kinds, because it replaces the entry of one of them
     "max_pool2d": _pool("max_pool2d", "kernel_size", "stride", "padding", "dilation", "ceil_mode"),
     "avg_pool2d": _pool("avg_pool2d", "kernel_size", "stride", "padding", "ceil_mode"),
-    "adaptive_avg_pool2d": _adaptive_pool("adaptive_avg_pool2d"),
+    "adaptive_avg_pool2d": call("adaptive_avg_pool2d", "self", output_size="output_size"),
     "max_pool3d": _pool("max_pool3d", "kernel_size", "stride", "padding", "dilation", "ceil_mode"),
     "avg_pool3d": _pool("avg_pool3d", "kernel_size", "stride", "padding", "ceil_mode"),
-    "adaptive_avg_pool3d": _adaptive_pool("adaptive_avg_pool3d"),
-    "adaptive_max_pool2d": _adaptive_pool("adaptive_max_pool2d"),
+    "adaptive_avg_pool3d": call("adaptive_avg_pool3d", "self", output_size="output_size"),
+    "adaptive_max_pool2d": call("adaptive_max_pool2d", "self", output_size="output_size"),
     "mean": _reduction("mean"),
     "sum": _reduction("sum"),
     "linalg_vector_norm": _reduction("norm"),
@@ -192,9 +178,9 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "logsumexp": _reduction("logsumexp"),
     **dict.fromkeys(("histc", "bincount"), _reduction("sum")),  # they read the whole input and write little
     **dict.fromkeys(("amax", "amin", "aminmax"), _reduction("max")),
-    **dict.fromkeys(("max", "min"), indexing.extreme("mul")),
+    **dict.fromkeys(("max", "min"), conversions.extreme("mul")),
     **dict.fromkeys(("argmax", "argmin", "all", "any"), _reduction("argmax")),
-    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"), conversions.cumulative),
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"), call("cumsum", "<first>", dim="dim")),
     "cat": _cat,
     "stack": _stack,
     "embedding": _embedding,
@@ -216,16 +202,15 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
             *(f"{side}_pad{n}d" for side in ("reflection", "replication") for n in (1, 2, 3)),
             *("channel_shuffle", "max_unpool2d", "max_unpool3d", "affine_grid_generator"),
         ),
-        _copy,
+        call("copy", "<output>"),
     ),
     # One kernel that reads about as much as it writes, or less.
     **dict.fromkeys(
-        (*("index", "_unsafe_index", "im2col", "col2im", "pixel_shuffle", "pixel_unshuffle"),),
-        _copy,
+        ("index", "_unsafe_index", "im2col", "col2im", "pixel_shuffle", "pixel_unshuffle"), call("copy", "<output>")
     ),
-    "lstm": conversions.lstm,
-    "gru": conversions.gru,
-    **dict.fromkeys(("rnn_tanh", "rnn_relu"), conversions.rnn),
+    "lstm": conversions.recurrent("lstm"),
+    "gru": conversions.recurrent("gru"),
+    **dict.fromkeys(("rnn_tanh", "rnn_relu"), conversions.recurrent("rnn")),
     "_grouped_mm": conversions.grouped_product,
     **dict.fromkeys(("mv", "dot", "vdot"), conversions.vectors),
     **dict.fromkeys(("_cdist_forward", "_euclidean_dist"), conversions.distances),
@@ -244,31 +229,33 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     **dict.fromkeys(("upsample_bicubic2d", "_upsample_bicubic2d_aa"), conversions.interpolation("cubic")),
     **dict.fromkeys(("grid_sampler_2d", "grid_sampler_3d"), conversions.grid_sample),
     "torchvision.roi_align": conversions.roi_align,
-    **dict.fromkeys(("rand", "randn", "rand_like", "randn_like", "randint", "randperm"), conversions.random),
     **dict.fromkeys(
-        ("normal", "uniform", "bernoulli", "exponential", "cauchy", "geometric", "log_normal"), conversions.random
+        (
+            *("rand", "randn", "rand_like", "randn_like", "randint", "randperm"),
+            *("normal", "uniform", "bernoulli", "exponential", "cauchy", "geometric", "log_normal"),
+        ),
+        call("random", "<output>"),
     ),
-    "where": indexing.where,
-    "masked_fill": indexing.masked_fill,
-    "masked_scatter": indexing.masked_scatter,
-    **dict.fromkeys(COMPARISONS, indexing.comparison),
-    "index_select": indexing.index_select,
-    "gather": indexing.gather,
-    "scatter": indexing.scatter,
-    **dict.fromkeys(("scatter_add", "scatter_reduce"), indexing.scatter_add),
-    "index_add": indexing.index_add,
-    **dict.fromkeys(("index_copy", "index_fill"), indexing.index_copy),
-    **dict.fromkeys(("index_put", "_unsafe_index_put"), indexing.index_put),
-    "one_hot": indexing.one_hot,
-    **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), indexing.embedding_bag),
-    "sort": indexing.sort,
-    "topk": indexing.topk,
+    "where": conversions.where,
+    **dict.fromkeys(("masked_fill", "masked_scatter"), call("masked_fill", "<output>", "mask")),
+    **dict.fromkeys(COMPARISONS, conversions.comparison),
+    "index_select": call("index_select", "self", "index", dim="dim"),
+    "gather": call("gather", "<first>", "index", dim="dim"),
+    "scatter": conversions.scatter,
+    **dict.fromkeys(("scatter_add", "scatter_reduce"), conversions.scatter_add),
+    "index_add": conversions.index_add,
+    **dict.fromkeys(("index_copy", "index_fill"), conversions.index_copy),
+    **dict.fromkeys(("index_put", "_unsafe_index_put"), conversions.index_put),
+    "one_hot": conversions.one_hot,
+    **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), conversions.embedding_bag),
+    "sort": call("sort", "self", dim="dim"),
+    "topk": call("topk", "self", k="k", dim="dim"),
     # One kernel each, with about the cost of a multiplication.
     **dict.fromkeys(
         ("minimum", "maximum", "fmin", "fmax", "fmod", "remainder", "floor_divide", "atan2", "xlogy"), _binary("mul")
     ),
     **dict.fromkeys(LOSSES, _binary("mul")),
-    "nll_loss_forward": indexing.labelled,
+    "nll_loss_forward": conversions.labelled,
     "addcdiv": _addcmul,
     "lerp": _lerp,
     "_weight_norm_interface": _weight_norm,
@@ -279,13 +266,11 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "native_group_norm": _affine("group_norm", num_groups="group"),
     "native_batch_norm": _affine("batch_norm"),
     "_native_batch_norm_legit_no_training": _affine("batch_norm"),
-    "_softmax": _softmax,
-    "_log_softmax": _softmax,
-    "log_softmax": _softmax,
+    **dict.fromkeys(("_softmax", "_log_softmax", "log_softmax"), call("softmax", "self", dim="dim")),
     "max_pool2d_with_indices": _pool("max_pool2d", "kernel_size", "stride", "padding", "dilation", "ceil_mode"),
     "max_pool3d_with_indices": _pool("max_pool3d", "kernel_size", "stride", "padding", "dilation", "ceil_mode"),
-    "_adaptive_avg_pool2d": _adaptive_pool("adaptive_avg_pool2d"),
-    "_adaptive_avg_pool3d": _adaptive_pool("adaptive_avg_pool3d"),
+    "_adaptive_avg_pool2d": call("adaptive_avg_pool2d", "self", output_size="output_size"),
+    "_adaptive_avg_pool3d": call("adaptive_avg_pool3d", "self", output_size="output_size"),
     "native_dropout": _dropout,
 }
 """Operator name without overload and in-place underscore -> conversion to a kind."""

@@ -21,19 +21,10 @@ from ..operations.operation import Operation, real_precision
 from ..operations.rules import Shape
 from .assumptions import NOTHING_ASSUMED, Assumptions
 from .autocast import Autocast
-from .checkpoints import recomputed
 from .conversions import Bound, Converted, shape_of
-from .gradients import CallSizes, Gradients
+from .gradients import CallSizes, Gradients, recomputed
 from .known_values import UNKNOWN, KnownValues, decides, with_places, without_memory
-from .operators import (
-    CONTIGUOUS_INPUT,
-    COPIES_INPUT,
-    FREE,
-    MAKES_MASKS,
-    OPERATORS,
-    QUANTIZED_PRODUCTS,
-    SAVES_INPUT,
-)
+from .operators import CONTIGUOUS_INPUT, COPIES_INPUT, FREE, MAKES_MASKS, OPERATORS, QUANTIZED_PRODUCTS, SAVES_INPUT
 
 HALF: Mapping[torch.dtype, str] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 DTYPES: Mapping[str, torch.dtype] = {name: dtype for dtype, name in HALF.items()}

@@ -44,11 +44,7 @@ def traced(
 
 
 def _traced(
-    module: torch.nn.Module,
-    inputs: Inputs,
-    job: Job,
-    name: str | None,
-    on_trace: Callable[[Recorder], None] | None,
+    module: torch.nn.Module, inputs: Inputs, job: Job, name: str | None, on_trace: Callable[[Recorder], None] | None
 ) -> Network:
     from .models.detectors import is_detector, prepare_training
     from .models.transformers_models import is_transformer, named_inputs, prepare

@@ -1,23 +1,53 @@
-"""Ways to serve a language model, with the time, energy and price of each."""
+"""Ways to serve a language model, with the time, energy and price of each, and the commands that start them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 
-from ..rendering.answers import Answer, Plain
-from ..rendering.notebook import Picture, front_picture
-from ..rendering.tables import Table, table_csv
+from ..errors import named
+from ..extraction.models.language_models import LANGUAGE_MODELS
+from ..queries.objectives import Tariff
+from ..queries.ways import Ways
+from ..rendering.answers import Plain, Table
 from ..units import si
-from .parallel import Parallel
+from .parallel import Parallel, boards_of
+
+OBJECTIVES = ("energy", "time", "gpus", "cost", "carbon")
+"""Joules and seconds per output token, number of GPUs, and price and grams of CO2 per million output tokens."""
+
+VERSIONS: Mapping[str, str] = {"vllm": "0.11", "sglang": "0.5", "tensorrt_llm": "1.0"}
+"""Engine -> the version whose options `GenerationChoice.command` writes, as its documentation lists them."""
+
+_MILLION = 1e6
+_TRANSFER = """'{"kv_connector":"NixlConnector","kv_role":"kv_both"}'"""
+# Options of each engine: GPUs that share layers, sequences and tokens of a step, share of the memory, and what is set
+# where experts are distributed, weights or cache are fp8, and where prompts are read by replicas of their own.
+_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "vllm": (
+        *("vllm serve", "--tensor-parallel-size", "--max-num-seqs", "--max-num-batched-tokens"),
+        *("--gpu-memory-utilization", "--enable-expert-parallel", "--quantization fp8", "--kv-cache-dtype fp8"),
+        *(f"--kv-transfer-config {_TRANSFER}", f"--kv-transfer-config {_TRANSFER}"),
+    ),
+    "sglang": (
+        *("python -m sglang.launch_server --model-path", "--tp", "--max-running-requests", "--chunked-prefill-size"),
+        *("--mem-fraction-static", "--ep {experts}", "--quantization fp8", "--kv-cache-dtype fp8_e4m3"),
+        *("--disaggregation-mode prefill", "--disaggregation-mode decode"),
+    ),
+    "tensorrt_llm": (
+        *("trtllm-serve", "--tp_size", "--max_batch_size", "--max_num_tokens", "--kv_cache_free_gpu_memory_fraction"),
+        *("--ep_size {experts}", "", "", "", ""),
+    ),
+}
 
 
 @dataclass(frozen=True)
 class GenerationChoice(Plain):
-    """One way to serve a model.
+    """One way to serve a model. With requests at a rate, times are those of requests that wait in a queue.
 
     Args:
+        model: Name of the model.
         gpu: Full name of the GPU model; all GPUs are alike.
         gpus: Number of GPUs.
         tensor_parallel: Number of GPUs that share each layer.
@@ -37,8 +67,20 @@ class GenerationChoice(Plain):
         cost_per_million_tokens: Price of a million output tokens, in the currency of the prices; None without prices.
         carbon_g_per_million_tokens: Grams of CO2 equivalent for a million output tokens; None without a carbon
             intensity.
+        cache_precision: Precision of keys and values; None for 16 bits.
+        power_limit_w: Power cap of a board in watts; None for its default.
+        default_clock: Whether the clock is the GPU's default.
+        max_step_tokens: Largest number of tokens of a step.
+        memory_share: Share of the board's memory that the engine uses.
+        rate_per_s: Requests per second of all replicas; None if all are there from the beginning, as are the following.
+        highest_rate_per_s: The highest rate at which these GPUs hold the limits.
+        ttft_p99_s: Seconds to the first token, P99.
+        tpot_p99_s: Mean seconds of a request per further token, P99.
+        prefill_replicas: Replicas that only read prompts, 0 if all do both.
+        prefill_clock_mhz: Graphics clock of these; None without them.
     """
 
+    model: str
     gpu: str
     gpus: int
     tensor_parallel: int
@@ -56,93 +98,125 @@ class GenerationChoice(Plain):
     value: float
     cost_per_million_tokens: float | None = None
     carbon_g_per_million_tokens: float | None = None
+    cache_precision: str | None = None
+    power_limit_w: float | None = None
+    default_clock: bool = True
+    max_step_tokens: int = 0
+    memory_share: float = 0.9
+    rate_per_s: float | None = None
+    highest_rate_per_s: float | None = None
+    ttft_p99_s: float | None = None
+    tpot_p99_s: float | None = None
+    prefill_replicas: int = 0
+    prefill_clock_mhz: float | None = None
 
     @property
     def boards(self) -> str:
         """The GPUs with their number, such as "2x NVIDIA H200"."""
-        return f"{self.gpus}x {self.gpu}" if self.gpus > 1 else self.gpu
+        return boards_of(self.gpus, self.gpu)
 
     @property
     def layout(self) -> str:
         """How the GPUs share the model, such as "TP 4, 2 replicas"."""
-        return str(Parallel(self.tensor_parallel, self.expert_parallel, self.replicas))
+        reading = f", {self.prefill_replicas} of which read prompts" if self.prefill_replicas else ""
+        return f"{Parallel(self.tensor_parallel, self.expert_parallel, self.replicas)}{reading}"
+
+    @property
+    def max_sequences(self) -> int:
+        """Largest number of sequences of a replica in a step."""
+        groups = self.gpus // self.tensor_parallel - self.prefill_replicas
+        return -(-self.batch // groups)
 
     def __str__(self) -> str:
         layout = f" ({self.layout})" if self.gpus > 1 else ""
+        first, further = self.time_to_first_token_s, self.time_per_output_token_s
+        served = ""
+        if self.ttft_p99_s is not None and self.tpot_p99_s is not None:
+            first, further = self.ttft_p99_s, self.tpot_p99_s
+            served = f" at P99; {self.rate_per_s:.3g} requests/s of at most {self.highest_rate_per_s:.3g}"
         return (
             f"{self.boards}{layout} at {self.clock_mhz:g} MHz, {self.precision}, batch {self.batch}: "
-            f"{si(self.energy_per_token_j, 'J')} and {si(self.time_per_output_token_s, 's')} per token, "
-            f"first after {si(self.time_to_first_token_s, 's')}"
+            f"{si(self.energy_per_token_j, 'J')} and {si(further, 's')} per token, first after {si(first, 's')}{served}"
         )
+
+    def command(self, engine: str = "vllm") -> str:
+        """Commands that start a replica of each kind; `replicas` of them stand behind a router.
+
+        TensorRT-LLM takes the precisions of weights and cache from the checkpoint, its share is of the memory that is
+        free when the weights are loaded, and which of its replicas read prompts is said in a file.
+
+        Args:
+            engine: vllm, sglang or tensorrt_llm; see `VERSIONS`.
+
+        Raises:
+            UnknownNameError: No commands are known for this engine.
+        """
+        named("engine with commands", engine, VERSIONS)
+        decoding = self._command(engine, 9, None if self.default_clock else self.clock_mhz)
+        if not self.prefill_replicas:
+            return decoding
+        return f"# reads prompts\n{self._command(engine, 8, self.prefill_clock_mhz)}\n# decodes\n{decoding}"
+
+    def _command(self, engine: str, role: int, clock_mhz: float | None) -> str:
+        options, known = _OPTIONS[engine], LANGUAGE_MODELS.get(self.model)
+        start, tensor, sequences, tokens, memory, experts, weights, cache = options[:8]
+        parts = [
+            f"{start} {self.model if known is None else known.source}",
+            f"{tensor} {self.tensor_parallel}" if self.tensor_parallel > 1 else "",
+            experts.format(experts=self.expert_parallel) if self.expert_parallel > 1 else "",
+            f"{sequences} {self.max_sequences} {tokens} {self.max_step_tokens} {memory} {self.memory_share}",
+            weights if self.precision == "fp8" else "",
+            cache if self.cache_precision == "fp8" else "",
+            options[role] if self.prefill_replicas else "",
+        ]
+        lines = [] if clock_mhz is None else [f"nvidia-smi --lock-gpu-clocks={clock_mhz:g}"]
+        if self.power_limit_w is not None:
+            lines.append(f"nvidia-smi --power-limit={self.power_limit_w:g}")
+        return "\n".join([*lines, " ".join(part for part in parts if part)])
 
     def to_dict(self) -> dict[str, Any]:
         """The choice as a dictionary; quantities in SI units."""
-        return {**{field.name: getattr(self, field.name) for field in fields(self)}, "layout": self.layout}
+        told = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**told, "layout": self.layout, "command": self.command()}
 
 
-class GenerationChoices(Answer, tuple[GenerationChoice, ...]):
-    """The best way of each GPU and number of GPUs, best first.
+class GenerationChoices(Ways[GenerationChoice]):
+    """The best way of each GPU and number of GPUs, best first."""
 
-    Attributes:
-        rows: All ways within the limits.
-        left_out: GPU -> the reason why it is not among the choices.
-    """
+    AIM = "to serve a language model"
+    AXES = "time_per_output_token_s", "energy_per_token_j", "time per token"
 
-    rows: tuple[GenerationChoice, ...]
-    left_out: dict[str, str]
-
-    def __new__(cls, rows: Iterable[GenerationChoice], left_out: dict[str, str]) -> GenerationChoices:
+    def __new__(cls, rows: Iterable[GenerationChoice], left_out: Mapping[str, str]) -> Self:
         """Choose the best of the rows for each GPU and number of GPUs.
 
         Args:
             rows: All ways within the limits.
             left_out: GPU -> the reason why it is not among them.
         """
-        listed = tuple(rows)
-        best: dict[str, GenerationChoice] = {}
-        for row in listed:
-            known = best.get(row.boards)
-            if known is None or row.value < known.value:
-                best[row.boards] = row
-        made = super().__new__(cls, sorted(best.values(), key=lambda row: row.value))
-        made.rows, made.left_out = listed, left_out
-        return made
+        return super().__new__(cls, rows, left_out, lambda row: row.value)
 
-    def pareto(self) -> tuple[GenerationChoice, ...]:
-        """The Pareto front, fastest first: rows for which no other is both faster and needs less energy per token."""
-        front: list[GenerationChoice] = []
-        for row in sorted(self.rows, key=lambda row: (row.time_per_output_token_s, row.energy_per_token_j)):
-            if not front or row.energy_per_token_j < front[-1].energy_per_token_j:
-                front.append(row)
-        return tuple(front)
-
-    def __str__(self) -> str:
-        least = f"; best: {self[0]}" if self else ""
-        return f"{len(self)} ways to serve a language model, {len(self.left_out)} left out{least}"
-
-    def _table(self) -> Table:
-        return _table_of(self.rows)
-
-    def _picture(self) -> Picture:
-        """All ways as dots, and the Pareto front as a line."""
-        front = [(row.time_per_output_token_s, row.energy_per_token_j) for row in self.pareto()]
-        dots = [(row.time_per_output_token_s, row.energy_per_token_j) for row in self.rows]
-        return front_picture(("all ways", dots), front, "time per token", f"{len(dots)} ways to serve a language model")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The choices as plain lists and dictionaries."""
-        return {
-            "choices": [choice.to_dict() for choice in self],
-            "pareto": [choice.to_dict() for choice in self.pareto()],
-            "left_out": dict(self.left_out),
-        }
+    @staticmethod
+    def table_of(rows: Iterable[GenerationChoice]) -> Table:
+        """See `Ways`."""
+        names = [field.name for field in fields(GenerationChoice)]
+        return Table(names, ([getattr(row, name) for name in names] for row in rows))
 
 
-def rows_csv(rows: Iterable[GenerationChoice]) -> str:
-    """Ways to serve a model as CSV, in the order given."""
-    return table_csv(*_table_of(rows))
+def priced(told: Mapping[str, Any], objective: str, tariff: Tariff) -> Iterator[GenerationChoice]:
+    """A way with its value, price and carbon; none without the price that is its value.
 
-
-def _table_of(rows: Iterable[GenerationChoice]) -> Table:
-    names = [field.name for field in fields(GenerationChoice)]
-    return Table(names, ([getattr(row, name) for name in names] for row in rows))
+    Args:
+        told: The other fields.
+        objective: One of `OBJECTIVES`.
+        tariff: Prices and carbon intensity.
+    """
+    joules, count = told["energy_per_token_j"], told["gpus"]
+    cost = tariff.cost(count * _MILLION / told["tokens_per_s"], _MILLION * joules, told["gpu"])
+    grams = tariff.carbon_g(_MILLION * joules)
+    # A single token has no time from one to the next.
+    waits = told["time_per_output_token_s"] or told["latency_s"]
+    values = {"energy": joules, "time": waits, "gpus": float(count), "cost": cost, "carbon": grams}
+    value = values[objective]
+    if value is not None:
+        priced = {"cost_per_million_tokens": cost, "carbon_g_per_million_tokens": grams}
+        yield GenerationChoice(**{"value": value, **told}, **priced)

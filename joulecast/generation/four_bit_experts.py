@@ -3,8 +3,8 @@
 No such kernels are among the measurements. They are predicted from the same experts in bf16: weights are read from
 memory with 0.53 instead of 2 bytes each, and unpacked in the multiprocessors, so that computing is as in bf16.
 Transfers of weights from caches, and the instructions that unpack, take 0.75 of the transfers in bf16. That was set
-with steps of GPT-OSS 20B on an H100 (ML.ENERGY): from 8 to 64 sequences they come out 4 instead of 20 % too slow. On a
-B200, which was left out, it is 6 instead of 26 %.
+with steps of GPT-OSS 20B on an H100 (ML.ENERGY): from 8 to 64 sequences they come out 10 to 24 % too slow. On a B200,
+which was left out, it is 9 % too quick to 7 % too slow.
 """
 
 from __future__ import annotations

@@ -90,11 +90,27 @@ def predict_generation(
         True
     """
     prompt, output = Lengths.of("prompt_tokens", prompt_tokens), Lengths.of("output_tokens", output_tokens)
-    server = server_of(locals(), batch, prompt, output, batching)
+    asked = locals()
+    server = server_of(asked, batch, prompt, output, batching)
+    server.deployment.refuse_shortage()
+    return answer(server, asked, prompt, output)
+
+
+def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Lengths) -> GenerationPrediction:
+    """Predict what a server does, even if it has too little memory.
+
+    Args:
+        server: One of its GPUs.
+        asked: Arguments of `predict_generation` by name.
+        prompt: Lengths of prompts.
+        output: Lengths of outputs.
+
+    Raises:
+        InputError, UncoveredError: See `predict_generation`.
+    """
     deployment = server.deployment
-    deployment.refuse_shortage()
-    board, found = deployment.gpu, deployment.engine
-    clock_mhz = board.checked_clock_mhz(clock)
+    board, engine = deployment.gpu, deployment.engine
+    clock_mhz = board.checked_clock_mhz(asked["clock"])
     steps = deployment.cycle.steps
     server.prepare((*deployment.steps, deployment.decoding, deployment.reading))
     figures = figures_of(deployment, server, [clock_mhz])
@@ -106,24 +122,24 @@ def predict_generation(
         gpus=deployment.parallel.gpus,
         tensor_parallel=deployment.parallel.tensor,
         expert_parallel=deployment.parallel.expert,
-        engine=found.name,
+        engine=engine.name,
         batching=deployment.batching,
-        batch=batch,
+        batch=deployment.total_load.batch,
         prompt_tokens=prompt.mean,
         output_tokens=output.mean,
         prompt_deviation=prompt.deviation,
         output_deviation=output.deviation,
-        precision=precision,
-        cache_precision=cache_precision,
+        precision=deployment.precisions.weights,
+        cache_precision=deployment.precisions.cache,
         clock_mhz=clock_mhz,
-        power_limit_w=board.checked_power_limit_w(power_limit_w),
+        power_limit_w=board.checked_power_limit_w(asked["power_limit_w"]),
         time_to_first_token_s=float(figures.time_to_first_token_s[0]),
         time_per_output_token_s=float(figures.time_per_output_token_s[0]),
         tokens_per_s=float(figures.tokens_per_s[0]),
         power_w=float(figures.power_w[0]),
         energy_per_token_j=energy_per_token_j,
         energy_per_request_j=energy_per_token_j * output.mean,
-        host=find_host(host).name,
+        host=find_host(asked["host"]).name,
         overhead_s=server.waiting_s(steps) / sum(each.count for each in steps),
         memory=deployment.memory,
         largest_batch=deployment.largest_batch,
@@ -133,10 +149,10 @@ def predict_generation(
         sigmas=server.sigmas(deployment.decoding, decode),
         # Notes on the intervals of single networks do not apply here.
         notes=(
-            *_board_notes(gpu),
-            *(_layout_notes(deployment.parallel) if tensor_parallel is None else ()),
-            *_notes(found, precision),
-            *((_TOP_P_NOTE,) if sampling is None and found.sampling == "top_p" else ()),
+            *_board_notes(asked["gpu"]),
+            *(_layout_notes(deployment.parallel) if asked["tensor_parallel"] is None else ()),
+            *_notes(engine, deployment.precisions.weights),
+            *((_TOP_P_NOTE,) if asked["sampling"] is None and engine.sampling == "top_p" else ()),
             *(note for note in decode.notes if not note.startswith("no interval")),
         ),
     )

@@ -4,6 +4,7 @@ The following errors add up, each a standard deviation of a logarithm:
 
 - Kernels of one kind are wrong together inside a step, so their errors are added as shares of its time. Kinds are wrong
   independently of each other. A kernel whose errors are not known is taken to be as wrong as the others are on average.
+  Power and joules that follow from whole runs (run_energy.py) are as wrong as those of models that were left out.
 - The time that an engine takes for itself is known within a factor of two.
 - The machine around the GPUs, if it is not named, may be slower than the engine expects: then all kernels wait for it,
   the power falls, and a token costs more static energy. It never makes a run quicker, so it moves one end of each
@@ -32,12 +33,12 @@ BASIS = "errors of kernels on sizes that were left out, and of published runs of
 KERNEL_LEVEL = 0.9
 """Level at which the errors of kernels are looked up."""
 
-HOST_S = 4e-3
+HOST_S = 10e-3
 """Seconds that a slow host adds to a step, as one standard deviation. ML.ENERGY's runs of vLLM 0.11.1 prepare the
-next step while the last one runs. None of 105 on H100 took 1.25 times as long as predicted, but 23 of 96 on B200 did,
-some for 25 ms a step more, with models that did not wait in another task. With 4 ms and 7 % for the rest, 90 %
-intervals of time, power and energy hold 90, 88 and 93 % of these runs, from which both were chosen; on B200 alone 79,
-75 and 88 % (benchmarks/serving/ENERGY.md). A host that is named has no such spread."""
+next step while the last one runs. None of 109 on H100 took 1.3 times as long as predicted, but 31 of 115 on B200 did,
+some for 25 ms a step more, with models that did not wait in another task. With 10 ms and 7 % for the rest, 90 %
+intervals of time, power and energy hold 93, 88 and 88 % of these runs, from which they were chosen; on B200 alone 87,
+82 and 85 % (benchmarks/serving/ENERGY.md). A host that is named has no such spread."""
 
 _ENGINE_SIGMA = math.log(2.0)
 _STEP_SIGMA = 0.07
@@ -107,6 +108,27 @@ class SlowHost:
         # The boards do the same work and draw idle power meanwhile.
         energy = 1 + (time - 1) * idle_share
         return cls(time, time / energy, energy)
+
+
+def factors(level: float, sigmas: Mapping[str, float], slow: SlowHost) -> Mapping[str, tuple[float, float]]:
+    """Factors between which the true values of a share of runs lie, by quantity.
+
+    A slow host lengthens times, lowers power and costs energy; errors of kernels are independent of it.
+
+    Args:
+        level: The share of runs, above 0 and below 1.
+        sigmas: Standard deviations of the logarithms of "time", "power" and "energy".
+        slow: What a slow host does at this level.
+
+    Raises:
+        InputError: The level is not between 0 and 1.
+    """
+    found, z = {}, normal_quantile(level)
+    for quantity, sigma in sigmas.items():
+        usual, slower = z * sigma, math.hypot(z * sigma, math.log(getattr(slow, quantity)))
+        below, above = (slower, usual) if quantity == "power" else (usual, slower)
+        found[quantity] = math.exp(-below), math.exp(above)
+    return found
 
 
 def _with_unknown(half: FloatArray, shares: FloatArray) -> FloatArray:

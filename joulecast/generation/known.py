@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -50,7 +50,7 @@ def _file() -> Mapping[str, Any]:
     return content
 
 
-@cache
+@lru_cache(maxsize=256)  # Users choose the names.
 def known_decoder(name: str) -> Decoder | None:
     """The parts of a model by its name, however it is spelled; None if the name is unknown."""
     name = known_as(name)

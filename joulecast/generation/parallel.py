@@ -10,12 +10,12 @@ share nothing; each of them serves a part of the batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import InputError
-from ..hardware import GPU, find_gpu
+from ..hardware import GPU, find_gpu, gpus
 from ..hardware.catalogue import COUNTED
 from ..hardware.clouds import find_machine
 from .decoder import (
@@ -116,6 +116,29 @@ def split_count(name: str) -> tuple[int, str]:
     return int(counted[1]), counted[2]
 
 
+def compared(names: str | GPU | Iterable[str | GPU] | None, counts: Iterable[int]) -> list[tuple[int, GPU]]:
+    """GPUs that are compared, each with its number.
+
+    Args:
+        names: Names, aliases or files, with or without a number; None for the whole catalogue.
+        counts: Numbers to try of those without one.
+
+    Raises:
+        UnknownNameError, InputError: See `find_gpus`.
+    """
+    found, numbers = [], tuple(counts)
+    for name in [names] if isinstance(names, str | GPU) else (gpus().values() if names is None else names):
+        number, gpu = find_gpus(name)
+        found += [(count, gpu) for count in (numbers if number == 1 else (number,))]
+    return found
+
+
+def boards_of(count: int, gpu: GPU | str) -> str:
+    """GPUs with their number, such as "2x NVIDIA H200"."""
+    name = gpu if isinstance(gpu, str) else gpu.name
+    return f"{count}x {name}" if count > 1 else name
+
+
 def layouts(count: int, gpu: GPU, decoder: Decoder) -> Iterator[Parallel]:
     """All ways to use GPUs for a model, those in which more GPUs share its layers first.
 
@@ -174,7 +197,7 @@ def find_parallel(count: int, gpu: GPU, tensor: int, expert: int) -> Parallel:
             allowed=f"a multiple of {group}",
         )
     replicas = max(1, count // group)
-    return Parallel(tensor, expert, replicas, "nvlink" if gpu.link_bandwidth else "pcie")
+    return Parallel(tensor, expert, replicas, gpu.link(group))
 
 
 def share(decoder: Decoder, parallel: Parallel) -> Decoder:

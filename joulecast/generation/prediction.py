@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ..hardware.host import USUAL
 from ..predictors.networks.prediction import Prediction
-from ..rendering.answers import Answer
+from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Picture
 from ..rendering.stacked_bars import StackedBar, stacked_bars
-from ..rendering.tables import Table
 from ..units import si
-from .intervals import HOST_S, GenerationInterval, SlowHost, normal_quantile
+from .intervals import HOST_S, GenerationInterval, SlowHost, factors
 from .memory import GenerationMemory
 from .parallel import Parallel
 
@@ -162,7 +160,6 @@ class GenerationPrediction(Answer):
         """
         if self.sigmas is None:
             return None
-        logs = {name: normal_quantile(level) * sigma for name, sigma in self.sigmas.items()}
         slow = SlowHost.of(
             level,
             self.decode.time_s + self.overhead_s,
@@ -170,11 +167,11 @@ class GenerationPrediction(Answer):
             HOST_S if self.host == USUAL.name else 0.0,
         )
 
+        known = factors(level, self.sigmas, slow)
+
         def around(value: float, quantity: str) -> tuple[float, float]:
-            # A slow host lengthens times, lowers power and costs energy; errors of kernels are independent of it.
-            usual, slower = logs[quantity], math.hypot(logs[quantity], math.log(getattr(slow, quantity)))
-            below, above = (slower, usual) if quantity == "power" else (usual, slower)
-            return value * math.exp(-below), value * math.exp(above)
+            low, high = known[quantity]
+            return value * low, value * high
 
         low_w, high_w = around(self.power_w, "power")
         return GenerationInterval(

@@ -19,8 +19,8 @@ from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.clock import Work
 from ..predictors.physics.least_times import LeastTimes
 from .collectives import KINDS, collective_costs
-from .four_bit_experts import four_bit_factors
-from .least_energy import least_energy_factors
+from .four_bit_experts import MXFP4_BYTES, four_bit_factors
+from .run_energy import served_j, with_joules
 from .sampling import sampling_factors
 from .steps import StepTokens
 
@@ -110,11 +110,14 @@ class StepNetworks:
             lighter = four_bit_factors(found)
             found = found.times(lighter, lighter)
         if self.samples_in_torch:
-            found = found.times(*sampling_factors(found, operations.gpu))
-        found = found.times(1.0, least_energy_factors(found, operations.gpu, self.four_bit_experts))
+            longer = sampling_factors(found, operations.gpu)
+            found = found.times(longer, longer)
         found = with_collectives(found, operations.gpu)
+        expert_bytes = MXFP4_BYTES if self.four_bit_experts else None
+        joules = served_j(found.operations, found.device_time_s, operations.gpu, expert_bytes)
+        found = with_joules(found, operations.gpu, joules)
         return {
-            tokens: ServedStep(predictor, network, power_limit_w, together=found, places=self.places[tokens])
+            tokens: ServedStep(predictor, network, power_limit_w, (), None, found, self.places[tokens])
             for tokens, network in steps
         }
 

@@ -25,6 +25,7 @@ from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_predictor
 from .deployment import Deployment
 from .intervals import KERNEL_LEVEL, step_sigmas
+from .run_energy import SIGMA, power_was_learned
 from .served import ServedStep, StepNetworks
 from .serving import Steps
 from .steps import StepTokens, step_network
@@ -147,7 +148,10 @@ class Server:
         seconds = np.array([cost.device_time_s or 0.0 for cost in prediction.operations])
         kinds = [cost.operation.kind for cost in prediction.operations]
         waiting_share = 1 - prediction.device_time_s / whole_s
-        return None if halves is None else step_sigmas(halves, seconds, kinds, waiting_share)
+        if halves is None:
+            return None
+        found = step_sigmas(halves, seconds, kinds, waiting_share)
+        return {**found, "power": SIGMA, "energy": SIGMA} if power_was_learned(self.gpu) else found
 
     def cost(self, steps: Sequence[Steps], clocks: Sequence[float]) -> Cost:
         """Time and energy of steps. While the GPU waits for the engine, it draws its static power.

@@ -23,7 +23,7 @@ Only where nearly everybody means the same board: clouds and servers for languag
 and NVL boards are always called so. A100, V100 and GH200 are sold with different memories under the same name, so that
 they have to be named in full.
 """
-_GENERATIONS = ("pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell", "amd")
+_GENERATIONS = ("pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell", "amd", "intel")
 
 
 @cache

@@ -18,12 +18,14 @@ class CloudMachine:
         cloud: Name of the cloud.
         gpu: Short name of the GPU model, as in the catalogue.
         boards: Number of GPUs.
+        usd_per_hour: Price on demand and, where it is known, at the spot price; empty if neither is.
     """
 
     name: str
     cloud: str
     gpu: str
     boards: int
+    usd_per_hour: tuple[float, ...] = ()
 
 
 def find_machine(name: object) -> CloudMachine | None:
@@ -37,14 +39,15 @@ def find_machine(name: object) -> CloudMachine | None:
     """
     if not isinstance(name, str):
         return None
-    return _machines().get(name.strip().lower().removeprefix("standard_"))
+    return machines().get(name.strip().lower().removeprefix("standard_"))
 
 
 @cache
-def _machines() -> Mapping[str, CloudMachine]:
-    rows = tomllib.loads(files(__package__).joinpath("clouds.toml").read_text(encoding="utf-8"))["machine"]
+def machines() -> Mapping[str, CloudMachine]:
+    """All machines by their names in lower case."""
+    content = tomllib.loads(files(__package__).joinpath("clouds.toml").read_text(encoding="utf-8"))
     return {
-        name.lower(): CloudMachine(name, row["cloud"], row["gpu"], boards)
-        for row in rows
+        name.lower(): CloudMachine(name, row["cloud"], row["gpu"], boards, tuple(content["usd_per_hour"].get(name, ())))
+        for row in content["machine"]
         for name, boards in row["boards"].items()
     }

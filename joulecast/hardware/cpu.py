@@ -11,6 +11,7 @@ from .host import processor
 _CPU = "CPU"
 _MODELS = frozenset({"cpu", "epyc", "ryzen", "threadripper", "xeon"})
 """Words that only names of CPUs have."""
+_GPUS_OF_INTEL = frozenset({"gpu", "graphics", "arc", "flex", "max"})
 _MARKS = re.compile(r"\((?:r|tm)\)", re.IGNORECASE)  # "Intel(R) Xeon(R) CPU @ 2.20GHz"
 
 
@@ -34,11 +35,7 @@ class CPU:
         return "-".join([_CPU.lower(), *(word for word in _words(self.name) if word != _CPU.lower())])
 
     def checked_clock_mhz(self, clock_mhz: float | None) -> None:
-        """Accept no clock: a CPU chooses its own.
-
-        Raises:
-            InputError: A clock is given.
-        """
+        """Accept no clock: a CPU chooses its own. Raises InputError: a clock is given."""
         if clock_mhz is not None:
             raise InputError(
                 "the clock of a CPU cannot be chosen in a prediction",
@@ -48,11 +45,7 @@ class CPU:
             )
 
     def checked_power_limit_w(self, power_limit_w: float | None) -> None:
-        """Accept no power cap.
-
-        Raises:
-            InputError: A cap is given.
-        """
+        """Accept no power cap. Raises InputError: a cap is given."""
         if power_limit_w is not None:
             raise InputError(
                 "the power of a CPU cannot be capped in a prediction",
@@ -70,7 +63,7 @@ def cpu_name() -> str:
 def is_cpu(device: str) -> bool:
     """Whether the name of a device means a CPU: "cpu", a name that `cpu_name` made, or "Intel Xeon Platinum 8480C"."""
     words = _words(device)
-    return not _MODELS.isdisjoint(words) or ("intel" in words and "gpu" not in words)
+    return not _MODELS.isdisjoint(words) or ("intel" in words and _GPUS_OF_INTEL.isdisjoint(words))
 
 
 def find_cpu(name: str) -> CPU:

@@ -1,20 +1,46 @@
-"""Reads GPUs from TOML: the catalogue's entries, and files in which users describe other GPUs."""
+"""A GPU in TOML: how a description becomes a GPU, and a GPU a description."""
 
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, asdict, fields
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from ..errors import InputError
 from ..operations.attributes import PRECISIONS
 from ..system.damage import refusing_damage
 from ..system.regular_files import MOST_BYTES, read_regular
 from .gpu import GPU, MEMORY_LEVELS, IdleCurve, VoltageCurve
-from .multiprocessors import multiprocessors
+
+
+class Multiprocessor(NamedTuple):
+    """Memory of one multiprocessor; on AMD GPUs of a compute unit.
+
+    Args:
+        l1_bytes: L1 cache. On NVIDIA's GPUs from Volta on, it includes the shared memory, which is a part of it.
+        shared_memory_bytes: Most bytes that kernels may use as shared memory (AMD: local data share).
+        source: Source of the figures.
+    """
+
+    l1_bytes: int
+    shared_memory_bytes: int
+    source: str
+
+
+@cache
+def multiprocessors() -> Mapping[str, Multiprocessor]:
+    """Compute capability ("8.0") or AMD's LLVM target ("gfx90a") -> memory of a multiprocessor."""
+    text = files(__package__).joinpath("gpus", "multiprocessors.toml").read_text(encoding="utf-8")
+    rows = tomllib.loads(text)["multiprocessor"]
+    return {row.pop("compute_capability"): Multiprocessor(**row) for row in rows}
+
 
 _HINT = "docs/gpus.md describes every field, and has an example"
 
@@ -83,7 +109,7 @@ def _date(value: object) -> str:
 
 def _capability(value: object) -> str:
     # A pattern, because float("nan") would accept the text "nan".
-    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,2}\.[0-9]|[a-z]+[0-9][0-9a-z]*", value):
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,2}\.[0-9]|[a-z]+(-[a-z]+)*[0-9][0-9a-z]*", value):
         raise _ExpectedError('a compute capability, such as "8.0", or an LLVM target, such as "gfx90a"')
     return value
 
@@ -171,6 +197,7 @@ _READERS: dict[str, Reader] = {
     "l1_bytes": _whole(1e3, 1e7, "bytes"),
     "shared_memory_bytes": _whole(1e3, 1e7, "bytes"),
     "link_bandwidth": _number(1e9, 1e14, "bytes per second"),
+    "link_gpus": _whole(2, 1e4, "GPUs"),
     "pcie_bandwidth": _number(1e8, 1e13, "bytes per second"),
     "power_limit_w": _POWER,
     "power_range_w": _numbers,
@@ -267,3 +294,20 @@ def read_gpu(path: str | Path) -> GPU:
         data = entries[0]
     with refusing_damage("a value in this description of a GPU has the wrong type", path):
         return described_gpu(data, str(path))
+
+
+def gpu_toml(gpu: GPU) -> str:
+    """The known figures of a GPU, one per line. `read_gpu` reads this text."""
+    # An empty list of tensor_precisions says that there are no tensor cores; a missing one says that all use them.
+    left_out = {"aliases": (), "sources": ()}
+    known = {name: value for name, value in asdict(gpu).items() if value is not None and value != left_out.get(name)}
+    return "".join(f"{name} = {_value_text(value)}\n" for name, value in known.items())
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{name} = {_value_text(each)}" for name, each in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_value_text, value)) + "]"
+    # JSON writes texts and numbers as TOML does.
+    return json.dumps(value, ensure_ascii=False)

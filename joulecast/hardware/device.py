@@ -13,11 +13,7 @@ Device: TypeAlias = GPU | CPU
 
 
 def find_device(name: str | Path | Device | None) -> Device:
-    """Find a GPU as `find_gpu` does, or a CPU by the name of its model; "cpu" means that of this machine.
-
-    Raises:
-        UnknownNameError, InputError: See `find_gpu`.
-    """
+    """Find a GPU as `find_gpu` does, or a CPU by the name of its model; "cpu" means that of this machine."""
     if isinstance(name, CPU):
         return name
     if isinstance(name, str) and not name.lower().endswith(".toml") and is_cpu(name):

@@ -14,6 +14,7 @@ from ..errors import InputError
 from ..operations.attributes import QUANTIZED
 
 # AMD's LLVM targets -> compute capability of NVIDIA's GPUs of that time (MI100, MI200: A100; MI300: H100; MI350: B200).
+_FAMILIES = {"10.3": "10.0", "12.1": "12.0"}
 _AMD_GENERATIONS = {"gfx908": 8.0, "gfx90a": 8.0, "gfx942": 9.0, "gfx950": 10.0}
 _OTHER_GENERATION = 8.0
 MEMORY_LEVELS = ("shared", "l1", "l2", "dram")
@@ -71,8 +72,9 @@ class GPU:
         aliases: Other names that users may give; the first is the short name.
         architecture: Generation, such as "Ampere".
         chip: The die, such as "GA100".
-        compute_capability: Compute capability of CUDA ("8.0"), or AMD's LLVM target ("gfx90a").
-        sms: Streaming multiprocessors; on AMD GPUs compute units.
+        compute_capability: Compute capability of CUDA ("8.0"), AMD's LLVM target ("gfx90a"), or the device name of
+            Intel's compiler ("bmg-g21").
+        sms: Streaming multiprocessors; on AMD GPUs compute units, on Intel GPUs Xe cores.
         boost_clock_mhz: The default clock, which is assumed where none is given and at which the rates are stated.
         min_clock_mhz: Lowest graphics clock that can be set.
         max_clock_mhz: Highest graphics clock that can be set.
@@ -98,6 +100,7 @@ class GPU:
         shared_memory_bytes: Most shared memory that kernels can use on one multiprocessor.
         link_bandwidth: Bytes per second to the other GPUs of its node, in each direction, over all links together:
             NVLink, and on AMD GPUs Infinity Fabric.
+        link_gpus: Most GPUs that these links join, such as 2 by a bridge; None for all of a node.
         pcie_bandwidth: Bytes per second to its host over PCI Express, in each direction.
         vector_flops: Precision -> FLOP/s at boost_clock_mhz without tensor cores.
         tensor_precisions: Precisions whose matrix products and convolutions run on tensor cores (AMD: matrix cores) in
@@ -138,6 +141,7 @@ class GPU:
     l1_bytes: int | None = None
     shared_memory_bytes: int | None = None
     link_bandwidth: float | None = None
+    link_gpus: int | None = None
     pcie_bandwidth: float | None = None
     vector_flops: Mapping[str, float] | None = None
     tensor_precisions: tuple[str, ...] | None = None
@@ -198,6 +202,10 @@ class GPU:
         """Whether its memory is HBM, rather than GDDR or LPDDR."""
         return self.memory_type.startswith("HBM")
 
+    def link(self, gpus: int) -> str:
+        """What so many GPUs of a node send over: "nvlink" (or Infinity Fabric), or "pcie"."""
+        return "nvlink" if self.link_bandwidth and gpus <= (self.link_gpus or gpus) else "pcie"
+
     @property
     def unquantized(self) -> tuple[str, ...]:
         """The supported precisions of at least 16 bits."""
@@ -242,9 +250,12 @@ class GPU:
 
     @property
     def generation(self) -> float:
-        """The compute capability as a number; for an AMD GPU, that of NVIDIA's GPUs of the same time."""
+        """The compute capability as a number; for other makers' GPUs, that of NVIDIA's GPUs of the same time.
+
+        Boards of one family in CUDA (compute_100f, compute_120f) run the same kernels, and are of one generation.
+        """
         try:
-            return float(self.compute_capability)
+            return float(_FAMILIES.get(self.compute_capability, self.compute_capability))
         except ValueError:
             return _AMD_GENERATIONS.get(self.compute_capability, _OTHER_GENERATION)
 

@@ -98,11 +98,7 @@ def read_counters(path: str | Path) -> Counters:
 
 
 def counters_of(lines_of_ncu: Iterable[str], where: str) -> Counters:
-    """Read the counters from lines of `ncu --csv`.
-
-    Raises:
-        InputError: See `read_counters`.
-    """
+    """Read the counters from lines of `ncu --csv`."""
     header: list[str] = []
     kernels: dict[str, tuple[str, dict[str, float]]] = {}
     for line in lines_of_ncu:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import sys
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any
 
 from ..errors import InputError, JoulecastError, unknown_name
 from ..hardware import find_gpu
-from . import amd_sysfs, amdsmi, estimated_power, memory_model, nvidia_smi, nvml, perf, powercap
+from . import amd_sysfs, amdsmi, counting_programs, estimated_power, memory_model, nvidia_smi, nvml, powercap
 from .recording import DeviceInfo
 from .sampler import ReaderSpec
 
@@ -125,14 +126,15 @@ def _add_cpu(machine: Machine, folder: Path) -> None:
         )
     if any(device.component in ("package", "psys") for device in machine.devices):
         return
+    program = next((name for name, row in counting_programs.PROGRAMS.items() if row.system == sys.platform), "perf")
     try:
-        perf.check()
+        counting_programs.check(program)
     except JoulecastError as error:
         if not zones:
             machine.absent.append(f"cpu: no energy counter in {folder}, and {error.what} ({error.given})")
         return
-    facts = {"sensor": "perf stat, power/energy-pkg/", "device": platform.processor() or platform.machine()}
-    machine.add(DeviceInfo("cpu", "package", facts=facts), ReaderSpec("perf"))
+    facts = {"sensor": counting_programs.PROGRAMS[program].about, "device": platform.processor() or platform.machine()}
+    machine.add(DeviceInfo("cpu", "package", facts=facts), ReaderSpec("counting-program", {"program": program}))
 
 
 def _add_nvidia(machine: Machine) -> None:

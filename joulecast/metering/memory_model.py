@@ -1,10 +1,9 @@
 """A model of the power of memory, for machines without an energy counter for memory. Results are marked as modelled.
 
-The power of a module depends on its capacity and is multiplied by the number of modules and the share of memory in use.
-The values are those of EA2P (github.com/HPC-CRI/EA2P, ea2p/src/ram.py): modules of DDR4 and DDR5 take 3 W for 16 GB,
-3.5 W for 32 GB, 6 W for 64 GB, 8 W for 128 GB, and 10 W above that.
-Real modules are refreshed whether they are used or not, so small shares are underestimated. The energy of accesses is
-not included.
+The power of a module in full use depends on its capacity. Of this, the modules take a share that rises in steps with
+the memory in use: they are refreshed whether they are used or not. Watts and steps are those of EA2P for DDR4 and DDR5
+(github.com/HPC-CRI/EA2P at commit 2bceae1f, ea2p/src/ram.py). Its first version multiplied by the share in use, which
+gave 1 to 2 W where a counter read 25 W.
 """
 
 from __future__ import annotations
@@ -16,8 +15,9 @@ from pathlib import Path
 from ..errors import SensorError
 from .samples import Reader
 
-_WATTS_BY_GB = ((16, 3.0), (32, 3.5), (64, 6.0), (128, 8.0))
+_WATTS_BY_GB = ((16, 4.0), (32, 5.0), (64, 6.0), (128, 8.0))
 _LARGEST_W = 10.0
+_SHARES = ((0.05, 0.35), (0.1, 0.65), (0.25, 0.7), (0.5, 0.75), (0.7, 0.8), (1.0, 0.85))  # In use -> of full power.
 _ASSUMED_GB = 32  # Capacity of a module, on machines that do not list their modules.
 _EDAC = Path("/sys/devices/system/edac/mc")
 _MEMINFO = Path("/proc/meminfo")
@@ -53,7 +53,8 @@ def open_reader(capacities_gb: Sequence[float], meminfo: str = str(_MEMINFO)) ->
 
     def read() -> Mapping[str, float]:
         total, available = _bytes(Path(meminfo))
-        return {"power_w": full_w * (1 - available / total)}
+        used = round(1 - available / total, 3)
+        return {"power_w": full_w * next(share for most, share in _SHARES if used <= most)}
 
     return read
 

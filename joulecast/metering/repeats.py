@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from ..errors import InputError
-from ..rendering.tables import table_csv
+from ..rendering.answers import table_csv
 from .result import Metering
 
 _EXACT = 20_000  # Most divisions that are all tried; 8 runs against 8 have 12,870.

@@ -13,9 +13,8 @@ from ..arrays import FloatArray
 from ..energy import EnergyTree, Row, Share
 from ..energy.node import SOURCES, Source
 from ..errors import InputError
-from ..rendering.answers import Answer
+from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Line, Picture, lines_over
-from ..rendering.tables import Table
 from ..units import si
 from .energy_curve import EnergyCurve, window_rows
 from .gpu_shares import GpuShare, program_share

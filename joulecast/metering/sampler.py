@@ -32,7 +32,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..errors import SensorError
-from . import amd_sysfs, amdsmi, estimated_power, memory_model, nvidia_smi, nvml, perf, powercap
+from . import amd_sysfs, amdsmi, counting_programs, estimated_power, memory_model, nvidia_smi, nvml, powercap
 from .gpu_shares import ProcessReader
 from .recording import Window
 from .samples import Reader, Samples
@@ -43,7 +43,7 @@ READERS: Mapping[str, Callable[..., Reader]] = {
     "amdsmi": amdsmi.open_reader,
     "amd-sysfs": amd_sysfs.open_reader,
     "powercap": powercap.open_reader,
-    "perf": perf.open_reader,
+    "counting-program": counting_programs.open_reader,
     "memory-model": memory_model.open_reader,
     "cpu-estimate": estimated_power.open_cpu_reader,
     "gpu-estimate": estimated_power.open_gpu_reader,
@@ -53,7 +53,7 @@ READERS: Mapping[str, Callable[..., Reader]] = {
 PROCESS_READERS: Mapping[str, Callable[..., ProcessReader]] = {"nvml": nvml.open_process_reader}
 """Name of a reader -> function that makes a reader of each process's use of the device. Other devices have none."""
 
-_WAITING = frozenset({"nvidia-smi", "perf"})  # Readings wait for the next line of output of a program.
+_WAITING = frozenset({"nvidia-smi", "counting-program"})  # Readings wait for the next line of output of a program.
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,7 @@ LARGEST = 2**53
 
 
 def require_positive_integer(name: str, value: object) -> None:
-    """Require that an argument is an integer from 1 to `LARGEST`.
-
-    Raises:
-        InputError: It is not.
-    """
+    """Require that an argument is an integer from 1 to `LARGEST`. Raises InputError: it is not."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
         raise InputError(f"{name} is a positive integer", given=shown(value), allowed=f"1 to {LARGEST:,}")
 

@@ -194,11 +194,7 @@ class _Reader:
 
 
 def _columns(table: Any, names: Sequence[str]) -> list[Any]:
-    """The columns of these names.
-
-    Raises:
-        InputError: One is missing, or they have different lengths.
-    """
+    """The columns of these names. Raises InputError: one is missing, or they have different lengths."""
     has = [*map(str, table)] if isinstance(table, Mapping) else None
     has = has or [*map(str, getattr(table, "column_names", None) or table.columns)]
     missing = [name for name in names if name not in has]
@@ -255,11 +251,7 @@ def _runs(column: Any) -> tuple[list[Any], NDArray[np.intp]]:
 
 
 def _counts(column: Any, start: int, stop: int) -> NDArray[np.float64]:
-    """Calls of each of these rows.
-
-    Raises:
-        InputError: One is not a positive integer.
-    """
+    """Calls of each of these rows. Raises InputError: one is not a positive integer."""
     values = _values(column, start, stop)
     try:
         counts = np.array(values, dtype=float)

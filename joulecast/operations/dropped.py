@@ -96,11 +96,7 @@ class DroppedWork:
 
     @classmethod
     def from_dict(cls, value: object) -> Self:
-        """Read what `Dropped.to_dict` wrote.
-
-        Raises:
-            InputError: The value is not such an object.
-        """
+        """Read what `Dropped.to_dict` wrote. Raises InputError: the value is not such an object."""
         names = [field.name for field in fields(cls)]
         if not isinstance(value, Mapping) or set(value) != set(names):
             raise InputError("dropped work is an object", given=repr(value)[:200], allowed=", ".join(names))
@@ -138,12 +134,7 @@ class Dropped:
 
     def to_dict(self) -> dict[str, Any]:
         """The dropped work as plain lists and dictionaries."""
-        value = {
-            "name": self.name,
-            "count": self.count,
-            "module_paths": list(self.module_paths),
-            "reason": self.reason,
-        }
+        value = {"name": self.name, "count": self.count, "module_paths": list(self.module_paths), "reason": self.reason}
         return value if self.work is None else {**value, "work": asdict(self.work)}
 
     @classmethod

@@ -150,11 +150,7 @@ def shape_to_json(shape: InputShape | None) -> Any:
 
 
 def shape_from_json(value: Any) -> InputShape | None:
-    """Read what `shape_to_json` wrote.
-
-    Raises:
-        InputError: The value is anything else.
-    """
+    """Read what `shape_to_json` wrote. Raises InputError: the value is anything else."""
     return None if value is None else Inputs.of(value).shape
 
 

@@ -115,11 +115,7 @@ KINDS: Mapping[str, Kind] = {
     # The rows are sorted by expert, and one kernel multiplies the rows of every expert by the matrix of that expert.
     "grouped_linear": Kind(
         family="matmul",
-        attributes={
-            "out_features": Attribute(COUNT),
-            "num_experts": Attribute(COUNT),
-            "bias": Attribute(FLAG, False),
-        },
+        attributes={"out_features": Attribute(COUNT), "num_experts": Attribute(COUNT), "bias": Attribute(FLAG, False)},
         output=rules.linear_output,
         flops=rules.linear_flops,
         parameters=rules.experts_parameters,

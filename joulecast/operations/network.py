@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from ..errors import InputError, located
-from ..rendering.answers import Plain
+from ..rendering.answers import Plain, Table, Tabular
 from ..rendering.notebook import document, notes, table
-from ..rendering.tables import Table, Tabular
 from ..system.regular_files import MOST_JSON_BYTES, read_json
 from ..units import si
 from .difference import NetworkDiff
@@ -219,11 +218,7 @@ class Network(Tabular, Plain):
         ]
         told = [f"and {len(entries) - _SHOWN} more operations"] if len(entries) > _SHOWN else []
         told += [f"not covered: {d.count} x {d.name}" for d in self.uncounted]
-        return document(
-            str(self),
-            table(["operation", "calls", "work"], rows, frozenset({1, 2})),
-            notes(told),
-        )
+        return document(str(self), table(["operation", "calls", "work"], rows, frozenset({1, 2})), notes(told))
 
     def _table(self) -> Table:
         rows = []

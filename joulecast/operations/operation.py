@@ -31,21 +31,13 @@ def digest_of(text: str) -> str:
 
 
 def require_mode(mode: str) -> None:
-    """Require that a mode exists.
-
-    Raises:
-        UnknownNameError: It does not.
-    """
+    """Require that a mode exists. Raises UnknownNameError: it does not."""
     if mode not in MODES:
         raise unknown_name("mode", mode, MODES)
 
 
 def require_precision(requested: str) -> None:
-    """Require that a model can be asked for in a precision.
-
-    Raises:
-        UnknownNameError: There is no such precision.
-    """
+    """Require that a model can be asked for in a precision. Raises UnknownNameError: there is no such precision."""
     if requested not in _REQUESTED:
         raise unknown_name("precision", requested, _REQUESTED)
 
@@ -235,11 +227,7 @@ class Operation(Counted):
         if gradients is not None and GRADIENTS in attributes:
             attributes[GRADIENTS] = gradients
         return Operation(
-            self.kind,
-            self.input_shapes,
-            attributes,
-            precision=precision or self.precision,
-            mode=mode or self.mode,
+            self.kind, self.input_shapes, attributes, precision=precision or self.precision, mode=mode or self.mode
         )
 
     def with_attributes(self, **changed: object) -> Operation:

@@ -89,11 +89,7 @@ def identity(operation: Operation) -> tuple[str, ...]:
 
 
 def mode_of(operations: Sequence[Operation]) -> str:
-    """The mode that all operations share.
-
-    Raises:
-        InputError: There are operations of both modes, or none at all.
-    """
+    """The mode that all operations share. Raises InputError: there are operations of both modes, or none at all."""
     modes = sorted({operation.mode for operation in operations})
     if len(modes) != 1:
         raise InputError(

@@ -118,10 +118,7 @@ def collective(
 def unary(flops: int = 1, *, saves_output: bool = True) -> Kind:
     """A function of each element, with this number of FLOPs per element."""
     return Kind(
-        family="elementwise",
-        output=rules.same,
-        flops=rules.per_output_element(flops),
-        saves_output=saves_output,
+        family="elementwise", output=rules.same, flops=rules.per_output_element(flops), saves_output=saves_output
     )
 
 
@@ -284,7 +281,7 @@ def recurrent(gates: int, **attributes: Attribute) -> Kind:
         partial={
             "inputs": Training(
                 1.0, Traffic(inputs=1, output=1, parameters=2, workspace=3), Traffic(inputs=1, output=1, workspace=2)
-            ),
+            )
         },
         tensor_cores=True,
         tf32_by_default=True,

@@ -39,11 +39,7 @@ def same(shapes: Shapes, attributes: Attributes) -> Shape:
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """The shape that tensors of these shapes broadcast to.
-
-    Raises:
-        InputError: They do not broadcast.
-    """
+    """The shape that tensors of these shapes broadcast to. Raises InputError: they do not broadcast."""
     rank = max(len(shape) for shape in shapes)
     result = []
     for sizes in zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True):

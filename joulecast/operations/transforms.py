@@ -149,9 +149,7 @@ def conv_transpose_flops(shapes: Shapes, attributes: Attributes, output: Shape) 
     return 2 * output[0] * math.prod(shapes[0][2:]) * _conv_weights(shapes, attributes)
 
 
-def conv_product(
-    flops: Callable[[Shapes, Attributes, Shape], int],
-) -> Callable[[Shapes, Attributes, Shape], Product]:
+def conv_product(flops: Callable[[Shapes, Attributes, Shape], int]) -> Callable[[Shapes, Attributes, Shape], Product]:
     """A convolution as a matrix product for each group: output positions as rows, output channels as columns."""
 
     def product(shapes: Shapes, attributes: Attributes, output: Shape) -> Product:

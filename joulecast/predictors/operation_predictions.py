@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from ..arrays import FloatArray
 from ..operations.operation import Operation
 from ..operations.operation_list import IDENTITY, identity, operation_text
-from ..rendering.answers import Answer
+from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Bar, Picture, bars, document, notes, short, table
-from ..rendering.tables import Table
 from ..units import si
 from .intervals.conformal import within_range
 from .intervals.operation_spread import OperationIntervals, OperationSpread

@@ -100,6 +100,11 @@ class Recipe(Seeded):
 
     folds: int = setting(10, 2, 1000)
 
+    @property
+    def entry(self) -> str | None:
+        """Word for the predictor in the name of its zoo entry; None for that of its recipes' `predictor`."""
+        return None
+
 
 @dataclass(frozen=True)
 class RooflineRecipe(Recipe):
@@ -131,6 +136,11 @@ class ForestRecipe(ForestSettings):
     """
 
     forest: Literal["extra_trees", "random_forest"] = setting("extra_trees", choices=("extra_trees", "random_forest"))
+
+    @property
+    def entry(self) -> str | None:
+        """See `Recipe.entry`. A random forest stands beside extremely randomized trees, which are better."""
+        return "random-forest" if self.forest == "random_forest" else None
 
 
 @dataclass(frozen=True)

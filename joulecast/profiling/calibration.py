@@ -5,6 +5,9 @@ access, and no step can start before the one before it has ended. Blocks and thr
 accesses per second stops growing. Then the number of accesses is varied. The slope of energy over accesses is the
 energy of an access; the energy of launching and warming up is the same at all points, so it does not affect the slope.
 Idle power is measured before and after each sweep, interpolated between the two, and subtracted.
+
+Loads are what the catalogue knows. Stores, loads with a division after each, and divisions alone are measured in the
+same way: a load with a division should cost what the two cost alone (the paper's check of its method).
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ import numpy as np
 from ..errors import InputError, SensorError
 from ..hardware.gpu import MEMORY_LEVELS
 
+ACCESSES = ("load", "store", "load+divide", "divide")
+"""What a step of a kernel does. L1 writes through, so it serves no stores; divisions alone are measured once."""
+
 BLOCKS_PER_SM, THREADS = (1, 2, 4), (64, 128, 256, 512, 1024)
 RUNS = 3
 """Least number of sweeps of each level; the result is the median of their slopes."""
@@ -28,6 +34,7 @@ _TRIAL_S, _TRIAL_STEPS, _MOST_STEPS = 0.3, 10_000, 2**31 - 1
 _IDLE_S = 3.0
 _SETTLING_S = 1.0  # Time in which the board returns to idle power after work.
 _PLATEAU = 0.98  # Share of the largest number of accesses per second that counts as the plateau.
+_SUM_WITHIN = 0.1  # A load with a division may differ from the two alone by this share without a note.
 _LEAST_FIT = 0.99  # A straight line must explain this share of the variance, or there is a note.
 
 
@@ -52,7 +59,9 @@ class ChaseDevice(Protocol):
         """Number of multiprocessors of the GPU."""
         ...
 
-    def run(self, level: str, blocks: int, threads: int, steps: int) -> Chase:
+    def run(
+        self, level: str, blocks: int, threads: int, steps: int, access: str = "load", size_bytes: int | None = None
+    ) -> Chase:
         """Follow the chain in the array of a memory level.
 
         Args:
@@ -60,6 +69,8 @@ class ChaseDevice(Protocol):
             blocks: Number of thread blocks.
             threads: Number of threads in each block.
             steps: Number of steps of each thread.
+            access: What a step does, one of `ACCESSES`.
+            size_bytes: Size of the array, instead of one that fits into the level.
 
         Raises:
             SensorError: The energy could not be measured.
@@ -82,6 +93,10 @@ class ChaseDevice(Protocol):
         """Monotonic time in seconds."""
         ...
 
+    def power(self, begin_s: float, end_s: float) -> tuple[Sequence[float], Sequence[float]]:
+        """Times in monotonic seconds, and board power in watts at them, between two times."""
+        ...
+
 
 @dataclass(frozen=True)
 class LevelCalibration:
@@ -94,6 +109,7 @@ class LevelCalibration:
         blocks, threads: Numbers of blocks and threads at which the accesses per second reach their plateau.
         accesses_per_s: Accesses per second at these numbers.
         fit: Share of the variance that a straight line explains, the smallest of all sweeps.
+        access: What a step did, one of `ACCESSES`.
     """
 
     level: str
@@ -103,6 +119,7 @@ class LevelCalibration:
     threads: int
     accesses_per_s: float
     fit: float
+    access: str = "load"
 
     @property
     def spread(self) -> float:
@@ -117,38 +134,56 @@ class Calibration:
     Args:
         levels: The result for each memory level.
         idle_w: Idle power in watts, before the first sweep and after each.
+        phases_s: Of the first sweep, in monotonic seconds: begin (t0) and end (t1) of the idle time before it, begin
+            (t2) and end (t3) of its runs, begin (t4) and end (t5) of the idle time after it.
     """
 
     levels: tuple[LevelCalibration, ...]
     idle_w: tuple[float, ...]
+    phases_s: tuple[float, ...] = ()
 
     @property
     def access_energy_j(self) -> dict[str, float]:
         """Memory level -> joules of an access, in the form of the catalogue."""
-        return {level.level: level.access_j for level in self.levels}
+        return {each.level: each.access_j for each in self.levels if each.access == "load"}
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Reasons to doubt the result."""
         notes = [
-            f"{each.level}: a straight line explains {100 * each.fit:.1f} % of the sweep"
+            f"{each.level}, {each.access}: a straight line explains {100 * each.fit:.1f} % of the sweep"
             + (f", and the sweeps differ by {100 * (each.spread - 1):.0f} %" if each.spread > 1.1 else "")
             for each in self.levels
             if each.fit < _LEAST_FIT or each.spread > 1.1
         ]
-        order = [self.access_energy_j[level] for level in MEMORY_LEVELS]
+        order = [self.access_energy_j[level] for level in MEMORY_LEVELS if level in self.access_energy_j]
         if order != sorted(order):
             notes.append("a level farther from the registers costs less than a nearer one: the runs were disturbed")
+        found = {(each.level, each.access): each.access_j for each in self.levels}
+        divide_j = next((joules for (_, access), joules in found.items() if access == "divide"), None)
+        for level in MEMORY_LEVELS:
+            together, load = found.get((level, "load+divide")), found.get((level, "load"))
+            if divide_j and together and load and abs(together / (load + divide_j) - 1) > _SUM_WITHIN:
+                notes.append(
+                    f"{level}: a load with a division costs {1e12 * together:.4g} pJ, and the two alone "
+                    f"{1e12 * (load + divide_j):.4g} pJ"
+                )
         return tuple(notes)
 
 
-def calibrate(device: ChaseDevice, runs: int = RUNS, levels: Sequence[str] = MEMORY_LEVELS) -> Calibration:
+def calibrate(
+    device: ChaseDevice,
+    runs: int = RUNS,
+    levels: Sequence[str] = MEMORY_LEVELS,
+    accesses: Sequence[str] = ("load",),
+) -> Calibration:
     """Measure the energy of an access to each memory level.
 
     Args:
         device: The GPU.
         runs: Number of sweeps of each level, at least three.
         levels: The levels to measure. A file for the catalogue needs all of them.
+        accesses: What the steps do, of `ACCESSES`. A file for the catalogue needs loads.
 
     Raises:
         InputError: There are fewer than three sweeps.
@@ -162,14 +197,20 @@ def calibrate(device: ChaseDevice, runs: int = RUNS, levels: Sequence[str] = MEM
             hint="give --runs 3",
         )
     idle = [device.idle(_SETTLING_S, _IDLE_S)]
-    found = []
-    for level in levels:
-        blocks, threads, per_s = _plateau(device, level)
+    found: list[LevelCalibration] = []
+    phases_s: tuple[float, ...] = ()
+    kernels = [(level, access) for access in accesses for level in levels if _is_there(level, access, levels)]
+    for level, access in kernels:
+        blocks, threads, per_s = _plateau(device, level, access)
         slopes, fits = [], []
         for _ in range(runs):
-            points = _sweep(device, level, blocks, threads, per_s)
-            idle.append(device.idle(_SETTLING_S, _IDLE_S))
-            slope_j, fit = _slope(points, idle[-2], idle[-1])
+            begin_s = device.now_s()
+            slope_j, fit = energy_of(device, level, blocks, threads, per_s, access, idle)
+            if not phases_s:
+                (_, before_s), (_, after_s) = idle
+                half_s = _IDLE_S / 2
+                end_s = after_s - half_s - _SETTLING_S
+                phases_s = (before_s - half_s, before_s + half_s, begin_s, end_s, after_s - half_s, after_s + half_s)
             slopes.append(slope_j)
             fits.append(fit)
         if min(slopes) <= 0:
@@ -180,39 +221,67 @@ def calibrate(device: ChaseDevice, runs: int = RUNS, levels: Sequence[str] = MEM
                 hint="make sure that nothing else runs on the GPU, and that it has an energy counter",
             )
         median_j = float(np.median(slopes))
-        found.append(LevelCalibration(level, median_j, tuple(slopes), blocks, threads, per_s, min(fits)))
-    return Calibration(tuple(found), tuple(watts for watts, _ in idle))
+        found.append(LevelCalibration(level, median_j, tuple(slopes), blocks, threads, per_s, min(fits), access))
+    return Calibration(tuple(found), tuple(watts for watts, _ in idle), phases_s)
 
 
-def _plateau(device: ChaseDevice, level: str) -> tuple[int, int, float]:
+def _is_there(level: str, access: str, levels: Sequence[str]) -> bool:
+    return level == levels[0] if access == "divide" else (level, access) != ("l1", "store")
+
+
+def _plateau(device: ChaseDevice, level: str, access: str) -> tuple[int, int, float]:
     """The smallest numbers of blocks and threads that reach the plateau of accesses per second, and that rate."""
-    rates = {}
-    for per_sm in BLOCKS_PER_SM:
-        for threads in THREADS:
-            blocks = per_sm * device.multiprocessors
-            steps = _TRIAL_STEPS
-            trial = device.run(level, blocks, threads, steps)
-            if trial.duration_s < _TRIAL_S:  # Too short to be timed well, so it is repeated with more steps.
-                steps = min(_MOST_STEPS, max(steps, int(steps * _TRIAL_S / max(trial.duration_s, 1e-6))))
-                trial = device.run(level, blocks, threads, steps)
-            rates[blocks, threads] = blocks * threads * steps / trial.duration_s
+    choices = [(per_sm * device.multiprocessors, threads) for per_sm in BLOCKS_PER_SM for threads in THREADS]
+    rates = {choice: rate_of(device, level, *choice, access) for choice in choices}
     enough = [choice for choice, rate in rates.items() if rate >= _PLATEAU * max(rates.values())]
     blocks, threads = min(enough, key=lambda choice: (choice[0] * choice[1], choice))
     return blocks, threads, rates[blocks, threads]
 
 
-Point = tuple[float, float, float, float]
-"""Number of accesses, seconds, joules, and the middle of a run in monotonic seconds."""
+def rate_of(
+    device: ChaseDevice, level: str, blocks: int, threads: int, access: str = "load", size_bytes: int | None = None
+) -> float:
+    """Steps per second of all threads together, in a run that is long enough to be timed; see `ChaseDevice.run`."""
+    steps = _TRIAL_STEPS
+    trial = device.run(level, blocks, threads, steps, access, size_bytes)
+    if trial.duration_s < _TRIAL_S:  # Too short to be timed well, so it is repeated with more steps.
+        steps = min(_MOST_STEPS, max(steps, int(steps * _TRIAL_S / max(trial.duration_s, 1e-6))))
+        trial = device.run(level, blocks, threads, steps, access, size_bytes)
+    return blocks * threads * steps / trial.duration_s
 
 
-def _sweep(device: ChaseDevice, level: str, blocks: int, threads: int, per_s: float) -> list[Point]:
+def energy_of(
+    device: ChaseDevice,
+    level: str,
+    blocks: int,
+    threads: int,
+    per_s: float,
+    access: str,
+    idle: list[tuple[float, float]],
+) -> tuple[float, float]:
+    """Joules of an access by one sweep over its number, and the share of the variance that a line explains.
+
+    Args:
+        device: The GPU.
+        level: The memory level.
+        blocks: Number of thread blocks.
+        threads: Number of threads in each block.
+        per_s: Accesses per second with these numbers of blocks and threads.
+        access: What a step does, one of `ACCESSES`.
+        idle: Idle power and when it was measured, at least once; what is measured after the sweep is added.
+    """
     points = []
     for seconds in _SECONDS:
         steps = min(_MOST_STEPS, max(1, round(seconds * per_s / (blocks * threads))))
         begin_s = device.now_s()
-        run = device.run(level, blocks, threads, steps)
+        run = device.run(level, blocks, threads, steps, access)
         points.append((float(blocks * threads * steps), run.duration_s, run.energy_j, (begin_s + device.now_s()) / 2))
-    return points
+    idle.append(device.idle(_SETTLING_S, _IDLE_S))
+    return _slope(points, idle[-2], idle[-1])
+
+
+Point = tuple[float, float, float, float]
+"""Number of accesses, seconds, joules, and the middle of a run in monotonic seconds."""
 
 
 def _slope(points: Sequence[Point], before: tuple[float, float], after: tuple[float, float]) -> tuple[float, float]:

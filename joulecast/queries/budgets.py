@@ -109,11 +109,7 @@ class Review:
         return [budget for budget in self.budgets if not budget.allows(*self._values(budget.measure))]
 
     def require(self) -> None:
-        """Refuse a prediction that is over a budget.
-
-        Raises:
-            BudgetError: A budget is exceeded.
-        """
+        """Refuse a prediction that is over a budget. Raises BudgetError: a budget is exceeded."""
         if over := self.exceeded:
             raise BudgetError(
                 "the model is over its budget",

@@ -8,9 +8,8 @@ from typing import Any
 
 from ..predictors.networks.interval import Interval
 from ..predictors.networks.uncovered import INCOMPLETE, percent
-from ..rendering.answers import Answer, Drawn, Plain
+from ..rendering.answers import Answer, Drawn, Plain, Table
 from ..rendering.notebook import Picture, as_html, as_picture
-from ..rendering.tables import Table
 from ..units import si
 
 LEVEL = 0.9

@@ -1,10 +1,13 @@
-"""Predicting one job on one GPU over several clocks."""
+"""Predicting one job on one GPU over several clocks, and which clocks of a GPU are compared."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
+
+import numpy as np
 
 from ..arrays import FloatArray
 from ..hardware import GPU
@@ -18,6 +21,47 @@ from ..predictors.networks.over_clocks import OverClocks
 from ..predictors.networks.prepared import over_gpus
 from ..predictors.physics.precisions import fp64_in_fp32
 from .question import Variant
+
+MOST_CLOCKS = 40
+_STEP_MHZ = 15.0  # The step between NVIDIA's clocks, for GPUs of which the catalogue does not state it.
+
+
+def supported_clocks_mhz(gpu: GPU) -> FloatArray:
+    """The clocks that can be set according to the catalogue: equal steps from the highest downwards."""
+    step = gpu.clock_step_mhz or _STEP_MHZ
+    count = int((gpu.max_clock_mhz - gpu.min_clock_mhz) / step + 1e-6)
+    steps: FloatArray = np.round(gpu.max_clock_mhz - step * np.arange(count, -1, -1.0))
+    return steps
+
+
+@lru_cache(maxsize=256)
+def clock_grid_mhz(gpu: GPU, most: int = MOST_CLOCKS) -> FloatArray:
+    """At most `most` clocks that can be set, evenly spaced from the lowest to the highest, and the default clock."""
+    steps = supported_clocks_mhz(gpu)
+    if len(steps) >= most:
+        steps = steps[np.round(np.linspace(0, len(steps) - 1, most - 1)).astype(int)]
+    grid: FloatArray = np.union1d(steps, [float(gpu.boost_clock_mhz)])
+    grid.flags.writeable = False
+    return grid
+
+
+def held_clocks_mhz(gpu: GPU, clocks: Iterable[float] | None, refuse: bool) -> FloatArray:
+    """The clocks at which a GPU is compared, ascending.
+
+    Args:
+        gpu: The GPU.
+        clocks: Clocks that the user chose; None for a grid.
+        refuse: Whether a clock that the GPU cannot hold is an error; otherwise it is skipped.
+
+    Raises:
+        InputError: `refuse` is set, and the GPU cannot hold one of the clocks.
+    """
+    if clocks is None:
+        return clock_grid_mhz(gpu)
+    asked = list(clocks)
+    if refuse:
+        return np.unique([gpu.checked_clock_mhz(clock) for clock in asked])
+    return np.unique([float(clock) for clock in asked if gpu.min_clock_mhz <= clock <= gpu.max_clock_mhz])
 
 
 @dataclass(frozen=True)
@@ -86,11 +130,7 @@ class ClockJob(NamedTuple):
 
 
 def curves(jobs: Sequence[ClockJob], power_limit_w: float | None) -> list[Curve]:
-    """Predict jobs on their GPUs.
-
-    Raises:
-        InputError: A GPU cannot hold a clock or the cap.
-    """
+    """Predict jobs on their GPUs. Raises InputError: a GPU cannot hold a clock or the cap."""
     prepared = [one.predictor.prepared(one.variant.network, power_limit_w) for one in jobs]
     predicted = over_gpus([(network, one.clocks_mhz) for network, one in zip(prepared, jobs, strict=True)])
     return [

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from ..hardware import find_gpu
 from ..hardware.clouds import find_machine
 from ..units import number, si
 from .carbon import carbon_intensity
+from .prices import cloud_prices
 
 _S_PER_HOUR, _J_PER_KWH = 3600.0, 3.6e6
 
@@ -22,26 +24,28 @@ class Tariff:
     Args:
         price_per_hour: Full name of a GPU -> price of an hour; "" stands for all others. Empty where time is free.
         price_per_kwh: Price of a kilowatt-hour; None where electricity is free or included in the price per hour.
-        carbon_g_per_kwh: Carbon intensity of the grid; None where carbon is not computed.
+        carbon_g_per_kwh: Carbon intensity of the grid, or that of each hour; None where carbon is not computed.
     """
 
     price_per_hour: Mapping[str, float]
     price_per_kwh: float | None = None
-    carbon_g_per_kwh: float | None = None
+    carbon_g_per_kwh: float | tuple[float, ...] | None = None
 
     @classmethod
     def of(
         cls,
-        price_per_hour: float | Mapping[str, float] | None,
+        price_per_hour: float | str | Mapping[str, float] | None,
         price_per_kwh: float | None,
-        carbon: float | str | None,
+        carbon: float | str | Sequence[float] | None,
     ) -> Tariff:
-        """Check prices and look up the country's carbon intensity.
+        """Check prices, and look up those of a cloud and the carbon intensity of a place.
 
         Raises:
             InputError: A price or an intensity is negative or not a number.
-            UnknownNameError: There is no such GPU or country.
+            UnknownNameError: There is no such GPU, cloud, country or region.
         """
+        if isinstance(price_per_hour, str):
+            price_per_hour = cloud_prices(price_per_hour)
         if price_per_hour is None:
             by_gpu: dict[str, float] = {}
         elif isinstance(price_per_hour, Mapping):
@@ -75,9 +79,29 @@ class Tariff:
             return None
         return hourly * time_s / _S_PER_HOUR + (self.price_per_kwh or 0.0) * energy_j / _J_PER_KWH
 
-    def carbon_g(self, energy_j: Any) -> Any:
-        """Grams of CO2 equivalent of some joules; None where the intensity is not known."""
-        return None if self.carbon_g_per_kwh is None else self.carbon_g_per_kwh * energy_j / _J_PER_KWH
+    def carbon_g(self, energy_j: Any, time_s: float = math.inf) -> Any:
+        """Grams of CO2 equivalent of some joules; None where the intensity is not known.
+
+        Where each hour has an intensity, the energy is spread evenly over the time, which begins with the first hour;
+        after the last hour of the table follows its first again.
+
+        Args:
+            energy_j: Joules.
+            time_s: Seconds in which they are used; infinite for any time of the year.
+        """
+        if self.carbon_g_per_kwh is None:
+            return None
+        return _mean(self.carbon_g_per_kwh, time_s / _S_PER_HOUR) * energy_j / _J_PER_KWH
+
+
+def _mean(intensity: float | tuple[float, ...], hours: float) -> float:
+    """The mean of an intensity over so many hours."""
+    if not isinstance(intensity, tuple):
+        return intensity
+    rounds, left = divmod(hours, len(intensity)) if math.isfinite(hours) and hours > 0 else (1, 0.0)
+    whole = int(left)
+    added = math.fsum(intensity[:whole]) + intensity[whole] * (left - whole)
+    return (rounds * math.fsum(intensity) + added) / (rounds * len(intensity) + left)
 
 
 def _boards(name: str) -> int:
@@ -164,19 +188,7 @@ def find_objective(name: str, tariff: Tariff, has_batch: bool) -> Objective:
     """
     if name not in OBJECTIVES:
         raise unknown_name("objective", name, OBJECTIVES)
-    if name == "cost" and not tariff.has_prices:
-        raise InputError(
-            "the objective cost needs prices",
-            given="none",
-            allowed="price_per_hour (a number, or one for each GPU), price_per_kwh, or both",
-            hint="joulecast has no prices of its own; give yours",
-        )
-    if name == "carbon" and tariff.carbon_g_per_kwh is None:
-        raise InputError(
-            "the objective carbon needs the carbon intensity of the grid",
-            given="none",
-            allowed="carbon: grams of CO2 per kWh, or a country such as DE",
-        )
+    refuse_without(name, tariff)
     if name.endswith("_per_sample") and not has_batch:
         raise InputError(
             f"the objective {name} needs a batch size",
@@ -184,3 +196,24 @@ def find_objective(name: str, tariff: Tariff, has_batch: bool) -> Objective:
             hint="give a model and its input shape, batch first",
         )
     return OBJECTIVES[name]
+
+
+def refuse_without(objective: str, tariff: Tariff) -> None:
+    """Refuse an objective without the prices or the intensity that it needs.
+
+    Raises:
+        InputError: They are missing.
+    """
+    if objective == "cost" and not tariff.has_prices:
+        raise InputError(
+            "the objective cost needs prices",
+            given="none",
+            allowed="price_per_hour (a number, or one for each GPU), price_per_kwh, or both",
+            hint='give yours, or those of a cloud: price_per_hour="AWS"',
+        )
+    if objective == "carbon" and tariff.carbon_g_per_kwh is None:
+        raise InputError(
+            "the objective carbon needs the carbon intensity of the grid",
+            given="none",
+            allowed="carbon: grams of CO2 per kWh, or a country such as DE",
+        )

@@ -135,10 +135,7 @@ def _clocks(asked: float | Iterable[float] | None) -> tuple[float, ...] | None:
 
 
 def _variants(
-    job: Job,
-    precision: str | Sequence[str],
-    batch_sizes: Iterable[int] | None,
-    extract: Callable[[Job], Network],
+    job: Job, precision: str | Sequence[str], batch_sizes: Iterable[int] | None, extract: Callable[[Job], Network]
 ) -> Iterable[Variant]:
     precisions = [precision] if isinstance(precision, str) else list(dict.fromkeys(precision))
     if not precisions:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, overload
 
 from ..operations.inputs import InputShape, shape_to_json, titled
-from ..rendering.answers import Answer
+from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Picture, as_picture, drawn_into
-from ..rendering.tables import Table
 from .choice import Choice, LeftOut, choices_table
 from .objectives import Job, Tariff, find_objective
 

@@ -38,7 +38,6 @@ from ..runs import Layout, Part, Run
 from ..runs.choosing import RunChoices
 from ..runs.parallel import ParallelTraining
 from ..traffic import ServingSimulation
-from ..traffic.choices import ServingChoice, ServingChoices
 
 MEDIA_TYPE = "application/vnd.joulecast.v1+json"
 
@@ -72,7 +71,6 @@ _CLASSES: Mapping[str, type[Any]] = {
         Part,
         Prediction,
         Run,
-        ServingChoice,
         ServingSimulation,
         Sweep,
         Tariff,
@@ -106,8 +104,6 @@ def pack(value: Any) -> Any:
             chosen = {id(run) for run in (*value, *value.pareto())}
             runs = [pack(run) for run in value.rows if id(run) in chosen]
             return {_TAG: "RunChoices", "rows": runs, "left_out": pack(value.left_out), "objective": value.objective}
-        case ServingChoices():
-            return {_TAG: "ServingChoices", "rows": [*map(pack, value)], "left_out": pack(value.left_out)}
         case GenerationChoices():
             return {_TAG: "GenerationChoices", "rows": [*map(pack, value.rows)], "left_out": pack(value.left_out)}
         case Mapping():
@@ -162,8 +158,6 @@ def _tagged(tag: Any, value: dict[str, Any]) -> Any:
             return Choices(unpack(content["choices"]), unpack(content["left_out"]))
         case "GenerationChoices":
             return GenerationChoices(unpack(content["rows"]), unpack(content["left_out"]))
-        case "ServingChoices":
-            return ServingChoices(unpack(content["rows"]), unpack(content["left_out"]))
         case "RunChoices":
             return RunChoices(unpack(content["rows"]), unpack(content["left_out"]), content["objective"])
         case "Operation":

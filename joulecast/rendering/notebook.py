@@ -60,11 +60,7 @@ class Picture:
 
 
 def check_folder(path: Path) -> None:
-    """Refuse a file to be written whose folder does not exist.
-
-    Raises:
-        InputError: There is no such folder.
-    """
+    """Refuse a file to be written whose folder does not exist. Raises InputError: there is no such folder."""
     if not path.parent.is_dir():
         raise InputError(
             "the folder for this plot does not exist", given=str(path.parent), hint="create the folder first"

@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from ..errors import InputError, JoulecastError, unknown_name
+from ..errors import InputError
 from ..extraction import Job, network_of_job
-from ..generation.choosing import named, served_by
+from ..generation.parallel import boards_of, compared
 from ..hardware import GPU
 from ..hardware.host import Host
 from ..operations.network import Network
 from ..predictors.networks.memory import MemoryNeed, shortage
 from ..progress import paced
-from ..queries.clocks import clock_grid_mhz
-from ..rendering.answers import Answer
-from ..rendering.notebook import Picture, front_picture
-from ..rendering.tables import Table
+from ..queries.evaluation import clock_grid_mhz
+from ..queries.ways import Search, Ways, asked_tariff
+from ..rendering.answers import Table
 from ..units import duration
 from .layout import RECOMPUTES, SHARDINGS, Layout
 from .predict import Training
 from .run import Run
-from .step import memory_of
+from .state import memory_of
 
 if TYPE_CHECKING:
     from ..extraction.sources import InputShape, Model
@@ -57,7 +56,7 @@ def best_run(
     host: str | float | Path | Host | None = None,
     predictor: str | Path | None = None,
     model_options: Mapping[str, object] | None = None,
-    price_per_hour: float | Mapping[str, float] | None = None,
+    price_per_hour: float | str | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,
     pue: float = 1.0,
@@ -106,20 +105,19 @@ def best_run(
     return best_of(network_of_job, locals())
 
 
-class RunChoices(Answer, tuple[Run, ...]):
-    """The best way to train on each GPU and number of GPUs, best first.
+class RunChoices(Ways[Run]):
+    """The best way to train on each GPU and number of GPUs, best first; of a service, `rows` are these and the front.
 
     Attributes:
-        rows: All ways within the limits, best first. Of a service, the choices and the Pareto front.
-        left_out: GPUs with their number -> the reason why they are not among the choices.
         objective: What was minimized, one of `OBJECTIVES`.
     """
 
-    rows: tuple[Run, ...]
-    left_out: dict[str, str]
+    AIM = "to train"
+    AXES = "time_s", "wall_energy_j", "time"
+
     objective: str
 
-    def __new__(cls, rows: Iterable[Run], left_out: Mapping[str, str], objective: str) -> RunChoices:
+    def __new__(cls, rows: Iterable[Run], left_out: Mapping[str, str], objective: str) -> Self:
         """Choose the best of the rows for each GPU and number of GPUs.
 
         Args:
@@ -127,44 +125,18 @@ class RunChoices(Answer, tuple[Run, ...]):
             left_out: GPUs with their number -> the reason why none of the rows is of them.
             objective: One of `OBJECTIVES`.
         """
-        ordered = sorted(rows, key=lambda run: getattr(run, OBJECTIVES[objective]))
-        best = {_boards(run): run for run in reversed(ordered)}
-        made = super().__new__(cls, [run for run in ordered if best[_boards(run)] is run])
-        made.rows, made.left_out, made.objective = tuple(ordered), dict(left_out), objective
+        made = super().__new__(cls, rows, left_out, lambda run: float(getattr(run, OBJECTIVES[objective])))
+        made.objective = objective
         return made
 
-    def pareto(self) -> tuple[Run, ...]:
-        """The Pareto front, fastest first: rows for which no other is both faster and draws less at the plug."""
-        front: list[Run] = []
-        for row in sorted(self.rows, key=lambda run: (run.time_s, run.wall_energy_j)):
-            if not front or row.wall_energy_j < front[-1].wall_energy_j:
-                front.append(row)
-        return tuple(front)
-
-    def __str__(self) -> str:
-        best = f"; best: {self[0]}" if self else ""
-        return f"{len(self)} ways to train, {len(self.left_out)} left out{best}"
-
-    def _picture(self) -> Picture:
-        """All ways as dots, and the Pareto front as a line."""
-        dots = [(run.time_s, run.wall_energy_j) for run in self.rows]
-        front = [(run.time_s, run.wall_energy_j) for run in self.pareto()]
-        return front_picture(("all ways", dots), front, "time", f"{len(dots)} ways to train {self[0].model}")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The choices as plain lists and dictionaries."""
-        return {
-            "choices": [run.to_dict() for run in self],
-            "pareto": [run.to_dict() for run in self.pareto()],
-            "left_out": dict(self.left_out),
-        }
-
-    def _table(self) -> Table:
+    @staticmethod
+    def table_of(rows: Iterable[Run]) -> Table:
+        """See `Ways`."""
         totals = ("clock_mhz", "time_s", "energy_j", "wall_energy_j", "cost", "carbon_kg", "memory_bytes")
         ways = [each.name for each in fields(Layout)]
         return Table(
             ("gpu", *ways, *totals),
-            ([run.gpu, *vars(run.layout).values(), *(getattr(run, name) for name in totals)] for run in self.rows),
+            ([run.gpu, *vars(run.layout).values(), *(getattr(run, name) for name in totals)] for run in rows),
         )
 
 
@@ -179,8 +151,7 @@ def best_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> RunC
         JoulecastError: See `best_run`.
     """
     objective = asked["objective"]
-    if objective not in OBJECTIVES:
-        raise unknown_name("objective", objective, OBJECTIVES)
+    asked_tariff(objective, OBJECTIVES, asked)
     limits = {name: asked[f"max_{name}"] for name in ("time_s", "cost") if asked[f"max_{name}"] is not None}
     question = _Question(
         Training.of(extract, asked),
@@ -189,24 +160,26 @@ def best_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> RunC
         None if asked["clocks"] is None else tuple(asked["clocks"]),
     )
     question.training.micro_batch(question.finest)  # A model that cannot be extracted is refused at once.
-    rows: list[Run] = []
-    late: list[Run] = []
-    left_out: dict[str, str] = {}
-    for count, gpu in paced(list(named(asked["gpus"], tuple(asked["counts"])))):
-        boards = served_by(count, gpu)
-        try:
+    search: Search[Run] = Search()
+    seen: list[Run] = []
+    for count, gpu in paced(compared(asked["gpus"], asked["counts"])):
+        boards = boards_of(count, gpu)
+        with search.trying(boards):
             found = list(question.ways(count, gpu))
-        except JoulecastError as error:
-            left_out[boards] = error.what
-            continue
-        within = [run for run in found if question.keeps(run)]
-        rows += within
-        late += found
-        if not within:
-            left_out[boards] = question.why_not(found)
-    if not rows:
-        raise _nothing_keeps(question, late, left_out)
-    return RunChoices(rows, left_out, objective)
+            seen += found
+            search.add(boards, [run for run in found if question.keeps(run)])
+            search.leave(boards, question.why_not(found))
+    if search.rows:
+        return RunChoices(search.rows, search.left_out, objective)
+    if not seen:
+        raise search.refuse("nothing trains this model so", None, "give other GPUs, counts or batches")
+    closest = min(seen, key=lambda run: run.time_s)
+    raise search.refuse(
+        "no way to train keeps these limits",
+        f"the quickest is {closest.boards}: {_summary(closest)}",
+        "give more or other GPUs (gpus, counts), or wider limits",
+        ", ".join(f"max_{name}={value:g}" for name, value in limits.items()) or f"no {question.quantity}",
+    )
 
 
 @dataclass(frozen=True)
@@ -282,7 +255,7 @@ class _Question:
         if not found:
             raise InputError(
                 f"a micro-batch of one sample does not fit: each GPU {lacking}",
-                given=served_by(count, gpu),
+                given=boards_of(count, gpu),
                 hint="give more GPUs, adapters (lora), or a smaller model",
             )
         return found
@@ -298,25 +271,6 @@ class _Question:
         return self.memory[layout]
 
 
-def _boards(run: Run) -> str:
-    return f"{run.layout.gpus}x {run.gpu}" if run.layout.gpus > 1 else run.gpu
-
-
 def _summary(run: Run) -> str:
     cost = "" if run.cost is None else f" and {run.cost:,.2f}"
     return f"{duration(run.time_s)}{cost}"
-
-
-def _nothing_keeps(question: _Question, late: Sequence[Run], left_out: Mapping[str, str]) -> InputError:
-    """Build the error for limits that nothing keeps. It says what comes closest."""
-    if not late:
-        given = "; ".join(f"{boards}: {reason}" for boards, reason in list(left_out.items())[:5])
-        return InputError("nothing trains this model so", given=given, hint="give other GPUs, counts or batches")
-    closest = min(late, key=lambda run: run.time_s)
-    asked = ", ".join(f"max_{name}={value:g}" for name, value in question.limits.items())
-    return InputError(
-        "no way to train keeps these limits",
-        given=asked or f"no {question.quantity}, for lack of prices or intensity",
-        allowed=f"the quickest is {_boards(closest)}: {_summary(closest)}",
-        hint="give more or other GPUs (gpus, counts), or wider limits",
-    )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ..errors import InputError, unknown_name
@@ -17,6 +18,9 @@ DistributedDataParallel; the state of the optimizer; gradients, too; and paramet
 RECOMPUTES = ("none", "selective", "full")
 """What the backward computes again: nothing; attention (Korthikanti et al., arXiv 2205.05198); each layer."""
 
+IN_A_LAYER = re.compile(r"(?:^|\.)(\d+)(?:\.|$)")
+"""A module inside of one of the repeated layers of a model, by its path."""
+
 NODE_GPUS = 8
 """GPUs of a node, unless the user says otherwise: as in DGX and HGX servers since V100."""
 
@@ -28,6 +32,8 @@ class Layout:
     Args:
         gpus: Number of GPUs.
         tensor_parallel: GPUs that share each layer.
+        context_parallel: GPUs that share each sequence, and pass keys and values around (ring attention).
+        expert_parallel: GPUs over which whole experts are distributed, out of all that a stage has.
         pipeline_parallel: Stages into which the layers are divided.
         virtual_stages: Parts of the layers that each stage has (interleaved 1F1B; Narayanan et al., arXiv 2104.04473).
         accumulation: Micro-batches of a replica in a step, which follow each other.
@@ -38,6 +44,8 @@ class Layout:
 
     gpus: int
     tensor_parallel: int = 1
+    context_parallel: int = 1
+    expert_parallel: int = 1
     pipeline_parallel: int = 1
     virtual_stages: int = 1
     accumulation: int = 1
@@ -46,7 +54,7 @@ class Layout:
     gpus_per_node: int = NODE_GPUS
 
     def __post_init__(self) -> None:
-        for name in ("tensor_parallel", "pipeline_parallel", "virtual_stages", "accumulation", "gpus_per_node"):
+        for name in (each.name for each in fields(self) if each.name not in ("sharding", "recompute")):
             require_positive_integer(name, getattr(self, name))
         if self.sharding not in SHARDINGS:
             raise unknown_name("sharding", self.sharding, SHARDINGS, hint="zero3 is FSDP's FULL_SHARD")
@@ -58,18 +66,31 @@ class Layout:
                 given=f"tensor_parallel={self.tensor_parallel}",
                 allowed=", ".join(map(str, GROUPS)),
             )
-        if self.gpus % (self.tensor_parallel * self.pipeline_parallel):
+        of_replica = self.tensor_parallel * self.context_parallel * self.pipeline_parallel
+        of_experts = self.expert_parallel * self.pipeline_parallel
+        if self.gpus % of_replica or self.gpus % of_experts:
             raise InputError(
                 "the GPUs cannot be divided so",
                 given=f"{self.gpus} GPUs, tensor_parallel={self.tensor_parallel}, "
-                f"pipeline_parallel={self.pipeline_parallel}",
-                allowed=f"a multiple of {self.tensor_parallel * self.pipeline_parallel} GPUs",
+                f"context_parallel={self.context_parallel}, pipeline_parallel={self.pipeline_parallel}, "
+                f"expert_parallel={self.expert_parallel}",
+                allowed=f"a multiple of {math.lcm(of_replica, of_experts)} GPUs",
             )
 
     @property
     def replicas(self) -> int:
         """Number of replicas, which share the batch."""
+        return self.sharers // self.context_parallel
+
+    @property
+    def sharers(self) -> int:
+        """GPUs with the same parameters, whose gradients are added up: of all replicas and parts of sequences."""
         return self.gpus // (self.tensor_parallel * self.pipeline_parallel)
+
+    @property
+    def expert_gpus(self) -> int:
+        """GPUs over which experts are distributed: at least those that share the other layers."""
+        return max(self.expert_parallel, self.tensor_parallel)
 
     @property
     def nodes(self) -> int:
@@ -79,7 +100,7 @@ class Layout:
     def shares(self, what: str) -> int:
         """Over how many GPUs a part of a replica's state is divided: "moments", "gradients" or "parameters"."""
         divided = SHARDINGS.index(self.sharding) > ("moments", "gradients", "parameters").index(what)
-        return self.replicas if divided else 1
+        return self.sharers if divided else 1
 
     def micro_shape(self, input_shape: Any) -> tuple[int, ...]:
         """The shape of a micro-batch.
@@ -104,4 +125,10 @@ class Layout:
                 allowed=f"a multiple of {parts}",
                 hint="give another batch, number of GPUs or accumulation",
             )
-        return (batch // parts, *rest)
+        if self.context_parallel > 1 and (len(rest) != 1 or rest[0] % self.context_parallel):
+            raise InputError(
+                "the sequences cannot be divided over the GPUs",
+                given=f"input shape {tuple(input_shape)}, context_parallel={self.context_parallel}",
+                allowed=f"(samples, tokens), with a multiple of {self.context_parallel} tokens",
+            )
+        return (batch // parts, *(rest if self.context_parallel == 1 else [rest[0] // self.context_parallel]))

@@ -21,9 +21,8 @@ from ..operations.network import Network
 from ..predictors.board.profile import Calibrated
 from ..predictors.networks.memory import shortage
 from ..predictors.networks.prediction import Prediction
-from ..rendering.answers import Answer
+from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Bar, Picture, bars
-from ..rendering.tables import Table
 from ..units import si
 from .layout import Layout
 from .step import predictors_of, step_of
@@ -178,7 +177,12 @@ def training_of(
     used = _checked_parts(parts, count)
     pieces = parts["pipeline_parallel"] if micro_batches is None else micro_batches
     require_positive_integer("micro_batches", pieces)
-    layout = Layout(used, parts["tensor_parallel"], parts["pipeline_parallel"], accumulation=pieces)
+    layout = Layout(
+        used,
+        tensor_parallel=parts["tensor_parallel"],
+        pipeline_parallel=parts["pipeline_parallel"],
+        accumulation=pieces,
+    )
     whole = extract(replace(job, input_shape=layout.micro_shape(job.input_shape)))
     traffic = Traffic(board, layout.gpus_per_node)
     step = step_of(whole, board, layout, traffic, *predictors_of(job, board, whole), clock, job.power_limit_w)

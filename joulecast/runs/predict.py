@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
+from ..errors import InputError, unknown_name
 from ..extraction import Job, network_of_job
 from ..generation.parallel import find_gpus
 from ..hardware import GPU
@@ -17,7 +17,9 @@ from ..operations.network import Network
 from ..predictors.board.profile import Calibrated
 from ..predictors.networks.memory import shortage
 from ..queries.objectives import Tariff
+from .computed import in_fp8, on_four_bits
 from .layout import NODE_GPUS, Layout
+from .plug import servers_w
 from .run import Part, Run
 from .step import Cost, Step, predictors_of, step_of, with_loss
 from .traffic import Traffic
@@ -25,6 +27,7 @@ from .traffic import Traffic
 if TYPE_CHECKING:
     from ..extraction.sources import InputShape, Model
 
+FP8, NF4 = "fp8", "nf4"
 AUTOCAST: Mapping[str, str] = {"amp": "bf16", "amp_fp16": "fp16"}
 """Name of a precision of mixed training -> type of autocast. Weights, gradients and moments are fp32."""
 
@@ -56,11 +59,15 @@ def predict_run(
     precision: str = "default",
     lora: int | None = None,
     lora_targets: str | Sequence[str] | None = None,
+    base_precision: str | None = None,
     optimizer: str | None = "adamw",
+    clip_gradients: bool = True,
     accumulation: int = 1,
     sharding: str = "none",
     recompute: str = "none",
     tensor_parallel: int = 1,
+    context_parallel: int = 1,
+    expert_parallel: int = 1,
     pipeline_parallel: int = 1,
     virtual_stages: int = 1,
     gpus_per_node: int = NODE_GPUS,
@@ -76,10 +83,11 @@ def predict_run(
     calibration: Calibrated | None = None,
     predictor: str | Path | None = None,
     model_options: Mapping[str, object] | None = None,
-    price_per_hour: float | Mapping[str, float] | None = None,
+    price_per_hour: float | str | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
-    carbon: float | str | None = None,
+    carbon: float | str | Sequence[float] | None = None,
     pue: float = 1.0,
+    embodied_g_per_hour: float = 0.0,
 ) -> Run:
     """Predict a whole training run: hours, joules of the boards and at the plug, price and carbon.
 
@@ -91,17 +99,22 @@ def predict_run(
         tokens: Tokens of the data, in place of samples: for inputs of the form (samples, tokens).
         epochs: Number of epochs.
         precision: default, fp32, tf32, fp16 or bf16 as in `joulecast.extract`; "amp" and "amp_fp16" for weights in fp32
-            and a forward within torch.autocast, in bf16 or fp16.
+            and a forward within torch.autocast, in bf16 or fp16; "fp8" for linear layers of blocks in fp8, as
+            Transformer Engine computes them, and all else in bf16.
         lora: Rank of low-rank adapters, beside which all parameters are frozen; None to train all. For models by name.
         lora_targets: Last names of the layers with adapters, such as ("q_proj", "v_proj"), or "all-linear"; None for
             those that peft chooses.
+        base_precision: "nf4" to store frozen layers in 4 bits (QLoRA); None for the precision of all others.
         optimizer: As in `joulecast.extract`, such as "adamw" or "adamw_fused"; None to leave its step out.
+        clip_gradients: Whether the norm of the gradients is limited before that step, as most recipes do.
         accumulation: Micro-batches of each replica in a step, whose gradients are added up.
         sharding: What replicas divide among each other: "none" (DistributedDataParallel), "zero1", "zero2", or "zero3"
             (FSDP's FULL_SHARD).
         recompute: What the backward computes again instead of storing it: "none", "selective" (attention), or "full"
             (each layer).
         tensor_parallel: GPUs that share each layer.
+        context_parallel: GPUs that share each sequence.
+        expert_parallel: GPUs over which whole experts are distributed.
         pipeline_parallel: Stages into which the layers are divided.
         virtual_stages: Parts of the layers that each stage has.
         gpus_per_node: GPUs of a node.
@@ -118,10 +131,12 @@ def predict_run(
         calibration: What was measured on the board; see `joulecast.predict`.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
         model_options: Arguments of a model that is given by name, as in `joulecast.extract`.
-        price_per_hour: Price of an hour of one GPU, or a mapping from GPU to price.
+        price_per_hour: Price of an hour of one GPU, a mapping from GPU to price, or a cloud: its list prices.
         price_per_kwh: Price of a kilowatt-hour, in the same currency.
-        carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE": its yearly average.
+        carbon: Intensity of the grid in grams of CO2 per kWh; one for each hour, beginning with the first of the run;
+            or a country such as "DE" or a cloud's region such as "eu-north-1": the average of a year.
         pue: Joules that the data centre draws for each joule of its servers, which price and carbon contain.
+        embodied_g_per_hour: Grams of CO2 equivalent of making a GPU and its share of a server, for each hour of use.
 
     Raises:
         UnknownNameError: No such model, GPU, precision, sharding, optimizer, country or predictor.
@@ -172,6 +187,9 @@ class Training:
     network_bandwidth: float | None
     tariff: Tariff
     pue: float
+    base_precision: str | None = None
+    clip_gradients: bool = True
+    embodied_g_per_hour: float = 0.0
     networks: dict[tuple[int, ...], Network] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -185,6 +203,10 @@ class Training:
         job = Job.of(asked, mode="training")
         if job.precision in AUTOCAST:
             job = replace(job, precision="default", autocast=AUTOCAST[job.precision])
+        elif job.precision == FP8:
+            job = replace(job, precision="bf16")
+        if asked.get("base_precision") not in (None, NF4):
+            raise unknown_name("precision of a frozen base", asked["base_precision"], (NF4,), hint="or leave it out")
         bandwidth = asked.get("network_bandwidth")
         if bandwidth is not None:
             _number("network_bandwidth", bandwidth, "above 0, in bytes per second")
@@ -198,13 +220,18 @@ class Training:
             bandwidth,
             Tariff.of(asked["price_per_hour"], asked["price_per_kwh"], asked["carbon"]),
             _number("pue", asked["pue"], "1 or more", least=1.0),
+            asked.get("base_precision"),
+            asked.get("clip_gradients", True),
+            _number("embodied_g_per_hour", asked.get("embodied_g_per_hour", 0.0), "at least 0", zero=True),
         )
 
     def micro_batch(self, layout: Layout) -> Network:
         """The operations of a micro-batch through all layers, with its loss and the optimizer's step."""
         shape = layout.micro_shape(self.job.input_shape)
         if shape not in self.networks:
-            self.networks[shape] = with_loss(self.extract(replace(self.job, input_shape=shape)))
+            found = with_loss(self.extract(replace(self.job, input_shape=shape)))
+            found = on_four_bits(found) if self.base_precision else found
+            self.networks[shape] = in_fp8(found) if self.asked_precision == FP8 else found
         return self.networks[shape]
 
     def on(self, gpu: GPU, layout: Layout, clock: float | None) -> Run:
@@ -221,11 +248,14 @@ class Training:
         job = self.job
         gpu.checked_power_limit_w(job.power_limit_w)
         micro_shape = layout.micro_shape(job.input_shape)
-        shape = (micro_shape[0] * layout.replicas * layout.accumulation, *micro_shape[1:])
+        batch, *rest = micro_shape
+        tokens = [each * layout.context_parallel for each in rest[:1]]
+        shape = (batch * layout.replicas * layout.accumulation, *tokens, *rest[1:])
         samples = self._samples(shape)
         whole = self.micro_batch(layout)
         traffic = Traffic(gpu, layout.gpus_per_node, self.network_bandwidth)
-        step = step_of(whole, gpu, layout, traffic, *predictors_of(job, gpu, whole), clock, job.power_limit_w)
+        predictors = predictors_of(job, gpu, whole)
+        step = step_of(whole, gpu, layout, traffic, *predictors, clock, job.power_limit_w, self.clip_gradients)
         steps = math.ceil(samples * self.epochs / shape[0])
         lacking = shortage(step.memory, gpu)
         fits = f"it would not fit: each GPU {lacking}; divide more (sharding, recompute, accumulation, more GPUs)"
@@ -245,11 +275,13 @@ class Training:
             pue=self.pue,
             notes=(
                 *([fits] if lacking else []),
-                "at the plug: a server is taken to be like MLPerf's; those of vendors left out are up to 30 % off",
+                "at the plug: each GPU has its share of a server like MLPerf's; vendors left out are up to 18 % off",
                 *(["between GPUs: what is sent goes on beside the backward"] if layout.gpus > 1 else []),
-                "not in the time: clipping of gradients, and failures",
+                *_included(self),
                 *step.micro.notes,
             ),
+            embodied_g_per_hour=self.embodied_g_per_hour,
+            servers_w=servers_w(gpu, layout),
         )
 
     def _samples(self, shape: Sequence[int]) -> float:
@@ -262,6 +294,21 @@ class Training:
                 "tokens are counted for inputs of the form (samples, tokens)", given=tuple(shape), hint="give samples"
             )
         return number / shape[1]
+
+
+def _included(training: Training) -> list[str]:
+    """Notes on what the time of a step contains, and what not."""
+    included = [
+        *(["clipping of gradients"] if training.clip_gradients and training.job.optimizer else []),
+        *(["their weights in nf4 written in 16 bits in each pass, at an assumed rate"] * bool(training.base_precision)),
+        *(["narrowing to fp8 before each product"] if training.asked_precision == FP8 else []),
+    ]
+    waited = training.between.loader_samples_per_s is not None
+    missing = [*([] if waited else ["a loader that is too slow"]), "failures"]
+    return [
+        *([f"in the time: {', '.join(included)}"] if included else []),
+        f"not in the time: {', and '.join(missing)}; gradients are set to None, which costs nothing",
+    ]
 
 
 def _parts(step: Step, steps: int, batch: int, epochs: float, layout: Layout, between: Between) -> list[Part]:

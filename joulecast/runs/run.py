@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..generation.intervals import Listed
+from ..generation.parallel import boards_of
 from ..operations.inputs import shape_to_json
 from ..predictors.networks.prediction import Prediction
 from ..queries.objectives import Tariff
-from ..rendering.answers import Answer
+from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Bar, Picture, bars
-from ..rendering.tables import Table
 from ..units import duration, number, si
 from .layout import Layout
-from .plug import PLUG_ERROR, wall_energy_j
+from .plug import BASE_W, PLUG_ERROR, wall_energy_j
 
 # Factor that 90 % of collectives lie within, where they were not measured in the same place: assumed.
 _COLLECTIVES = 1.3
-_J_PER_KWH, _G_PER_KG = 3.6e6, 1e3
+_J_PER_KWH, _S_PER_HOUR, _G_PER_KG = 3.6e6, 3600.0, 1e3
 
 Ends = tuple[float, float]
 
@@ -70,6 +70,8 @@ class Run(Answer):
         tariff: Prices and carbon intensity.
         pue: Joules of the data centre for each joule at the plug of a server.
         notes: Warnings about this prediction.
+        embodied_g_per_hour: Grams of CO2 equivalent of making a GPU and its share of a server, for each hour of use.
+        servers_w: Watts of its servers, or its share of one, without boards.
     """
 
     model: str
@@ -86,6 +88,13 @@ class Run(Answer):
     tariff: Tariff
     pue: float = 1.0
     notes: tuple[str, ...] = ()
+    embodied_g_per_hour: float = 0.0
+    servers_w: float = BASE_W
+
+    @property
+    def boards(self) -> str:
+        """The GPUs with their number, such as "8x NVIDIA H200"."""
+        return boards_of(self.layout.gpus, self.gpu)
 
     @property
     def clock_mhz(self) -> float | None:
@@ -105,7 +114,7 @@ class Run(Answer):
     @property
     def wall_energy_j(self) -> float:
         """Joules at the plugs of the servers: boards, processors, memory, fans, adapters and conversion."""
-        return wall_energy_j(self.time_s, self.energy_j, self.layout)
+        return wall_energy_j(self.time_s, self.energy_j, self.servers_w)
 
     @property
     def cost(self) -> float | None:
@@ -114,8 +123,8 @@ class Run(Answer):
 
     @property
     def carbon_kg(self) -> float | None:
-        """Kilograms of CO2 equivalent of the electricity; None where the grid's intensity was not given."""
-        return self._carbon_kg(self.wall_energy_j)
+        """Kilograms of CO2 equivalent of the electricity and, if asked for, of making the GPUs; None without a grid."""
+        return self._carbon_kg(self.time_s, self.wall_energy_j)
 
     @property
     def step_s(self) -> float:
@@ -162,11 +171,11 @@ class Run(Answer):
             sent = _COLLECTIVES**sign
             times.append(math.fsum(p.time_s * (of_time if p.name in computed else sent) for p in self.parts))
             joules.append(math.fsum(p.energy_j * (of_energy if p.name in computed else sent) for p in self.parts))
-            wall = wall_energy_j(times[-1], joules[-1], self.layout)
+            wall = wall_energy_j(times[-1], joules[-1], self.servers_w)
             error = math.hypot(math.log(wall / self.wall_energy_j), math.log(PLUG_ERROR))
             walls.append(self.wall_energy_j * math.exp(sign * error))
         costs = [self._cost(*each) for each in zip(times, walls, strict=True)]
-        kilograms = [self._carbon_kg(each) for each in walls]
+        kilograms = [self._carbon_kg(*each) for each in zip(times, walls, strict=True)]
         return RunInterval(
             level,
             (times[0], times[1]),
@@ -227,6 +236,7 @@ class Run(Answer):
         found: float | None = self.tariff.cost(time_s * self.layout.gpus, wall_energy_j * self.pue, self.gpu)
         return found
 
-    def _carbon_kg(self, wall_energy_j: float) -> float | None:
-        grams: float | None = self.tariff.carbon_g(wall_energy_j * self.pue)
-        return None if grams is None else grams / _G_PER_KG
+    def _carbon_kg(self, time_s: float, wall_energy_j: float) -> float | None:
+        grams: float | None = self.tariff.carbon_g(wall_energy_j * self.pue, time_s)
+        made = self.layout.gpus * time_s / _S_PER_HOUR * self.embodied_g_per_hour
+        return None if grams is None else (grams + made) / _G_PER_KG

@@ -74,10 +74,19 @@ class Traffic:
         between_s = rings * size_bytes * (nodes - 1) / nodes / self.between_nodes + nodes * _STEP_S
         return Sent(max(inside.time_s, between_s), inside.energy_j)
 
+    def exchanged(self, size_bytes: float, gpus: int) -> Sent:
+        """Send so many bytes of each GPU to all GPUs of a group, evenly (all-to-all)."""
+        inside, nodes = self._inside("all_to_all", size_bytes, gpus, 1), self._nodes(gpus, 1)
+        if nodes == 1:
+            return inside
+        between_s = self.gpus_per_node * size_bytes * (nodes - 1) / nodes / self.between_nodes + nodes * _STEP_S
+        return Sent(max(inside.time_s, between_s), inside.energy_j)
+
     def message(self, size_bytes: float, stride: int) -> Sent:
         """Send a tensor to the GPU of another stage."""
         across = stride >= self.gpus_per_node
-        inside = self.gpu.link_bandwidth or self.gpu.pcie_bandwidth or _DEFAULT_PCIE
+        linked = self.gpu.link(self.gpus_per_node) == "nvlink"
+        inside = (self.gpu.link_bandwidth if linked else self.gpu.pcie_bandwidth) or _DEFAULT_PCIE
         return Sent(_STEP_S + size_bytes / (self.between_nodes / self.gpus_per_node if across else inside), 0.0)
 
     def _nodes(self, gpus: int, stride: int) -> int:
@@ -89,8 +98,7 @@ class Traffic:
         count = max(group for group in GROUPS if group <= here)
         if count == 1 or size_bytes <= 0:
             return Sent(0.0, 0.0)
-        link = "nvlink" if self.gpu.link_bandwidth else "pcie"
         elements = max(1, round(size_bytes / _HALF_BYTES / (count if kind == "all_gather" else 1)))
-        attributes = {"gpus": count, "link": link, "implementation": NCCL}
+        attributes = {"gpus": count, "link": self.gpu.link(here), "implementation": NCCL}
         operation = Operation(kind, [(elements,)], attributes, precision="bf16")
         return Sent(collective_s(operation, self.gpu), collective_j(operation))

@@ -5,13 +5,24 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..api import prepare
 from ..api.operations import explain, predict_operations
-from ..errors import JoulecastError
+from ..errors import InputError, JoulecastError, unknown_name
+from ..extraction import Job
 from ..extraction.isolation import IsolatedExtraction
+from ..extraction.models.language_models import LANGUAGE_MODELS
+from ..extraction.models.spelling import known_as
+from ..generation.choices import GenerationChoices
+from ..generation.choosing import BATCHES, CLOCKS
+from ..generation.engines import ENGINES
+from ..generation.generate import predict_generation
+from ..generation.images.predict import ImagePrediction, predict_image
+from ..generation.models import find_decoder
+from ..generation.parallel import compared, layouts, split_count
+from ..generation.prediction import GenerationPrediction
 from ..hardware import GPU, gpu_name_notes, gpus
 from ..operations.network import Network
 from ..predictors.board.profile import find_profile
@@ -26,31 +37,65 @@ from ..progress import paced
 from ..queries import Choices, Question, Sweep
 from ..queries import best as best_of
 from ..queries import sweep as sweep_of
-from ..queries.clocks import MOST_CLOCKS
-from ..queries.constraints import Constraints
+from ..queries.evaluation import MOST_CLOCKS
 from ..queries.objectives import Tariff
+from ..queries.search import Constraints
+from ..rendering.answers import table_csv
+from ..runs import Run
+from ..runs.choosing import CLOCKS as RUN_CLOCKS
+from ..runs.choosing import RunChoices
+from ..runs.choosing import best_of as best_run_of
+from ..runs.parallel import PARTS, ParallelTraining, training_of
+from ..runs.predict import run_of
+from ..traffic import ServingSimulation, rates
+from ..traffic.best import best_generation
+from ..traffic.simulate import simulate_serving
 from ..zoo import find_predictor
-from .batches import BatchItem
 from .caches import BoundedCache, network_bytes
-from .generation_answers import GenerationAnswers
-from .networks import Networks, entry_of
-from .problems import too_large
+from .networks import FileQuery, Networks, entry_of
+from .problems import problem_of, too_large
 from .settings import Settings
-from .uploads import FileQuery
-from .validation import (
-    arguments_of,
-    checked_gpu,
-    checked_host,
-    checked_predictor,
-    plain_clock,
-)
+from .validation import arguments_of, checked_gpu, checked_host, checked_predictor, plain_clock
 
+
+@dataclass(frozen=True)
+class BatchItem:
+    """One item of a batch: a prediction, or the reason why there is none."""
+
+    prediction: Prediction | None
+    error: JoulecastError | None
+
+
+def batch_json(items: list[BatchItem], details: bool) -> dict[str, Any]:
+    """A batch as plain lists and dictionaries. An item that was refused holds its problem instead of a prediction."""
+    return {"results": [_item_json(item, details) for item in items]}
+
+
+def _item_json(item: BatchItem, details: bool) -> dict[str, Any]:
+    prediction = None if item.prediction is None else item.prediction.to_dict(details=details)
+    return {"prediction": prediction, "problem": None if item.error is None else problem_of(item.error)}
+
+
+def batch_csv(items: list[BatchItem]) -> str:
+    """A batch as CSV, one item per line. The last column says why an item is empty."""
+    header = ["network", "mode", "gpu", "clock_mhz", "predictor", "time_s", "power_w", "energy_j", "edp_js"]
+    header += ["uncovered_share"]
+    rows = [
+        [getattr(item.prediction, name, None) for name in header]
+        + [None if item.error is None else " ".join(str(item.error).split())]
+        for item in items
+    ]
+    return table_csv([*header, "problem"], rows)
+
+
+_MOST_REQUESTS = 1_000_000  # A minute of one core. In a closed loop, each may be longer than a second, and counts more.
 _QUICK_OPERATIONS = 300
 _PREPARED = 3  # memory of a network that is prepared for a GPU, relative to that of the network itself
 _OF_A_CLOCK = {"clock_mhz", "composition", "strict", "tree"}
+_MOST_WAYS = 200  # Each takes a second or two.
 
 
-class Answers(GenerationAnswers):
+class Answers:
     """Answers questions, and caches what does not depend on the clock."""
 
     def __init__(self, settings: Settings) -> None:
@@ -186,7 +231,91 @@ class Answers(GenerationAnswers):
             )
         return asked, question.objective, tariff
 
+    def predict_generation(self, question: Any) -> GenerationPrediction:
+        """See `joulecast.predict_generation`; models are those whose parts are known without torch."""
+        _refuse_unknown(question.model, question.engine)
+        _check_gpus(question.gpu, question.predictor, "inference")
+        return predict_generation(**arguments_of(question))
+
+    def best_generation(self, question: Any) -> GenerationChoices:
+        """See `joulecast.best_generation`; models are those whose parts are known without torch."""
+        _refuse_unknown(question.model, question.engine)
+        for name in question.gpus or ():
+            _check_gpus(name)
+        clocks, caps = question.clocks_mhz, question.power_limit_w
+        decoder = find_decoder(question.model)
+        choices = sum(
+            len(list(layouts(count, gpu, decoder))) for count, gpu in compared(question.gpus, question.counts)
+        )
+        choices *= len(question.precisions) * (len(caps) if isinstance(caps, list) else 1)
+        simulated = question.rate_per_s is not None or question.max_total_power_w is not None
+        most = _MOST_WAYS if simulated else self._settings.max_choices
+        choices *= len(question.batches or (rates.BATCHES if simulated else BATCHES))
+        choices *= (len(rates.CLOCKS) if simulated else CLOCKS) if clocks is None else len(clocks)
+        if choices > most:
+            raise too_large("there are too many choices to compare", choices, most)
+        return best_generation(**arguments_of(question))
+
+    def predict_image(self, question: Any) -> ImagePrediction:
+        """See `joulecast.predict_image`."""
+        predictor = _check_gpus(question.gpu, question.predictor)
+        return predict_image(**{**arguments_of(question), "predictor": predictor})
+
+    def predict_parallel_training(self, question: Any) -> ParallelTraining:
+        """See `joulecast.predict_parallel_training`."""
+        asked = arguments_of(question)
+        job = Job.of(asked, mode="training", predictor=_check_gpus(question.gpu, question.predictor, "training"))
+        parts = {name: asked[name] for name in PARTS}
+        return training_of(job, asked["gpu"], asked["clock"], parts, asked["micro_batches"], self.networks.extract)
+
+    def simulate_serving(self, question: Any) -> ServingSimulation:
+        """See `joulecast.simulate_serving`; requests come at a rate or in a closed loop."""
+        _refuse_unknown(question.model, question.engine)
+        _check_gpus(question.gpu, question.predictor)
+        if question.draft_model is not None:
+            _refuse_unknown(question.draft_model, question.engine)
+        replays = 1 if question.level is None else 3
+        expected = replays * (question.requests or question.concurrency or 0) * (question.duration_s or 0)
+        if expected > _MOST_REQUESTS:
+            raise too_large("there are too many requests to simulate", expected, _MOST_REQUESTS)
+        return simulate_serving(**arguments_of(question))
+
+    def predict_run(self, question: Any) -> Run:
+        """See `joulecast.predict_run`."""
+        asked = arguments_of(question)
+        asked["predictor"] = _check_gpus(question.gpu, question.predictor, "training")
+        return run_of(self.networks.extract, asked)
+
+    def best_run(self, question: Any) -> RunChoices:
+        """See `joulecast.best_run`."""
+        for name in question.gpus or ():
+            _check_gpus(name, question.predictor, "training")
+        asked = arguments_of(question)
+        ways = len(compared(question.gpus, question.counts))
+        choices = ways * (RUN_CLOCKS if asked["clocks"] is None else len(asked["clocks"]))
+        if choices > self._settings.max_choices:
+            raise too_large("there are too many choices to compare", choices, self._settings.max_choices)
+        return best_run_of(self.networks.extract, asked)
+
 
 def _execution(question: Any) -> Execution:
     profile = find_profile(question.calibration)
     return Execution.of(question.execution, checked_host(question.host), profile)
+
+
+def _check_gpus(name: str, predictor: str | None = None, mode: str = "inference") -> str | None:
+    """Check the name of one GPU or of several ("2x H100 SXM"), and that of a predictor for it."""
+    _, single = split_count(name)
+    return checked_predictor(predictor, checked_gpu(single), mode)
+
+
+def _refuse_unknown(model: str, engine: str) -> None:
+    if known_as(model) not in LANGUAGE_MODELS:
+        raise unknown_name("language model", model, LANGUAGE_MODELS, hint="the library takes configurations, too")
+    if engine in ENGINES and not ENGINES[engine].fused:
+        raise InputError(
+            "a service predicts engines with fused kernels",
+            given=engine,
+            allowed=", ".join(name for name in ENGINES if ENGINES[name].fused),
+            hint="for eager steps ask /v1/predict, with a cache_length",
+        )

@@ -29,11 +29,10 @@ from ..extraction.isolation import IsolatedExtraction
 from ..hardware import find_gpu
 from ..operations.operation import MODES
 from ..zoo import find_predictor
-from . import listing_routes, page, routes
+from . import listings, routes
 from .answers import Answers
-from .caching import AnswerCache
-from .logs import log
-from .metrics import Metrics, resident_bytes
+from .caches import AnswerCache
+from .logs import Metrics, log, resident_bytes
 from .middleware import OPEN_PATHS, RequestChecks
 from .problems import invalid, not_found, problem_response
 from .reload import WARMED, follow, generation, watch
@@ -44,10 +43,9 @@ from .workers import Workers
 _ROUTERS = (
     routes.predictions,
     routes.asked,
-    listing_routes.listed,
-    listing_routes.system,
-    listing_routes.usual,
-    page.router,
+    listings.listed,
+    listings.system,
+    listings.usual,
 )
 _TIDY_SECONDS, _TIDY_BYTES = 5.0, 32_000_000
 _WARMING_SECONDS = 600.0  # longest time to load a predictor, even from a slow disk
@@ -120,10 +118,7 @@ def _gauges(state: State) -> dict[str, tuple[str, Callable[[], float]]]:
         "joulecast_answer_misses_total": ("Answers that were computed", lambda: state.cache.finished.misses),
         "joulecast_answer_bytes": ("Memory of cached answers", lambda: state.cache.finished.size),
         "joulecast_cached_networks": ("Cached networks", lambda: len(state.answers.networks.cached)),
-        "joulecast_network_bytes": (
-            "Memory of cached networks, estimated",
-            lambda: state.answers.networks.cached.size,
-        ),
+        "joulecast_network_bytes": ("Memory of cached networks, estimated", lambda: state.answers.networks.cached.size),
         "joulecast_known_networks": (
             "Networks prepared for a GPU, which answer other clocks quickly",
             lambda: len(state.answers.prepared),

@@ -1,26 +1,42 @@
-"""Listings of GPUs, models and zoo entries as plain lists and dictionaries."""
+"""The paths that list GPUs, models and predictors, that report the state of the service, and the web page."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import pathlib
+import platform
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
-from typing import Any
+from importlib.util import find_spec
+from typing import Annotated, Any
 
-from ..errors import unknown_name
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import JSONResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from .. import __version__
+from ..errors import RefusalError, unknown_name
 from ..extraction.models.language_models import LANGUAGE_MODELS
 from ..extraction.templates import store
 from ..generation.engines import ENGINES
 from ..generation.images.pipelines import PIPELINES
-from ..hardware import GPU, gpus
+from ..hardware import GPU
+from ..hardware import gpus as catalogue
 from ..hardware.host import USUAL, hosts
 from ..predictors.networks.execution import EXECUTIONS
 from ..queries.carbon import grids
 from ..system.resources import shipped
 from ..zoo import entries
-from ..zoo.entries.cards import load_card
-from ..zoo.entries.measured import measured_gpus
+from ..zoo.entries.cards import load_card, measured_gpus
 from ..zoo.rendering import markdown
+from . import logs, schemas
+from .answering import PROBLEMS, answering, ask, computed, found, naming
+from .caches import CachedRoute
+from .reload import damage
+from .rendering import json_bytes
+from .validation import checked_gpu
 
 # Example for a size of the input that a template leaves open, used if the template is valid for it.
 _USUAL_SIZES: Mapping[str, int] = {"batch": 32, "height": 224, "width": 224, "tokens": 128}
@@ -49,7 +65,7 @@ def gpu_summary(gpu: GPU) -> dict[str, Any]:
 
 def all_gpus() -> dict[str, Any]:
     """The catalogue."""
-    return {"gpus": [gpu_summary(gpu) for gpu in gpus().values()]}
+    return {"gpus": [gpu_summary(gpu) for gpu in catalogue().values()]}
 
 
 def one_gpu(gpu: GPU) -> dict[str, Any]:
@@ -126,3 +142,133 @@ def zoo_card(name: str) -> dict[str, Any]:
         raise unknown_name("predictor", name, names)
     card = load_card(shipped("zoo") / name)
     return {**card, "name": name, "markdown": markdown(card)}
+
+
+listed = APIRouter(prefix="/v1", route_class=CachedRoute)
+system = APIRouter(prefix="/v1", responses=PROBLEMS)
+
+
+@listed.get("/gpus", **answering(schemas.GpusAnswer), tags=["catalogue"])
+async def gpus(request: Request) -> Response:
+    """List the GPU catalogue, with what was measured on each GPU."""
+    return Response(json_bytes(all_gpus()), media_type="application/json")
+
+
+@listed.get("/execution", **answering(schemas.ExecutionAnswer), tags=["catalogue"])
+async def execution(request: Request) -> Response:
+    """List how a network can be run, the hosts and engines that are known by name, and grids by country."""
+    return Response(json_bytes(ways_to_run()), media_type="application/json")
+
+
+@listed.get("/models", **answering(schemas.ModelsAnswer), tags=["models"])
+async def models(
+    request: Request, search: Annotated[str, Query(max_length=100, description="Part of a name.")] = ""
+) -> Response:
+    """List the models that have a name and need no torch."""
+    others = request.app.state.settings.extraction and find_spec("torch") is not None
+    listed = await computed(request, lambda _: all_models(search, others=others))
+    return Response(json_bytes(listed), media_type="application/json")
+
+
+@listed.get("/zoo", **answering(schemas.ZooAnswer), tags=["catalogue"])
+async def zoo(request: Request) -> Response:
+    """List the names of the predictors."""
+    return Response(json_bytes({"entries": entries()}), media_type="application/json")
+
+
+@listed.get("/gpus/{name}", **naming(schemas.GpuAnswer), tags=["catalogue"])
+async def gpu(request: Request, name: Annotated[str, Path(max_length=100, examples=["A30"])]) -> Response:
+    """All figures of a GPU, with their sources."""
+    to_dict = one_gpu
+    return await found(ask(request, None, lambda _: checked_gpu(name), to_dict))
+
+
+@listed.get("/zoo/{gpu}/{entry}", **naming(schemas.CardAnswer), tags=["catalogue"])
+async def card(
+    request: Request,
+    gpu: Annotated[str, Path(max_length=100, examples=["a30"])],
+    entry: Annotated[str, Path(max_length=100, examples=["forest-inference"])],
+) -> Response:
+    """The model card of a predictor."""
+    return await found(ask(request, None, lambda _: zoo_card(f"{gpu}/{entry}"), lambda found: found))
+
+
+@system.get("/health", response_model=schemas.HealthAnswer, tags=["system"])
+async def health() -> dict[str, str | int]:
+    """Answer 200 as long as the process runs, with its number."""
+    return {"status": "ok", "process": os.getpid()}
+
+
+@system.get("/ready", response_model=schemas.HealthAnswer, tags=["system"])
+async def ready(request: Request) -> dict[str, str | int]:
+    """Whether the predictors are loaded and whole; 503 until then, and where questions would be answered with 503."""
+    if not request.app.state.ready:
+        raise RefusalError(
+            503, "starting", "the predictors are being loaded", hint="ask again in a second", retry_after_s=1
+        )
+    state = request.app.state
+    if state.damage is not None:
+        # The entry may have been restored since.
+        state.damage = await asyncio.to_thread(damage)
+    if state.damage is not None:
+        raise RefusalError(503, "zoo", "a predictor is damaged", given=state.damage, hint="`joulecast zoo verify`")
+    return {"status": "ready", "process": os.getpid()}
+
+
+@system.get("/version", response_model=schemas.VersionAnswer, tags=["system"])
+async def version(request: Request) -> dict[str, str]:
+    """The version of joulecast, and the state of the predictors."""
+    return {
+        "joulecast": __version__,
+        "python": platform.python_version(),
+        "generation": request.app.state.cache.generation,
+    }
+
+
+usual = APIRouter(include_in_schema=False)
+"""What is asked for without a version: numbers for Prometheus, the OpenAPI document, and the page with its files."""
+
+
+@usual.get("/openapi.json")
+async def openapi(request: Request) -> Response:
+    """The OpenAPI document."""
+    return JSONResponse(request.app.openapi())
+
+
+@usual.get("/metrics")
+@system.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    tags=["system"],
+)
+async def prometheus(request: Request) -> Response:
+    """Counters for Prometheus."""
+    return Response(request.app.state.metrics.text(), media_type=logs.MEDIA_TYPE)
+
+
+_FILES = StaticFiles(directory=pathlib.Path(__file__).with_name("static"))
+
+
+@usual.get("/")
+async def index(request: Request) -> Response:
+    """The page."""
+    return await _file(request, "index.html")
+
+
+@usual.get("/docs")
+async def docs(request: Request) -> Response:
+    """The API as a page, made of the OpenAPI document."""
+    return await _file(request, "docs.html")
+
+
+@usual.get("/static/{name}")
+async def static(request: Request, name: str) -> Response:
+    """Serve a file of the page."""
+    return await _file(request, name)
+
+
+async def _file(request: Request, name: str) -> Response:
+    response = await _FILES.get_response(name, request.scope)
+    response.headers["Cache-Control"] = "no-cache"
+    return response

@@ -1,12 +1,25 @@
-"""The log: one JSON object per line on stderr."""
+"""What the service says of itself: the log, one JSON object per line on stderr; counters and gauges for Prometheus."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 LOGGER = logging.getLogger("joulecast.service")
 
@@ -43,3 +56,78 @@ def log_to_stderr(level: str) -> None:
         logger.handlers = [handler]
         logger.propagate = False
         logger.setLevel(level.upper())
+
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# Bounds of the histogram. A cached answer takes under a millisecond, a sweep over all GPUs tenths of a second.
+_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
+
+# Clients may send any text as a method, and each text would become a label of its own.
+_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
+
+
+class Metrics:
+    """Counters since the start of the service, and gauges of its current state.
+
+    Args:
+        gauges: Name -> description, and a function that reads the value.
+        version: Version of joulecast.
+        process: Number of this process, which becomes a label of every value; None where there is only one process.
+    """
+
+    def __init__(
+        self, gauges: Mapping[str, tuple[str, Callable[[], float]]], version: str, process: int | None = None
+    ) -> None:
+        disable_created_metrics()  # the times at which the service saw each label first, which nobody asks for
+        self._gauges = gauges
+        self._version = version
+        self._own = {} if process is None else {"process": str(process)}
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "joulecast_requests",
+            "Number of requests answered",
+            ["route", "method", "status", *self._own],
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "joulecast_request_seconds",
+            "Seconds from the head of a request to the answer",
+            ["route", *self._own],
+            buckets=_BUCKETS_S,
+            registry=self._registry,
+        )
+        self._registry.register(self)
+
+    def observe(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count a request that was answered. Methods that no route has share one label."""
+        method = method if method in _METHODS else "other"
+        self._requests.labels(route=route, method=method, status=str(status), **self._own).inc()
+        self._seconds.labels(route=route, **self._own).observe(seconds)
+
+    def collect(self) -> Iterator[Metric]:
+        """Gauges and counters of other parts of the service as they are now, and those of the process itself."""
+        build = GaugeMetricFamily("joulecast_build_info", "Version of joulecast", labels=["version", *self._own])
+        build.add_metric([self._version, *self._own.values()], 1)
+        yield build
+        for name, (meaning, read) in self._gauges.items():
+            family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            each = family(name, meaning, labels=list(self._own))
+            each.add_metric(list(self._own.values()), read())
+            yield each
+        for process in ProcessCollector(registry=None).collect():
+            process.samples = [sample._replace(labels={**sample.labels, **self._own}) for sample in process.samples]
+            yield process
+
+    def text(self) -> bytes:
+        """All counters and gauges in Prometheus' text format."""
+        text: bytes = generate_latest(self._registry)
+        return text
+
+
+def resident_bytes() -> float:
+    """Resident memory of this process; 0 where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0.0
+    return float(pages * os.sysconf("SC_PAGE_SIZE"))

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from ..operations.inputs import parse_shapes
 from .problems import invalid
+from .question_fields import Name, Precision, Price, up_to
 from .questions import BestQuestion, ExtractQuestion, PredictQuestion, SweepQuestion
-from .subjects import Name, Precision, Price, up_to
 
 Format = Literal["json", "csv"]
 

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from .. import api
 from ..api.choosing import best, sweep
 from ..api.operations import explain, predict_operations
-from ..generation import choosing
 from ..generation.generate import predict_generation
 from ..generation.images.predict import predict_image
 from ..operations.attributes import PRECISIONS, RequestedPrecision
@@ -22,18 +21,25 @@ from ..runs.choosing import best_run
 from ..runs.layout import RECOMPUTES, SHARDINGS
 from ..runs.parallel import predict_parallel_training
 from ..runs.predict import predict_run
-from ..traffic.best import best_serving
+from ..traffic.best import best_generation
 from ..traffic.simulate import simulate_serving
-from .question_fields import CLOCKS, FIELDS, GPUS, LENGTHS, Amount, Declared, Lengths
-from .subjects import (
+from .question_fields import (
+    CLOCKS,
+    FIELDS,
+    GPUS,
+    LENGTHS,
+    Amount,
     Clock,
+    Declared,
     DroppedItems,
+    Lengths,
     Name,
     Operations,
     Option,
     OptionName,
     Positive,
     Precision,
+    Price,
     Side,
     Size,
     Strict,
@@ -194,9 +200,11 @@ GenerationQuestion = _question(
     precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4."),
 )
 
+_Share = Annotated[float, Field(ge=0, le=1)]
+
 BestGenerationQuestion = _question(
     "BestGenerationQuestion",
-    choosing.best_generation,
+    best_generation,
     "The best ways to serve a language model",
     {
         "model": "llama3_8b",
@@ -205,12 +213,33 @@ BestGenerationQuestion = _question(
         "gpus": ["H100 SXM", "L40S"],
         "max_time_per_output_token_s": 0.05,
     },
+    {
+        "model": "llama3_8b",
+        "prompt_tokens": 500,
+        "output_tokens": 100,
+        "gpus": ["H100 SXM"],
+        "batches": [64],
+        "clocks_mhz": [1500],
+        "rate_per_s": 20,
+        "p99_tpot_s": 0.03,
+    },
     gpus=(GPUS, "Names or aliases, or with a number. Default: the whole catalogue.", ["H100 SXM"]),
-    clocks=(CLOCKS, "Default: eight clocks of each GPU."),
-    objective=(Name, "energy, time, cost or carbon; each per token."),
+    clocks=(CLOCKS, "Default: eight clocks of each GPU, with a rate three."),
+    objective=(Name, "energy, time, cost or carbon, each per token, or gpus."),
+    power_limit_w=(
+        Positive | Annotated[list[Positive], up_to(8, least=1)] | None,
+        "Power cap of each board, or several to choose from. Default: its own default.",
+    ),
+    rate_per_s=(Positive | None, "Requests per second, to be simulated. Default: full batches."),
+    p99_ttft_s=(Positive | None, "Longest time to the first token, at P99."),
+    p99_tpot_s=(Positive | None, "Longest time for each further token, at P99."),
+    max_total_power_w=(Positive | None, "Highest mean power of all boards; without a rate, for as many as it allows."),
+    max_gpus=(Side, "Most GPUs."),
+    prefill_split=(bool, "Whether to try replicas that only read prompts, too."),
+    burstiness=(Annotated[float, Field(gt=0, le=100)], "Variation of the time between arrivals: 1 for Poisson."),
+    prefix_hit_rate=(_Share, "Share of prompts that the prefix cache holds."),
+    seed=(Annotated[int, Field(ge=0, le=2**63)], "Of arrivals and lengths."),
 )
-
-_Share = Annotated[float, Field(ge=0, le=1)]
 
 ServingQuestion = _question(
     "ServingQuestion",
@@ -234,7 +263,15 @@ ServingQuestion = _question(
     concurrency=(Size | None, "Requests at a time, in place of a rate: one begins when another ends."),
     burstiness=(Annotated[float, Field(ge=0, le=100)], "Variation of the time between arrivals: 1 for Poisson."),
     warmup_s=(Annotated[float, Field(ge=0, le=1e9)], "Seconds at the beginning that are not counted."),
-    router=(Name, "How replicas get requests: round_robin or least_loaded."),
+    router=(Name, "How replicas get requests: round_robin, least_loaded or prefix."),
+    priority=(Name, "decode if decoding shares steps with prompts, prompts if it waits for them."),
+    prefixes=(
+        Annotated[list[Annotated[int, Field(ge=1, le=10**7)]], Field(min_length=2, max_length=2)] | None,
+        "How many beginnings prompts share, and tokens of each.",
+        [20, 1000],
+    ),
+    level=(Annotated[float, Field(gt=0, lt=1)] | None, "Share of runs that lie in intervals. Default: none."),
+    prefill_power_limit_w=(Positive | None, "Power cap of boards while they read prompts."),
     max_sequences=(Side, "Sequences of a replica in a step."),
     max_step_tokens=(Side | None, "Tokens of a step. Default: the engine's."),
     prefix_hit_rate=(_Share, "Share of prompts that the prefix cache holds."),
@@ -243,36 +280,6 @@ ServingQuestion = _question(
     draft_tokens=(Annotated[int, Field(ge=0, le=32)], "Tokens drafted for each sequence and verified in a step."),
     draft_model=(Name | None, "Name of the model that drafts. Default: drafts cost nothing."),
     acceptance=(_Share, "Probability that a drafted token is accepted."),
-)
-
-BestServingQuestion = _question(
-    "BestServingQuestion",
-    best_serving,
-    "The GPUs that hold limits of P99 latency",
-    {
-        "model": "llama3_8b",
-        "prompt_tokens": 500,
-        "output_tokens": 100,
-        "gpus": ["H100 SXM"],
-        "rate_per_s": 20,
-        "p99_tpot_s": 0.03,
-        "counts": [1],
-        "max_sequences": [64],
-    },
-    gpus=(Annotated[list[Name], up_to(20, least=1)], "Names or aliases.", ["H100 SXM"]),
-    clocks=(Annotated[list[Clock | None], up_to(20, least=1)], "To choose from; null is the GPU's default."),
-    objective=(Name, "energy, gpus, cost or carbon."),
-    counts=(Annotated[list[Size], up_to(8, least=1)], "Numbers of GPUs that may share each layer."),
-    precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4."),
-    rate_per_s=(Positive | None, "Requests per second. Default: as many as max_total_power_w allows."),
-    p99_ttft_s=(Positive | None, "Longest time to the first token, at P99."),
-    p99_tpot_s=(Positive | None, "Longest time for each further token, at P99."),
-    max_total_power_w=(Positive | None, "Highest mean power of all boards together."),
-    max_gpus=(Side, "Most GPUs."),
-    max_sequences=(Annotated[list[Side], up_to(8, least=1)], "Sequences of a replica in a step, to choose from."),
-    burstiness=(Annotated[float, Field(gt=0, le=100)], "Variation of the time between arrivals: 1 for Poisson."),
-    prefix_hit_rate=(_Share, "Share of prompts that the prefix cache holds."),
-    seed=(Annotated[int, Field(ge=0, le=2**63)], "Of arrivals and lengths."),
 )
 
 ImageQuestion = _question(
@@ -311,7 +318,7 @@ _TRAINED: dict[str, Any] = {
         "Of the input of a step, of all GPUs and micro-batches together, batch first.",
         [32, 128],
     ),
-    "precision": (Name, "default, fp32, tf32, fp16, bf16, amp or amp_fp16."),
+    "precision": (Name, "default, fp32, tf32, fp16, bf16, fp8, amp or amp_fp16."),
     "samples": (Amount | None, "Samples of the data."),
     "tokens": (Amount | None, "Tokens of the data, in place of samples."),
     "epochs": (Positive, "How often the data are passed through."),
@@ -330,6 +337,10 @@ RunQuestion = _question(
     gpu=(Name, "The GPUs.", "8x H100 SXM"),
     tensor_parallel=(Size, "GPUs that share each layer."),
     accumulation=(Size, "Micro-batches of each replica in a step."),
+    context_parallel=(Side, "GPUs that share each sequence."),
+    expert_parallel=(Side, "GPUs over which whole experts are distributed."),
+    base_precision=(Name | None, "nf4 to store frozen layers in 4 bits (QLoRA)."),
+    clip_gradients=(bool, "Whether the norm of the gradients is limited."),
     sharding=(Name, ", ".join(SHARDINGS)),
     recompute=(Name, ", ".join(RECOMPUTES)),
     virtual_stages=(Side, "Parts of the layers that each stage has."),
@@ -342,6 +353,7 @@ RunQuestion = _question(
     checkpoints=(Annotated[int, Field(ge=0, le=10**9)], "How often a checkpoint is stored."),
     checkpoint_bandwidth=(Amount, "Bytes per second at which it is stored."),
     loader_samples_per_s=(Positive | None, "Samples per second that the loader of the data gives."),
+    embodied_g_per_hour=(Price, "Grams of CO2 of making a GPU, for each hour of use."),
 )
 
 BestRunQuestion = _question(

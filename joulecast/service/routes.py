@@ -22,13 +22,12 @@ from ..runs import Run
 from ..runs.choosing import RunChoices
 from ..runs.parallel import ParallelTraining
 from ..traffic import ServingSimulation
-from ..traffic.choices import ServingChoices
 from . import query_strings, questions, schemas
 from .answering import FormatQuery, answering, ask
-from .batches import batch_csv, batch_json
-from .caching import CachedRoute, Handler
+from .answers import batch_csv, batch_json
+from .caches import CachedRoute, Handler
+from .networks import FileQuery
 from .rendering import media_type_of, rendered
-from .uploads import FileQuery
 
 
 class _Path(NamedTuple):
@@ -154,14 +153,6 @@ _PATHS = (
         schemas.ParallelTrainingAnswer,
         "generation",
         "Predict an iteration of training a transformer over several GPUs of a node.",
-    ),
-    _Path(
-        "best_serving",
-        questions.BestServingQuestion,
-        ServingChoices,
-        schemas.BestServingAnswer,
-        "generation",
-        "Choose how many GPUs serve requests within limits of P99 latency, or how many requests a power allows.",
     ),
     _Path(
         "simulate_serving",

@@ -24,7 +24,6 @@ from ..queries.choice import WRITTEN, Choice
 from ..runs import Layout, Part, Run, RunInterval
 from ..runs.parallel import ParallelTraining
 from ..traffic import ServingSimulation
-from ..traffic.choices import ServingChoice
 from .schema import Open, answer_of, object_of, said, several
 
 
@@ -78,11 +77,7 @@ _SUMMARY = (
     "uncovered_share notes"
 )
 _IN_NO_TOTAL = said(list[str], "Operations and operators that are in no total, and why.")
-_of_prediction: Mapping[str, Any] = {
-    "input_shape": Any,
-    "interval": IntervalAnswer | None,
-    "uncovered": _IN_NO_TOTAL,
-}
+_of_prediction: Mapping[str, Any] = {"input_shape": Any, "interval": IntervalAnswer | None, "uncovered": _IN_NO_TOTAL}
 SummaryAnswer = answer_of("SummaryAnswer", Prediction, "The cost of one iteration.", _SUMMARY, **_of_prediction)
 
 
@@ -231,6 +226,7 @@ GenerationChoiceAnswer = answer_of(
     GenerationChoice,
     "One way to serve a model.",
     layout=said(str, "How GPUs share the model, in words, such as TP 4, 2 replicas."),
+    command=said(str, "What starts a replica with vLLM."),
 )
 
 BestGenerationAnswer = object_of(
@@ -260,23 +256,6 @@ ParallelTrainingAnswer = answer_of(
     micro=said(SummaryAnswer, "One micro-batch through all layers, or a GPU's part of them."),
 )
 
-BestServingAnswer = object_of(
-    "BestServingAnswer",
-    "Ways to serve requests within the limits, best first.",
-    choices=said(
-        several(
-            answer_of(
-                "ServingChoiceAnswer",
-                ServingChoice,
-                "One way to serve requests.",
-                command=said(str, "What starts a replica with vLLM."),
-            )
-        ),
-        "All ways.",
-    ),
-    left_out=said(dict[str, str], "GPUs of a replica and why they are not among the choices."),
-)
-
 _Quantiles = object_of(
     "QuantilesAnswer", "Seconds; null if no request has them.", **dict.fromkeys(("p50", "p90", "p99"), float | None)
 )
@@ -287,8 +266,10 @@ ServingAnswer = answer_of(
     "A simulated engine that serves requests; JSON has no single requests.",
     "model gpu gpus layout engine precision clock_mhz power_limit_w seed rate_per_s concurrency warmup_s duration_s "
     "cache_tokens tokens_per_s requests_per_s energy_j idle_energy_j energy_per_token_j power_w idle_share preemptions "
-    "notes",
+    "level notes",
     requests=said(int, "Number of requests that were counted."),
+    timeline=said(dict[str, list[float | None]], "Power by phase, queue, sequences and memory in 120 equal steps."),
+    intervals=said(dict[str, list[float]], "Low and high of each quantity and quantile, if a level was asked for."),
     ttft_s=said(_Quantiles, "Time to first token."),
     tpot_s=said(_Quantiles, "Mean time of a request from one token to the next."),
     itl_s=said(_Quantiles, "From one token to the next, over all tokens."),

@@ -23,11 +23,7 @@ _GPUS = "/v1/gpus lists them"
 
 
 def checked_model(name: str) -> str:
-    """Check that a text is the name of a model and not a file.
-
-    Raises:
-        InputError: The text could be a path.
-    """
+    """Check that a text is the name of a model and not a file. Raises InputError: the text could be a path."""
     if len(name) > _LONGEST or not _MODEL.fullmatch(name) or name.lower().endswith(_FILES):
         raise InputError(
             "a model must be given by name here, not as a file",
@@ -39,11 +35,7 @@ def checked_model(name: str) -> str:
 
 
 def checked_gpu(name: str) -> GPU:
-    """Find a GPU of the catalogue.
-
-    Raises:
-        UnknownNameError: The catalogue has no such name, as for every path.
-    """
+    """Find a GPU of the catalogue. Raises UnknownNameError: the catalogue has no such name, as for every path."""
     if len(name) > _LONGEST or "/" in name or "\\" in name or name.lower().endswith(_FILES):
         raise UnknownNameError(
             "a GPU must be given by name here, not as a file",
@@ -69,11 +61,7 @@ def checked_host(wanted: str | float | None) -> Host:
 
 
 def checked_prices(price: float | Mapping[str, float] | None) -> float | dict[str, float] | None:
-    """Prices by GPU, or one price for all.
-
-    Raises:
-        UnknownNameError: There is no such GPU.
-    """
+    """Prices by GPU, or one price for all. Raises UnknownNameError: there is no such GPU."""
     if not isinstance(price, Mapping):
         return price
     for name in price:

@@ -14,8 +14,8 @@ from ..progress import PACE
 from .requests import Trace
 from .scheduler import Cache, Replica
 
-ROUTERS = ("round_robin", "least_loaded")
-"""How requests are given to replicas: in turn, or to the one with the fewest requests."""
+ROUTERS = ("round_robin", "least_loaded", "prefix")
+"""How requests are given to replicas: in turn, to the one with the fewest, or those with a prefix to the same one."""
 
 _PACE = 1000  # Requests between two moments at which a service may stop a simulation.
 
@@ -31,19 +31,21 @@ class Replay:
 
     def open(self, trace: Trace) -> None:
         """Requests that arrive whatever becomes of the others."""
-        columns = (trace.arrival_s.tolist(), trace.prompt.astype(int).tolist(), trace.output.astype(int).tolist())
+        integers = (trace.prompt, trace.output, trace.prefix, trace.shared)
+        columns = (trace.arrival_s.tolist(), *(each.astype(int).tolist() for each in integers))
         requests, count = self.replicas[0].requests, len(self.replicas)
-        for place, (arrival_s, prompt, output) in enumerate(zip(*columns, strict=True)):
+        for place, (arrival_s, prompt, output, prefix, shared) in enumerate(zip(*columns, strict=True)):
             if place % _PACE == 0:
                 PACE.get()()
-            if self.router == "round_robin":
-                chosen = self.replicas[place % count]
-                chosen.advance(arrival_s)
-            else:
+            if self.router == "least_loaded":
                 for replica in self.replicas:
                     replica.advance(arrival_s)
                 chosen = min(self.replicas, key=lambda each: each.outstanding)
-            chosen.add(requests.add(arrival_s, prompt, output))
+            else:
+                sticky = self.router == "prefix" and prefix >= 0
+                chosen = self.replicas[(prefix if sticky else place) % count]
+                chosen.advance(arrival_s)
+            chosen.add(requests.add(arrival_s, prompt, output, prefix, shared))
         self._finish()
 
     def closed(self, concurrency: int) -> None:

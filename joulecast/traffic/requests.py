@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,10 @@ _COLUMNS = {
     "arrival_s": ("arrival_s", "arrival", "arrived_at", "timestamp", "time_s"),
     "prompt_tokens": ("prompt_tokens", "input_tokens", "contexttokens", "num_prefill_tokens", "prompt"),
     "output_tokens": ("output_tokens", "generatedtokens", "num_decode_tokens", "output"),
+    "prefix": ("prefix", "session", "session_id", "conversation_id"),
+    "prefix_tokens": ("prefix_tokens", "shared_tokens", "cached_tokens"),
 }
+_OPTIONAL = ("prefix", "prefix_tokens")
 _MOST = 50_000_000  # Requests of a simulation: some gigabytes.
 _AT_ONCE = 4096
 
@@ -31,13 +34,41 @@ class Trace:
     Args:
         arrival_s: Seconds from the start, in order, shape (requests,).
         prompt, output: Tokens of prompts and outputs, shape (requests,).
+        prefix, shared: Group of requests whose prompts begin alike, -1 for none, and tokens that do; empty for none.
         notes: What was changed.
     """
 
     arrival_s: FloatArray
     prompt: FloatArray
     output: FloatArray
+    prefix: FloatArray = field(default_factory=lambda: np.zeros(0))
+    shared: FloatArray = field(default_factory=lambda: np.zeros(0))
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        count = len(self.arrival_s)
+        if len(self.prefix) != count:
+            object.__setattr__(self, "prefix", np.full(count, -1.0))
+            object.__setattr__(self, "shared", np.zeros(count))
+
+    def of(self, some: Any) -> Trace:
+        """Some of the requests, or all in another order.
+
+        Args:
+            some: Their places, or whether each is one of them.
+        """
+        names = ("arrival_s", "prompt", "output", "prefix", "shared")
+        return replace(self, **{name: getattr(self, name)[some] for name in names})
+
+    def sharing(self, prefixes: tuple[int, int], seed: Any) -> Trace:
+        """The same requests with prompts that begin alike, such as with a system prompt.
+
+        Args:
+            prefixes: Number of different beginnings, each as likely as any other, and tokens of each.
+            seed: Seed of which request has which.
+        """
+        drawn = np.random.default_rng(seed).integers(prefixes[0], size=len(self.prompt))
+        return replace(self, prefix=drawn.astype(float), shared=np.full(len(drawn), float(prefixes[1])))
 
     def until(self, end_s: float | None) -> Trace:
         """The requests that arrive before a time; all without one.
@@ -55,7 +86,7 @@ class Trace:
                 allowed="a longer duration_s",
                 hint="count seconds from the first request",
             )
-        return Trace(self.arrival_s[some], self.prompt[some], self.output[some], self.notes)
+        return self.of(some)
 
 
 class Drawn:
@@ -141,6 +172,9 @@ def _within(prompt: FloatArray, output: FloatArray, context: float) -> tuple[Flo
 def read_trace(source: str | Path | Any) -> Trace:
     """Requests from a table with their arrival in seconds and the tokens of prompt and output.
 
+    A column `prefix` says whose prompts begin alike, such as the turns of a session, and `prefix_tokens` how far;
+    without the latter, as far as the session was known before.
+
     Args:
         source: Path of a CSV or Parquet file, or a data frame.
 
@@ -153,6 +187,8 @@ def read_trace(source: str | Path | Any) -> Trace:
     found = {}
     for name, spellings in _COLUMNS.items():
         column = next((lower[each] for each in spellings if each in lower), None)
+        if column is None and name in _OPTIONAL:
+            continue
         if column is None:
             raise InputError(
                 f"{named} has no column for {name}",
@@ -161,21 +197,25 @@ def read_trace(source: str | Path | Any) -> Trace:
                 hint="rename the column",
             )
         try:
-            found[name] = np.asarray(table[column], dtype=float)
+            words = np.unique(np.asarray(table[column]), return_inverse=True)[1] if name == "prefix" else table[column]
+            found[name] = np.asarray(words, dtype=float)
         except ValueError as error:
             raise InputError(
                 f"{named} has values in {column} that are no numbers",
                 given=str(error)[-60:],
                 allowed="seconds since the start, and tokens",
             ) from None
-    arrival_s, prompt, output = (found[name] for name in _COLUMNS)
-    if not len(arrival_s) == len(prompt) == len(output):
+    arrival_s, prompt, output = (found[name] for name in ("arrival_s", "prompt_tokens", "output_tokens"))
+    if "prefix" in found:  # As much of the prompt as was in the cache with the session before it.
+        found.setdefault("prefix_tokens", prompt)
+    if len({len(values) for values in found.values()}) > 1:
         raise InputError(
             f"the columns of {named} differ in length",
             given=", ".join(f"{len(values)} of {name}" for name, values in found.items()),
             allowed="a value of each for every request",
         )
-    for name, values, least in zip(_COLUMNS, (arrival_s, prompt, output), (0, 1, 1), strict=True):
+    for name, values in found.items():
+        least = int(name in ("prompt_tokens", "output_tokens"))
         wrong = ~(np.isfinite(values) & (values >= least))
         if wrong.any():
             row = int(wrong.argmax())
@@ -190,7 +230,8 @@ def read_trace(source: str | Path | Any) -> Trace:
     order = np.argsort(arrival_s, kind="stable")
     moved = int((np.diff(arrival_s) < 0).sum())
     notes = (f"{named} was not in the order of arrival, and was sorted",) if moved else ()
-    return Trace(arrival_s[order], np.round(prompt[order]), np.round(output[order]), notes)
+    groups = (found["prefix"], np.round(found["prefix_tokens"])) if "prefix" in found else ()
+    return replace(Trace(arrival_s, np.round(prompt), np.round(output), *groups).of(order), notes=notes)
 
 
 def _columns(source: Any, named: str) -> Any:

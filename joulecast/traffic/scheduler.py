@@ -60,6 +60,7 @@ class Limits:
         cached_share: Share of each prompt that the prefix cache holds.
         step_tokens: Tokens that a step computes for each sequence that decodes, more than 1 where a draft is checked.
         tokens_per_step: Tokens that a sequence gets in a step, on average.
+        prompts_first: Whether sequences that decode wait while prompts are read, and do not share steps with them.
     """
 
     sequences: int
@@ -67,6 +68,7 @@ class Limits:
     cached_share: float = 0.0
     step_tokens: int = 1
     tokens_per_step: float = 1.0
+    prompts_first: bool = False
 
 
 class Log:
@@ -74,10 +76,14 @@ class Log:
 
     Attributes:
         columns: Start in seconds, seconds, steps (0 while it waits for requests), sequences that decoded, tokens of
-            prompts, prompts that were completed, joules, tokens in the cache, requests that waited.
+            prompts, prompts that were completed, joules, tokens in the cache, requests that waited, joules of the
+            sequences that decoded, sequences that waited for the prompts of others.
     """
 
-    NAMES = ("start_s", "time_s", "steps", "decoding", "prompt_tokens", "completed", "energy_j", "cached", "waiting")
+    NAMES = (
+        *("start_s", "time_s", "steps", "decoding", "prompt_tokens", "completed", "energy_j", "cached", "waiting"),
+        *("decoding_j", "stalled"),
+    )
 
     def __init__(self) -> None:
         """An empty log."""
@@ -98,6 +104,7 @@ class Requests:
         first_s, end_s: Seconds at the first and the last token; NaN until then.
         energy_j: Joules of its share of the steps that it took part in.
         preempted: How often it was put back.
+        prefix, shared: The group of requests whose prompts begin alike, -1 for none, and how many tokens do.
     """
 
     arrival_s: array[float] = field(default_factory=lambda: array("d"))
@@ -107,15 +114,20 @@ class Requests:
     end_s: array[float] = field(default_factory=lambda: array("d"))
     energy_j: array[float] = field(default_factory=lambda: array("d"))
     preempted: array[int] = field(default_factory=lambda: array("q"))
+    prefix: array[int] = field(default_factory=lambda: array("q"))
+    shared: array[int] = field(default_factory=lambda: array("q"))
 
-    def add(self, arrival_s: float, prompt: int, output: int) -> int:
+    def add(self, arrival_s: float, prompt: int, output: int, prefix: int = -1, shared: int = 0) -> int:
         """Add a request, and return its index."""
         self.arrival_s.append(arrival_s)
-        self.prompt.append(prompt)
-        self.output.append(output)
-        for column, value in ((self.first_s, math.nan), (self.end_s, math.nan), (self.energy_j, 0.0)):
+        for column, value in (
+            *((self.prompt, prompt), (self.output, output), (self.preempted, 0)),
+            *((self.prefix, prefix), (self.shared, shared)),
+        ):
             column.append(value)
-        self.preempted.append(0)
+        for seconds in (self.first_s, self.end_s):
+            seconds.append(math.nan)
+        self.energy_j.append(0.0)
         return len(self.arrival_s) - 1
 
 
@@ -170,6 +182,8 @@ class Replica:
         self._step = 0
         self._context = 0.0  # Tokens in the cache of the sequences that decode.
         self._each_j = 0.0  # Joules of a sequence that has decoded since the beginning.
+        self._prefixes: dict[int, int] = {}  # Prefix in free memory -> its tokens; the one used longest ago is first.
+        self._kept = 0  # Tokens of all of them.
 
     @property
     def outstanding(self) -> int:
@@ -187,7 +201,7 @@ class Replica:
         """Wait without work until a time."""
         waited_s = until_s - self.now
         if waited_s > 0:
-            self.log.add(self.now, waited_s, 0, 0, 0, 0, waited_s * self.costs.idle_w, 0, 0)
+            self.log.add(self.now, waited_s, 0, 0, 0, 0, waited_s * self.costs.idle_w, 0, 0, 0, 0)
             self.now = until_s
 
     def advance(self, until_s: float) -> None:
@@ -238,7 +252,7 @@ class Replica:
         """The prompts of the next step, each with the number of its tokens that are read."""
         chunks: list[tuple[_Reading, int]] = []
         decoding, limits = len(self._decoding), self.limits
-        room = limits.tokens - decoding * limits.step_tokens
+        room = limits.tokens - (0 if limits.prompts_first else decoding * limits.step_tokens)
         tokens = self._context + decoding * limits.tokens_per_step + self._read
         for reading in self._reading:
             count = min(room, reading.whole - reading.done)
@@ -249,7 +263,7 @@ class Replica:
         while self.waiting and room > 0 and decoding + len(self._reading) < limits.sequences:
             request = self.waiting[0]
             whole = self.requests.prompt[request] + self._written.get(request, 0)
-            begun = min(int(whole * limits.cached_share), whole - 1)
+            begun = min(max(int(whole * limits.cached_share), self._found(request)), whole - 1)
             count = min(room, whole - begun)
             if not self._fits(tokens + begun + count, 1):
                 break
@@ -262,15 +276,16 @@ class Replica:
         return chunks
 
     def _mixed(self, chunks: Sequence[tuple[_Reading, int]]) -> None:
-        """One step that reads chunks of prompts, beside the sequences that decode."""
-        decoding, requests = len(self._decoding), self.requests
+        """One step that reads chunks of prompts, beside the sequences that decode unless prompts come first."""
+        requests = self.requests
+        decoding = 0 if self.limits.prompts_first else len(self._decoding)
         context = self._context / decoding + 1 if decoding else 0.0
         tokens = sum(count for _, count in chunks)
         pairs = sum(count * (reading.done + count / 2) for reading, count in chunks)
         ready = sum(reading.done + count == reading.whole for reading, count in chunks)
         time_s, energy_j = self.costs.mixed(decoding, context, len(chunks), tokens, pairs, decoding + ready)
         alone_j = min(self.costs.decode(decoding, context)[1], energy_j) if decoding else 0.0
-        self._count(1, time_s, energy_j, alone_j, tokens, ready)
+        self._count(1, decoding, time_s, energy_j, alone_j, tokens, ready)
         for reading, count in chunks:
             requests.energy_j[reading.request] += (energy_j - alone_j) * count / tokens
             reading.done += count
@@ -278,6 +293,7 @@ class Replica:
         while self._reading and self._reading[0].done == self._reading[0].whole:
             reading = self._reading.popleft()
             request, self._read = reading.request, self._read - reading.whole
+            self._keep(request, reading.whole)
             if math.isnan(requests.first_s[request]):
                 requests.first_s[request] = self.now
             left = requests.output[request] - self._written.pop(request, 0) - 1
@@ -302,19 +318,43 @@ class Replica:
         if count * time_s > until_s - self.now:
             count = max(1, min(count, math.ceil((until_s - self.now) / time_s)))
             time_s, energy_j = self.costs.decode(decoding, context + (count - 1) / 2 * each)
-        self._count(count, count * time_s, count * energy_j, count * energy_j, 0, 0)
+        self._count(count, decoding, count * time_s, count * energy_j, count * energy_j, 0, 0)
         self._end_due()
 
-    def _count(self, steps: int, time_s: float, energy_j: float, alone_j: float, tokens: int, ready: int) -> None:
+    def _count(
+        self, steps: int, decoding: int, time_s: float, energy_j: float, alone_j: float, tokens: int, ready: int
+    ) -> None:
         """Account for steps; `alone_j` are the joules of the sequences that decode."""
-        decoding = len(self._decoding)
-        self._context += decoding * steps * self.limits.tokens_per_step
+        running = len(self._decoding)
         if decoding:
+            self._context += decoding * steps * self.limits.tokens_per_step
             self._each_j += alone_j / decoding
-        used = self.cache.used(decoding + len(self._reading), self._context + self._read + tokens)
-        self.log.add(self.now, time_s, steps, decoding, tokens, ready, energy_j, used, len(self.waiting))
-        self._step += steps
+            self._step += steps
+        used = self.cache.used(running + len(self._reading), self._context + self._read + tokens)
+        waiting, stalled = len(self.waiting), running - decoding
+        self.log.add(self.now, time_s, steps, decoding, tokens, ready, energy_j, used, waiting, alone_j, stalled)
         self.now += time_s
+
+    def _found(self, request: int) -> int:
+        """Tokens at the beginning of a prompt that are in the cache, because a request with its prefix was here."""
+        shared = self.requests.shared[request]
+        if not shared:
+            return 0
+        kept = min(self._prefixes.get(self.requests.prefix[request], 0), shared)
+        return kept - kept % (self.cache.block or 1)
+
+    def _keep(self, request: int, tokens: int) -> None:
+        """Keep a sequence in memory that is free, for requests with its prefix; those used longest ago are dropped."""
+        prefix, kept = self.requests.prefix[request], self._prefixes
+        if prefix < 0:
+            return
+        before = kept.pop(prefix, 0)
+        kept[prefix] = max(before, tokens)
+        self._kept += kept[prefix] - before
+        running = len(self._decoding) + len(self._reading)
+        free = self.cache.tokens - self.cache.used(running, self._context + self._read)
+        while self._kept > free and kept:
+            self._kept -= kept.pop(next(iter(kept)))
 
     def _end_due(self) -> None:
         while self._ends:
@@ -330,4 +370,5 @@ class Replica:
 
     def _end(self, request: int) -> None:
         self.requests.end_s[request] = self.now
+        self._keep(request, self.requests.prompt[request] + self.requests.output[request])
         self.ended(self, self.now)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..generation.generate import server_of
+from ..generation.intervals import HOST_S, SlowHost, factors
 from ..generation.lengths import Lengths
 from ..generation.memory import CACHED_IN, activations_bytes, cached_bytes, weights_bytes
 from ..generation.server import Server
@@ -21,7 +22,7 @@ from ..units import si
 from .replay import Replay, refuse_beyond_memory
 from .requests import Trace
 from .scheduler import Cache, Limits, Replica, Requests
-from .step_costs import PredictedSteps
+from .step_costs import OtherSteps, PredictedSteps, StepCosts
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Served:
     clock_mhz: float
     cache: Cache
     limits: Limits
-    costs: PredictedSteps
+    costs: StepCosts
 
     @classmethod
     def of(cls, asked: Mapping[str, Any], prompt: Lengths, output: Lengths, concurrency: int | None = None) -> Served:
@@ -64,7 +65,10 @@ class Served:
         drafts, model = asked["draft_tokens"], asked["draft_model"]
         # Leviathan et al., arXiv 2211.17192, equation 1: drafts are accepted up to the first that is not.
         accepted = math.fsum(asked["acceptance"] ** each for each in range(drafts + 1))
-        limits = Limits(sequences, served.engine.step_tokens, asked["prefix_hit_rate"], 1 + drafts, accepted)
+        limits = Limits(
+            *(sequences, served.engine.step_tokens, asked["prefix_hit_rate"], 1 + drafts, accepted),
+            prompts_first=asked["priority"] == "prompts",
+        )
         if sequences * limits.step_tokens >= limits.tokens:
             raise InputError(
                 "a step has fewer tokens than sequences",
@@ -83,6 +87,38 @@ class Served:
         draft = None if drafting is None else PredictedSteps.of(drafting, clock_mhz, sequences, longest)
         costs = PredictedSteps.of(server, clock_mhz, sequences, longest, drafts, draft)
         return cls(server, clock_mhz, cache, limits, costs)
+
+    def reading_as(self, reader: Served) -> Served:
+        """The same with steps that read prompts as another's, as if boards changed their clock in between."""
+        return self if reader is self else replace(self, costs=OtherSteps(self.costs, reader.costs))
+
+    def spreads(
+        self, level: float, sequences: float, context: float, known_host: bool
+    ) -> Mapping[str, tuple[float, float]] | None:
+        """Factors on "time", "energy" and "power" between which a share of runs lies; None if no errors are known.
+
+        Args:
+            level: The share of runs.
+            sequences: Mean number of sequences in a step.
+            context: Mean number of their tokens.
+            known_host: Whether the machine around the GPUs was named.
+
+        Raises:
+            InputError: The level is not between 0 and 1.
+        """
+        batch = max(1, round(sequences))
+        step = StepTokens(batch, max(1, round(context)), sampled=batch)
+        found = self.server.predict(step, self.clock_mhz)
+        sigmas = self.server.sigmas(step, found)
+        if sigmas is None:
+            return None
+        step_s, joules = self.costs.decode(batch, context)
+        slow = SlowHost.of(level, step_s, self.costs.idle_w * step_s / joules, 0.0 if known_host else HOST_S)
+        return factors(level, sigmas, slow)
+
+    def stretched(self, factor: float) -> Served:
+        """The same with steps that take longer by a factor."""
+        return replace(self, costs=OtherSteps(self.costs, self.costs, factor))
 
     def replicas(
         self,
@@ -121,7 +157,14 @@ class Served:
             replay.closed(concurrency or 0)
         return replay.replicas
 
-    def divided(self, trace: Trace, reader: Served, readers: int, router: str) -> Sequence[Replica]:
+    @property
+    def after_reading(self) -> Served:
+        """The same for prompts whose keys and values come from others: it computes their last token again."""
+        return replace(self, limits=replace(self.limits, cached_share=1.0))
+
+    def divided(
+        self, trace: Trace, reader: Served, readers: int, router: str, decoders: int | None = None
+    ) -> Sequence[Replica]:
         """Replay requests whose prompts are read by replicas of their own, which send keys and values to the others.
 
         A replica that decodes computes the last token of each prompt again, as vLLM does, which gives the first token
@@ -130,8 +173,9 @@ class Served:
         Args:
             trace: The requests.
             reader: A replica that reads prompts.
-            readers: Number of these replicas; all others decode.
+            readers: Number of these replicas.
             router: A name of `ROUTERS`.
+            decoders: Number of replicas that decode; None for all other GPUs.
 
         Returns:
             All replicas, with the requests in the order of the trace.
@@ -146,9 +190,9 @@ class Served:
         # Each GPU sends its part to another node, over an adapter that is as fast as its PCI Express slot.
         there_s = np.array(reading[0].requests.end_s) + sent[place] / (served.gpu.pcie_bandwidth or _PCIE)
         order = np.argsort(there_s, kind="stable")
-        arrived = Trace(there_s[order], trace.prompt[order], trace.output[order])
-        decoders = replace(self, limits=replace(self.limits, cached_share=1.0))
-        decoding = decoders.replicas(arrived, router=router, count=served.parallel.groups - readers)
+        arrived = replace(trace, arrival_s=there_s).of(order)
+        others = served.parallel.groups - readers if decoders is None else decoders
+        decoding = self.after_reading.replicas(arrived, router=router, count=others)
         first, second, every = reading[0].requests, decoding[0].requests, Requests()
         back = np.argsort(order).tolist()
         for request, here in enumerate(back):

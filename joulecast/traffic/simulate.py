@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,15 +36,19 @@ def simulate_serving(
     output_tokens: Tokens | None = None,
     duration_s: float | None = None,
     seed: int = 0,
+    level: float | None = None,
     concurrency: int | None = None,
     burstiness: float = 1.0,
     warmup_s: float = 0.0,
     router: str = "round_robin",
+    priority: str = "decode",
+    prefixes: tuple[int, int] | None = None,
     max_sequences: int = 256,
     max_step_tokens: int | None = None,
     prefix_hit_rate: float = 0.0,
     prefill_replicas: int = 0,
     prefill_clock: float | None = None,
+    prefill_power_limit_w: float | None = None,
     draft_tokens: int = 0,
     draft_model: Model | None = None,
     acceptance: float = 0.7,
@@ -76,17 +81,26 @@ def simulate_serving(
         duration_s: Seconds in which requests arrive, and over which rates and energies are taken. None for a whole
             trace up to the end of its last request.
         seed: Seed of arrivals and lengths.
+        level: Share of runs whose values should lie in intervals, such as 0.9: the same requests are replayed with
+            steps that are as quick, and as slow, as they may be. None for no intervals.
         concurrency: Number of requests at a time, on all GPUs together: whenever one ends, the next begins.
         burstiness: Coefficient of variation of the time between arrivals at a rate: 1 for a Poisson process, 0 for
             equal times, more for bursts (gamma distribution).
         warmup_s: Seconds at the beginning that are not counted.
-        router: "round_robin", or "least_loaded" for the replica with the fewest requests.
+        router: "round_robin", "least_loaded" for the replica with the fewest requests, or "prefix" for that which has
+            read the prefix of the request.
+        priority: "decode" if sequences that decode share each step with prompts, as in vLLM; "prompts" if they wait
+            while prompts are read, as in engines that read prompts in steps of their own.
+        prefixes: How many beginnings the prompts have, and tokens of each, such as (20, 1000) for 20 system prompts;
+            they stay in memory that is free. A trace has them in columns prefix and prefix_tokens. None for none.
         max_sequences: Largest number of sequences of a replica in a step (vLLM's --max-num-seqs).
         max_step_tokens: Largest number of tokens of a step (--max-num-batched-tokens); None for the engine's own.
         prefix_hit_rate: Share of each prompt whose keys and values the prefix cache holds.
         prefill_replicas: Number of replicas that only read prompts, and send keys and values to those that decode; 0 if
             all do both. For requests at a rate or from a trace.
-        prefill_clock: Graphics clock of these replicas in MHz; None for `clock`.
+        prefill_clock: Graphics clock in MHz of these replicas, or without any, of the steps that read prompts; None for
+            `clock`.
+        prefill_power_limit_w: Power cap in watts of a board of the same; None for `power_limit_w`.
         draft_tokens: Number of tokens that are drafted for each sequence and verified in the next step (speculative
             decoding); 0 for none.
         draft_model: The model that drafts them, on the same GPUs; None for drafts that cost nothing, such as n-grams.
@@ -121,56 +135,80 @@ def simulate_serving(
     _check(asked)
     decoder = find_decoder(model)
     context = math.inf if decoder.context is None else float(decoder.context)
-    for_prompts, for_outputs, for_arrivals = np.random.SeedSequence(seed).spawn(3)
+    for_prompts, for_outputs, for_arrivals, for_prefixes = np.random.SeedSequence(seed).spawn(4)
     trace: Trace | None = None
-    drawn: Iterator[tuple[int, int]] = iter(())
     if isinstance(requests, Real) or requests is None:
         prompts = Drawn("prompt_tokens", prompt_tokens, for_prompts)
         outputs = Drawn("output_tokens", output_tokens, for_outputs)
         lengths = prompts.lengths, outputs.lengths
-        if requests is None:
-            drawn = endless(prompts, outputs, context)
-        else:
+        if requests is not None:
             lasting_s = 0.0 if duration_s is None else duration_s  # (None is refused above)
             trace = at_rate(float(requests), burstiness, lasting_s, prompts, outputs, context, for_arrivals)
+            trace = trace if prefixes is None else trace.sharing(prefixes, for_prefixes)
     else:
         trace = read_trace(requests).until(duration_s)
         lengths = Lengths.of("prompt_tokens", trace.prompt), Lengths.of("output_tokens", trace.output)
         _refuse_too_long(trace, context, decoder.name)
+
+    def endlessly() -> Iterator[tuple[int, int]]:
+        again = Drawn("prompt_tokens", prompt_tokens, for_prompts), Drawn("output_tokens", output_tokens, for_outputs)
+        return endless(*again, context)
+
     made = Served.of(asked, *lengths, concurrency=concurrency)
     served = made.server.deployment
     groups = served.parallel.groups
-    if not prefill_replicas:
-        source = drawn if trace is None else trace
-        replicas = made.replicas(source, router=router, concurrency=concurrency, duration_s=duration_s)
-    elif trace is None or prefill_replicas >= groups:
+    reading = {"clock": prefill_clock, "power_limit_w": prefill_power_limit_w}
+    reading = {name: value for name, value in reading.items() if value is not None}
+    reader = Served.of({**asked, **reading}, *lengths, concurrency=concurrency) if reading else made
+    if prefill_replicas and (trace is None or prefill_replicas >= groups):
         raise InputError(
             "some replicas read the prompts of requests at a rate or from a trace, and others decode",
             given=f"prefill_replicas={prefill_replicas}, {groups} replicas, concurrency={concurrency}",
             allowed="fewer prefill_replicas than replicas, and requests",
             hint="use more GPUs, or a smaller tensor_parallel",
         )
-    else:
-        reader = made if prefill_clock is None else Served.of({**asked, "clock": prefill_clock}, *lengths)
-        replicas = made.divided(trace, reader, prefill_replicas, router)
-    return ServingSimulation.of(
-        replicas,
-        model=decoder.name,
-        gpu=served.gpu.name,
-        gpus=served.parallel.gpus,
-        layout=str(served.parallel) + (f", {prefill_replicas} of which read prompts" if prefill_replicas else ""),
-        engine=served.engine.name,
-        precision=precision,
-        clock_mhz=made.clock_mhz,
-        power_limit_w=served.gpu.checked_power_limit_w(power_limit_w),
-        seed=seed,
-        rate_per_s=float(requests) if isinstance(requests, Real) else None,
-        concurrency=concurrency,
-        warmup_s=warmup_s,
-        duration_s=duration_s,
-        cache_tokens=groups * made.cache.tokens,
-        notes=() if trace is None else trace.notes,
-    )
+
+    def replayed(made: Served, reader: Served) -> ServingSimulation:
+        if prefill_replicas and trace is not None:
+            replicas = made.divided(trace, reader, prefill_replicas, router)
+        else:
+            source = endlessly() if trace is None else trace
+            both = made.reading_as(reader)
+            replicas = both.replicas(source, router=router, concurrency=concurrency, duration_s=duration_s)
+        return ServingSimulation.of(
+            replicas,
+            model=decoder.name,
+            gpu=served.gpu.name,
+            gpus=served.parallel.gpus,
+            layout=str(served.parallel) + (f", {prefill_replicas} of which read prompts" if prefill_replicas else ""),
+            engine=served.engine.name,
+            precision=precision,
+            clock_mhz=made.clock_mhz,
+            power_limit_w=served.gpu.checked_power_limit_w(power_limit_w),
+            seed=seed,
+            rate_per_s=float(requests) if isinstance(requests, Real) else None,
+            concurrency=concurrency,
+            warmup_s=warmup_s,
+            duration_s=duration_s,
+            cache_tokens=groups * made.cache.tokens,
+            notes=() if trace is None else trace.notes,
+        )
+
+    found = replayed(made, reader)
+    if level is None:
+        return found
+    spreads = made.spreads(level, *found.usual_step, known_host=host is not None)
+    if spreads is None:
+        return found
+    ends = []
+    for factor in spreads["time"]:
+        slower = made.stretched(factor)
+        ends.append(replayed(slower, slower if reader is made else reader.stretched(factor)))
+    return found.between(ends, spreads, level)
+
+
+DEFAULTS = {name: each.default for name, each in inspect.signature(simulate_serving).parameters.items()}
+"""Arguments of `simulate_serving` and their defaults."""
 
 
 def _refuse_too_long(trace: Trace, context: float, model: str) -> None:
@@ -243,5 +281,17 @@ def _check(asked: dict[str, Any]) -> None:
             allowed=", ".join(name for name, engine in ENGINES.items() if engine.fused),
             hint="ask predict_generation for its batches",
         )
-    if asked["router"] not in ROUTERS:
-        raise unknown_name("router", asked["router"], ROUTERS)
+    for name, known in (("router", ROUTERS), ("priority", ("decode", "prompts"))):
+        if asked[name] not in known:
+            raise unknown_name(name, asked[name], known)
+    prefixes = asked["prefixes"]
+    if prefixes is None:
+        return
+    pair = isinstance(prefixes, Sequence) and len(prefixes) == 2
+    if not is_rate or not pair or not all(isinstance(each, int) and 1 <= each <= 10**7 for each in prefixes):
+        raise InputError(
+            "prefixes are how many beginnings the prompts of requests at a rate have, and the tokens of each",
+            given=f"prefixes={prefixes!r:.60}",
+            allowed="two numbers from 1 to 10,000,000",
+            hint="give prefixes=(20, 1000), or a trace with the columns prefix and prefix_tokens",
+        )

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from ..arrays import FloatArray
 from ..errors import InputError
-from ..predictors.intervals.conformal import require_level
-from ..rendering.answers import Answer
+from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Line, Picture, document, lines_over, notes, one_below_the_other, table
-from ..rendering.tables import Table
 from ..units import duration, si
 from .scheduler import Replica
-from .timeline import Columns, Timeline, column, end_s_of
+from .timeline import Columns, Timeline, column, end_s_of, gaps, weighted_quantile
 
 _SHOWN = (0.5, 0.9, 0.99)
-_POINTS = 600  # Points of a line that is drawn.
+_POINTS, _STEPS = 600, 120  # Points of a line that is drawn, and steps of a timeline that is sent.
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,6 +47,8 @@ class ServingSimulation(Answer):
             energy_j (its share of the steps that it took part in), preemptions.
         logs: For each replica, its log: an array of shape (entries,) for each column of `Log`.
         notes: What should be known about the result.
+        level: The share of runs whose values should lie in the intervals; None without intervals.
+        intervals: Quantity, with its quantile if it has one -> low and high, such as "ttft_s p99".
     """
 
     model: str
@@ -67,6 +68,8 @@ class ServingSimulation(Answer):
     requests: dict[str, FloatArray] = field(repr=False)
     logs: tuple[Columns, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
+    level: float | None = None
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -91,7 +94,30 @@ class ServingSimulation(Answer):
             notes=notes,
             **told,
         )
-        return made if not made._overloaded else cls(**{**vars(made), "notes": (*notes, made._overload)})
+        return made if not made._overloaded else replace(made, notes=(*notes, made._overload))
+
+    def between(
+        self, ends: Sequence[ServingSimulation], spreads: Mapping[str, tuple[float, float]], level: float
+    ) -> ServingSimulation:
+        """The same with intervals.
+
+        Args:
+            ends: The same requests with steps that are as quick, and as slow, as they may be.
+            spreads: Factors on "energy" and "power" between which they lie.
+            level: The share of runs whose values should lie in the intervals.
+        """
+        found: dict[str, Sequence[float | None]] = {"tokens_per_s": [each.tokens_per_s for each in ends]}
+        # At a rate, power is joules times requests; in a closed loop, slower steps need less of it.
+        for name, of in (("energy_per_token_j", "energy"), ("power_w", "power" if self.concurrency else "energy")):
+            found[name] = [factor * float(getattr(self, name)) for factor in spreads[of]]
+        for name, at in product(_LATENCIES, _SHOWN):
+            found[f"{name} p{100 * at:g}"] = [each._known(name, at) for each in ends]
+        known = {}
+        for name, values in found.items():
+            low, high = values
+            if low is not None and high is not None:
+                known[name] = min(low, high), max(low, high)
+        return replace(self, level=level, intervals=known)
 
     @property
     def counted(self) -> int:
@@ -172,31 +198,71 @@ class ServingSimulation(Answer):
         Raises:
             InputError: The quantile is not between 0 and 1, or no sequence decoded.
         """
-        seconds = np.concatenate([column(log, "time_s") / np.maximum(column(log, "steps"), 1) for log in self.logs])
-        weights = np.concatenate(
-            [self._share(log) * column(log, "steps") * column(log, "decoding") for log in self.logs]
-        )
-        return _weighted(seconds, weights, quantile)
+        found = [gaps(log, self._share(log)) for log in self.logs]
+        seconds, weights = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return weighted_quantile(seconds, weights, quantile)
 
-    def timeline(self, step_s: float = 1.0) -> Timeline:
+    def goodput_per_s(
+        self, *, ttft_s: float = math.inf, tpot_s: float = math.inf, latency_s: float = math.inf
+    ) -> float:
+        """Requests per second that keep all of these limits ("goodput").
+
+        Args:
+            ttft_s: Most seconds to the first token.
+            tpot_s: Most mean seconds of a request from one token to the next.
+            latency_s: Most seconds to the last token.
+        """
+        found = self.requests
+        kept = self._counted & (found["first_token_s"] - found["arrival_s"] <= ttft_s)
+        kept &= (found["end_s"] - found["arrival_s"] <= latency_s) & ~(self._tpot_s > tpot_s)
+        return float(kept.sum()) / self._window_s
+
+    @property
+    def usual_step(self) -> tuple[float, float]:
+        """Mean number of sequences of a replica that decode at a time, and of the tokens that each has in the cache."""
+        steps, decoding, cached = (
+            np.concatenate([column(log, name) for log in self.logs]) for name in ("steps", "decoding", "cached")
+        )
+        sequences, some = float((steps * decoding).sum()), decoding > 0
+        each = float((steps * cached)[some].sum()) / max(sequences, 1.0)
+        return sequences / max(float(steps[some].sum()), 1.0), each
+
+    def timeline(self, step_s: float = 1.0, replica: int | None = None) -> Timeline:
         """Power, queue and memory over time, from the start to the end of the last request.
 
         Args:
             step_s: Seconds between two values, such as 0.1.
+            replica: Number of a replica, from 0; None for all together. All GPUs of a replica do the same.
 
         Raises:
-            InputError: The step is not above 0, or too small for the time that was simulated.
+            InputError: The step is not above 0, or too small for the time that was simulated, or there is no such
+                replica.
         """
-        return Timeline.of(self.logs, self.cache_tokens, step_s)
+        requests = self.requests["arrival_s"], self.requests["first_token_s"] - self.requests["arrival_s"]
+        if replica is None:
+            return Timeline.of(self.logs, self.cache_tokens, step_s, *requests)
+        if replica not in range(len(self.logs)):
+            raise InputError(
+                "there is no such replica",
+                given=f"{replica!r:.60}",
+                allowed=f"0 to {len(self.logs) - 1}",
+                hint="leave it out for all of them",
+            )
+        return Timeline.of(self.logs[replica : replica + 1], self.cache_tokens / len(self.logs), step_s, *requests)
 
     def latencies(self) -> tuple[list[str], list[list[str]]]:
         """The latencies at P50, P90 and P99 as texts: the header and the rows of a table."""
         found = {name: [self._known(key, at) for at in _SHOWN] for key, name in _LATENCIES.items()}
         rows = [[name, *("-" if each is None else si(each, "s") for each in row)] for name, row in found.items()]
+        for row, key in zip(rows, _LATENCIES if self.intervals else (), strict=False):
+            for place, at in enumerate(_SHOWN, 1):
+                ends = self.intervals.get(f"{key} p{100 * at:g}", ())
+                row[place] += f" ({' to '.join(si(each, 's') for each in ends)})" if ends else ""
         return ["", *(f"P{100 * at:g}" for at in _SHOWN)], rows
 
     def to_dict(self) -> dict[str, Any]:
-        """The result without its single requests, as plain lists and dictionaries; quantities in SI units."""
+        """The result without its single requests, but with a timeline, as plain lists; quantities in SI units."""
+        timeline = self.timeline(max(end_s_of(self.logs) / _STEPS, 1e-3))
         plain = (str, int, float, type(None))
         told = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
@@ -204,6 +270,8 @@ class ServingSimulation(Answer):
             "requests": self.counted,
             **{name: getattr(self, name) for name in _TOLD},
             **{name: {f"p{100 * at:g}": self._known(name, at) for at in _SHOWN} for name in _LATENCIES},
+            "intervals": {name: list(ends) for name, ends in self.intervals.items()},
+            "timeline": {name: values.tolist() for name, values in vars(timeline).items()},
             "notes": list(self.notes),
         }
 
@@ -286,7 +354,7 @@ class ServingSimulation(Answer):
 
     def _quantile(self, values: FloatArray, quantile: float) -> float:
         some = values[self._counted & np.isfinite(values)]
-        return _weighted(some, np.ones(len(some)), quantile)
+        return weighted_quantile(some, np.ones(len(some)), quantile)
 
     def _known(self, name: str, quantile: float) -> float | None:
         try:
@@ -322,22 +390,3 @@ _LATENCIES = {
     "itl_s": "between two tokens",
     "latency_s": "whole request",
 }
-
-
-def _weighted(values: FloatArray, weights: FloatArray, quantile: float) -> float:
-    """The least value that a share of the weight does not exceed."""
-    if quantile not in (0, 1):
-        require_level(quantile)
-    some = weights > 0
-    if not some.any():
-        raise InputError(
-            "no request has such a latency",
-            given="0 requests in the time that is counted",
-            allowed="at least one",
-            hint="give a longer duration_s, or outputs of at least two tokens",
-        )
-    values, weights = values[some], weights[some]
-    order = np.argsort(values)
-    reached = np.cumsum(weights[order])
-    place = min(int(np.searchsorted(reached, quantile * reached[-1])), len(values) - 1)
-    return float(values[order[place]])

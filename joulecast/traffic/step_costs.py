@@ -63,6 +63,36 @@ class StepCosts(Protocol):
 
 
 @dataclass(frozen=True)
+class OtherSteps:
+    """Steps of a replica whose boards have another clock or cap while they read prompts, or which take longer.
+
+    Args:
+        decoding: Steps in which sequences decode and no prompt is read.
+        reading: Steps with prompts.
+        factor: Seconds of all steps times this, for the same joules.
+    """
+
+    decoding: StepCosts
+    reading: StepCosts
+    factor: float = 1.0
+
+    @property
+    def idle_w(self) -> float:
+        """See `StepCosts`."""
+        return self.decoding.idle_w
+
+    def decode(self, sequences: int, context: float) -> Cost:
+        """See `StepCosts`."""
+        seconds, joules = self.decoding.decode(sequences, context)
+        return self.factor * seconds, joules
+
+    def mixed(self, *sizes: Any) -> Cost:
+        """See `StepCosts`."""
+        seconds, joules = self.reading.mixed(*sizes)
+        return self.factor * seconds, joules
+
+
+@dataclass(frozen=True)
 class PredictedSteps:
     """Steps of one replica of a served model.
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..arrays import FloatArray
 from ..errors import InputError
-from ..rendering.tables import Table, Tabular
+from ..predictors.intervals.conformal import require_level
+from ..rendering.answers import Table, Tabular
 from .scheduler import Log
 
 Columns = tuple[FloatArray, ...]
@@ -28,6 +29,48 @@ def end_s_of(logs: Sequence[Columns]) -> float:
     return max(float(log[0][-1] + log[1][-1]) for log in logs)
 
 
+def gaps(log: Columns, share: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Seconds from one token of a sequence to the next, and how often: arrays of shape (2 x entries,).
+
+    Args:
+        log: A log.
+        share: Share of each entry that is counted, shape (entries,).
+    """
+    time_s, steps, decoding = (column(log, name) for name in ("time_s", "steps", "decoding"))
+    each_s = time_s / np.maximum(steps, 1)
+    # Steps in which sequences wait for the prompts of others lengthen the next step in which they decode.
+    waited_s = np.cumsum(np.where(column(log, "stalled") > 0, time_s, 0.0))
+    decodes = decoding > 0
+    stalled_s = np.zeros(len(time_s))
+    stalled_s[decodes] = np.diff(waited_s[decodes], prepend=0.0)
+    first = (stalled_s > 0) & decodes
+    counts = share * (steps - first) * decoding, share * first * decoding
+    return np.concatenate([each_s, each_s + stalled_s]), np.concatenate(counts)
+
+
+def weighted_quantile(values: FloatArray, weights: FloatArray, quantile: float) -> float:
+    """The least value that a share of the weight does not exceed.
+
+    Raises:
+        InputError: The share is not between 0 and 1, or nothing has a weight.
+    """
+    if quantile not in (0, 1):
+        require_level(quantile)
+    some = weights > 0
+    if not some.any():
+        raise InputError(
+            "no request has such a latency",
+            given="0 requests in the time that is counted",
+            allowed="at least one",
+            hint="give a longer duration_s, or outputs of at least two tokens",
+        )
+    values, weights = values[some], weights[some]
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order])
+    place = min(int(np.searchsorted(reached, quantile * reached[-1])), len(values) - 1)
+    return float(values[order[place]])
+
+
 @dataclass(frozen=True)
 class Timeline(Tabular):
     """What all replicas did over time; arrays of shape (times,), each the mean of a step from that time on.
@@ -35,29 +78,40 @@ class Timeline(Tabular):
     Args:
         time_s: Begin of each step in seconds.
         power_w: Power of all boards in watts.
+        prompt_power_w, decode_power_w, idle_power_w: Its parts: of reading prompts, of decoding, and of replicas
+            without work.
         decoding: Sequences that decoded.
         waiting: Requests in the queue.
         prompt_tokens_per_s: Tokens of prompts that were read.
         cache_share: Share of the memory for keys and values that was in use.
         busy_share: Share of the time in which replicas had work.
+        ttft_s: Mean seconds to the first token of the requests that arrived; NaN where none did.
     """
 
     time_s: FloatArray
     power_w: FloatArray
+    prompt_power_w: FloatArray
+    decode_power_w: FloatArray
+    idle_power_w: FloatArray
     decoding: FloatArray
     waiting: FloatArray
     prompt_tokens_per_s: FloatArray
     cache_share: FloatArray
     busy_share: FloatArray
+    ttft_s: FloatArray
 
     @classmethod
-    def of(cls, logs: Sequence[Columns], cache_tokens: float, step_s: float) -> Timeline:
+    def of(
+        cls, logs: Sequence[Columns], cache_tokens: float, step_s: float, arrival_s: FloatArray, ttft_s: FloatArray
+    ) -> Timeline:
         """What logs say in equal steps of time.
 
         Args:
             logs: For each replica, an array of shape (entries,) for each column of `Log`.
             cache_tokens: Tokens of keys and values that fit on all replicas.
             step_s: Seconds of a step.
+            arrival_s: Seconds at the arrival of each request, shape (requests,).
+            ttft_s: Seconds to its first token, shape (requests,).
 
         Raises:
             InputError: The step is not above 0, or too small for the time that was simulated.
@@ -67,27 +121,35 @@ class Timeline(Tabular):
             raise InputError(
                 "the timeline cannot have such a step", given=f"{step_s!r}", allowed=f"{end_s / 1e7:.1g} s or more"
             )
-        edges = np.arange(math.ceil(end_s / step_s) + 1) * step_s
+        edges = np.arange(math.ceil(end_s / step_s - 1e-9) + 1) * step_s
         sums = {}
-        for name in ("energy_j", "decoding", "waiting", "prompt_tokens", "cached", "busy"):
+        for name in ("energy_j", "decoding_j", "idle_j", "decoding", "waiting", "prompt_tokens", "cached", "busy"):
             total = np.zeros(len(edges) - 1)
             for log in logs:
-                start_s, time_s = column(log, "start_s"), column(log, "time_s")
-                values = column(log, "steps") > 0 if name == "busy" else column(log, name)
-                amounts = values if name in ("energy_j", "prompt_tokens") else values * time_s
+                start_s, time_s, busy = column(log, "start_s"), column(log, "time_s"), column(log, "steps") > 0
+                of = {"busy": busy, "idle_j": np.where(busy, 0.0, column(log, "energy_j"))}
+                values = of[name] if name in of else column(log, name)
+                amounts = values if name.endswith("_j") or name == "prompt_tokens" else values * time_s
                 times = np.append(start_s, start_s[-1] + time_s[-1])
                 total += np.diff(np.interp(edges, times, np.append(0.0, np.cumsum(amounts))))
             sums[name] = total / step_s
+        arrived, _ = np.histogram(arrival_s, edges)
+        waited, _ = np.histogram(arrival_s, edges, weights=ttft_s)
         return cls(
             edges[:-1].astype(float),
             sums["energy_j"],
+            np.maximum(sums["energy_j"] - sums["decoding_j"] - sums["idle_j"], 0.0),
+            sums["decoding_j"],
+            sums["idle_j"],
             sums["decoding"],
             sums["waiting"],
             sums["prompt_tokens"],
             sums["cached"] / cache_tokens,
             sums["busy"] / len(logs),
+            np.where(arrived > 0, waited / np.maximum(arrived, 1), np.nan),
         )
 
     def _table(self) -> Table:
         names = [each.name for each in fields(self)]
-        return Table(names, zip(*(getattr(self, name).tolist() for name in names), strict=True))
+        rows = zip(*(getattr(self, name).tolist() for name in names), strict=True)
+        return Table(names, ([None if value != value else value for value in row] for row in rows))

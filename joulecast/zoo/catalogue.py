@@ -69,11 +69,7 @@ def _of_gpu(gpu: GPU, mode: str, predictor: str | Path | None) -> Path:
 
 
 def _folder(device: Device, mode: str, predictor: str | Path | None, defaults: Sequence[str]) -> Path:
-    """Folder of the entry that a user names, or of the first of the defaults that exists.
-
-    Raises:
-        InputError, UnknownNameError, ZooError: See `find_predictor`.
-    """
+    """Folder of the entry that a user names, or of the first of the defaults that exists."""
     if predictor is not None and not isinstance(predictor, str | Path):
         raise InputError(
             "this is not the name of a predictor",
@@ -119,11 +115,7 @@ def _folder(device: Device, mode: str, predictor: str | Path | None, defaults: S
 
 
 def find_background(gpu: str | GPU, mode: str, predictor: str | Path | None = None) -> Background:
-    """Training data and native model of the predictor that `find_predictor` finds; explanations need them.
-
-    Raises:
-        UnknownNameError, ZooError: As for `find_predictor`.
-    """
+    """Training data and native model of the predictor that `find_predictor` finds; explanations need them."""
     return load_background(_of_gpu(find_gpu(gpu), mode, predictor).resolve())
 
 
@@ -224,10 +216,7 @@ def _on_gpu(entry: AnyGpuEntry, kernels: OneModel | None, gpu: GPU, mode: str) -
 def find_kernels() -> OneModel | None:
     """Load the entry of device times of kernels in half precision and below; None where the zoo has none.
 
-    A pulled entry takes precedence over the shipped one.
-
-    Raises:
-        ZooError: The entry is damaged.
+    A pulled entry takes precedence over the shipped one. Raises ZooError: the entry is damaged.
     """
     folder = pulled_folder(KERNELS_ENTRY) or shipped("zoo") / KERNELS_ENTRY
     path = folder / MANIFEST

@@ -148,7 +148,7 @@ def _own_card(
     composition = better_composition(validation.networks)
     return ModelCard(
         **_of_one_device(dataset, folder, recipe, len(predictor.measured)),
-        name=entry_name(predictor.gpu, predictor_of(recipe), predictor.mode),
+        name=entry_name(predictor.gpu, recipe.entry or predictor_of(recipe), predictor.mode),
         mode=predictor.mode,
         precisions=tuple(_precisions(dataset, predictor)),
         splits=one_gpu.SPLITS,
@@ -278,11 +278,7 @@ def _golden_of_gpus(rows: Iterable[DeviceRow]) -> dict[str, list[Operation]]:
 
 
 def train_cpu(
-    dataset: Dataset,
-    dataset_folder: Path,
-    mode: str,
-    recipe: Recipe,
-    networks: Mapping[NetworkMeasurement, Network],
+    dataset: Dataset, dataset_folder: Path, mode: str, recipe: Recipe, networks: Mapping[NetworkMeasurement, Network]
 ) -> Trained[CpuNetworkPredictor, cpu.CpuValidation, ModelCard]:
     """Validate a recipe on a dataset, then fit it on everything.
 

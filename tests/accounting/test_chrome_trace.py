@@ -98,7 +98,7 @@ import sys
 from joulecast.accounting import chrome_trace
 from joulecast.accounting.account import account_trace
 from joulecast.errors import InputError
-from joulecast.system.memory_limit import limited_memory
+from joulecast.system.limits import limited_memory
 chrome_trace._MOST_EVENTS //= 4  # a quarter of the events, and of the memory
 with limited_memory(1 << 28):
     try:

@@ -47,7 +47,7 @@ def test_without_a_gpu_it_says_what_it_needs(call, tmp_path):
 
 def test_stopped_and_repeated_it_continues(call, tmp_path, monkeypatch):
     """On the CPU in place of the GPU: what is measured there says nothing, but the course of events is the same."""
-    from joulecast.cli import calibrate
+    from joulecast.cli import machine
     from joulecast.profiling import collection, summary
     from joulecast.queries import worth_measuring
 
@@ -67,8 +67,8 @@ def test_stopped_and_repeated_it_continues(call, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(task, *others)
 
-    monkeypatch.setattr(calibrate, "_name_of", lambda device, gpu: "H100 SXM")
-    monkeypatch.setattr(calibrate, "_SECONDS", 0.002)
+    monkeypatch.setattr(machine, "_name_of", lambda device, gpu: "H100 SXM")
+    monkeypatch.setattr(machine, "_SECONDS", 0.002)
     monkeypatch.setattr(worth_measuring, "worth_measuring", choose)
     monkeypatch.setattr(collection, "measure", measure)
     monkeypatch.setattr(summary, "write_summary", lambda journal, folder: folder)  # whose pictures take seconds

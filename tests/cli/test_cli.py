@@ -92,11 +92,7 @@ def test_uncovered_operations_are_printed(call):
         (("predict", "resnet5O", "1,3,224,224", "--gpu", "A30"), 2, "did you mean resnet50"),
         (("predict", "resnet50", "1,3,224,224", "--gpu", "A3O"), 2, "did you mean A30"),
         (("predict", "resnet50", "1,3,224,224"), 2, "needs a GPU"),
-        (
-            ("predict", "resnet50", "1,3,224,224", "--gpu", "Xeon"),
-            5,
-            "`joulecast collect` measures a device",
-        ),
+        (("predict", "resnet50", "1,3,224,224", "--gpu", "Xeon"), 5, "`joulecast collect` measures a device"),
         (("best", "resnet50", "1,3,224,224", "--gpu", "cpu"), 2, "only GPUs can be used here"),
         (("predict", "resnet50", "--gpu", "A30"), 2, "shape of its input"),
         (("predict", "resnet50", "1,1,224,224", "--gpu", "A30"), 3, "conv1"),

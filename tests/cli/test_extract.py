@@ -8,7 +8,7 @@ import pytest
 
 import joulecast
 from joulecast import Network, Operation
-from joulecast.cli.tree import tree_of, tree_text
+from joulecast.cli.extract import tree_of, tree_text
 from joulecast.errors import InputError
 from joulecast.operations.entry import Entry
 from joulecast.operations.inputs import parse_shapes

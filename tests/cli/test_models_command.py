@@ -33,8 +33,7 @@ def net(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "outputs"),
-    [("Net", (), 4), ("Net", ("--model-option", "outputs=5"), 5), ("ready", (), 6)],
+    ("name", "options", "outputs"), [("Net", (), 4), ("Net", ("--model-option", "outputs=5"), 5), ("ready", (), 6)]
 )
 def test_a_class_or_a_model_of_a_file(call, net, name, options, outputs):
     code, out, _ = call("extract", f"{net}:{name}", "2,8", *options, "--json")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from joulecast.system.memory_limit import limited_memory
+from joulecast.system.limits import limited_memory
 from joulecast.zoo.places.sources import push
 
 resource = pytest.importorskip("resource", reason="limits of POSIX")

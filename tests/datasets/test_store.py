@@ -98,7 +98,7 @@ def test_a_list_that_fills_the_memory_is_refused(dataset, tmp_path):
     folder = save(replace(dataset, networks=(network,)), tmp_path / "d")
     assert (folder / "networks.parquet").stat().st_size < 100_000
     # In another process, because this one may have so much memory to spare by now.
-    code = "import sys; from joulecast.datasets import load, parquet_limits; parquet_limits._MOST_BYTES = 64 << 20; "
+    code = "import sys; from joulecast.datasets import load, store; store._MOST_BYTES = 64 << 20; "
     ended = subprocess.run([sys.executable, "-c", f"{code} load(sys.argv[1])", folder], capture_output=True, text=True)
     assert "DatasetError: a file of measurements holds more than any does" in ended.stderr
 

@@ -62,12 +62,7 @@ PATHS = st.lists(st.sampled_from(["a", "b", "0", "1"]), max_size=4).map(".".join
 ROWS = st.builds(
     Row,
     PATHS,
-    st.builds(
-        share,
-        st.floats(0, 1e6),
-        st.floats(0, 10),
-        st.sampled_from(["static", "dynamic"]),
-    ),
+    st.builds(share, st.floats(0, 1e6), st.floats(0, 10), st.sampled_from(["static", "dynamic"])),
     st.sampled_from([None, "relu", "linear"]),
     st.sampled_from(["forward", "backward", "optimizer", "other"]),
 )
@@ -126,9 +121,7 @@ def test_pictures_are_drawn_to_scale():
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [{"format": 2}, {"rows": 3}, {"rows": [{"path": "a"}]}, {"unattributed": None}, {"notes": 1}],
-    ids=str,
+    "damage", [{"format": 2}, {"rows": 3}, {"rows": [{"path": "a"}]}, {"unattributed": None}, {"notes": 1}], ids=str
 )
 def test_damaged_json_is_refused(damage):
     with pytest.raises(InputError):

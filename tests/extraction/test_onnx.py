@@ -194,13 +194,7 @@ ARITHMETIC = [
     node("Transpose", "heads", "keys", perm=[0, 2, 1, 3], name="/block/Transpose"),
     node("Softmax", "keys", "y", name="/block/Softmax"),
 ]
-WEIGHTS = {
-    "w": (8, 12),
-    "b": (12,),
-    "first": np.array(0),
-    "axes": np.array([0]),
-    "rest": np.array([-1, 3, 4]),
-}
+WEIGHTS = {"w": (8, 12), "b": (12,), "first": np.array(0), "axes": np.array([0]), "rest": np.array([-1, 3, 4])}
 
 
 def test_shapes_that_the_graph_computes(tmp_path):

@@ -136,12 +136,7 @@ def test_shapes_that_a_model_refuses_are_not_answered():
 
 
 def test_questions_that_only_torch_can_answer_are_left_to_it():
-    for shape in [
-        torch.empty(IMAGE, dtype=torch.float64),
-        {"x": IMAGE},
-        [IMAGE, IMAGE],
-        (2, 3, 31, 224),
-    ]:
+    for shape in [torch.empty(IMAGE, dtype=torch.float64), {"x": IMAGE}, [IMAGE, IMAGE], (2, 3, 31, 224)]:
         assert answered("resnet50", shape) is None
     assert answered("bert_base", {"input_ids": (2, 3), "attention_mask": (2, 3)}) is None
     assert answered("bert_base", {"input_ids": (2, 3)}) == answered("bert_base", (2, 3))

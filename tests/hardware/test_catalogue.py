@@ -9,20 +9,20 @@ import pytest
 
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware import find_gpu, full_rates, gpu_name_notes, gpus, same_boards
-from joulecast.hardware.multiprocessors import multiprocessors
+from joulecast.hardware.description import multiprocessors
 from joulecast.predictors.networks.memory import usable_bytes
 
 EACH = pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.slug)
 
 
 def lanes(gpu):
-    """fp32 lanes of a multiprocessor; on AMD those of a compute unit's matrix units."""
+    """fp32 lanes of a multiprocessor or Xe core; on AMD those of a compute unit's matrix units."""
     return 64 if gpu.compute_capability in ("6.0", "7.0", "7.5", "8.0") else 128
 
 
 # fp16 over fp32 per multiprocessor and clock, with fp32 accumulation; boards named below run it at half.
 FP16 = {"Pascal": 1, "Volta": 8, "Turing": 8, "Ampere": 4, "Ada Lovelace": 4, "Hopper": 16, "Blackwell": 4}
-FP16 |= {"CDNA": 4, "CDNA 2": 4, "CDNA 3": 8, "CDNA 4": 16}
+FP16 |= {"CDNA": 4, "CDNA 2": 4, "CDNA 3": 8, "CDNA 4": 16, "Xe HPC": 16, "Xe HPG": 8, "Xe2 HPG": 8}
 FP16_OF_CHIP = {"GA10B": 8, "GA100": 16, "GB100": 32, "GB110": 32}
 
 
@@ -99,7 +99,7 @@ def test_memory_of_a_multiprocessor_follows_its_generation(gpu):
     known = multiprocessors()[gpu.compute_capability]
     assert (gpu.l1_bytes, gpu.shared_memory_bytes) == (known.l1_bytes, known.shared_memory_bytes)
     assert len(known.source) > 20
-    unified = not gpu.name.startswith("AMD") and float(gpu.compute_capability) >= 7
+    unified = gpu.is_nvidia and float(gpu.compute_capability) >= 7
     assert not unified or 0.6 < gpu.shared_memory_bytes / gpu.l1_bytes < 0.95
     assert gpu.l2_bytes > gpu.l1_bytes
 
@@ -112,10 +112,12 @@ DIES = {
     "AD102": (96, 0.375), "AD103": (64, 0.25), "AD104": (48, 0.1875), "AD107": (32, 0.125), "GH100": (60, 6),
     "GB100": (126.5, 8), "GB110": (126.5, 8), "GB202": (128, 0.5), "GB203": (64, 0.25),
     "Arcturus": (8, 4), "Aldebaran": (8, 4), "Aqua Vanjaram": (32, 8), "MI350": (32, 8),
+    "Ponte Vecchio": (408, 8), "ACM-G10": (16, 0.25), "BMG-G21": (18, 0.1875),
 }  # fmt: skip
 # Boards with fewer slices than their memory interface would have. H100 and H200 have 50 of 60 MiB.
 FEWER_SLICES = {"RTX 4060": 0.75, "RTX 4070": 0.75, "RTX 4090": 0.75, "RTX 5090": 0.75}
 FEWER_SLICES |= dict.fromkeys(["H100 NVL", "H200", "H200 NVL"], 50 / 60)
+FEWER_SLICES["Max 1100"] = 108 / 408
 FEWER_SLICES["B200"] = 1.0  # All of it, although the memory runs on 7,680 of 8,192 bits.
 
 
@@ -136,7 +138,7 @@ def test_links_are_what_their_lanes_give(gpu):
     if gpu.link_bandwidth is not None:
         # NVLink 1: 20 GB/s each way of a link, then 25, and 50 since the fifth; bridges of GA102 have four of 14.
         link = {"Pascal": 20, "Blackwell": 50}.get(gpu.architecture, 14.0625 if gpu.chip == "GA102" else 25)
-        assert gpu.name.startswith("AMD") or (gpu.link_bandwidth / 1e9) % link == 0
+        assert not gpu.is_nvidia or (gpu.link_bandwidth / 1e9) % link == 0
         assert gpu.link_bandwidth < gpu.memory_bandwidth
 
 
@@ -150,7 +152,7 @@ def test_bandwidth_is_bus_times_data_rate(gpu):
 def test_precisions_follow_the_generation(gpu):
     old = gpu.architecture in ("Pascal", "Volta", "Turing")
     assert ("bf16" in gpu.peak_flops) is not old
-    assert ("tf32" in gpu.peak_flops) is (not old and not gpu.name.startswith("AMD"))
+    assert ("tf32" in gpu.peak_flops) is (not old and gpu.is_nvidia)
 
 
 @EACH
@@ -227,6 +229,11 @@ KNOWN = [
     ("GB300", 152, 8000, 1400, 80.5, 2500),
     ("H100 NVL", 132, 3938, 400, 60, 835.5),
     ("H200 NVL", 132, 4800, 600, 60, 835.5),
+    ("Max 1100", 56, 1228.8, 300, 22.2, 355.5),
+    ("Max 1550", 64, 1638.4, 300, 26.2, 419.4),
+    ("Flex 170", 32, 576, 150, 16.8, 134.3),
+    ("Arc A770", 32, 560, 225, 17.2, 137.6),
+    ("Arc B580", 20, 456, 190, 13.7, 109.4),
 ]
 
 

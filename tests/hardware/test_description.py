@@ -9,7 +9,7 @@ import pytest
 
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu, gpus
-from joulecast.hardware.gpu_toml import gpu_toml
+from joulecast.hardware.description import gpu_toml
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "gpus.md"
 EXAMPLE = re.search(r"```toml\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL).group(1)

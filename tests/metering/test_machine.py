@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
+from waiting import until
 
 from joulecast.errors import SensorError, UnknownNameError
 from joulecast.metering import amd_sysfs
-from joulecast.metering.exporting import differences, exposition
+from joulecast.metering.counting_programs import check
+from joulecast.metering.counting_programs import open_reader as open_counting
+from joulecast.metering.exporting import exposition
 from joulecast.metering.gpu_shares import ProcessTree
 from joulecast.metering.machine import find_machine
 from joulecast.metering.memory_model import module_w, modules_gb, open_reader
@@ -21,6 +26,7 @@ from joulecast.metering.ranks import job_and_rank
 from joulecast.metering.recording import DeviceInfo, Recording
 from joulecast.metering.result import Metering
 from joulecast.metering.samples import Samples
+from joulecast.metering.second_opinions import SECOND_OPINIONS, differences
 
 MEASURE = """
 import json, threading
@@ -53,7 +59,13 @@ while "-I" in sys.argv:
     line = f"{{now_s - begin_s}},{{35 * (now_s - before_s)}},Joules,power/energy-pkg/,100,100.00,,"
     print(line, file=sys.stderr, flush=True)
     before_s = now_s
-print("1.00,Joules,power/energy-pkg/,100,100.00,,", file=sys.stderr)
+try:  # Without a command to wait for, it counts until it is interrupted.
+    if sys.argv[-1] != "true":
+        open(sys.argv[0] + ".started", "w").close()
+        time.sleep(60)
+except KeyboardInterrupt:
+    pass
+print(f"{{35 * (time.monotonic() - begin_s)}},Joules,power/energy-pkg/,100,100.00,,", file=sys.stderr)
 """
 
 # The devices draw twice and three times as much as each other. Readings of a busy machine may be some hundredths of a
@@ -172,10 +184,11 @@ def test_memory_is_modelled_only_where_it_is_asked_for(tmp_path, monkeypatch):
 
 
 def test_the_model_of_memory_by_hand(tmp_path):
-    assert [module_w(gb) for gb in (8, 16, 32, 64, 128, 256)] == [3.0, 3.0, 3.5, 6.0, 8.0, 10.0]
+    assert [module_w(gb) for gb in (8, 16, 32, 64, 128, 256)] == [4.0, 4.0, 5.0, 6.0, 8.0, 10.0]
     meminfo = tmp_path / "meminfo"
-    meminfo.write_text("MemTotal:       100000 kB\nMemAvailable:    75000 kB\n")
-    assert open_reader([32, 64], str(meminfo))() == {"power_w": pytest.approx(0.25 * (3.5 + 6.0))}
+    for available, share in ((100000, 0.35), (95000, 0.35), (94000, 0.65), (75000, 0.7), (50001, 0.75), (0, 0.85)):
+        meminfo.write_text(f"MemTotal:       100000 kB\nMemAvailable:    {available} kB\n")
+        assert open_reader([32, 64], str(meminfo))() == {"power_w": pytest.approx(share * (5.0 + 6.0))}
     dimm = tmp_path / "mc0" / "dimm3"
     dimm.mkdir(parents=True)
     (dimm / "size").write_text("32768\n")  # MB
@@ -243,6 +256,54 @@ def test_launchers_tell_job_and_rank(environment, expected):
     assert job_and_rank(environment) == expected
 
 
+# What the programs print, in the form of outputs that others published; 10^8 pWh of typeperf are 0.36 J.
+POWERMETRICS = """Machine model: Mac14,2
+*** Sampled system activity (Thu Jan  4 09:00:00 2024 +0100) (101.52ms elapsed) ***
+CPU Power: 954 mW
+GPU Power: 28 mW
+ANE Power: 0 mW
+Combined Power (CPU + GPU + ANE): 983 mW
+
+*** Sampled system activity (Thu Jan  4 09:00:00 2024 +0100) (100.00ms elapsed) ***
+Combined Power (CPU + GPU + ANE): 2000 mW
+"""
+ON_INTEL = """*** Sampled system activity (Sun Oct  1 10:00:00 2023 +0200) (500.00ms elapsed) ***
+Intel energy model derived package power (CPUs+GT+SA): 48.61W
+"""
+TYPEPERF = r"""
+"(PDH-CSV 4.0)","\\\\PC\\Energy Meter(RAPL_Package0_PKG)\\Energy","\\\\PC\\Energy Meter(RAPL_Package0_PP0)\\Energy"
+"01/04/2024 09:00:00.123","5000000000.000000","7000.000000"
+"01/04/2024 09:00:01.124","5100000000.000000","8000.000000"
+Exiting, please wait...
+""".replace("\\\\", "\\")
+
+
+@pytest.mark.parametrize(
+    ("program", "printed", "joules"),
+    [
+        ("powermetrics", POWERMETRICS, [0.983 * 0.10152, 0.983 * 0.10152 + 0.2]),
+        ("powermetrics", ON_INTEL, [48.61 * 0.5]),
+        ("typeperf", TYPEPERF, [0.0, 0.36]),
+    ],
+)
+def test_programs_of_other_systems_by_what_they_print(program, printed, joules, tmp_path, monkeypatch):
+    (tmp_path / "printed").write_text(printed)
+    (tmp_path / program).write_text(f"#!/bin/sh\ncat {tmp_path}/printed\n")
+    (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    check(program)
+    read = open_counting(program)
+    assert [read()["energy_j"] for _ in joules] == pytest.approx(joules)
+    with pytest.raises(SensorError, match=f"{program} cannot count"):
+        read()
+    (tmp_path / "printed").write_text("Error: no counter\n")
+    with pytest.raises(SensorError, match="no counter"):
+        check(program)
+    (tmp_path / program).unlink()
+    with pytest.raises(SensorError, match="is not installed"):
+        check(program)
+
+
 def test_zeus_reads_the_same_joules(driver, tmp_path):
     pytest.importorskip("zeus.monitor", reason="needs zeus")
     result = subprocess.run(
@@ -252,7 +313,7 @@ def test_zeus_reads_the_same_joules(driver, tmp_path):
         text=True,
         check=False,
     )
-    (line,) = [line for line in result.stderr.splitlines() if "by Zeus" in line]
+    (line,) = [line for line in result.stderr.splitlines() if "by zeus" in line]
     assert abs(float(line.split()[-2])) < 5  # percent; windows begin and end apart by some milliseconds
 
 
@@ -262,8 +323,45 @@ def test_differences_from_zeus_by_hand():
     samples = Samples.of(time_s, power_w=np.full(3, 50.0))
     recording = Recording("host", "now", 0.0, 2.0, (device,), {"gpu0": samples})
     metering = Metering("run", (recording,))
-    assert differences(metering, {"gpu0": 110.0}) == ["gpu0: 100.00 J here, 110.00 J by Zeus, +10.0 %"]
-    assert "no device in common" in differences(metering, {"gpu1": 1.0})[0]
+    assert differences(metering, {"gpu0": 110.0}, "zeus") == ["gpu0: 100.00 J here, 110.00 J by zeus, +10.0 %"]
+    assert "no device in common" in differences(metering, {"gpu1": 1.0}, "zeus")[0]
+    # CodeCarbon and perf have one number for all packages; a part of a package is not added to it.
+    cpus = (
+        DeviceInfo("cpu0", "package"),
+        DeviceInfo("cpu1", "package"),
+        DeviceInfo("cpu0.core", "core", counted=False),
+    )
+    both = Metering("run", (Recording("host", "now", 0.0, 2.0, cpus, {cpu.name: samples for cpu in cpus}),))
+    assert differences(both, {"cpu": 190.0, "gpu": 0.0}, "perf") == ["cpu: 200.00 J here, 190.00 J by perf, -5.0 %"]
+
+
+@pytest.mark.slow
+def test_codecarbon_estimates_beside_us(tmp_path):
+    """CodeCarbon from pip's index, in a folder of its own. Where nothing can be read, both estimate."""
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--target", str(tmp_path), "codecarbon"], check=True)
+    busy = "import time; end = time.monotonic() + 6\nwhile time.monotonic() < end: pass"
+    result = subprocess.run(
+        [sys.executable, "-m", "joulecast.cli", "measure", "--check", "codecarbon", "--", sys.executable, "-c", busy],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (line,) = [line for line in result.stderr.splitlines() if "by codecarbon" in line and line.startswith("cpu: ")]
+    sys.stdout.write(line)  # pytest -s shows it
+    ours_j, theirs_j = (float(word) for word in line.replace(":", "").split() if re.fullmatch(r"[\d.]+", word))
+    assert 0.02 < theirs_j / ours_j < 50
+
+
+def test_perf_is_a_second_opinion(tmp_path, monkeypatch):
+    (tmp_path / "perf").write_text(PERF)
+    (tmp_path / "perf").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = {}
+    with SECOND_OPINIONS["perf"](found):
+        until((tmp_path / "perf.started").exists)
+        time.sleep(0.3)
+    assert found["cpu"] >= 10  # 35 W in 0.3 s
 
 
 def test_prometheus_reads_joules_and_watts():

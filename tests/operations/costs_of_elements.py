@@ -40,9 +40,7 @@ ELEMENTS: dict[str, list[Case]] = {
     "masked_fill": [Case([X, X], {}, Cost(24, 24 + 96, 96), Cost(48, 2 * (24 + 96) + 96, 3 * 96))],
     "compare": [Case([X, X], {}, Cost(24, 192, 24), Cost(24, 192, 24))],
     # 12 pairs: four products and two sums each; backward, the same for either side.
-    "complex_mul": [
-        Case([(3, 4, 2)] * 2, {}, Cost(72, 192, 96), Cost(3 * 72, 192 + 2 * 96 + 192, 96 + 192)),
-    ],
+    "complex_mul": [Case([(3, 4, 2)] * 2, {}, Cost(72, 192, 96), Cost(3 * 72, 192 + 2 * 96 + 192, 96 + 192))],
     "random": [Case([X], {}, Cost(240, 0, 96), Cost(240, 0, 96))],
     "gradient_accumulation": [optimizer(1, 2, 1)],
     "sgd_step": [optimizer(2, 2, 1)],

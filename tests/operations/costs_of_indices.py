@@ -25,22 +25,10 @@ INDICES: dict[str, list[Case]] = {
         )
     ],
     # Backward: index, dy and what is there in; zeros like x, and sums in their places out.
-    "gather": [
-        Case(
-            [X, (2, 2, 4)],
-            {"dim": 1},
-            Cost(0, 128 + 64, 64),
-            Cost(0, 2 * (128 + 64) + 64, 64 + 96 + 64),
-        )
-    ],
+    "gather": [Case([X, (2, 2, 4)], {"dim": 1}, Cost(0, 128 + 64, 64), Cost(0, 2 * (128 + 64) + 64, 64 + 96 + 64))],
     # Rows 2 x 4 of x for each of 2 x 5 indices in the place of its 3: 2 x 2 x 5 x 4 = 80 elements.
     "index_select": [
-        Case(
-            [X, (2, 5)],
-            {"dim": 1},
-            Cost(0, 80 + 320, 320),
-            Cost(0, 2 * (80 + 320) + 320, 320 + 96 + 320),
-        )
+        Case([X, (2, 5)], {"dim": 1}, Cost(0, 80 + 320, 320), Cost(0, 2 * (80 + 320) + 320, 320 + 96 + 320))
     ],
     # 6 rows of 4 added to 6 rows of x: source and rows in, rows out. Backward, the source's gradient is looked up.
     "scatter": [
@@ -51,12 +39,7 @@ INDICES: dict[str, list[Case]] = {
             Cost(24, 2 * (48 + 96 + 96), 96 + 96),
         ),
         # Rows are put there. Backward, those of a copy of dy (10 x 4) become zero, too.
-        Case(
-            [(10, 4), (6, 4), (6,)],
-            {},
-            Cost(0, 48 + 96, 96),
-            Cost(0, 2 * (48 + 96) + 160, 96 + 96 + 160),
-        ),
+        Case([(10, 4), (6, 4), (6,)], {}, Cost(0, 48 + 96, 96), Cost(0, 2 * (48 + 96) + 160, 96 + 96 + 160)),
     ],
     # 6 class numbers: 6 x 7 zeros of 8 bytes, then 6 ones.
     "one_hot": [Case([(2, 3)], {"num_classes": 7}, Cost(0, 48, 336 + 48), Cost(0, 48, 336 + 48))],

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from joulecast.errors import InputError, SensorError, UnknownNameError
 from joulecast.hardware import find_gpu
+from joulecast.hardware.description import gpu_toml
 from joulecast.hardware.gpu import MEMORY_LEVELS
-from joulecast.hardware.gpu_toml import gpu_toml
-from joulecast.profiling.calibration import Chase, calibrate
+from joulecast.profiling.calibration import ACCESSES, THREADS, Chase, calibrate
+from joulecast.profiling.chase_studies import drawn, hits, over_threads, sizes
 
 KNOWN = {"shared": 82.1e-12, "l1": 107e-12, "l2": 368e-12, "dram": 2090e-12}
+DIVIDE_J, STORED = 20e-12, 1.3  # A store costs this many loads.
+CACHES, STEP_S = {"l1": 192 * 1024, "dram": 40 << 20}, {"l1": (24e-9, 190e-9), "dram": (190e-9, 420e-9)}
 MOST_PER_S = {"shared": 3e12, "l1": 2e12, "l2": 1e11, "dram": 4e10}
 
 
@@ -25,8 +30,10 @@ class SimulatedGPU:
     an update of the counter on each side. Each launch warms up caches for some joules.
     """
 
-    def __init__(self, noise=0.005, update_s=0.02, known=KNOWN, seed=0):
+    def __init__(self, noise=0.005, update_s=0.02, known=KNOWN, seed=0, awake_w=0.0, keeps="random", together=1.0):
         self.noise, self.update_s, self.known = noise, update_s, known
+        self.awake_w, self.keeps, self.together = awake_w, keeps, together
+        self.seen = []
         self.dice = np.random.default_rng(seed)
         self.time_s = 0.0
         self.warmth_w = 0.0
@@ -48,18 +55,40 @@ class SimulatedGPU:
         edge_j = self.update_s * joules / seconds
         return joules * (1 + self.noise * self.dice.standard_normal()) + edge_j * self.dice.uniform(-0.5, 0.5)
 
-    def run(self, level, blocks, threads, steps):
+    def power(self, begin_s, end_s):
+        return zip(*(at for at in self.seen if begin_s <= at[0] <= end_s), strict=True)
+
+    def _step_s(self, level, size_bytes):
+        """Seconds of a step of one thread, which goes round in an array of this size again and again."""
+        near_s, far_s = STEP_S[level]
+        fits = CACHES[level] / size_bytes
+        missed = 0.0 if fits >= 1 else 1.0  # The least recently used is dropped: all were before they come again.
+        if self.keeps == "random" and fits < 1:  # hit = exp(-missed steps of a round / lines of the cache)
+            missed = brentq(lambda m: 1 - m - math.exp(-m / fits), 1e-6, 1)
+        return near_s + missed * (far_s - near_s)
+
+    def run(self, level, blocks, threads, steps, access="load", size_bytes=None):
+        if size_bytes is not None:
+            self.time_s += steps * self._step_s(level, size_bytes)
+            return Chase(steps * self._step_s(level, size_bytes), 0.0)
         accesses = blocks * threads * steps
         in_flight = blocks * threads / (self.multiprocessors * 1024)
-        per_s = MOST_PER_S[level] * min(1.0, 0.05 + 1.2 * in_flight)
+        # A thread waits for each of its steps: it makes one in 5 ns at most.
+        per_s = min(MOST_PER_S[level] * min(1.0, 0.05 + 1.2 * in_flight), blocks * threads / 5e-9)
         seconds = 1e-4 + accesses / per_s
         warming_up_j = 0.02
-        joules = self._pass(seconds, 6.0) + accesses * self.known[level] + warming_up_j
+        load_j = self.known[level]
+        access_j = {"load": load_j, "store": STORED * load_j, "divide": DIVIDE_J}
+        access_j["load+divide"] = self.together * (load_j + DIVIDE_J)
+        begin_s, work_j = self.time_s, accesses * access_j[access] + self.awake_w * min(blocks, 108) * seconds
+        joules = self._pass(seconds, 6.0) + work_j + warming_up_j
+        self.seen += [(begin_s, joules / seconds), (self.time_s, joules / seconds)]
         return Chase(seconds, max(0.0, self._seen(joules, seconds)))
 
     def idle(self, settle_s, seconds):
         self._pass(settle_s, 0.0)
         begin_s = self.time_s
+        self.seen += [(begin_s, 55.0), (begin_s + seconds, 55.0)]
         return self._seen(self._pass(seconds, 0.0), seconds) / seconds, begin_s + seconds / 2
 
 
@@ -79,6 +108,79 @@ def test_threads_are_raised_to_the_plateau_and_no_further():
         assert each.accesses_per_s == pytest.approx(MOST_PER_S[each.level], rel=0.01)
 
 
+def test_stores_and_loads_with_divisions_are_found_too():
+    found = calibrate(SimulatedGPU(), accesses=ACCESSES)
+    by_kernel = {(each.level, each.access): each.access_j for each in found.levels}
+    for level, load_j in KNOWN.items():
+        assert by_kernel[level, "load"] == pytest.approx(load_j, rel=0.02)
+        assert by_kernel[level, "load+divide"] == pytest.approx(load_j + DIVIDE_J, rel=0.02)
+        if level != "l1":  # which writes through, so that no store ends there
+            assert by_kernel[level, "store"] == pytest.approx(STORED * load_j, rel=0.02)
+    assert by_kernel["shared", "divide"] == pytest.approx(DIVIDE_J, rel=0.02)
+    assert len(by_kernel) == 4 + 3 + 4 + 1
+    assert found.access_energy_j == {level: by_kernel[level, "load"] for level in KNOWN}
+    assert found.notes == ()
+    odd = calibrate(SimulatedGPU(together=1.5), levels=("shared", "l2"), accesses=ACCESSES)
+    assert sum("and the two alone" in note for note in odd.notes) == 2
+
+
+def test_the_energy_over_threads_is_what_awake_multiprocessors_share():
+    """From a single thread to the plateau, by hand: watts of the awake multiprocessors over accesses per second."""
+    awake_w, load_j = 0.4, KNOWN["l1"]
+    found = over_threads(SimulatedGPU(noise=0.0, update_s=0.0, awake_w=awake_w), "l1")
+    assert found.threads == (1, 108, 108 * 32, *(108 * each for each in THREADS))
+    for threads, access_j in zip(found.threads, found.access_j, strict=True):
+        per_s = min(MOST_PER_S["l1"] * min(1.0, 0.05 + 1.2 * threads / (108 * 1024)), threads / 5e-9)
+        drift_w = 0.5  # What the idle power drifts between the two times at which it is measured.
+        expected_j = load_j + awake_w * min(threads, 108) / per_s
+        assert access_j == pytest.approx(expected_j, rel=0.02, abs=drift_w / per_s)
+    assert list(found.access_j[1:]) == sorted(found.access_j[1:], reverse=True)
+
+
+@pytest.mark.parametrize(("keeps", "within"), [("random", 0.12), ("least recent", 0.05)])
+def test_sizes_of_caches_show_in_the_time_of_a_step(keeps, within):
+    gpu = dataclasses.replace(find_gpu("A30"), l1_bytes=128 * 1024, l2_bytes=60 << 20)  # a catalogue that is wrong
+    l1, l2 = sizes(SimulatedGPU(keeps=keeps), gpu)
+    assert (l1.level, l2.level) == ("l1", "l2")
+    assert l1.size_bytes == pytest.approx(CACHES["l1"], rel=within)
+    assert l2.size_bytes == pytest.approx(CACHES["dram"], rel=within)
+    assert l2.miss_rate[0] == 0
+    assert l2.miss_rate[-1] > 0.9
+    flat = SimulatedGPU()
+    flat._step_s = lambda level, size_bytes: 1e-7
+    with pytest.raises(SensorError, match="no end of l1"):
+        sizes(flat, gpu)
+
+
+def test_phases_threads_and_sizes_are_drawn():
+    device = SimulatedGPU()
+    found = calibrate(device, levels=("l1",))
+    t0, t1, t2, t3, t4, t5 = found.phases_s
+    assert t1 - t0 == t5 - t4 == 3.0  # idle times
+    assert t1 <= t2
+    assert t3 - t2 == pytest.approx(1 + 2 + 3 + 4, rel=0.01)  # four lengths
+    assert t4 - t3 == pytest.approx(1.0)  # settling
+    svg = drawn(device, found, over_threads(device, "l1"), sizes(device, find_gpu("A30")))
+    assert all(f">{name}<" in svg for name in ("t0", "t5", "First sweep", "l1: energy of an access"))
+    assert svg.count("KiB<") == 2
+
+
+def test_hits_are_counted_by_the_profiler(tmp_path):
+    """A program that writes what `ncu --csv` does stands in for it: names and columns as in tests/hardware/test_ncu."""
+    ncu = tmp_path / "ncu"
+    rows = {"smsp__sass_data_bytes_mem_shared.sum": 0, "l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum": 90}
+    rows |= {"lts__t_sectors_op_read_lookup_hit.sum": 5, "dram__bytes_read.sum": 160, "dram__bytes_write.sum": 0}
+    unit = {True: "byte", False: "sector"}
+    table = ['"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"']
+    table += [f'"0","chase","{name}","{unit["bytes" in name]}","{value}"' for name, value in rows.items()]
+    ncu.write_text('#!/bin/sh\ncase "$*" in *chase_kernels\\ l1) cat <<END\n' + "\n".join(table) + "\nEND\n;; esac\n")
+    ncu.chmod(0o755)
+    # 90 x 32, 5 x 32 and 160 bytes.
+    assert hits("l1", str(ncu)) == pytest.approx({"shared": 0, "l1": 0.9, "l2": 0.05, "dram": 0.05})
+    with pytest.raises(SensorError, match="Nsight Compute cannot be run"):
+        hits("l1", str(tmp_path / "none"))
+
+
 def test_disturbed_runs_are_noted_or_refused():
     noisy = calibrate(SimulatedGPU(noise=0.06, seed=3))
     assert noisy.notes
@@ -91,8 +193,6 @@ def test_disturbed_runs_are_noted_or_refused():
 
 
 def test_the_result_is_a_gpu_of_the_catalogues_form(tmp_path):
-    import dataclasses
-
     known = find_gpu("A30")
     measured = dataclasses.replace(known, access_energy_j=calibrate(SimulatedGPU()).access_energy_j)
     path = tmp_path / "my-a30.toml"
@@ -126,7 +226,13 @@ def test_arrays_lie_in_their_level():
         size = chase_kernels.array_bytes(gpu)
         assert size["shared"] == 49152
         assert size["l1"] < gpu.l1_bytes < size["l2"] < gpu.l2_bytes < size["dram"]
-    assert set(chase_kernels.KERNELS) == set(MEMORY_LEVELS)
+    for level in MEMORY_LEVELS:
+        for access in ACCESSES:
+            source = chase_kernels.source(level, access)
+            assert ("/ one" in source) is ("divide" in access)
+            assert ("ld." in source) is ("load" in access)
+            assert ("st." in source) is (access == "store")
+    assert math.gcd(chase_kernels.stride(999), 999) == 1
 
 
 def test_without_a_gpu_the_command_says_so(call):

@@ -8,7 +8,7 @@ import joulecast
 from joulecast.hardware import find_gpu
 from joulecast.predictors.networks.builder import caveats
 from joulecast.predictors.networks.prepared import over_clocks
-from joulecast.queries.clocks import clock_grid_mhz
+from joulecast.queries.evaluation import clock_grid_mhz
 from joulecast.zoo import find_predictor
 
 JOB = ("resnet18", (8, 3, 64, 64))

@@ -9,6 +9,7 @@ from joulecast import predict_parallel_training
 from joulecast.errors import InputError
 from joulecast.generation.dividing import divided, results_of_blocks
 from joulecast.hardware import find_gpu
+from joulecast.runs.traffic import Traffic
 
 H100 = find_gpu("H100 SXM")
 
@@ -24,14 +25,33 @@ def flops(network, kind):
 def test_a_part_has_its_share_of_heads_and_features():
     whole = joulecast.extract("gpt2", (4, 512), mode="training", precision="bf16", optimizer="adamw")
     part = divided(whole, 4)
-    words = 3 * 2 * 4 * 512 * 768 * 50257  # The logits, forward and backward, are not divided.
-    assert flops(part, "linear") - words == (flops(whole, "linear") - words) // 4
+    words = 3 * 2 * 4 * 512 * 768  # The logits, forward and backward; 50,257 words are 12,565 on each GPU.
+    assert flops(part, "linear") - words * 12565 == (flops(whole, "linear") - words * 50257) // 4
     assert flops(part, "attention") == flops(whole, "attention") // 4
-    assert flops(part, "layer_norm") == flops(whole, "layer_norm")
+    assert flops(part, "layer_norm") == flops(whole, "layer_norm") // 4  # by tokens
     assert flops(part, "tanh") == flops(whole, "tanh") // 4
     # Attention and feed-forward of 12 layers close with 768 features of 2048 tokens.
     assert list(results_of_blocks(whole)) == [(2048, 768)] * 24
     assert divided(whole, 1) is whole
+
+
+def test_layers_of_equal_shapes_are_told_apart_by_their_names():
+    """Llama's first and last layers of attention both map 4096 to 4096 features: one entry, of which half closes."""
+    whole = joulecast.extract("llama3_8b", (1, 512), mode="training", precision="bf16")
+    assert list(results_of_blocks(whole)) == [(1, 512, 4096)] * 64
+
+
+def test_stages_send_each_other_the_part_that_each_gpu_has():
+    def messages(tensor):
+        options = {"pipeline_parallel": 2, "tensor_parallel": tensor, "micro_batches": 4, "optimizer": None}
+        return train((32, 512), f"{2 * tensor}x H100 SXM", **options)
+
+    # 8 x 512 x 768 results of two bytes cross 2 x 4 times at 450 GB/s, 10 us each; divided by 2, half of the bytes.
+    whole = 8 * 512 * 768 * 2
+    assert messages(1).communication_s == pytest.approx(8 * (10e-6 + whole / 450e9))
+    # Two blocks of each of the 6 layers of a stage are summed, in 4 micro-batches, forward and back.
+    sums_s = 4 * 2 * 12 * Traffic(H100, 8).all_reduce(whole, 2).time_s
+    assert messages(2).communication_s - sums_s == pytest.approx(8 * (10e-6 + whole / 2 / 450e9))
 
 
 def test_replicas_wait_for_gradients_only_where_the_backward_is_over():

@@ -44,8 +44,12 @@ def test_a_run_is_its_steps():
 
 def test_energy_at_the_plug_price_and_carbon_by_hand():
     found = run("16x H100 SXM", price_per_hour={"H100 SXM": 2.5}, price_per_kwh=0.2, carbon=300, pue=1.25)
-    wall_j = 2 * 469 * found.time_s + 1.20 * found.energy_j
+    wall_j = 2 * (466 + 512) * found.time_s + 1.15 * found.energy_j
     assert found.wall_energy_j == pytest.approx(wall_j)
+    # PCI Express has no switches on a baseboard of their own, and one GPU of eight has an eighth of its server.
+    for gpu, watts in (("8x L40S", 466), ("8x H100 PCIe", 466), ("L4", 466 / 8), ("2x H100 SXM", (466 + 512) / 4)):
+        plain = run(gpu)
+        assert plain.wall_energy_j == pytest.approx(watts * plain.time_s + 1.15 * plain.energy_j)
     kwh = 1.25 * wall_j / 3.6e6
     assert found.cost == pytest.approx(16 * found.time_s / 3600 * 2.5 + 0.2 * kwh)
     assert found.carbon_kg == pytest.approx(0.3 * kwh)

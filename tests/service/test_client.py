@@ -43,7 +43,6 @@ FUNCTIONS += (
     "predict_parallel_training",
     "predict_run",
     "simulate_serving",
-    "best_serving",
     "best_run",
 )
 

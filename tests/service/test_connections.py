@@ -13,7 +13,7 @@ pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from joulecast.service.connections import ConnectionLimits, Connections, LimitedConnection
+from joulecast.service.server import ConnectionLimits, Connections, LimitedConnection
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 NEVER = b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n"

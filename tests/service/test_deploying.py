@@ -72,7 +72,7 @@ def test_the_parts_of_kubernetes_find_each_other(kubernetes):
 
 
 def test_health_is_asked_where_the_service_answers(kubernetes):
-    from joulecast.service.listing_routes import system
+    from joulecast.service.listings import system
 
     (container,) = kubernetes["Deployment"]["spec"]["template"]["spec"]["containers"]
     asked = {name: container[name]["httpGet"]["path"] for name in ("startupProbe", "readinessProbe", "livenessProbe")}

@@ -199,14 +199,15 @@ def test_simulations_are_equal(client, service):
     assert service.ask("/v1/simulate_serving", {**question, "duration_s": 1e6}).status == 413
 
 
-def test_the_best_serving_is_equal(client, service):
-    options = {"prompt_tokens": 50, "output_tokens": 10, "gpus": ["L4"], "counts": [1], "max_sequences": [8]}
-    here, there = (where.best_serving("qwen3_0_6b", rate_per_s=20.0, **options) for where in (joulecast, client))
+def test_the_best_at_a_rate_is_equal(client, service):
+    options = {"prompt_tokens": 50, "output_tokens": 10, "gpus": ["L4"], "batches": [8]}
+    here, there = (
+        where.best_generation("qwen3_0_6b", rate_per_s=20.0, clocks=[2040], **options) for where in (joulecast, client)
+    )
     assert there.to_json() == here.to_json()
     asked = {"model": "qwen3_0_6b", "rate_per_s": 20.0, **options}
-    assert service.ask("/v1/best_serving", {**asked, "gpus": ["/etc/gpu.toml"]}).status == 422
-    endless = {**asked, "gpus": ["L4"] * 20, "max_sequences": [8] * 8, "counts": [1] * 8}
-    assert service.ask("/v1/best_serving", endless).status == 413
+    endless = {**asked, "gpus": ["L4"] * 20, "batches": [8] * 8}
+    assert service.ask("/v1/best_generation", endless).status == 413
 
 
 def test_the_best_run_is_equal(client, service):

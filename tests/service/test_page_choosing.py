@@ -202,11 +202,7 @@ def test_images_are_those_of_the_library(page):
     for place, gpu in enumerate(("H100 SXM", "L40S")):
         found = joulecast.predict_image("sd3_5_medium", gpu, batch=2, steps=20)
         shown = page.texts(f"#images-cards .card:nth-child({place + 1}) .value")
-        assert shown == [
-            si(found.time_per_image_s, "s"),
-            si(found.power_w, "W"),
-            si(found.energy_per_image_j, "J"),
-        ]
+        assert shown == [si(found.time_per_image_s, "s"), si(found.power_w, "W"), si(found.energy_per_image_j, "J")]
         energy_j = 2 * found.energy_per_image_j
         assert columns[2 * place : 2 * place + 2] == [si(found.time_per_batch_s, "s"), si(energy_j, "J")]
         row = page.texts("#parts tr:nth-child(2) td")[2 * place]
@@ -242,8 +238,42 @@ def test_runs_are_those_of_the_library(page):
         "joulecast run bert_base 32,128 --gpu '8x A30' --samples 50000 --epochs 2 --precision bf16 --carbon DE" in calls
     )
     assert "together=8" in page.js("return location.hash")
+    page.find("#where-run-find").click()
+    page.until(lambda: page.texts("#where-run tbody tr"))
+    options = {name: asked[name] for name in ("samples", "epochs", "precision", "carbon")}
+    best = joulecast.best_run("bert_base", (32, 128), gpus=["A30", "L4"], counts=[1, 8], objective="carbon", **options)
+    assert len(page.texts("#where-run tbody tr")) == len(best)
+    assert duration(best[0].time_s) in page.text("#where-run tbody tr")
     page.choose("#samples", "many")
     assert page.text("#problem").startswith("this is no number of samples")
+    assert page.complaints() == []
+
+
+def test_traffic_is_that_of_the_library(page):
+    page.open("#view=traffic&llm=qwen3_0_6b&prompt=200&output=50&batch=16&rate=4&seconds=20&boards=2&gpus=L4&wait=200")
+    assert page.texts("#traffic-cards h3") == ["2 \u00d7 L4"]
+    lengths = {"prompt_tokens": 200, "output_tokens": 50}
+    served = {"requests": 4, "duration_s": 20, "max_sequences": 16, "tensor_parallel": 1, "router": "least_loaded"}
+    found = joulecast.simulate_serving("qwen3_0_6b", "2x L4", level=0.9, **served, **lengths)
+    assert page.texts("#traffic-cards .value") == [
+        *(si(value, "s") for value in (found.ttft_s(0.99), found.tpot_s(0.99))),
+        *(si(found.power_w, "W"), si(found.energy_per_token_j, "J")),
+    ]
+    low, high = found.intervals["tpot_s p99"]
+    assert f"90 %: {si(low, 's')} to {si(high, 's')}" in page.text("#traffic-cards")
+    assert page.texts("#latencies tbody tr:last-child td") == [si(found.latency_s(at), "s") for at in (0.5, 0.9, 0.99)]
+    assert page.js("return document.querySelectorAll('#traffic .plot canvas').length") == 4
+    page.find("#traffic-power").send_keys("\ue014")  # arrow right
+    assert page.text("#traffic-power-readout").startswith("At 0 s: L4 ")
+    page.find("#enough-find").click()
+    page.until(lambda: page.texts("#enough tbody tr"))
+    best = joulecast.best_generation("qwen3_0_6b", gpus=["L4"], batches=[16], rate_per_s=4, p99_ttft_s=0.2, **lengths)
+    assert si(best[0].energy_per_token_j, "J") in page.text("#enough tbody tr")
+    calls = page.text("#traffic-calls")
+    assert "joulecast simulate qwen3_0_6b '2x L4' --rate 4 --prompt 200 --output 50 --duration 20" in calls
+    assert "--p99-first-token 0.2" in calls
+    page.choose("#rate", "often")
+    assert page.text("#problem").startswith("this is no rate")
     assert page.complaints() == []
 
 

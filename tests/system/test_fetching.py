@@ -13,9 +13,9 @@ import pytest
 
 import joulecast
 from joulecast.errors import ServiceError, TrackingError, ZooError
-from joulecast.system.deadlines import within
 from joulecast.system.fetching import fetch
-from joulecast.zoo.places.source_http import TOKEN, HttpSource
+from joulecast.system.limits import within
+from joulecast.zoo.places.source_folder import TOKEN, HttpSource
 
 SECRET = "a-token-that-is-nobody-elses"  # noqa: S105  # made up
 

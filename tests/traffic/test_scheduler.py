@@ -153,3 +153,31 @@ def test_windows_bound_the_cache():
     assert cache.used(1, 100) == 100
     assert cache.used(1, 1000) == 0.5 * 1000 + 0.5 * 128
     assert cache.used(4, 4000) == 4 * 564
+
+
+def test_prompts_first_by_hand():
+    """At 1 s another prompt arrives: the first sequence waits for its two steps, and gets its tokens after them."""
+    lengths = iter([(100, 6), (200, 2)])
+    requests, replica = served([0.0, 0.9], lambda: next(lengths), EqualSteps(0.5), Limits(8, 100, prompts_first=True))
+    assert list(requests.first_s) == [0.5, 2.0]  # The step that began at 0.5 s ends first, and gives a token.
+    assert list(requests.end_s) == [4.0, 2.5]
+    log = dict(zip(replica.log.NAMES, replica.log.columns, strict=True))
+    assert sum(each_s * count for each_s, count in zip(log["time_s"], log["stalled"], strict=True)) == 1.0
+    assert sum(requests.energy_j) == pytest.approx(sum(log["energy_j"]))
+
+
+def prefixed(groups: list[int], cache: Cache) -> list[float]:
+    """Seconds to the first token of prompts of 1000 tokens, 800 of which are those of their group."""
+    requests = Requests()
+    replica = Replica(EqualSteps(0.5), cache, Limits(8, 100), requests)
+    for place, group in enumerate(groups):
+        replica.advance(100.0 * place)
+        replica.add(requests.add(100.0 * place, 1000, 2, group, 800))
+    replica.advance(math.inf)
+    return (np.array(requests.first_s) - np.array(requests.arrival_s)).tolist()
+
+
+def test_a_shared_prefix_is_read_once():
+    assert prefixed([1, 1, 2, 1, -1], ROOMY) == [5.0, 1.0, 5.0, 1.0, 5.0]
+    # Only one prefix fits beside the request that is read.
+    assert prefixed([1, 2, 1, 1], Cache(1900.0)) == [5.0, 5.0, 5.0, 1.0]

@@ -57,7 +57,8 @@ def test_a_single_request_is_that_of_predict_generation():
         duration_s=30,
         max_step_tokens=8192,
     )
-    assert found.ttft_s(0.5) == pytest.approx(alone.time_to_first_token_s, rel=0.02)
+    # Parts of a step that would draw more than the cap are slowed one by one, not together.
+    assert found.ttft_s(0.5) == pytest.approx(alone.time_to_first_token_s, rel=0.025)
     assert found.tpot_s(0.5) == pytest.approx(alone.time_per_output_token_s, rel=0.01)
     assert found.power_w == pytest.approx(alone.power_w, rel=0.01)
 
@@ -118,6 +119,62 @@ def test_drafts_are_verified_in_fewer_and_longer_steps():
     assert free.energy_per_token_j < plain.energy_per_token_j
 
 
+def test_phases_have_clocks_and_caps_of_their_own(chat):
+    slow = simulate_serving("qwen3_0_6b", "L4", requests=3, clock=900, **SHORT)
+    both = simulate_serving("qwen3_0_6b", "L4", requests=3, clock=900, prefill_clock=2040, **SHORT)
+    assert both.ttft_s(0.5) == pytest.approx(chat.ttft_s(0.5), rel=0.08)
+    assert both.ttft_s(0.5) < 0.9 * slow.ttft_s(0.5)
+    assert both.tpot_s(0.5) == pytest.approx(slow.tpot_s(0.5), rel=0.02)
+    assert slow.energy_j < both.energy_j < chat.energy_j
+    capped = simulate_serving("qwen3_0_6b", "L4", requests=3, prefill_power_limit_w=50, **SHORT)
+    assert capped.ttft_s(0.5) > chat.ttft_s(0.5)
+    parts = chat.timeline(0.5)
+    np.testing.assert_allclose(parts.prompt_power_w + parts.decode_power_w + parts.idle_power_w, parts.power_w)
+    assert (parts.idle_power_w * 0.5).sum() >= chat.idle_energy_j
+    assert parts.decode_power_w.max() > parts.prompt_power_w.max() > 1
+
+
+def test_prompts_that_come_first_shorten_the_first_token_and_lengthen_the_longest_gap():
+    options = {**SHORT, "requests": 6, "prompt_tokens": 1000}
+    first, decode = (simulate_serving("qwen3_0_6b", "L4", priority=name, **options) for name in ("prompts", "decode"))
+    assert first.ttft_s(0.9) < decode.ttft_s(0.9)
+    assert first.itl_s(0.99) > decode.itl_s(0.99)
+
+
+def test_requests_with_a_prefix_go_where_it_was_read():
+    options = {**SHORT, "requests": 10, "tensor_parallel": 1, "prompt_tokens": 900, "prefixes": (8, 800)}
+    by_turn, by_prefix = (
+        simulate_serving("qwen3_0_6b", "4x L4", router=router, **options) for router in ("round_robin", "prefix")
+    )
+    read = [sum(log[4].sum() for log in found.logs) for found in (by_turn, by_prefix)]
+    # Each beginning is read once by one replica, or once by each of four.
+    assert read[1] == pytest.approx(by_prefix.counted * 100 + 8 * 800, rel=0.05)
+    assert read[0] > read[1] + 8 * 800
+    assert by_prefix.energy_j < by_turn.energy_j
+
+
+def test_intervals_hold_the_prediction_and_are_narrower_with_a_host_that_is_named(chat):
+    wide, narrow = (
+        simulate_serving("qwen3_0_6b", "L4", requests=3, level=0.9, host=host, **SHORT) for host in (None, 1.0)
+    )
+    for found in (wide, narrow):
+        for name in ("ttft_s", "tpot_s", "latency_s"):
+            low, high = found.intervals[f"{name} p99"]
+            assert low < getattr(found, name)(0.99) < high
+        low, high = found.intervals["energy_per_token_j"]
+        assert low < found.energy_per_token_j < high
+    assert wide.energy_j == chat.energy_j
+    assert narrow.intervals["tpot_s p50"][1] < wide.intervals["tpot_s p50"][1]
+    assert " to " in wide.latencies()[1][0][1]
+
+
+def test_goodput_counts_requests_within_limits(chat):
+    assert chat.goodput_per_s() * 20 == chat.counted
+    half = chat.goodput_per_s(latency_s=chat.latency_s(0.5))
+    assert half * 20 == pytest.approx(chat.counted / 2, abs=1)
+    assert chat.goodput_per_s(ttft_s=0) == 0
+
+
 def test_too_many_requests_are_told():
     flooded = simulate_serving("qwen3_0_6b", "L4", requests=200, **SHORT)
     assert flooded.requests_per_s < 150
@@ -132,6 +189,10 @@ def test_a_trace(tmp_path):
     assert found.duration_s == found.requests["end_s"].max()
     assert found.notes == (f"the trace {path} was not in the order of arrival, and was sorted",)
     assert found.tokens_per_s * found.duration_s == pytest.approx(26)
+    # Turns of a session: the second reads what the first has not left in the cache.
+    path.write_text("arrival_s,prompt_tokens,output_tokens,session\n0,100,60,a\n5,200,5,a\n9,200,5,b\n")
+    found = simulate_serving("qwen3_0_6b", "L4", requests=path, max_sequences=8, max_step_tokens=512)
+    assert found.logs[0][4].sum() == 100 + (200 - 160) + 200
 
 
 def test_lengths_and_arrivals_have_the_moments_that_were_asked_for():
@@ -160,6 +221,9 @@ def test_lengths_and_arrivals_have_the_moments_that_were_asked_for():
         ({"requests": 1e9}, "too many requests"),
         ({"requests": 1, "engine": "transformers"}, "no queue to simulate"),
         ({"requests": 1, "acceptance": 2}, "acceptance is out of range"),
+        ({"requests": 1, "prefixes": (0, 5)}, "prefixes are how many"),
+        ({"concurrency": 1, "prefixes": (1, 5)}, "prefixes are how many"),
+        ({"requests": 1, "level": 1.5}, "level"),
         ({"requests": 1, "prefill_replicas": 1}, "some replicas read the prompts"),
         ({"requests": "nowhere.csv", "prompt_tokens": None, "output_tokens": None}, "no such trace"),
     ],
@@ -172,8 +236,9 @@ def test_what_is_no_question_is_refused(options, what):
 
 
 def test_names_are_refused_with_those_that_are_near():
-    with pytest.raises(UnknownNameError, match="router"):
-        simulate_serving("qwen3_0_6b", "L4", requests=1, router="round-robin", **SHORT)
+    for name, near in (("router", "round-robin"), ("priority", "prompt")):
+        with pytest.raises(UnknownNameError, match=name):
+            simulate_serving("qwen3_0_6b", "L4", requests=1, **{name: near}, **SHORT)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from simulated_measurements import simulated_dataset, simulated_operations
 
-from conftest import SMALL_RECIPE, benchmark, rewrite, train_small
+from conftest import benchmark, rewrite
 from joulecast import Network
 from joulecast.datasets import save
 from joulecast.errors import JoulecastError, ZooError
@@ -53,33 +53,13 @@ def test_a_stored_predictor_predicts_as_the_trained_one(trained, entry):
     assert after.source == before.source
 
 
-def test_what_networks_draw_is_stored(trained, tmp_path):
-    assert trained.predictor.network_static_w == 0.0  # Trained without networks.
-    more = replace(trained, predictor=replace(trained.predictor, network_static_w=13.0))
-    assert load_entry(more.save(tmp_path)).operations.network_static_w == 13.0
-
-
-def test_what_tf32_takes_in_networks_is_stored(trained, tmp_path):
-    assert trained.predictor.network_tf32_factor == 1.0  # Trained without networks.
-    quicker = replace(trained, predictor=replace(trained.predictor, network_tf32_factor=0.95))
-    assert load_entry(quicker.save(tmp_path)).operations.network_tf32_factor == 0.95
-
-
-def test_training_twice_gives_the_same_files(trained, stored, tmp_path):
-    again = trained.save(tmp_path)
-    for path in stored.iterdir():
-        assert (again / path.name).read_bytes() == path.read_bytes(), path.name
-
-
-def test_training_twice_gives_the_same_predictions_to_the_last_bit(tmp_path):
-    operations = simulated_operations()
-    first, second = (
-        load_entry(train_small(tmp_path / name, replace(SMALL_RECIPE, seed=7)).save(tmp_path / f"zoo-{name}"))
-        for name in ("first", "second")
-    )
-    for name in ("time_s", "power_w", "device_time_s"):
-        once, again = (getattr(each.operations.predict(operations), name).tolist() for each in (first, second))
-        assert once == again
+@pytest.mark.parametrize(
+    ("name", "unlearned", "learned"), [("network_static_w", 0, 13), ("network_tf32_factor", 1, 0.95)]
+)
+def test_what_networks_taught_is_stored(trained, tmp_path, name, unlearned, learned):
+    assert getattr(trained.predictor, name) == unlearned  # Trained without networks.
+    more = replace(trained, predictor=replace(trained.predictor, **{name: float(learned)}))
+    assert getattr(load_entry(more.save(tmp_path)).operations, name) == learned
 
 
 def test_card_says_what_matters(entry):

@@ -68,12 +68,6 @@ def test_what_is_stored_predicts_as_what_was_trained(trained, entry, operations)
     assert stored.calibrations(operations, find_gpu("A10")) == ()  # no generation could be left out
 
 
-def test_training_twice_gives_the_same_files(trained, entry, tmp_path):
-    again = trained.save(tmp_path / "again")
-    for path in entry.iterdir():
-        assert (again / path.name).read_bytes() == path.read_bytes(), path.name
-
-
 def test_the_card_says_what_was_measured_and_how_good_it_is(trained, entry):
     card = (entry / "README.md").read_text(encoding="utf-8")
     assert "| linear, half | measured: NVIDIA H200 |" in card

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from joulecast.zoo.entries.measured import Measured, measured_gpus
+from joulecast.zoo.entries.cards import Measured, measured_gpus
 
 
 def test_the_zoo_knows_what_it_learned_from():

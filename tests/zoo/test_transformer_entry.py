@@ -67,12 +67,6 @@ def test_a_stored_predictor_predicts_as_the_trained_one(transformer, tmp_path):
         replace(transformer, predictor=load_any(entry).learned).save(tmp_path / "again")
 
 
-def test_training_twice_gives_the_same_files(transformer, tmp_path):
-    one, other = transformer.save(tmp_path / "one"), transformer.save(tmp_path / "other")
-    for path in one.iterdir():
-        assert (other / path.name).read_bytes() == path.read_bytes(), path.name
-
-
 def test_the_card_says_how_it_was_tested(transformer, tmp_path):
     text = (transformer.save(tmp_path) / "README.md").read_text()
     assert "a third of its passes" in text

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from simulated_measurements import simulated_gpu
 
-from conftest import train_small
+from conftest import SMALL_RECIPE, train_small
 from joulecast.datasets import save
 from joulecast.predictors.recipes import BlendRecipe, BoostingRecipe, TransformerRecipe, XGBoostRecipe
 from joulecast.zoo.training import train_any_gpu
 
 OWN = {
+    "forest": SMALL_RECIPE,
     "blend": BlendRecipe(trees=4, folds=2),
     "xgboost": XGBoostRecipe(trees=20, patience=5, learning_rate=0.3, folds=2),
 }
@@ -20,11 +21,11 @@ ANY_GPU = {
 }
 
 
-def quick_first(recipes):
-    """The first recipe runs always, the others run with `pytest -m slow`."""
+def by_name(recipes):
+    """Those that are quick to train run always, the others run with `pytest -m slow`."""
     return [
-        pytest.param(recipe, id=name, marks=[pytest.mark.slow] if number else [])
-        for number, (name, recipe) in enumerate(recipes.items())
+        pytest.param(recipe, id=name, marks=[pytest.mark.slow] if name in ("xgboost", "transformer") else [])
+        for name, recipe in recipes.items()
     ]
 
 
@@ -32,7 +33,7 @@ def contents(entry):
     return {path.name: path.read_bytes() for path in entry.iterdir()}
 
 
-@pytest.mark.parametrize("recipe", quick_first(OWN))
+@pytest.mark.parametrize("recipe", by_name(OWN))
 def test_a_recipe_for_one_gpu_gives_the_same_files_twice(recipe, tmp_path):
     if isinstance(recipe, XGBoostRecipe):
         pytest.importorskip("xgboost")
@@ -40,7 +41,7 @@ def test_a_recipe_for_one_gpu_gives_the_same_files_twice(recipe, tmp_path):
     assert one == other
 
 
-@pytest.mark.parametrize("recipe", quick_first(ANY_GPU))
+@pytest.mark.parametrize("recipe", by_name(ANY_GPU))
 def test_a_recipe_for_any_gpu_gives_the_same_files_twice(recipe, tmp_path):
     pytest.importorskip("torch" if isinstance(recipe, TransformerRecipe) else "xgboost")
     datasets = [(save(data, tmp_path / data.card.gpu), data) for data in map(simulated_gpu, ("A30", "T4"))]

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...errors import DatasetError
 from ..importers.reading import read_rows
-from ..parquet_limits import read_limited
+from ..store import read_limited
 
 _MOST_VALUES = 30_000_000
 _POINTER = b"version https://git-lfs"

@@ -24,10 +24,10 @@ from ...errors import InputError
 from ...hardware import GPU, find_gpu
 from ...operations.operation import Operation
 from ...progress import tracked
-from ..measurement import Card, Dataset, Measurement, refuse_lines
+from ..measurement import Card, Dataset, Measurement
 from . import aiconfigurator_tables
 from .aiconfigurator_tables import TABLES, SourceTable, known_precisions, known_stacks
-from .reading import Columns, groups, importer, read_columns, thinned
+from .reading import Columns, groups, importer, read_columns, refuse_unknown, sampled
 
 ROWS = 60_000
 """Rows that are read from each table by default. All of them would take minutes to build, and hours to fit."""
@@ -82,7 +82,12 @@ def import_aiconfigurator2026(folder: str | Path, *, rows: int | None = ROWS) ->
 
 def _read(name: str, table: SourceTable, path: Path, rows: int | None, found: dict[str, _Found]) -> None:
     columns = read_columns(path, table.columns)
-    _refuse_unknown(columns, path)
+    known = {
+        "gpu": filter(_known_gpu, set(columns["gpu"])),
+        "stack": known_stacks(set(columns["stack"])),
+        "precision": known_precisions(),
+    }
+    refuse_unknown(columns, path, "GPU, engine or precision", **known)
     gpus = columns["gpu"]
     for gpu in sorted(set(gpus)):
         found[gpu].rows[name] += int((gpus == gpu).sum())
@@ -98,25 +103,9 @@ def _read(name: str, table: SourceTable, path: Path, rows: int | None, found: di
         skipped |= mine
         for gpu, count in Counter(gpus[mine]).items():
             found[gpu].left_out[name, reason] += count
-    usable = np.flatnonzero(~disturbed & ~skipped)
-    taken = usable[thinned(groups([stratum[usable]]), rows)]
+    taken = sampled({"stratum": stratum}, ~disturbed & ~skipped, ["stratum"], rows)
     power = _power_flaws(table, columns, group, along)
     _measure(name, table, {c: columns[c][taken] for c in columns}, taken, stratum[taken], power[taken], found)
-
-
-def _refuse_unknown(columns: Columns, path: Path) -> None:
-    gpus, stacks, precisions = (columns[name] for name in ("gpu", "stack", "precision"))
-    known = {gpu for gpu in set(gpus) if _known_gpu(gpu)}
-    fine = np.isin(gpus, list(known)) & np.isin(stacks, list(known_stacks(set(stacks))))
-    fine &= np.isin(precisions, known_precisions())
-    if not fine.all():
-        refuse_lines(
-            [
-                f"row {row + 1}: unknown GPU, engine or precision ({gpus[row]}, {stacks[row]}, {precisions[row]})"
-                for row in np.flatnonzero(~fine)
-            ],
-            str(path),
-        )
 
 
 def _known_gpu(name: str) -> bool:

@@ -13,18 +13,15 @@ input (B) or its weights (W), timed by MIOpen's tuning without a launch. Found i
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from ...errors import InputError
 from ...hardware import GPU, find_gpu
 from ...operations.operation import Operation
 from ...progress import tracked
-from ..measurement import Card, Dataset, Measurement, refuse_lines
-from .reading import Columns, groups, importer, read_columns, thinned
+from ..measurement import Card, Dataset, Measurement
+from .reading import importer, read_columns, refuse_unknown, rows_of, sampled
 
 ROWS = 60_000
 """Rows that are read by default."""
@@ -58,15 +55,15 @@ def import_miopen2024(folder: str | Path, *, rows: int | None = ROWS) -> list[Da
     """
     path = Path(folder) / "convolutions.parquet"
     columns = read_columns(path, (*_WORDS, *_SIZES, "time_us"))
-    _refuse_unknown(columns, path)
+    known = {"gpu": _GPUS, "precision": _PRECISIONS, "direction": _DIRECTIONS}
+    refuse_unknown(columns, path, "GPU, precision or direction", **known)
     left_out: dict[str, Counter[str]] = defaultdict(Counter)
     timed = columns["time_us"] > 0
     for gpu, count in Counter(columns["gpu"][~timed]).items():
         left_out[gpu][_NO_TIME] += count
-    usable = np.flatnonzero(timed)
-    taken = usable[thinned(groups([columns[name][usable] for name in ("gpu", "precision", "direction")]), rows)]
+    taken = sampled(columns, timed, known, rows)
     measurements: dict[str, list[Measurement]] = defaultdict(list)
-    for row in tracked(_rows(columns, taken), "convolutions", len(taken)):
+    for row in tracked(rows_of(columns, taken), "convolutions", len(taken)):
         name = row["gpu"]
         found = _measured(row, find_gpu(_GPUS[name]))
         if isinstance(found, Measurement):
@@ -77,30 +74,8 @@ def import_miopen2024(folder: str | Path, *, rows: int | None = ROWS) -> list[Da
     return [_dataset(name, measurements[name], totals[name], left_out[name]) for name in sorted(measurements)]
 
 
-def _refuse_unknown(columns: Columns, path: Path) -> None:
-    fine = np.isin(columns["gpu"], list(_GPUS)) & np.isin(columns["direction"], list(_DIRECTIONS))
-    fine &= np.isin(columns["precision"], _PRECISIONS)
-    if not fine.all():
-        named = [columns[name] for name in ("gpu", "precision", "direction")]
-        faults = [
-            f"row {row + 1}: unknown GPU, precision or direction ({', '.join(str(column[row]) for column in named)})"
-            for row in np.flatnonzero(~fine)
-        ]
-        refuse_lines(faults, str(path))
-
-
-def _rows(columns: Columns, taken: Any) -> Iterator[dict[str, Any]]:
-    names = list(columns)
-    for line, values in zip(taken, zip(*(columns[name][taken].tolist() for name in names), strict=True), strict=True):
-        yield {"line": int(line) + 1, **dict(zip(names, values, strict=True))}
-
-
 def _operation(row: dict[str, Any]) -> Operation:
-    """The convolution of a row.
-
-    Raises:
-        InputError: Its sizes do not fit each other.
-    """
+    """The convolution of a row. Raises InputError: its sizes do not fit each other."""
     one, other = (row["n"], row["c"], row["h"], row["w"]), (row["n"], row["k"], row["out_h"], row["out_w"])
     given, made = (one, other) if row["direction"] == "F" else (other, one)
     attributes = {

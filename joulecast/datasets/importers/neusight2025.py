@@ -226,11 +226,7 @@ def _after_s(by_name: Mapping[str, _Rows]) -> float | None:
 
 
 def _dataset(
-    gpu: str,
-    by_name: Mapping[str, _Rows],
-    launches: Launches,
-    software: Mapping[str, str],
-    limits: tuple[str, ...],
+    gpu: str, by_name: Mapping[str, _Rows], launches: Launches, software: Mapping[str, str], limits: tuple[str, ...]
 ) -> Dataset:
     products = {name: (by_name[name].time_s, by_name[name].least_s) for name in _PRODUCTS if name in by_name}
     throttled = throttled_kinds(products)

@@ -219,27 +219,9 @@ def _campaign(row: Mapping[str, str]) -> str:
     return f"{row['source_file']}/{row['source_blob']}"
 
 
-NUMBERS = (
-    "time_s",
-    "time_std_s",
-    "power_w",
-    "power_std_w",
-    "energy_j",
-    "energy_std_j",
-    "iterations",
-    "measured_for_s",
-)
+NUMBERS = ("time_s", "time_std_s", "power_w", "power_std_w", "energy_j", "energy_std_j", "iterations", "measured_for_s")
 """Columns of what was measured, in both tables."""
-_COLUMNS = [
-    "gpu",
-    "tf32",
-    "mode",
-    "input_shape",
-    *NUMBERS,
-    "started",
-    "source_file",
-    "source_blob",
-]
+_COLUMNS = ["gpu", "tf32", "mode", "input_shape", *NUMBERS, "started", "source_file", "source_blob"]
 
 
 @importer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, cast
@@ -15,8 +15,8 @@ import numpy.typing as npt
 from ...errors import DatasetError, MissingDependencyError, with_extra
 from ...system.damage import refusing_damage, unreadable
 from ...system.regular_files import read_regular
-from ..measurement import Dataset
-from ..parquet_limits import read_limited
+from ..measurement import Dataset, refuse_lines
+from ..store import read_limited
 
 Options = ParamSpec("Options")
 Folder = str | Path
@@ -59,10 +59,7 @@ def read_rows(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
         raise unreadable(f"{what} cannot be read", path, error, DatasetError) from error
     if missing:
         raise DatasetError(
-            "columns are missing",
-            given=str(path),
-            allowed=", ".join(columns),
-            hint=f"add {', '.join(sorted(missing))}",
+            "columns are missing", given=str(path), allowed=", ".join(columns), hint=f"add {', '.join(sorted(missing))}"
         )
     return rows
 
@@ -76,11 +73,8 @@ Columns = dict[str, npt.NDArray[Any]]
 def read_columns(path: Path, wanted: Iterable[str]) -> Columns:
     """Read columns of a Parquet file by name, all of one length.
 
-    Missing numbers are NaN, missing texts are empty.
-
-    Raises:
-        DatasetError: The file is missing or damaged, or lacks columns.
-        MissingDependencyError: pyarrow is not installed.
+    Missing numbers are NaN, missing texts are empty. Raises DatasetError: the file is missing or damaged, or lacks
+    columns. MissingDependencyError: pyarrow is not installed.
     """
     try:
         import pyarrow
@@ -108,6 +102,41 @@ def _array(name: str, column: Any, pyarrow: Any) -> npt.NDArray[Any]:
             allowed="texts, integers, floating-point numbers or truth values",
         )
     return values
+
+
+def rows_of(columns: Columns, places: npt.NDArray[Any]) -> Iterator[dict[str, Any]]:
+    """Rows as column -> value, and "line" with the number of the row, from 1."""
+    values = (columns[name][places].tolist() for name in columns)
+    for line, row in zip(places.tolist(), zip(*values, strict=True), strict=True):
+        yield {"line": line + 1, **dict(zip(columns, row, strict=True))}
+
+
+def refuse_unknown(columns: Columns, path: Path, what: str, **known: Iterable[Any]) -> None:
+    """Refuse rows with values that are not known.
+
+    Args:
+        columns: The columns.
+        path: File that they are from.
+        what: What the values are, for the error.
+        known: Column -> values that are known.
+
+    Raises:
+        DatasetError: There are such rows; it names them.
+    """
+    fine = np.all([np.isin(columns[name], list(values)) for name, values in known.items()], axis=0)
+    faults = (
+        f"row {row + 1}: unknown {what} ({', '.join(str(columns[name][row]) for name in known)})"
+        for row in np.flatnonzero(~fine)
+    )
+    if not fine.all():
+        refuse_lines([*faults], str(path))
+
+
+def sampled(columns: Columns, usable: npt.NDArray[Any], by: Iterable[str], rows: int | None) -> npt.NDArray[np.int64]:
+    """Places of the rows to take of those that are usable, evenly from all values of some columns; None for all."""
+    places = np.flatnonzero(usable)
+    taken: npt.NDArray[np.int64] = places[thinned(groups([columns[name][places] for name in by]), rows)]
+    return taken
 
 
 def codes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

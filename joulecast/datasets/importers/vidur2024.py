@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from ...operations.operation import Operation
-from ..measurement import Card, Dataset, Measurement, refuse_lines
-from .reading import Columns, groups, importer, read_columns, thinned
+from ..measurement import Card, Dataset, Measurement
+from .reading import importer, read_columns, refuse_unknown, rows_of, sampled
 
 ROWS = 60_000
 """Rows that are read by default."""
@@ -30,10 +30,7 @@ _SOURCE = (
     "Inference, MLSys 2024"
 )
 _METHOD = "profiled_kernel"
-_GPUS = {
-    "A100 (SXM or PCIe 80GB, not said)": "NVIDIA A100-SXM4-80GB",
-    "H100": "NVIDIA H100 80GB HBM3",
-}
+_GPUS = {"A100 (SXM or PCIe 80GB, not said)": "NVIDIA A100-SXM4-80GB", "H100": "NVIDIA H100 80GB HBM3"}
 _SIZES = ("tokens", "tensor_parallel", "hidden", "intermediate", "heads", "kv_heads")
 _LEAST_US = 10.0  # Times are rounded to whole or half microseconds, which is 5 % of this.
 _SHORT = f"times below {_LEAST_US:g} us, which are rounded"
@@ -80,13 +77,11 @@ def import_vidur2024(folder: str | Path, *, rows: int | None = ROWS) -> list[Dat
     """
     path = Path(folder) / "layers.parquet"
     columns = read_columns(path, ("gpu", "model", "layer", *_SIZES, "gated", "time_us"))
-    unknown = np.flatnonzero(~np.isin(columns["gpu"], list(_GPUS)))
-    if len(unknown):
-        refuse_lines([f"row {row + 1}: unknown GPU ({columns['gpu'][row]})" for row in unknown], str(path))
+    refuse_unknown(columns, path, "GPU", gpu=_GPUS)
     ours, long = np.isin(columns["layer"], _LAYERS), columns["time_us"] >= _LEAST_US
-    usable = np.flatnonzero(ours & long)
-    taken = usable[thinned(groups([columns["gpu"][usable], columns["layer"][usable]]), rows)]
-    measurements = _measurements(columns, taken)
+    measurements: dict[str, list[Measurement]] = defaultdict(list)
+    for row in rows_of(columns, sampled(columns, ours & long, ("gpu", "layer"), rows)):
+        measurements[row["gpu"]].append(_measurement(row))
     left_out = {_OTHER: Counter(columns["gpu"][~ours]), _SHORT: Counter(columns["gpu"][ours & ~long])}
     totals = Counter(columns["gpu"])
     return [
@@ -95,26 +90,19 @@ def import_vidur2024(folder: str | Path, *, rows: int | None = ROWS) -> list[Dat
     ]
 
 
-def _measurements(columns: Columns, taken: Any) -> dict[str, list[Measurement]]:
-    found: dict[str, list[Measurement]] = defaultdict(list)
-    names = list(columns)
-    for line, values in zip(taken, zip(*(columns[name][taken].tolist() for name in names), strict=True), strict=True):
-        row = dict(zip(names, values, strict=True))
-        time_s = row["time_us"] / 1e6
-        found[row["gpu"]].append(
-            Measurement(
-                _operation(row),
-                time_s,
-                None,
-                None,
-                device_time_s=time_s,
-                kernel=f"{row['layer']} of {row['model']}",
-                campaign="vidur2024",
-                method=_METHOD,
-                line=int(line) + 1,
-            )
-        )
-    return found
+def _measurement(row: dict[str, Any]) -> Measurement:
+    time_s = row["time_us"] / 1e6
+    return Measurement(
+        _operation(row),
+        time_s,
+        None,
+        None,
+        device_time_s=time_s,
+        kernel=f"{row['layer']} of {row['model']}",
+        campaign="vidur2024",
+        method=_METHOD,
+        line=row["line"],
+    )
 
 
 def _dataset(gpu: str, measurements: list[Measurement], total: int, left_out: dict[str, int]) -> Dataset:

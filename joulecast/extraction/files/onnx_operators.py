@@ -75,10 +75,6 @@ def _attention(call: Call) -> Converted:
     return "attention", [q, k, v], {"causal": causal}
 
 
-def _batch_norm(call: Call) -> Converted:
-    return "batch_norm", [call.inputs[0]], {"affine": True}
-
-
 def _rows(kind: str) -> Callable[[Call], Converted]:
     def convert(call: Call) -> Converted:
         x = call.inputs[0]
@@ -97,12 +93,7 @@ def _unary(kind: str) -> Callable[[Call], Converted]:
 
 
 def _binary(kind: str) -> Callable[[Call], Converted]:
-    def convert(call: Call) -> Converted:
-        # A tensor of one element works as a scalar.
-        large = [shape for shape in call.inputs[:2] if size(shape) > 1]
-        return kind, large or [(1,)], {}
-
-    return convert
+    return lambda call: (kind, onnx_tensors.large(call.inputs[:2]), {})
 
 
 def _clip(call: Call) -> Converted:
@@ -126,7 +117,7 @@ def _global_pool(call: Call) -> Converted:
     x = call.inputs[0]
     if len(x) == 4:
         return "adaptive_avg_pool2d", [x], {"output_size": 1}
-    return "mean", [x], {"dim": tuple(range(2, len(x))), "keepdim": True}
+    return "mean", [x], onnx_tensors.spatial(x)
 
 
 def _reduction(kind: str) -> Callable[[Call], Converted]:
@@ -137,10 +128,6 @@ def _reduction(kind: str) -> Callable[[Call], Converted]:
     return convert
 
 
-def _softmax(call: Call) -> Converted:
-    return "softmax", [call.inputs[0]], {"dim": call.attributes.get("axis", -1)}
-
-
 def _concat(call: Call) -> Converted:
     return "cat", [shape for shape in call.inputs if size(shape)], {"dim": call.attributes["axis"]}
 
@@ -149,19 +136,18 @@ def _gather(call: Call) -> Converted:
     table, indices = call.inputs[:2]
     if call.weights[0] and len(table) == 2 and call.attributes.get("axis", 0) == 0 and indices:
         return "embedding", [indices], {"num_embeddings": table[0], "embedding_dim": table[1]}
-    return onnx_tensors.index_select(call)
+    return onnx_tensors.along("index_select", 2)(call)
 
 
-def _copy(call: Call) -> Converted:
-    return "copy", [call.outputs[0] or (1,)], {}
-
-
-def _split(call: Call) -> Converted:
-    return "copy", [call.inputs[0]], {}  # all parts together
-
-
-# Kind -> operators that cost about as much as this kind.
+_NAMED_AS_KINDS = (
+    *("Relu", "PRelu", "Elu", "Gelu", "Mish", "Softplus", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish"),
+    *("Exp", "Log", "Sqrt", "Abs", "Neg", "Sin", "Cos"),
+)
+# Kind -> operators that are of this kind under another name, or cost about as much.
 _ALIKE: Mapping[str, tuple[str, ...]] = {
+    "leaky_relu": ("LeakyRelu",),
+    "silu": ("Swish",),
+    "div": ("Reciprocal",),
     "neg": ("Floor", "Ceil", "Round", "Sign"),
     "hardtanh": ("Shrink", "ThresholdedRelu"),
     "exp": ("Sinh", "Cosh"),
@@ -177,31 +163,12 @@ OPERATORS: Mapping[str, Callable[[Call], Converted]] = {
     "Gemm": _gemm,
     "MatMul": _matmul,
     "Attention": _attention,
-    "BatchNormalization": _batch_norm,
+    "BatchNormalization": lambda call: ("batch_norm", [call.inputs[0]], {"affine": True}),
     "LayerNormalization": _rows("layer_norm"),
     "RMSNormalization": _rows("rms_norm"),
     "GroupNormalization": _group_norm,
     "InstanceNormalization": _group_norm,
-    "Relu": _unary("relu"),
-    "LeakyRelu": _unary("leaky_relu"),
-    "PRelu": _unary("prelu"),
-    "Elu": _unary("elu"),
-    "Gelu": _unary("gelu"),
-    "Swish": _unary("silu"),
-    "Mish": _unary("mish"),
-    "Softplus": _unary("softplus"),
-    "Sigmoid": _unary("sigmoid"),
-    "Tanh": _unary("tanh"),
-    "HardSigmoid": _unary("hardsigmoid"),
-    "HardSwish": _unary("hardswish"),
-    "Exp": _unary("exp"),
-    "Log": _unary("log"),
-    "Sqrt": _unary("sqrt"),
-    "Abs": _unary("abs"),
-    "Neg": _unary("neg"),
-    "Sin": _unary("sin"),
-    "Cos": _unary("cos"),
-    "Reciprocal": _unary("div"),
+    **{name: _unary(name.lower()) for name in _NAMED_AS_KINDS},
     **{name: _unary(kind) for kind, names in _ALIKE.items() for name in names},
     "Clip": _clip,
     "Add": _binary("add"),
@@ -209,8 +176,9 @@ OPERATORS: Mapping[str, Callable[[Call], Converted]] = {
     "Mul": _binary("mul"),
     "Div": _binary("div"),
     "Pow": _binary("pow"),
-    "Softmax": _softmax,
-    "LogSoftmax": _softmax,
+    **dict.fromkeys(
+        ("Softmax", "LogSoftmax"), lambda call: ("softmax", [call.inputs[0]], {"dim": call.attributes.get("axis", -1)})
+    ),
     "MaxPool": _pool("max_pool"),
     "AveragePool": _pool("avg_pool"),
     "GlobalAveragePool": _global_pool,
@@ -223,14 +191,14 @@ OPERATORS: Mapping[str, Callable[[Call], Converted]] = {
     **dict.fromkeys(("Max", "Min", "Mod"), _binary("mul")),
     "Concat": _concat,
     "Gather": _gather,
-    "Split": _split,
+    "Split": lambda call: ("copy", [call.inputs[0]], {}),  # all parts together
     **onnx_tensors.OPERATORS,
     **dict.fromkeys(
         (
             *("Transpose", "Slice", "Expand", "Tile", "Pad", "Cast", "GatherND", "Trilu"),
             *("DepthToSpace", "SpaceToDepth", "ReverseSequence"),
         ),
-        _copy,
+        lambda call: ("copy", [call.outputs[0] or (1,)], {}),
     ),
 }
 

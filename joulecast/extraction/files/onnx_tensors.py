@@ -41,65 +41,29 @@ class Call:
         return len(self.inputs) > position and self.inputs[position] != ()
 
 
+def large(shapes: tuple[Shape, ...]) -> list[Shape]:
+    """The shapes without those of single elements, which work as scalars."""
+    return [shape for shape in shapes if size(shape) > 1] or [(1,)]
+
+
+def along(kind: str, inputs: int = 1) -> Callable[[Call], Converted]:
+    """An operation along the axis of a node, on so many of its inputs."""
+    return lambda call: (kind, [x or (1,) for x in call.inputs[:inputs]], {"dim": call.attributes.get("axis", 0)})
+
+
 _GRID_MODES = {
     "bilinear": "linear",
     "bicubic": "cubic",
 }  # Names until opset 19. Since then they are "linear" and "cubic".
 
 
-def _large(shapes: tuple[Shape, ...]) -> list[Shape]:
-    # A tensor of one element works as a scalar.
-    return [shape for shape in shapes if size(shape) > 1] or [(1,)]
-
-
-def _compare(call: Call) -> Converted:
-    return "compare", _large(call.inputs[:2]), {}
+def spatial(x: Shape) -> dict[str, Any]:
+    """Attributes of a reduction over all dimensions behind batch and channels."""
+    return {"dim": tuple(range(2, len(x))), "keepdim": True}
 
 
 def _where(call: Call) -> Converted:
     return "where", [call.inputs[0] or (1,), *(shape for shape in call.inputs[1:3] if size(shape) > 1)], {}
-
-
-def _gather_elements(call: Call) -> Converted:
-    return "gather", list(call.inputs[:2]), {"dim": call.attributes.get("axis", 0)}
-
-
-def index_select(call: Call) -> Converted:
-    """Slices of a tensor along an axis."""
-    return "index_select", [call.inputs[0], call.inputs[1] or (1,)], {"dim": call.attributes.get("axis", 0)}
-
-
-def _scatter(call: Call) -> Converted:
-    x, _, updates = call.inputs[:3]
-    return "scatter", [x, updates, updates], {"accumulate": call.attributes.get("reduction", "none") != "none"}
-
-
-def _scatter_slices(call: Call) -> Converted:
-    x, places, updates = call.inputs[:3]
-    return (
-        "scatter",
-        [x, updates, places[:-1] or (1,)],
-        {"accumulate": call.attributes.get("reduction", "none") != "none"},
-    )
-
-
-def _topk(call: Call) -> Converted:
-    axis = call.attributes.get("axis", -1)
-    return "topk", [call.inputs[0]], {"k": call.outputs[0][axis], "dim": axis}
-
-
-def _cumsum(call: Call) -> Converted:
-    return "cumsum", [call.inputs[0]], {"dim": int(call.numbers[1][0])}
-
-
-def _largest(call: Call) -> Converted:
-    attributes = {"dim": call.attributes.get("axis", 0), "keepdim": bool(call.attributes.get("keepdims", 1))}
-    return "argmax", [call.inputs[0]], attributes
-
-
-def _one_hot(call: Call) -> Converted:
-    indices, output = call.inputs[0], call.outputs[0]
-    return "one_hot", [indices or (1,)], {"num_classes": size(output) // size(indices)}
 
 
 def _resize(call: Call) -> Converted:
@@ -112,11 +76,6 @@ def _resize(call: Call) -> Converted:
 def _grid_sample(call: Call) -> Converted:
     mode = call.attributes.get("mode", "linear")
     return "grid_sample", list(call.inputs[:2]), {"mode": _GRID_MODES.get(mode, mode)}
-
-
-def _global_max_pool(call: Call) -> Converted:
-    x = call.inputs[0]
-    return "max", [x], {"dim": tuple(range(2, len(x))), "keepdim": True}
 
 
 def _recurrent(kind: str) -> Callable[[Call], Converted]:
@@ -137,24 +96,50 @@ def _recurrent(kind: str) -> Callable[[Call], Converted]:
     return convert
 
 
+def _scatter(slices: bool) -> Callable[[Call], Converted]:
+    """Updates of single elements, or of slices, whose last index dimension says where they begin."""
+
+    def convert(call: Call) -> Converted:
+        x, places, updates = call.inputs[:3]
+        accumulates = call.attributes.get("reduction", "none") != "none"
+        return "scatter", [x, updates, (places[:-1] or (1,)) if slices else updates], {"accumulate": accumulates}
+
+    return convert
+
+
+def _one_hot(call: Call) -> Converted:
+    indices = call.inputs[0]
+    return "one_hot", [indices or (1,)], {"num_classes": size(call.outputs[0]) // size(indices)}
+
+
+def _topk(call: Call) -> Converted:
+    axis = call.attributes.get("axis", -1)
+    return "topk", [call.inputs[0]], {"k": call.outputs[0][axis], "dim": axis}
+
+
+def _largest(call: Call) -> Converted:
+    attributes = {"dim": call.attributes.get("axis", 0), "keepdim": bool(call.attributes.get("keepdims", 1))}
+    return "argmax", [call.inputs[0]], attributes
+
+
 _COMPARISONS = (
     *("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "IsNaN", "IsInf"),
     *("And", "Or", "Xor", "Not", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"),
 )
 
 OPERATORS: Mapping[str, Callable[[Call], Converted]] = {
-    **dict.fromkeys(_COMPARISONS, _compare),
+    **dict.fromkeys(_COMPARISONS, lambda call: ("compare", large(call.inputs[:2]), {})),
     "Where": _where,
-    "GatherElements": _gather_elements,
-    "ScatterElements": _scatter,
-    "ScatterND": _scatter_slices,
+    "GatherElements": along("gather", 2),
+    "ScatterElements": _scatter(slices=False),
+    "ScatterND": _scatter(slices=True),
     "TopK": _topk,
-    "CumSum": _cumsum,
+    "CumSum": lambda call: ("cumsum", [call.inputs[0]], {"dim": int(call.numbers[1][0])}),
     **dict.fromkeys(("ArgMax", "ArgMin"), _largest),
     "OneHot": _one_hot,
     **dict.fromkeys(("Resize", "Upsample"), _resize),
     "GridSample": _grid_sample,
-    "GlobalMaxPool": _global_max_pool,
+    "GlobalMaxPool": lambda call: ("max", [call.inputs[0]], spatial(call.inputs[0])),
     "LSTM": _recurrent("lstm"),
     "GRU": _recurrent("gru"),
     "RNN": _recurrent("rnn"),

@@ -33,10 +33,7 @@ def import_torchvision() -> ModuleType:
 
     Its wheels for Linux are built for CUDA. With a torch for CPUs their library does not load, and the import then
     fails, because its operators are not declared. Only the architectures are needed here, so declaring the operators is
-    enough.
-
-    Raises:
-        MissingDependencyError: torchvision is not installed.
+    enough. Raises MissingDependencyError: torchvision is not installed.
     """
     spec = importlib.util.find_spec("torchvision")
     if spec is None or spec.origin is None:

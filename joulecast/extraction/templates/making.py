@@ -195,11 +195,7 @@ class Maker:
         self._operators: set[str] = set()
 
     def make(self) -> ModelTemplates:
-        """Make the templates of all modes and precisions.
-
-        Raises:
-            ExtractionError: No regime has a template.
-        """
+        """Make the templates of all modes and precisions. Raises ExtractionError: no regime has a template."""
         settings: dict[str, Setting] = {}
         for mode, cached in self._modes():
             key = f"{mode} cached" if cached else mode

@@ -22,6 +22,7 @@ from ...predictors.networks.prepared import PreparedNetwork
 from ...predictors.operation_predictions import OperationPredictions
 from ..collectives import KINDS
 from ..parallel import GROUPS
+from ..run_energy import denoising_j, with_joules
 from ..served import with_collectives
 from .layers import Layers, Shape
 
@@ -39,7 +40,9 @@ class DividedNetwork(PreparedNetwork):
     @cached_property
     def at_default(self) -> OperationPredictions:
         """Predictions of the operations at the default clock, those of collectives included."""
-        found = with_collectives(super().at_default, self.knowledge.operations.gpu)
+        gpu = self.knowledge.operations.gpu
+        found = with_collectives(super().at_default, gpu)
+        found = with_joules(found, gpu, denoising_j(found.operations, found.device_time_s, gpu))
         hosts = {kind: _EXCHANGE_HOST_S if kind == "all_to_all" else _SEND_HOST_S for kind in KINDS}
         of_each = [hosts.get(operation.kind, math.nan) for operation in found.operations]
         return replace(found, host_time_s=np.where(np.isnan(of_each), found.host_time_s, of_each))
@@ -78,7 +81,7 @@ class Split:
                 allowed="ulysses x ring is the number of GPUs, and the heads are a multiple of ulysses",
                 hint=f"give ulysses={math.gcd(gpus, heads)}, ring={gpus // math.gcd(gpus, heads)}",
             )
-        return cls(ulysses, ring, "nvlink" if gpu.link_bandwidth else "pcie")
+        return cls(ulysses, ring, gpu.link(gpus))
 
     @property
     def gpus(self) -> int:

@@ -18,7 +18,7 @@ from ...errors import ZooError
 from ...system.damage import first_line
 
 # Fields of GraphProto.
-NODE, INITIALIZER, INPUT, OUTPUT = 1, 5, 11, 12
+NODE, INPUT, OUTPUT = 1, 11, 12
 
 _INT, _TENSOR, _INTS = 2, 4, 7  # AttributeProto.type
 _TYPES = {np.dtype("<f4"): 1, np.dtype("u1"): 2, np.dtype("<i8"): 7}  # TensorProto.data_type
@@ -46,17 +46,8 @@ def session(model: bytes, what: str, allowed: str, hint: str) -> Any:
     try:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # The exception classes of onnxruntime have no common base.
-        raise refused(error, what, allowed, hint) from error
-
-
-def refused(error: Exception, what: str, allowed: str, hint: str) -> ZooError:
-    """The error for what ONNX Runtime does not load or compute; see `session`."""
-    return ZooError(
-        f"ONNX Runtime cannot compute {what}",
-        given=f"onnxruntime {import_onnxruntime().__version__}: {first_line(error)}",
-        allowed=allowed,
-        hint=hint,
-    )
+        given = f"onnxruntime {onnxruntime.__version__}: {first_line(error)}"
+        raise ZooError(f"ONNX Runtime cannot compute {what}", given=given, allowed=allowed, hint=hint) from error
 
 
 def import_onnxruntime() -> ModuleType:
@@ -106,11 +97,6 @@ def node(operator: str, inputs: Sequence[str], outputs: Sequence[str], *attribut
         *attributes,
         _bytes_field(7, domain.encode()),
     )
-
-
-def initializer(name: str, values: NDArray[Any]) -> bytes:
-    """A constant of a graph."""
-    return _bytes_field(INITIALIZER, _tensor(values), _bytes_field(8, name.encode()))
 
 
 def value(field: int, name: str, dtype: type[np.generic], shape: Sequence[str | int]) -> bytes:

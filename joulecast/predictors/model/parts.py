@@ -133,7 +133,7 @@ def kernels_of(operation: Operation) -> tuple[Operation, ...]:
         The products of a product in training or in TF32, the forward pass of an attention; otherwise the operation
         itself.
     """
-    if operation.kind not in (*_PRODUCTS, "attention") or operation.precision not in ("fp16", "bf16", "tf32"):
+    if operation.kind not in (*_PRODUCTS, "attention") or operation.precision not in ("fp16", "bf16", "tf32", "fp8"):
         return (operation,)
     if operation.kind == "attention":
         return (operation.replace(mode="inference"),)

@@ -38,15 +38,15 @@ _LEAST_J = 1e-15  # Instead of a division by zero.
 
 def lists_asked_for(operations: OperationList, gpu: GPU) -> tuple[OperationList, ...]:
     """The lists that `AnyGpuPredictor.work` asks the residual model and the kernels for, to prefetch them."""
-    listed = operations.derived(with_limits).operations
+    listed = _as_run(operations.derived(with_limits).operations, gpu)
     plain = listed.derived(tf32_in_fp32).operations
-    if plain and _tf32_is_no_quicker(gpu):
-        return (listed.derived(without_tf32),)
     return (listed, plain) if plain else (listed,)
 
 
-def _tf32_is_no_quicker(gpu: GPU) -> bool:
-    return gpu.peak_flops.get("tf32", 0.0) <= gpu.peak_flops["fp32"]
+def _as_run(operations: OperationList, gpu: GPU) -> OperationList:
+    """The operations as a GPU runs them: TF32 is a permission, of no use where its rate is not above that of fp32."""
+    is_quicker = gpu.peak_flops.get("tf32", 0.0) > gpu.peak_flops["fp32"]
+    return operations if is_quicker else operations.derived(without_tf32)
 
 
 def _energy_if_slower(predictions: OperationPredictions, slower: FloatArray) -> FloatArray | float:
@@ -144,18 +144,15 @@ class AnyGpuPredictor:
     def work(self, operations: Sequence[Operation], *, capped: bool = False) -> Work:
         """Work of covered operations at the default clock; see clock.py and `ResidualModel.factors`.
 
-        TF32 is a permission: cuDNN chooses between TF32 and fp32, so the time is the smaller of both. If the data sheet
-        states no higher rate for TF32, fp32 is used. Some operations limit others (limits.py).
+        cuDNN chooses between TF32 and fp32, so the time is the smaller of both. Some limit others (limits.py).
         """
         listed, masked, trained, multiples = OperationList.of(operations).derived(with_limits)
-        work = self._allowing_fp32(listed, capped)
+        work = self._allowing_fp32(_as_run(listed, self.gpu), capped)
         work = work.limited(trained, multiples) if len(trained) else work
         return work.limited(masked, at_most=True) if len(masked) else work
 
     def _allowing_fp32(self, listed: OperationList, capped: bool) -> Work:
         places, always, plain = listed.derived(tf32_in_fp32)
-        if plain and _tf32_is_no_quicker(self.gpu):
-            return self._work(listed.derived(without_tf32), capped)
         work = self._work(listed, capped)
         if not plain:
             return work
@@ -204,7 +201,8 @@ class AnyGpuPredictor:
         if self.calibration is None:
             return None
         fallback: tuple[OperationSpread, NDArray[np.bool_]] | None = None
-        for calibration, places in () if self.kernels is None else self.kernels.calibrations(operations, self.gpu):
+        run = _as_run(OperationList.of(operations), self.gpu)
+        for calibration, places in () if self.kernels is None else self.kernels.calibrations(run, self.gpu):
             others = places if fallback is None else places | fallback[1]
             fallback = OperationSpread(calibration, frozenset(), None, fallback), others
         return OperationSpread(self.calibration, frozenset(), None, fallback)
@@ -231,7 +229,7 @@ class AnyGpuPredictor:
         known = [source != "missing" for source in predictions.source]
         if not any(known):
             return predictions
-        operations = OperationList.of(predictions.operations)
+        operations = _as_run(OperationList.of(predictions.operations), self.gpu)
         some = operations if all(known) else OperationList(compress(operations, known))
         found = predictions.times(*self.learned.in_network(some.derived(fp64_in_fp32), counts[known], self.gpu))
         if self.kernels is None:
@@ -247,7 +245,11 @@ class AnyGpuPredictor:
 
     def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """See `PredictsOperations.remarks`: the measurements behind the device times of kernels."""
-        return () if self.kernels is None else self.kernels.remarks(OperationList.of(operations), self.gpu)
+        return (
+            ()
+            if self.kernels is None
+            else self.kernels.remarks(_as_run(OperationList.of(operations), self.gpu), self.gpu)
+        )
 
     def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """See `PredictsOperations.by_fallback`; this predictor is the fallback, and has none itself."""

@@ -20,9 +20,8 @@ from ...errors import InputError, UncoveredError
 from ...operations.columns import Calls
 from ...operations.network import Network
 from ...progress import paced
-from ...rendering.answers import Answer
+from ...rendering.answers import Answer, Table
 from ...rendering.notebook import Picture, front_picture
-from ...rendering.tables import Table
 from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs

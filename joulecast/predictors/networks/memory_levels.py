@@ -23,10 +23,9 @@ from ...energy import EnergyTree
 from ...hardware import GPU
 from ...hardware.gpu import MEMORY_LEVELS
 from ...hardware.ncu import Counters
-from ...rendering.answers import Answer
+from ...rendering.answers import Answer, Table
 from ...rendering.notebook import Picture
 from ...rendering.stacked_bars import StackedBar, stacked_bars
-from ...rendering.tables import Table
 from ...units import si
 from ..physics.access_energy import ACCESS_BYTES, AccessEnergies
 from ..physics.energy import PRIOR_ENERGY, EnergyConstants

@@ -11,9 +11,8 @@ from ...errors import InputError
 from ...hardware import GPU, find_gpu
 from ...operations.inputs import InputShape, batch_size_of, shape_to_json, titled
 from ...operations.operation_list import IDENTITY, identity
-from ...rendering.answers import Answer
+from ...rendering.answers import Answer, Table
 from ...rendering.notebook import Picture, as_picture
-from ...rendering.tables import Table
 from ...units import NOT_MEASURED, si
 from ..intervals.conformal import require_level
 from ..intervals.network_spread import NetworkSpread, SentNetworkSpread

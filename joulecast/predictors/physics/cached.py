@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import lru_cache, update_wrapper, wraps
 from threading import Lock
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from weakref import ref
 
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
@@ -71,7 +72,7 @@ class cached(Generic[Others, Made]):  # noqa: N801  (a decorator)
 
     def __call__(self, operations: OperationList, /, *others: Others.args, **named: Others.kwargs) -> Made:
         """The result that is kept, or that of the function."""
-        found: Made = _RESULTS.find((self._make, operations, *others))
+        found: Made = _RESULTS.find(self._key(operations, others))
         if found is _MISSING:
             found = self._make(operations, *others, **named)
             self.put(found, operations, *others)
@@ -79,12 +80,17 @@ class cached(Generic[Others, Made]):  # noqa: N801  (a decorator)
 
     def knows(self, operations: OperationList, *others: object) -> bool:
         """Whether a result is kept."""
-        return _RESULTS.find((self._make, operations, *others)) is not _MISSING
+        return _RESULTS.find(self._key(operations, others)) is not _MISSING
 
     def put(self, result: Made, operations: OperationList, *others: object) -> None:
         """Keep a result that was computed together with others, such as on many GPUs at once."""
         if len(operations) <= _MOST_OF_ONE:
-            _RESULTS.put((self._make, operations, *others), result)
+            _RESULTS.put(self._key(operations, others), result)
+
+    def _key(self, operations: OperationList, others: tuple[object, ...]) -> tuple[Any, ...]:
+        """What is equal by being the same, such as a predictor with its trees, is not kept alive by its results."""
+        by_value = (each if type(each).__hash__ is not object.__hash__ else ref(each) for each in others)
+        return self._make, operations, *by_value
 
 
 def cached_by_operation(most_bytes: int) -> Callable[[Callable[[Operation], Made]], Callable[[Operation], Made]]:

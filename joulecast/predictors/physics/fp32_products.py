@@ -60,7 +60,11 @@ _FAR_APART, _FAR_APART_STEPS = 2.0, 500.0  # Most additional passes over the lef
 _LOGIC = 0.9  # Power of fp32 products relative to the prior of energy.py.
 _LONG_S = 2e-3  # Seconds of a kernel that feels half of what a very long one feels of the cap.
 _SHORT_BATCHED, _SHORT_LINEAR = 0.2, 0.4  # Share of the cap's effect that very short kernels feel.
-_AMPERE, _ISSUING_LANES, _ISSUE_SLOWER = 8, 128, 1.25
+_AMPERE, _MANY_LANES, _ISSUE_SLOWER = (
+    8,
+    96,
+    1.25,
+)  # Between 64 and 128, because data sheets round: an H100 NVL has 127.3.
 _PASCAL, _PASCAL_SLOWER, _PASCAL_STEPS = 6, 1.25, 10_000.0
 
 
@@ -130,7 +134,7 @@ def product_times_s(products: Products, least: LeastTimes, gpu: GPU, capped: boo
     waves = np.where(linear, _LINEAR_SLOWER * _linear_waves(products, gpu), _batched_waves(products, gpu))
     compute_s = products.flops / products.outputs * waves * (_OUTPUTS * gpu.sms / peak)
     lanes = peak / (2 * gpu.sms * gpu.boost_clock_mhz * 1e6)
-    if generation == _AMPERE and round(lanes) >= _ISSUING_LANES:
+    if generation == _AMPERE and lanes > _MANY_LANES:
         compute_s = compute_s * _ISSUE_SLOWER
     if generation == _PASCAL:
         longer = np.sqrt(np.hypot(1.0, products.reduction / _PASCAL_STEPS))

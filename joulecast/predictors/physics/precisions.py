@@ -47,6 +47,8 @@ def fp64_in_fp32(operations: OperationList) -> OperationList:
 
 def without_tf32(operations: OperationList) -> OperationList:
     """The operations, with those in TF32 converted to fp32; use with `OperationList.derived`."""
+    if not any(each.precision == "tf32" for each in operations):
+        return operations
     return OperationList(as_fp32(each) if each.precision == "tf32" else each for each in operations)
 
 

@@ -67,7 +67,7 @@ _WARP_TILE = 64.0
 # From Hopper on, groups of warps multiply 128 x 256 tiles directly from shared memory (PTX: wgmma, tcgen05). A square
 # that loads as much for each FLOP has the harmonic mean as its side, 171. No such GPU was measured.
 _GROUP_TILE = 171.0
-_GROUPS = ("9.0", "10.0")  # Compute capabilities; GeForce boards of Blackwell (12.0) go on as Ampere does.
+_GROUPS = (9.0, 10.0)  # Generations; GeForce boards of Blackwell (12.0) go on as Ampere does.
 
 
 def loaded_tile(rows: FloatArray, gpu: GPU) -> FloatArray:
@@ -80,6 +80,6 @@ def loaded_tile(rows: FloatArray, gpu: GPU) -> FloatArray:
     Returns:
         Rows (and columns) of the square, shape (operations,).
     """
-    if gpu.compute_capability in _GROUPS:
+    if gpu.is_nvidia and gpu.generation in _GROUPS:
         return np.full(len(rows), _GROUP_TILE)
     return np.where(rows >= _WARP_TILE, _WARP_TILE, LOADED_TILE)

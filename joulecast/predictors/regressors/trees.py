@@ -225,7 +225,7 @@ class StoredTrees:
     Starting ONNX Runtime takes longer than a whole command that predicts a single network with numpy.
 
     Args:
-        trees: The stored trees.
+        trees: The stored trees; explanations read them, whatever evaluates them.
         columns: Expected number of inputs per operation.
 
     Raises:
@@ -237,7 +237,7 @@ class StoredTrees:
             raise damaged_entry(
                 "stored trees have another number of inputs than there are features", trees.columns, columns
             )
-        self._trees: Trees | None = trees
+        self.trees = trees
         self._base = np.float32(trees.base)
         self._session: Any = None
         self._walked = 0
@@ -249,17 +249,12 @@ class StoredTrees:
         Raises:
             ZooError: ONNX Runtime cannot load these trees.
         """
-        trees = self._trees_for(len(inputs))
-        if trees is not None:
-            return trees.sums(inputs).astype(np.float64)
-        (values,) = self._session.run(None, {INPUT: inputs})
+        session = self._session_for(len(inputs))
+        if session is None:
+            return self.trees.sums(inputs).astype(np.float64)
+        (values,) = session.run(None, {INPUT: inputs})
         column: NDArray[np.float64] = (values + self._base).astype(np.float64).reshape(-1)
         return column
-
-    @property
-    def trees(self) -> Trees | None:
-        """The trees as arrays; None from when ONNX Runtime evaluates them."""
-        return self._trees
 
     def to_files(self, name: str) -> dict[str, bytes]:
         """Not supported: to copy stored trees, pull or copy their zoo entry.
@@ -269,15 +264,14 @@ class StoredTrees:
         """
         raise not_trained(self, "a regressor as its fit returns it")
 
-    def _trees_for(self, rows: int) -> Trees | None:
-        """The trees while numpy evaluates them; None from when ONNX Runtime does."""
-        if self._trees is None:
-            return None
-        with self._lock:
-            self._walked += rows
-            if self._trees is not None and self._walked > _FEW_ROWS:
-                self._session, self._trees = _session(self._trees), None
-            return self._trees
+    def _session_for(self, rows: int) -> Any:
+        """ONNX Runtime's session; None for the first rows."""
+        if self._session is None:
+            with self._lock:
+                self._walked += rows
+                if self._session is None and self._walked > _FEW_ROWS:
+                    self._session = _session(self.trees)
+        return self._session
 
 
 def not_trained(stored: object, allowed: str) -> ZooError:

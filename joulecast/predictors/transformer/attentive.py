@@ -29,7 +29,7 @@ from ..formats.numbers import number
 from ..model.boosted_residual import Range
 from ..physics.cached import cached
 from ..physics.energy import EnergyConstants
-from .encoder import Encoder, OnnxEncoder
+from .encoder import Encoder, StoredEncoder
 from .network_head import NetworkHead
 from .tokens import IN_NETWORK, PHYSICS_NAMES, ROLES, WIDTH, Tokens, in_network, tokens
 from .weights import TransformerWeights
@@ -223,7 +223,7 @@ class Attentive:
                 f"{len(vocabulary)} kinds",
                 f"the names of {weights.kinds} kinds",
             )
-        learned = cls.from_dict(facts, OnnxEncoder(weights))
+        learned = cls.from_dict(facts, StoredEncoder(weights))
         if learned.head is not None and learned.head.weights.shape[1] != weights.width + IN_NETWORK:
             raise damaged_entry(
                 "the network head of a stored transformer does not match its weights",

@@ -8,7 +8,7 @@ norm. A linear head predicts time and energy from each operation's vector. How a
 operations is predicted by a separate head from the sum of the vectors (network_head.py), because many operations but
 few networks were measured.
 
-For predictions, onnx.py writes the same arithmetic for ONNX Runtime. A change of one must be made in the other.
+For predictions, encoder.py has the same arithmetic in numpy. A change of one must be made in the other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from ..physics.operation_numbers import FAMILIES
 from ..recipes import TransformerRecipe
-from .encoder import UNIT, frequencies
+from .encoder import UNIT, sinusoids
 from .tokens import IN_NETWORK, ROLES, WIDTH
 
 _SPREAD = 0.2  # Standard deviation of the initial weights that are applied to tokens.
@@ -86,7 +86,7 @@ class OperationTransformer(nn.Module):
         self.read = nn.Parameter(torch.randn(len(ROLES), WIDTH, width) * _SPREAD)
         self.roles = nn.Parameter(torch.randn(len(ROLES), width) * _SPREAD)
         if self._positions:
-            self.roles.data.copy_(_sinusoids(len(ROLES), width))
+            self.roles.data.copy_(torch.from_numpy(sinusoids(len(ROLES), width)))
         self.family = nn.Embedding(len(FAMILIES), width)
         self.kind = nn.Embedding(kinds, width)
         # The range of each input in the training data. Inputs outside are clipped to it, so that the transformer does
@@ -153,7 +153,7 @@ class OperationTransformer(nn.Module):
             return self._by_operation(vectors, sequences)
         operation_vectors = self._by_operation(self.over_operation(vectors), sequences)
         if self._positions:
-            operation_vectors = operation_vectors + _sinusoids(operations, operation_vectors.shape[-1])
+            operation_vectors = operation_vectors + torch.from_numpy(sinusoids(operations, operation_vectors.shape[-1]))
         through: Tensor = self.over_kinds(operation_vectors)
         return through
 
@@ -171,9 +171,3 @@ class OperationTransformer(nn.Module):
         """
         one = vectors[:, 0] if self._of_kind else vectors.sum(1) / math.sqrt(len(ROLES))
         return one.reshape(sequences, -1, vectors.shape[-1])
-
-
-def _sinusoids(places: int, width: int) -> Tensor:
-    """Sines, then cosines, of the places from 0 on; shape (places, width)."""
-    angles = torch.arange(places, dtype=torch.float32)[:, None] * torch.from_numpy(frequencies(width))
-    return torch.cat([angles.sin(), angles.cos()], dim=1)

@@ -1,7 +1,4 @@
-"""The stored weights of a transformer, from which it can be rebuilt. They contain no code.
-
-ONNX Runtime gets a graph that this version writes from them (onnx.py), never a graph from a file.
-"""
+"""The stored weights of a transformer, from which it can be rebuilt. They contain no code."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ const MOST_LIST = 4_000_000; // What a service takes; a link that unpacks to mor
 const FIELDS = {
   model: { model: "resnet50", shape: "32 x 3 x 224 x 224", cache: "", batches: "" },
   generation: { llm: "llama3_1_8b", prompt: "512", output: "512", batch: "64", weights: "bf16", engine: "vllm", share: "1", pace: "", wait: "" },
+  traffic: { llm: "llama3_1_8b", prompt: "512", output: "512", batch: "64", weights: "bf16", engine: "vllm", share: "1", pace: "", wait: "", rate: "5", seconds: "60", boards: "1", router: "least_loaded", mhz: "", "prompt-mhz": "" },
   images: { pipeline: "sd3_5_medium", copies: "1", steps: "", height: "", width: "", frames: "", pixels: "bf16" },
   operations: {},
   runs: { model: "bert_base", shape: "32 x 128", samples: "100000", epochs: "3", together: "1", numbers: "bf16", sharding: "none", lora: "" },
@@ -16,9 +17,9 @@ const RUN = { execution: "eager", host: "usual" };
 const ITERATION = { mode: "inference", precision: "default", optimizer: "", deadline: "", budget: "", ...RUN };
 const ALL = { objective: "energy", price: "", cap: "" };
 /** These are always there, so that an address says what it is about. */
-const ALWAYS = new Set(["model", "shape", "mode", "precision", "objective", "samples", "epochs", "together", "llm", "prompt", "output", "batch", "pipeline"]);
+const ALWAYS = new Set(["model", "shape", "mode", "precision", "objective", "samples", "epochs", "together", "llm", "prompt", "output", "batch", "pipeline", "rate", "seconds", "boards"]);
 
-const fieldsOf = (subject) => ({ ...FIELDS[subject], ...({ generation: {}, images: RUN, runs: RUN }[subject] ?? ITERATION), ...ALL });
+const fieldsOf = (subject) => ({ ...FIELDS[subject], ...({ generation: {}, traffic: {}, images: RUN, runs: RUN }[subject] ?? ITERATION), ...ALL });
 
 const control = (id) => (id === "mode" ? byId("question").elements.mode : byId(id));
 

@@ -6,12 +6,13 @@ import * as generation from "./generation_view.js";
 import * as images from "./image_view.js";
 import * as model from "./model_view.js";
 import * as runs from "./run_view.js";
+import * as traffic from "./traffic_view.js";
 
-const VIEWS = [model, generation, images, runs];
+const VIEWS = [model, generation, traffic, images, runs];
 let shown = model;
 let running = null;
 
-const viewOf = (question) => ({ generation, images, runs })[question.about] ?? model;
+const viewOf = (question) => ({ generation, traffic, images, runs })[question.about] ?? model;
 
 async function answer(question) {
   running?.abort();

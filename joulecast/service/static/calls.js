@@ -25,6 +25,7 @@ const keywords = (values) => Object.entries(values).map(([name, value]) => `, ${
 const FLAGS = {
   power_limit_w: "--power-limit", max_time_s: "--max-time", max_power_w: "--max-power", prompt_tokens: "--prompt", output_tokens: "--output",
   max_time_per_output_token_s: "--max-time-per-token", max_time_to_first_token_s: "--max-first-token", precisions: "--precision",
+  duration_s: "--duration", p99_ttft_s: "--p99-first-token", p99_tpot_s: "--p99-per-token",
 };
 
 function flags(values) {
@@ -77,6 +78,28 @@ export function servingSnippets(question, gpus) {
     "Command line": [
       ["joulecast generate", quoted(model), "--gpu", quoted(boards), ...flags(one)].join(" "),
       ["joulecast best-generation", quoted(model), "--gpu", quoted(gpus.join(",")), ...flags(all)].join(" "),
+    ].join("\n"),
+  };
+}
+
+/** The same for traffic: the simulation, and the GPUs that hold its limits. */
+export function trafficSnippets({ load, served, rate, boards, share, batch, objective, limits, tariff, cap }, gpus) {
+  const { model, engine, precision, ...tokens } = load;
+  const { clock_mhz: clock, ...rest } = served;
+  const several = boards > 1 ? `${boards}x ${gpus[0]}` : gpus[0];
+  const usual = { precision: "bf16", engine: "vllm", objective: "energy", router: "round_robin", clock: null };
+  const shared = { ...tokens, ...unusual({ engine }, usual) };
+  const one = { ...shared, ...unusual({ precision, clock: clock ?? null, ...rest }, usual), ...cap };
+  const all = { ...shared, ...(precision === "bf16" ? {} : { precisions: [precision] }), ...(share > 1 ? { counts: [share] } : {}), batches: [batch], ...limits, ...unusual({ objective }, usual), ...tariff, ...cap };
+  return {
+    Python: [
+      "import joulecast", "",
+      `traffic = joulecast.simulate_serving(${python(model)}, ${python(several)}, requests=${rate}${keywords(one)})`,
+      `ways = joulecast.best_generation(${python(model)}, rate_per_s=${rate}${keywords({ ...all, gpus })})`,
+    ].join("\n"),
+    "Command line": [
+      ["joulecast simulate", quoted(model), quoted(several), "--rate", rate, ...flags(one)].join(" "),
+      ["joulecast best-generation", quoted(model), "--gpu", quoted(gpus.join(",")), "--rate", rate, ...flags(all)].join(" "),
     ].join("\n"),
   };
 }

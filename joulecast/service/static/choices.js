@@ -147,3 +147,25 @@ export function bestTable(choices, mine, question, all) {
   byId("unmeasured").textContent = shown.some((choice) => !choice.measured)
     ? "Never measured: predicted from the data sheet and from other GPUs. Such figures may be further off, so a small lead of such a GPU says little; “tied” marks those whose lead lies within the interval of the best." : "";
 }
+
+/** A table that is searched for at the press of a button: ask() gives {rows, leftOut, head, cells(row)}. */
+export function searched(id, ask, refuse) {
+  byId(`${id}-find`).addEventListener("click", async ({ currentTarget: button }) => {
+    const told = byId(`${id}-left-out`);
+    button.disabled = true;
+    told.textContent = "Searching";
+    try {
+      const { rows, leftOut: missing, head, cells } = await ask();
+      byId(id).replaceChildren(
+        h("caption", { class: "unseen" }, byId(`${id}-find`).previousElementSibling.textContent), tableHead(head),
+        h("tbody", {}, rows.map((row, i) => h("tr", {}, number(`${i + 1}`), ...cells(row)))));
+      told.textContent = leftOut(Object.entries(missing)) || "";
+    } catch (error) {
+      told.textContent = "";
+      refuse(error);
+    }
+    button.disabled = false;
+  });
+}
+/** Empty such a table, as its question has changed. */
+export const unsearched = (id) => { byId(id).replaceChildren(); byId(`${id}-left-out`).textContent = ""; };

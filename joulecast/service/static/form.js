@@ -72,7 +72,7 @@ function show() {
   showGpus();
   const about = subject();
   for (const part of form.querySelectorAll("[data-for]")) part.hidden = !part.dataset.for.split(" ").includes(about);
-  for (const option of byId("objective").options) option.hidden = option.disabled = ["generation", "runs"].includes(about) && OF_ITERATIONS.includes(option.value);
+  for (const option of byId("objective").options) option.hidden = option.disabled = ["generation", "traffic", "runs"].includes(about) && OF_ITERATIONS.includes(option.value);
   if (byId("objective").selectedOptions[0]?.disabled) byId("objective").value = "energy";
   byId("optimizer-field").hidden ||= form.elements.mode.value !== "training";
   const model = models.find((each) => each.name === byId("model").value);
@@ -111,6 +111,7 @@ function read() {
     cap: given({ power_limit_w: positive("cap", "this is no power cap", "300") }),
   };
   if (about === "generation") return { ...asked, ...generation() };
+  if (about === "traffic") return { ...asked, ...traffic() };
   if (about === "images") return { ...asked, ...images() };
   if (about === "runs") return { ...asked, ...training() };
   return {
@@ -136,6 +137,19 @@ function generation() {
       max_time_per_output_token_s: milliseconds("pace", "this is no time per token"),
       max_time_to_first_token_s: milliseconds("wait", "this is no time to the first token"),
     }),
+  };
+}
+
+function traffic() {
+  const { load, batch, precision, share, limits } = generation();
+  const [p99_tpot_s, p99_ttft_s] = [limits.max_time_per_output_token_s ?? null, limits.max_time_to_first_token_s ?? null];
+  return {
+    load: { ...load, precision }, share, limits: given({ p99_ttft_s, p99_tpot_s }),
+    boards: whole("boards", "this is no number of GPUs"), rate: positive("rate", "this is no rate", "5") ?? 1, batch,
+    served: {
+      duration_s: positive("seconds", "this is no time", "60") ?? 60, max_sequences: batch, tensor_parallel: share, router: byId("router").value,
+      ...given({ clock_mhz: wholeOrNone("mhz", "this is no clock"), prefill_clock: wholeOrNone("prompt-mhz", "this is no clock") }),
+    },
   };
 }
 
@@ -201,6 +215,6 @@ async function recall() {
   const kept = await readAddress(location.hash);
   if (!byId("price").value) byId("price").value = PRICED[byId("objective").value]?.[2] ?? "";
   recallGpus(kept);
-  byId("more").open ||= ["execution", "host", "deadline", "budget", "pace", "wait", "cap", "batches", "optimizer"].some((id) => kept.has(id));
+  byId("more").open ||= ["execution", "host", "deadline", "budget", "pace", "wait", "mhz", "prompt-mhz", "cap", "batches", "optimizer"].some((id) => kept.has(id));
   show();
 }

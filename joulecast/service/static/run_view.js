@@ -1,8 +1,9 @@
 // What a whole training run costs: a card for each GPU, and what each part of a run takes.
 import { ask, askEach } from "./api.js";
 import { runSnippets, showCalls } from "./calls.js";
-import { comparison, ends, gauges, remarks, tableHead } from "./choices.js";
-import { byId, duration, h, number, series, si } from "./format.js";
+import { comparison, ends, gauges, remarks, searched, tableHead, unsearched } from "./choices.js";
+import { byId, duration, h, mhz, number, series, si } from "./format.js";
+import { find } from "./gpus.js";
 
 const kwh = (joules) => `${Number((joules / 3.6e6).toPrecision(3)).toLocaleString("en", { maximumSignificantDigits: 3 })} kWh`;
 const HOURS = [["time", "time_s", duration], ["energy of the boards", "energy_j", kwh], ["energy at the plug", "wall_energy_j", kwh]];
@@ -28,6 +29,7 @@ export function show() {
   byId("runs-cards").replaceChildren(...gpus.map((gpu, i) => card(gpu, i, predictions[i], most)));
   byId("runs-comparison").textContent = comparison(gpus, predictions, "time_s", "wall_energy_j");
   parts();
+  unsearched("where-run");
   showCalls("runs-calls", runSnippets(question, gpus.map((gpu) => gpu.short_name)));
 }
 
@@ -61,5 +63,21 @@ function parts() {
 /** Nothing here is drawn: colours follow those of the page by themselves. */
 export function charts() {}
 
-/** Nothing inside the view asks anything. */
-export function listen() {}
+/** Clocks, micro-batches and divisions on these GPUs, best first. */
+async function best() {
+  const { gpus, job, together, options, tariff, cap, objective } = state.question;
+  const { sharding, ...rest } = options;
+  const counts = [...new Set([1, together])];
+  const found = await ask("best_run", { ...job, ...rest, ...tariff, ...cap, objective, counts, gpus: gpus.map((gpu) => gpu.name) });
+  const cells = (run) => {
+    const batch = run.input_shape[0] / (run.replicas * run.accumulation);
+    return [h("th", { scope: "row" }, `${run.gpus} × ${find(run.gpu)?.short_name ?? run.gpu}`), number(mhz(run.clock_mhz)), number(`${batch}`),
+      h("td", {}, run.sharding), h("td", {}, run.recompute), number(duration(run.time_s)), number(kwh(run.wall_energy_j))];
+  };
+  return { rows: found.choices, leftOut: found.left_out, cells, head: ["rank", "GPUs", "clock", "micro-batch", "sharding", "computed again", "time", "at the plug"] };
+}
+
+/** Listen to what is inside the view. */
+export function listen(again, refuse) {
+  searched("where-run", best, refuse);
+}

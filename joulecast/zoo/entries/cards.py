@@ -1,11 +1,12 @@
-"""Cards of entries: what users should know about a predictor, and values in them that predictions depend on."""
+"""Cards of entries: what users should know about a predictor and its data, and values that predictions depend on."""
 
 from __future__ import annotations
 
 import datetime
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from ...errors import ZooError
 from ...predictors.formats.numbers import number
 from ...predictors.networks.composition import HostModel
 from ...predictors.networks.learned import MOST_NETWORK_STATIC_W, TF32_FACTORS
+from ...system.resources import shipped
 from ..rendering import markdown
-from .files import checked_files, json_bytes, parsed_json
+from .files import MANIFEST, checked_files, json_bytes, parsed_json
 
 CARD, README = "card.json", "README.md"
 """Names of the files that hold the card, for programs and for people."""
@@ -168,20 +170,12 @@ def card_files(card: Card | Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def read_card(files: Mapping[str, bytes]) -> Any:
-    """Parse the card of an entry.
-
-    Raises:
-        ZooError: The file is not JSON.
-    """
+    """Parse the card of an entry. Raises ZooError: the file is not JSON."""
     return parsed_json(files[CARD], "the card of this zoo entry")
 
 
 def load_card(folder: Path) -> dict[str, Any]:
-    """Read the card of an entry, checked against its manifest.
-
-    Raises:
-        ZooError: The entry is damaged.
-    """
+    """Read the card of an entry, checked against its manifest. Raises ZooError: the entry is damaged."""
     card = read_card(checked_files(folder, {CARD})[1])
     if not isinstance(card, dict):
         raise ZooError("the card of this zoo entry is damaged", given=str(folder), hint="pull it again")
@@ -189,11 +183,7 @@ def load_card(folder: Path) -> dict[str, Any]:
 
 
 def name_of(value: Any) -> str:
-    """Check the name of an entry, as its card states it.
-
-    Raises:
-        ZooError: It is not a short text.
-    """
+    """Check the name of an entry, as its card states it. Raises ZooError: it is not a short text."""
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME or not value.isprintable():
         raise _damaged("name", value, "a short text")
     return value
@@ -212,32 +202,25 @@ def host_of(value: Mapping[str, Any]) -> HostModel:
 
 
 def network_static_of(facts: Mapping[str, Any]) -> float:
-    """Watts in networks in addition to static power, as the facts of an entry state them.
-
-    Entries of GPUs without measured networks may lack the value; they learned none.
-
-    Raises:
-        ZooError, TypeError: The value is not such a power.
-    """
-    static_w = number(facts.get("network_static_w", 0.0))
-    if not 0 <= static_w <= MOST_NETWORK_STATIC_W:
-        raise _damaged("network_static_w", static_w, f"from 0 to {MOST_NETWORK_STATIC_W:g} W")
-    return static_w
+    """Watts in networks in addition to static power, as the facts of an entry state them."""
+    return _learned(facts, "network_static_w", 0.0, (0.0, MOST_NETWORK_STATIC_W))
 
 
 def network_tf32_of(facts: Mapping[str, Any]) -> float:
-    """Cost of operations in TF32 inside networks over that in loops, as the facts of an entry state it.
+    """Cost of operations in TF32 inside networks over that in loops, as the facts of an entry state it."""
+    return _learned(facts, "network_tf32_factor", 1.0, TF32_FACTORS)
 
-    Entries of GPUs without measured networks may lack the value; they learned none.
+
+def _learned(facts: Mapping[str, Any], name: str, otherwise: float, low_high: tuple[float, float]) -> float:
+    """What networks taught. Entries of GPUs without measured networks may lack the value; they learned none.
 
     Raises:
-        ZooError, TypeError: The value is not such a factor.
+        ZooError, TypeError: The value is not such a number.
     """
-    factor = number(facts.get("network_tf32_factor", 1.0))
-    least, most = TF32_FACTORS
-    if not least <= factor <= most:
-        raise _damaged("network_tf32_factor", factor, f"from {least:g} to {most:g}")
-    return factor
+    value, (least, most) = number(facts.get(name, otherwise)), low_high
+    if not least <= value <= most:
+        raise _damaged(name, value, f"from {least:g} to {most:g}")
+    return value
 
 
 def _damaged(what: str, given: object, allowed: str) -> ZooError:
@@ -247,3 +230,87 @@ def _damaged(what: str, given: object, allowed: str) -> ZooError:
         allowed=allowed,
         hint="pull it again",
     )
+
+
+_NO_SENSOR = "none"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How much was measured on a GPU or CPU.
+
+    Args:
+        operations: Number of measurements of single operations.
+        networks: Number of measurements of whole networks; one network at two clocks counts twice.
+        clocks_mhz: Clocks that were locked; empty where everything ran at the default clock.
+        has_power: Whether power was measured, or times only.
+    """
+
+    operations: int = 0
+    networks: int = 0
+    clocks_mhz: tuple[float, ...] = ()
+    has_power: bool = False
+
+    def __or__(self, other: Measured) -> Measured:
+        """Combine two predictors of one GPU. They share most of their data, so the larger number counts."""
+        return Measured(
+            max(self.operations, other.operations),
+            max(self.networks, other.networks),
+            max(self.clocks_mhz, other.clocks_mhz, key=len),
+            self.has_power or other.has_power,
+        )
+
+    def __add__(self, other: Measured) -> Measured:
+        """Add measurements of two different datasets."""
+        return Measured(
+            self.operations + other.operations,
+            self.networks + other.networks,
+            tuple(sorted({*self.clocks_mhz, *other.clocks_mhz})),
+            self.has_power or other.has_power,
+        )
+
+    def __str__(self) -> str:
+        parts = []
+        if self.operations:
+            parts.append(f"{self.operations} operations")
+        if self.networks:
+            clocks = len(self.clocks_mhz)
+            at = f" at {clocks} clocks" if clocks > 1 else f" at {self.clocks_mhz[0]:g} MHz" if clocks else ""
+            parts.append(f"{self.networks} measurements of networks{at}")
+        return ", ".join(parts) + ("" if self.has_power else " (time only)")
+
+
+def measured_gpus(zoo: Path | None = None) -> Mapping[str, Measured]:
+    """Full name of a GPU or CPU -> what was measured on it. Of GPUs that are not listed, only the data sheet is known.
+
+    Raises:
+        ZooError: There is no zoo, or the card of an entry is damaged.
+    """
+    zoo = zoo or shipped("zoo")
+    manifests = sorted(zoo.glob(f"*/*/{MANIFEST}"))
+    return _measured(tuple((path.parent, path.stat().st_mtime_ns) for path in manifests))
+
+
+@lru_cache(maxsize=4)
+def _measured(stamped: tuple[tuple[Path, int], ...]) -> Mapping[str, Measured]:
+    found: dict[str, Measured] = {}
+    for folder, _ in stamped:
+        of_entry: dict[str, Measured] = {}
+        for gpu, measured in _of_card(load_card(folder)):
+            of_entry[gpu] = of_entry.get(gpu, Measured()) + measured
+        for gpu, measured in of_entry.items():
+            found[gpu] = found.get(gpu, Measured()) | measured
+    return found
+
+
+def _of_card(card: Mapping[str, Any]) -> Iterator[tuple[str, Measured]]:
+    if isinstance(card["data"], Mapping):  # a predictor of one GPU or CPU
+        operations = int(card["data"].get("unique_operations", 0))
+        has_power = not card["data"].get("sensor", "").startswith(_NO_SENSOR)
+        yield card["gpu"], Measured(operations, len(card["network_errors"]), has_power=has_power)
+        return
+    for data in card["data"]:
+        # Cards of kernels have no clocks and networks: kernels were measured one by one, at the default clock.
+        clocks = () if data.get("clock_mhz") is None else (float(data["clock_mhz"]),)
+        has_power = data.get("sensor", _NO_SENSOR) != _NO_SENSOR
+        yield data["gpu"], Measured(data["operations"], data.get("networks", 0), clocks, has_power)

@@ -130,11 +130,7 @@ class Background:
 
 
 def load_background(folder: Path) -> Background:
-    """Read what explanations of an entry's predictions need.
-
-    Raises:
-        ZooError: The entry is damaged.
-    """
+    """Read what explanations of an entry's predictions need. Raises ZooError: the entry is damaged."""
     files = stored_entry(folder).files
     with refusing_damage(folder):
         stored = parsed_json(files[OPERATIONS], "the operations of this zoo entry") if OPERATIONS in files else []

@@ -78,15 +78,7 @@ def _finite(text: str) -> float:
 def library_versions() -> dict[str, str]:
     """Versions of the installed libraries that predictors are made with."""
     found = {}
-    for name in (
-        "joulecast",
-        "numpy",
-        "scikit-learn",
-        "xgboost-cpu",
-        "xgboost",
-        "onnxruntime",
-        "torch",
-    ):
+    for name in ("joulecast", "numpy", "scikit-learn", "xgboost-cpu", "xgboost", "onnxruntime", "torch"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

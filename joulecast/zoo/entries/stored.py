@@ -60,11 +60,7 @@ class Stored:
 
 
 def stored_entry(folder: str | Path) -> Stored:
-    """Read the files of an entry.
-
-    Raises:
-        ZooError: The entry is missing, damaged, changed, or of another format.
-    """
+    """Read the files of an entry. Raises ZooError: the entry is missing, damaged, changed, or of another format."""
     folder = Path(folder)
     manifest, files = checked_files(folder, (CARD, _FACTS))
     with refusing_damage(folder):
@@ -93,11 +89,7 @@ def save_as_entry(
 
 
 def read_facts(files: Mapping[str, bytes]) -> Any:
-    """Parse the facts of an entry's predictor.
-
-    Raises:
-        ZooError: The file is not JSON.
-    """
+    """Parse the facts of an entry's predictor. Raises ZooError: the file is not JSON."""
     return parsed_json(files[_FACTS], "the predictor of this zoo entry")
 
 

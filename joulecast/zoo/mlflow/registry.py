@@ -19,7 +19,7 @@ from typing import Any
 
 from ...errors import InputError, ZooError
 from ...operations.operation import MODES
-from ...system.deadlines import within
+from ...system.limits import within
 from ..entries.cards import git_commit, load_card
 from ..entries.comparing import Verdict, decide, errors_of_networks, left_out_of
 from ..entries.files import MANIFEST, read_plain, sha256_of
@@ -170,9 +170,7 @@ def promote(name: str, version: str | None = None, *, force: bool = False, uri: 
         champion, challenger = aliases.get(CHAMPION), version or aliases.get(CHALLENGER)
         if challenger is None:
             raise InputError(
-                "this model has no challenger",
-                given=name,
-                hint=f"register one, or `zoo promote {name} --version N`",
+                "this model has no challenger", given=name, hint=f"register one, or `zoo promote {name} --version N`"
             )
         if challenger == champion:
             return Promotion(False, f"{name}/{challenger} is the champion already")
@@ -221,12 +219,9 @@ def registry_folder(model: str, uri: str | None = None) -> Path:
     """Fetch the entry that "models:/NAME@ALIAS" or "models:/NAME/VERSION" names, and return its folder in the cache.
 
     A version is fetched once and needs no mlflow after that. The version behind an alias is looked up once a minute.
-
-    Raises:
-        InputError: The text does not have this form.
-        MissingDependencyError: mlflow is not installed.
-        TrackingError: The server cannot be reached or denies access, or there is no such model.
-        ZooError: The version was not registered by joulecast, or is damaged.
+    Raises InputError: the text does not have this form. MissingDependencyError: mlflow is not installed. TrackingError:
+    the server cannot be reached or denies access, or there is no such model. ZooError: the version was not registered
+    by joulecast, or is damaged.
     """
     match = _URI.fullmatch(model)
     if match is None:
@@ -256,11 +251,7 @@ def _looked_up(mlflow: Any, name: str, alias: str, version: str | None, uri: str
 
 
 def pull_model(model: str, uri: str | None = None, *, replace: bool = False) -> str:
-    """Copy a model of a registry into the cache under the name of its entry, and return that name.
-
-    Raises:
-        InputError, MissingDependencyError, TrackingError, ZooError: As for `registry_folder`.
-    """
+    """Copy a model of a registry into the cache under the name of its entry, and return that name."""
     folder = registry_folder(model, uri)
     name = str(load_card(folder)["name"])
     admit(_files_in(folder), name, model, replace=replace)

@@ -45,11 +45,7 @@ def entry_sha256(folder: Path) -> str:
 
 
 def log_model(mlflow: Any, folder: Path) -> str:
-    """Log an entry as a model of the active run, and return the model's URI.
-
-    Raises:
-        ZooError: The entry is damaged.
-    """
+    """Log an entry as a model of the active run, and return the model's URI. Raises ZooError: the entry is damaged."""
     card = load_card(folder)
     _, files = stored_files(folder)
     any_gpu = "gpu" not in card

@@ -1,17 +1,22 @@
-"""Zoo entries in a folder, or in a zip file of one."""
+"""Places of zoo entries without a library of their own: folders, zip files, and web servers."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import stat
+import urllib.request
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from http.client import HTTPException
 from pathlib import Path, PurePosixPath
+from urllib.parse import quote
 
 from ...errors import InputError, JoulecastError, ZooError, damaged_zoo
+from ...system.fetching import fetch
 from ...system.whole_files import locked, whole_file
 from ..entries.files import MANIFEST, read_plain
 
@@ -179,3 +184,56 @@ class ZipSource(ReadOnly):
     def refusal(self) -> ZooError:
         """See `ReadOnly.refusal`."""
         return ZooError("a zip file is read only", given=str(self._path), hint="push to a folder, and zip that folder")
+
+
+TOKEN = "JOULECAST_ZOO_TOKEN"  # noqa: S105  # the name of a variable
+_SECONDS = 300.0  # per file, of which the largest has 64 MB
+
+
+class HttpSource(ReadOnly):
+    """Entries below an address, which can be read but not written.
+
+    If $JOULECAST_ZOO_TOKEN is set, it is sent as a bearer token.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._base = where.rstrip("/")
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        """See `Source.read`."""
+        url = f"{self._base}/{quote(str(checked_path(path)))}"
+        request = urllib.request.Request(url)  # noqa: S310  # the scheme was checked when the source was opened
+        if token := os.environ.get(TOKEN):
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            status, data = fetch(request, seconds=_SECONDS, most_bytes=most_bytes, redirects=True)
+        except (OSError, HTTPException, ValueError) as error:
+            raise ZooError(
+                "this zoo cannot be reached, or its answer is not valid",
+                given=f"{url}: {error}",
+                hint="check the address; entries that ship with joulecast, and those that were pulled, need no network",
+            ) from error
+        if status == 404:
+            return None
+        if status != 200:
+            refused = status in (401, 403)
+            raise ZooError(
+                "this zoo denied access" if refused else "this zoo answered with an error",
+                given=f"{url}: {status}",
+                hint=f"set ${TOKEN} to a token with permission to read"
+                if refused
+                else "ask who runs it, or try again later",
+            )
+        return data
+
+    def names(self) -> list[str]:
+        """Refuse: without an index, entries behind HTTP cannot be listed. Raises ZooError: Always."""
+        raise ZooError(
+            "there is no zoo at this address",
+            given=f"{self._base}/index.json",
+            hint="serve a folder that `joulecast zoo push` wrote",
+        )
+
+    def refusal(self) -> InputError:
+        """See `ReadOnly.refusal`."""
+        return InputError("a zoo behind HTTP is read only", given=self._base, hint="push to the folder that it serves")

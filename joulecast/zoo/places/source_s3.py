@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...errors import InputError, MissingDependencyError, ZooError, damaged_zoo, with_extra
-from ...system.deadlines import within
+from ...system.limits import within
 from ..entries.files import MANIFEST
 from .source_folder import checked_path
 

@@ -84,7 +84,7 @@ def open_source(where: str) -> Source:
             "this is not a valid address", given=f"{where}: {error}", allowed="such as https://host/zoo"
         ) from error
     if scheme in ("http", "https"):
-        from .source_http import HttpSource
+        from .source_folder import HttpSource
 
         return HttpSource(where)
     if scheme == "s3":

@@ -19,9 +19,8 @@ from joulecast.predictors.recipes import ForestRecipe
 from joulecast.system.resources import shipped
 from joulecast.zoo import entries, find_cpu_predictor
 from joulecast.zoo.catalogue import CPU_FOLDERS
-from joulecast.zoo.entries.cards import load_card
+from joulecast.zoo.entries.cards import load_card, measured_gpus
 from joulecast.zoo.entries.comparing import left_out_of
-from joulecast.zoo.entries.measured import measured_gpus
 from joulecast.zoo.training import train_cpu
 
 CALL_S, FLOPS_PER_S, BYTES_PER_S, POWER_W = 2e-6, 1e11, 1e10, {"linear": 30.0, "relu": 20.0}

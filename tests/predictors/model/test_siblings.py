@@ -8,6 +8,7 @@ import pytest
 from conftest import benchmark
 from joulecast import Operation
 from joulecast.hardware import find_gpu
+from joulecast.operations.network import Network
 from joulecast.zoo import find_predictor
 
 with benchmark("laws_of_operations") as laws:
@@ -52,3 +53,28 @@ def test_the_better_board_is_not_slower(less, more, mode):
         own, better = (find_predictor(gpu, mode).operations.predict(listed).device_time_s for gpu in (less, more))
         # What was learned of kernels in half precision is a step function of the figures of a board.
         assert np.max(better / own) < (1.02 if precision == "fp16" else 1.005), precision
+
+
+@pytest.mark.parametrize(("less", "more", "precision"), [("B200", "B300", "bf16"), ("H200 NVL", "H200", "fp32")])
+def test_the_better_board_of_a_family_is_not_slower(less, more, precision):
+    """Other chips or other cards, of which none has a lower figure that matters in this precision."""
+    for mode in ("inference", "training"):
+        listed = [each for each in operations(precision, mode) if each.kind in ("conv2d", "linear")]
+        own, better = (find_predictor(gpu, mode).operations.predict(listed).device_time_s for gpu in (less, more))
+        assert np.max(better / own) < 1.02
+
+
+@pytest.mark.parametrize("gpu", ["T4", "V100 PCIe 16GB", "P4", "RTX4090"])
+def test_where_tf32_is_no_quicker_a_network_in_tf32_is_one_in_fp32(gpu):
+    """On these the data sheet has no rate for TF32, or that of fp32; PyTorch's permission changes nothing."""
+    block = [
+        ("linear", [(2048, 768)], {"out_features": 3072}),
+        ("conv2d", [(8, 64, 28, 28)], {"out_channels": 64, "kernel_size": 3}),
+    ]
+    exact, allowed = (
+        find_predictor(gpu, "inference").predict(
+            Network.of([(Operation(kind, shapes, with_, precision=precision), 12) for kind, shapes, with_ in block])
+        )
+        for precision in ("fp32", "tf32")
+    )
+    assert (allowed.time_s, allowed.energy_j, allowed.notes) == (exact.time_s, exact.energy_j, exact.notes)

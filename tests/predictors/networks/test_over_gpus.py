@@ -8,7 +8,7 @@ import pytest
 import joulecast
 from joulecast.hardware import find_gpu
 from joulecast.predictors.networks.prepared import over_clocks, over_gpus
-from joulecast.queries.clocks import clock_grid_mhz
+from joulecast.queries.evaluation import clock_grid_mhz
 from joulecast.zoo import find_predictor
 
 GPUS = ("A30", "T4", "H100 SXM", "A100 PCIe 40GB", "MI300X", "RTX 2080 Ti")

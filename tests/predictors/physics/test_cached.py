@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -70,3 +73,21 @@ def test_results_of_one_gpu_are_not_returned_for_another():
 def test_features_cannot_be_changed():
     with pytest.raises(ValueError, match="read-only"):
         relative_features(relus(3), A30)[0, 0] = 1.0
+
+
+def test_results_do_not_keep_the_predictor_alive_that_made_them():
+    class Trees:
+        """Many megabytes."""
+
+    @cached
+    def sums(operations, trees):
+        return len(operations)
+
+    trees = Trees()
+    assert sums(relus(3), trees) == 3
+    assert sums.knows(relus(3), trees)
+    gone = weakref.ref(trees)
+    del trees
+    gc.collect()
+    assert gone() is None
+    assert not sums.knows(relus(3), Trees())

@@ -42,6 +42,9 @@ def test_the_path_and_the_questions_are_those_of_the_trees():
 @pytest.mark.parametrize("entry", ["a30/forest-inference", "a30/blend-inference"])
 def test_shipped_trees_answer(entry):
     predictor = find_predictor(find_gpu("A30"), "inference", entry).operations
+    # Also where so many operations were predicted that ONNX Runtime evaluates the trees, as in a service.
+    many = [Operation("relu", [(size, 8)]) for size in range(1, 300)]
+    assert len(predictor.predict(many).time_s) == len(many)
     found = decisions(predictor, RELU)
     assert found.keys() == {"time", "power"}
     assert sum(share for _, share in found["time"].asked) == pytest.approx(1)

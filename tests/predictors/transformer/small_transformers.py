@@ -19,7 +19,7 @@ from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
-from joulecast.predictors.transformer.encoder import OnnxEncoder
+from joulecast.predictors.transformer.encoder import StoredEncoder
 from joulecast.predictors.transformer.networks import read_networks
 from joulecast.predictors.transformer.tokens import ROLES, WIDTH
 
@@ -83,7 +83,7 @@ def quick():
 @cache
 def served():
     """The same through ONNX Runtime."""
-    return Attentive.from_dict(quick().to_dict(), OnnxEncoder(weights_of(quick().reader.encoder.model, QUICK)))
+    return Attentive.from_dict(quick().to_dict(), StoredEncoder(weights_of(quick().reader.encoder.model, QUICK)))
 
 
 def torch_encoder(model):

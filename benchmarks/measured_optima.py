@@ -1,0 +1,67 @@
+"""At which clocks networks need least energy and least EDP, measured: does one clock suit all, as Nicolai's model says?
+
+    python benchmarks/measured_optima.py [--data build/datasets]
+
+Nicolai (figures 6.5 to 6.16) predicts least energy at 900 of 1440 MHz and least EDP at 1200 MHz for every network of
+the A30, and published no measurement at other clocks. energaizer2026 has twelve sweeps of an A100, of which one waits
+for the host at all clocks. For each this prints the best measured clock, what his rule (the same share of the highest
+clock) costs more than it, and what the clock costs that joulecast chooses. benchmarks/CLOCKS.md has the last with the
+network's name left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import joulecast
+from joulecast.datasets import load
+from joulecast.hardware import find_gpu
+
+GPU = "A100 PCIe 40GB"
+RULES = {"energy": 900 / 1440, "EDP": 1200 / 1440}
+LEAST_CLOCKS = 8
+
+
+def value(found: Any, quantity: str) -> float:
+    """Joules, or joules times seconds, of a measurement or a prediction."""
+    joules = found.energy_j if found.energy_j else found.known_power_w * found.time_s
+    return float(joules if quantity == "energy" else joules * found.time_s)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("build/datasets"))
+    top = float(find_gpu(GPU).boost_clock_mhz)
+    sweeps: dict[tuple[Any, ...], dict[float, Any]] = defaultdict(dict)
+    for folder in sorted(parser.parse_args().data.glob(f"{find_gpu(GPU).slug}/*-mhz")):
+        for m in load(folder).usable_networks("inference"):
+            sweeps[m.network, tuple(m.input_shape), m.precision][float(m.clock_mhz or top)] = m
+    for quantity, rule in RULES.items():
+        costs: dict[str, list[float]] = {"rule": [], "ours": []}
+        print(f"\n{quantity}: measured best, his rule ({rule:.3f} of the highest clock), ours")
+        for (network, shape, precision), measured in sweeps.items():
+            if len(measured) < LEAST_CLOCKS:
+                continue
+            by_clock = {clock: value(m, quantity) for clock, m in measured.items()}
+            best = min(by_clock, key=by_clock.__getitem__)
+            his = min(by_clock, key=lambda clock: abs(clock - rule * top))
+            found = {c: joulecast.predict(network, shape, GPU, clock=c, precision=precision) for c in by_clock}
+            ours = min(found, key=lambda clock: value(found[clock], quantity))
+            extra = {"rule": by_clock[his] / by_clock[best] - 1, "ours": by_clock[ours] / by_clock[best] - 1}
+            for name, cost in extra.items():
+                costs[name].append(cost)
+            slower = max(measured.values(), key=lambda m: m.time_s).time_s / min(m.time_s for m in measured.values())
+            print(
+                f"  {network:18} {'x'.join(map(str, shape)):8} {precision:8} {best:5.0f} MHz ({best / top:.2f})"
+                f"   {his:5.0f} MHz {extra['rule']:+6.1%}   {ours:5.0f} MHz {extra['ours']:+6.1%}"
+                f"   slowest over fastest {slower:.2f}"
+            )
+        for name, each in costs.items():
+            print(f"  {name}: {sum(each) / len(each):.2%} more than the best in the mean, {max(each):.1%} at worst")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""What measures this machine: `joulecast host`, `collect`, `calibrate` and `memory-levels`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import InputError, unknown_name
+from ..hardware.gpu import MEMORY_LEVELS
+from ..units import si
+from .printing import table
+
+if TYPE_CHECKING:
+    from ..datasets import Dataset
+    from ..predictors.board.profile import BoardProfile
+    from ..predictors.networks.network_predictor import NetworkPredictor
+
+
+def host(
+    out: Annotated[Path | None, typer.Option(help="Write a profile for --host to this file.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, or cuda to launch operations on this machine's GPU.")] = "cpu",
+    listed: Annotated[bool, typer.Option("--list", help="List the hosts that have a name.")] = False,
+) -> None:
+    """Measure how fast this machine launches PyTorch operations. Takes seconds and needs no GPU."""
+    from ..hardware.host import USUAL, hosts, write_profile
+
+    if listed:
+        rows = [[known.name, f"{known.factor:g}", known.source] for known in (USUAL, *hosts().values())]
+        typer.echo(table(["host", "factor", "source"], rows, frozenset({1})))
+        return
+    from ..profiling.devices import LAUNCH_S, find_device, measure_host
+
+    machine = find_device(device)
+    factor, facts = measure_host(machine)
+    launch = f" and {1e6 * LAUNCH_S:g} us for a typical launch" if facts["launch_s"] else ""
+    typer.echo(f"{facts['processor']}: {1e6 * facts['call_s']:.2f} us per call on the {facts['device']}{launch}")
+    typer.echo(f"factor {factor:.2f}: launching takes {factor:.2f} times as long as on the reference host")
+    if out is not None:
+        write_profile(out, factor, facts)
+        typer.echo(f"wrote {out}; use it with --host {out}")
+
+
+_SECONDS = 1.2  # Of each measurement: power sensors average over a second.
+_START_S = 30.0  # Idle power, probing the sensor, and loading PyTorch, in each of two modes.
+_NEEDS = "an idle NVIDIA GPU with its driver, PyTorch with CUDA, and NVML or nvidia-smi for power"
+
+
+def calibrate(
+    minutes: Annotated[float, typer.Option(min=1.0, max=600.0, help="How long to measure.")] = 10.0,
+    out: Annotated[Path, typer.Option(help="File for the calibration.")] = Path("calibration.json"),
+    device: Annotated[str, typer.Option(help="cuda, or cuda:1 for another GPU of this machine.")] = "cuda",
+    gpu: Annotated[
+        str | None, typer.Option(help="Name of the GPU in the catalogue. Default: the name that torch gives.")
+    ] = None,
+    measured: Annotated[
+        list[Path] | None,
+        typer.Option(help="Measure nothing: use the dataset or journal in this folder; repeat it for several."),
+    ] = None,
+    predictor: Annotated[str | None, typer.Option(help="The predictor to correct. Default: the best for it.")] = None,
+) -> None:
+    """Measure this GPU for some minutes, for predictions of this very board. Killed and repeated, it resumes."""
+    from ..hardware import find_gpu
+    from ..operations.operation import MODES
+    from ..predictors.board.fit import fit_profile
+    from ..zoo import find_predictor
+
+    if out.is_dir() or not out.parent.is_dir():
+        raise InputError("the calibration needs a file", given=str(out), allowed="a file in a folder that exists")
+    name = gpu if measured else _name_of(device, gpu)
+    board = find_gpu(_datasets(measured)[0].card.gpu if name is None and measured else name or "")
+    found = {mode: find_predictor(board, mode, predictor) for mode in MODES}
+    folders = measured or _measure(found, minutes, device, out.with_name(f"{out.stem}-measurements"))
+    datasets = _datasets(folders)
+    joined = replace(datasets[0], measurements=tuple(each for one in datasets for each in one.measurements))
+    operations, names = ({mode: getattr(each, of) for mode, each in found.items()} for of in ("operations", "name"))
+    profile = fit_profile(joined, operations, names)
+    profile.write(out)
+    typer.echo(_text(profile))
+    typer.echo(f"wrote {out}; use it with --calibration {out}")
+
+
+def _name_of(device: str, gpu: str | None) -> str:
+    """Name of the GPU to measure. Raises InputError: there is none here."""
+    try:
+        import torch
+
+        from ..profiling.devices import find_device
+
+        board = find_device(device)
+        name = torch.cuda.get_device_name(board) if board.type == "cuda" else ""
+    except (ImportError, InputError):
+        name = ""
+    if not name:
+        raise InputError(
+            "calibrating measures a GPU, and there is none here",
+            given=device,
+            allowed=_NEEDS,
+            hint="run it on the machine with the GPU; or use measurements: joulecast calibrate --measured FOLDER",
+        )
+    return gpu or name
+
+
+def _measure(found: dict[str, NetworkPredictor], minutes: float, device: str, folder: Path) -> list[Path]:
+    """Measure the operations that say most, or continue, and return the folders of the measurements."""
+    from ..operations.network import Network
+    from ..profiling.campaign import Campaign, Subject, duration_s, operations_of
+    from ..profiling.journal import Journal
+    from ..profiling.session import JOURNAL, run, say
+    from ..queries.worth_measuring import worth_measuring
+
+    lists = {mode: folder / f"{mode}.json" for mode in found}
+    campaigns = {
+        mode: Campaign((Subject(str(path)),), f"calibration-{mode}", modes=(mode,), seconds=_SECONDS)
+        for mode, path in lists.items()
+    }
+    if not all(path.is_file() for path in lists.values()):
+        each_s = duration_s(campaigns["inference"], 1)
+        count = max(20, int((60 * minutes - len(found) * _START_S) / each_s))
+        say(f"choosing {count} operations to measure\n")
+        folder.mkdir(exist_ok=True)
+        operations = {mode: each.operations for mode, each in found.items()}
+        for mode, chosen in worth_measuring(operations, count).items():
+            Network.of([(operation, 1) for operation in chosen]).save(lists[mode])
+    # A calibration that was killed goes on with the same operations: its journal has what was measured.
+    for mode, campaign in campaigns.items():
+        say(run(campaign, folder / mode, device, resume=True) + "\n")
+        wanted = len(operations_of(campaign))
+        with Journal(folder / mode / JOURNAL, None) as journal:
+            done = sum("operation" in record for record in journal.records)
+        if done < wanted:
+            raise InputError(
+                "the calibration was stopped",
+                given=f"{done} of {wanted} operations in {mode}",
+                hint="repeat the command: it continues from there",
+            )
+    return [folder / mode for mode in found]
+
+
+def _datasets(folders: Iterable[Path] | None) -> Sequence[Dataset]:
+    from ..datasets import load
+    from ..profiling.journal import Journal
+    from ..profiling.outcome import datasets_of
+    from ..profiling.session import JOURNAL
+
+    found: list[Dataset] = []
+    for folder in folders or ():
+        if (folder / JOURNAL).is_file():
+            with Journal(folder / JOURNAL, None) as journal:
+                found += datasets_of(journal).values()
+        else:
+            found.append(load(folder))
+    return found
+
+
+def _text(profile: BoardProfile) -> str:
+    """The factors, and the errors without them and with them."""
+    from ..predictors.board.profile import percent
+
+    factors = [[name, f"{factor:.3f}"] for name, factor in profile.factors.items() if abs(factor - 1) >= 0.005]
+    errors = [
+        [name, str(each.operations), *(f"{percent(error)} %" for error in (each.before, each.expected, each.after))]
+        for name, each in profile.improvements.items()
+    ]
+    parts = [
+        table(["part of the cost", "factor"], factors, frozenset({1})) if factors else "no factor differs from 1",
+        "",
+        table(
+            ["mean error", "operations", "before", "expected", "on operations left out"],
+            errors,
+            frozenset({1, 2, 3, 4}),
+        ),
+    ]
+    if profile.most_clock_mhz is not None:
+        parts += ["", f"below its cap the board held {profile.most_clock_mhz:.0f} MHz at most"]
+    for quantity, helps in profile.helps.items():
+        parts += [] if helps else ["", f"note: {quantity} was no better on operations left out, and stays as predicted"]
+    return "\n".join(parts)
+
+
+def memory_levels(
+    device: Annotated[str, typer.Option(help="cuda, or cuda:1 for another GPU of this machine.")] = "cuda",
+    gpu: Annotated[
+        str | None, typer.Option(help="Name of the GPU in the catalogue. Default: the name that torch gives.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=3, help="Sweeps of each level.")] = 3,
+    clock: Annotated[
+        int | None, typer.Option(help="Graphics clock in MHz to lock meanwhile. Default: the GPU's own.")
+    ] = None,
+    access: Annotated[
+        list[str] | None, typer.Option(help="load, store, load+divide or divide; repeat it. Default: load.")
+    ] = None,
+    threads: Annotated[
+        str | None, typer.Option(help="Also measure the energy of a load from this level over numbers of threads.")
+    ] = None,
+    sizes: Annotated[
+        bool, typer.Option(help="Also find the sizes of L1 and L2, by chains through larger arrays.")
+    ] = False,
+    hits: Annotated[
+        bool, typer.Option(help="Also count with ncu which level served the loads of each kernel.")
+    ] = False,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw power over time, threads and sizes into an SVG file.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the GPU with its energies to this TOML file.")] = None,
+) -> None:
+    """Measure the energy of an access to shared memory, L1, L2 and DRAM. Takes about four minutes on an idle GPU."""
+    import torch
+
+    from ..hardware import find_gpu
+    from ..hardware.description import gpu_toml
+    from ..predictors.physics.voltage import relative_voltage
+    from ..profiling import chase_studies as studies
+    from ..profiling.calibration import ACCESSES, calibrate
+    from ..profiling.chase_kernels import CudaChase
+    from ..profiling.devices import clocks_of, find_device, sensor_of
+
+    board = find_device(device)
+    if board.type != "cuda":
+        raise InputError("only the memory levels of an NVIDIA GPU can be measured", given=device, allowed="cuda")
+    if out is not None and out.exists():
+        raise InputError(
+            "this file exists already", given=str(out), allowed="a new file", hint="give --out another name"
+        )
+    accesses = tuple(access or ("load",))
+    for given, known in ((accesses, ACCESSES), ((threads,) if threads else (), MEMORY_LEVELS)):
+        for each in given:
+            if each not in known:
+                raise unknown_name("kind of access or memory level", each, known)
+    described = find_gpu(torch.cuda.get_device_name(board) if gpu is None else gpu)
+    clocks = None if clock is None else clocks_of(board)
+    if clocks is not None and clock is not None:
+        clocks.check(clock)
+    with sensor_of(board) as sensor, nullcontext() if clocks is None else clocks.locked(clock):
+        chase = CudaChase(board, described, sensor)
+        calibration = calibrate(chase, runs, accesses=accesses)
+        over = None if threads is None else studies.over_threads(chase, threads)
+        caches = studies.sizes(chase, described) if sizes else ()
+        drawing = None if picture is None else studies.drawn(chase, calibration, over, caches)
+    rows = [
+        [
+            each.level,
+            each.access,
+            f"{1e12 * each.access_j:.4g} pJ",
+            f"{100 * (each.spread - 1):.1f} %",
+            f"{each.blocks} x {each.threads}",
+            f"{si(each.accesses_per_s, '')}/s",
+        ]
+        for each in calibration.levels
+    ]
+    header = ["level", "access", "32 bytes", "spread of runs", "blocks x threads", "accesses"]
+    typer.echo(table(header, rows, frozenset({2, 3, 4, 5})))
+    typer.echo(f"without work: {', '.join(f'{watts:.1f}' for watts in calibration.idle_w)} W")
+    for note in calibration.notes:
+        typer.echo(f"note: {note}")
+    if over is not None:
+        rows = [[f"{n:,}", f"{1e12 * j:.4g} pJ"] for n, j in zip(over.threads, over.access_j, strict=True)]
+        typer.echo(table(["threads", f"load from {over.level}"], rows, frozenset({0, 1})))
+    for cache in caches:
+        typer.echo(f"{cache.level}: {cache.size_bytes / 1024:,.0f} KiB, from the time of a step in larger arrays")
+    for level in MEMORY_LEVELS if hits else ():
+        shares = studies.hits(level)
+        typer.echo(f"{level}: {', '.join(f'{100 * share:.0f} % from {each}' for each, share in shares.items())}")
+    if drawing is not None and picture is not None:
+        picture.write_text(drawing, encoding="utf-8")
+    if out is not None:
+        source = f"access_energy_j: joulecast memory-levels on this {torch.cuda.get_device_name(board)}"
+        # The catalogue's energies hold at the boost clock; levels on the chip take the square of the voltage.
+        logic = 1.0 if clock is None else float(relative_voltage(described, clock)[0]) ** -2
+        joules = {
+            level: each * (1 if level == "dram" else logic) for level, each in calibration.access_energy_j.items()
+        }
+        measured = replace(described, access_energy_j=joules, sources=(*described.sources, source))
+        out.write_text(gpu_toml(measured), encoding="utf-8")
+        typer.echo(f"wrote {out}; use it with --gpu {out}")
+
+
+def collect(context: typer.Context) -> None:
+    """Measure time and power of the operations in a campaign's networks, here or on a cluster; see --help."""
+    from ..profiling.command import collect as run
+
+    typer.echo(run(context.args))

@@ -1,0 +1,93 @@
+"""Prices of GPU hours: tables that users write, and the list prices of clouds (hardware/clouds.toml)."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from ..errors import InputError, unknown_name
+from ..hardware import find_gpu
+from ..hardware.clouds import machines
+
+COLUMNS = ("gpu", "price_per_hour", "spot_per_hour", "date", "source")
+"""Columns of a table of prices. The first two are required; the last two are for people."""
+
+
+def cloud_prices(cloud: str, spot_share: float = 0.0) -> dict[str, float]:
+    """The list prices of a cloud: full name of a GPU -> price of an hour of one, in its cheapest machine.
+
+    Args:
+        cloud: Name of the cloud, such as "AWS".
+        spot_share: Share of the hours for which machines are rented at the spot price.
+
+    Raises:
+        UnknownNameError: The prices of such a cloud are not known.
+        InputError: The share is not between 0 and 1, or no spot prices are known.
+    """
+    priced = [each for each in machines().values() if each.usd_per_hour]
+    own = [each for each in priced if each.cloud.lower() == cloud.lower()]
+    if not own:
+        names = sorted({each.cloud for each in priced})
+        raise unknown_name("cloud with prices", cloud, names, hint="give a table: --prices FILE.csv")
+    found: dict[str, float] = {}
+    for machine in own:
+        if not spot_share or len(machine.usd_per_hour) > 1:
+            price = _mixed(machine.name, machine.usd_per_hour, spot_share) / machine.boards
+            gpu = find_gpu(machine.gpu).name
+            found[gpu] = min(found.get(gpu, price), price)
+    return found
+
+
+def read_prices(path: str | Path, spot_share: float = 0.0) -> dict[str, float]:
+    """Read a table of prices: a CSV file with the columns gpu and price_per_hour.
+
+    Args:
+        path: The file. A machine of a cloud may stand in the column gpu; its price is that of all its boards.
+        spot_share: Share of the hours at the price in the column spot_per_hour.
+
+    Returns:
+        Name as in the file -> price of an hour, as `price_per_hour` of all functions takes it.
+
+    Raises:
+        InputError: The file cannot be read, or has an unknown column, no rows, or a price that is no number.
+    """
+    try:
+        with Path(path).open(encoding="utf-8-sig", newline="") as file:
+            table = csv.DictReader(file)
+            header, rows = tuple(table.fieldnames or ()), list(table)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(
+            "the table of prices cannot be read",
+            given=f"{path}: {error}",
+            allowed=f"a CSV file with the columns {', '.join(COLUMNS)}, or a cloud such as AWS",
+        ) from None
+    strange = [name for name in header if name not in COLUMNS]
+    if strange or not {"gpu", "price_per_hour"} <= set(header) or not rows:
+        raise InputError(
+            "the table of prices has an unknown column" if strange else "the table of prices lacks a column or rows",
+            given=f"{path}: {', '.join(strange or header)}",
+            allowed=", ".join(COLUMNS),
+            hint="required are gpu (a name, or a cloud's machine) and price_per_hour",
+        )
+    return {row["gpu"]: _mixed(f"{path}, {row['gpu']}", _prices(path, row), spot_share) for row in rows}
+
+
+def _prices(path: str | Path, row: dict[str, str]) -> tuple[float, ...]:
+    texts = [row["price_per_hour"], row.get("spot_per_hour") or ""]
+    try:
+        return tuple(float(text) for text in texts if text)
+    except ValueError:
+        raise InputError(
+            "a price in the table is no number", given=f"{path}, {row['gpu']}: {texts}", allowed="such as 2.5"
+        ) from None
+
+
+def _mixed(what: str, prices: tuple[float, ...], spot_share: float) -> float:
+    """The price of an hour, some of which are bought at the spot price."""
+    if not 0 <= spot_share <= 1:
+        raise InputError("the share of spot hours is out of range", given=spot_share, allowed="from 0 to 1")
+    if len(prices) < 1 + (spot_share > 0):
+        raise InputError(
+            "a spot price is missing", given=what, allowed="a spot price for each machine", hint="leave the share out"
+        )
+    return (1 - spot_share) * prices[0] + spot_share * prices[-1]

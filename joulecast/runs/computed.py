@@ -1,0 +1,172 @@
+"""What a GPU computes in training: its part of layers, experts and sequences, in 8 bits, or on a 4-bit base."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..errors import InputError
+from ..generation.dividing import divided, in_experts, paths_of_experts
+from ..operations.attributes import HALF_PRECISIONS
+from ..operations.entry import Entry
+from ..operations.network import Network
+from ..operations.operation import Operation
+from ..predictors.networks.memory import parameters_held
+from .layout import IN_A_LAYER, Layout
+
+# Bytes of a weight in nf4 with double quantisation: 4 bits, and 0.127 for the constants of blocks (Dettmers et al.,
+# QLoRA, arXiv 2305.14314, section 3).
+_NF4_BYTES = (4 + 0.127) / 8
+_FP8_STEP = 16  # Sizes of products in fp8 are multiples of it (cuBLASLt; transformer_engine.Linear).
+
+
+def computed_part(whole: Network, layout: Layout) -> Network:
+    """One GPU's part of a micro-batch through all layers.
+
+    Args:
+        whole: The micro-batch of a replica, with the part of the sequence that each GPU has.
+        layout: How a step is divided.
+
+    Raises:
+        InputError: Layers, experts or the sequence cannot be divided so.
+    """
+    network = divided(whole, layout.tensor_parallel)
+    if layout.expert_parallel > 1 or (layout.tensor_parallel > 1 and expert_share(network)):
+        network = _with_experts(network, layout.expert_gpus, layout.tensor_parallel)
+    return _in_context(network, layout.context_parallel) if layout.context_parallel > 1 else network
+
+
+def expert_share(network: Network) -> float:
+    """The share of experts in the parameters of a network."""
+    count = {False: 0, True: 0}
+    for entry in network:
+        count[entry.operation.kind == "grouped_linear"] += len(entry.by_module) * entry.operation.parameters
+    return count[True] / max(1, sum(count.values()))
+
+
+def with_changed(network: Network, change: Callable[[Entry], Operation], mode: str = "training") -> Network:
+    """The network with other operations in place of some; equal ones are put together."""
+    entries: dict[Operation, Entry] = {}
+    for entry in network:
+        changed = replace(entry, operation=change(entry))
+        known = entries.get(changed.operation)
+        entries[changed.operation] = changed if known is None else known.plus(changed)
+    return replace(network, entries=tuple(entries.values()), mode=mode)
+
+
+def _with_experts(network: Network, count: int, tensor: int) -> Network:
+    """Whole experts on each of the GPUs, which get the tokens of all of them that chose these experts, evenly spread.
+
+    GPUs that share the layers before them have the same tokens, and each sends a part of these.
+    """
+    paths = paths_of_experts(network)
+    numbers = {e.operation.attributes["num_experts"] for e in network if e.operation.kind == "grouped_linear"}
+    if not paths or any(number % count for number in numbers):
+        raise InputError(
+            f"the experts of {network.name} cannot be divided over the GPUs",
+            given=f"{', '.join(map(str, numbers)) or 'no'} experts over {count} GPUs",
+            allowed="an expert_parallel (and tensor_parallel) that divides the number of experts",
+        )
+
+    def part(entry: Entry) -> Operation:
+        operation = entry.operation
+        if not in_experts(entry, paths):
+            return operation
+        rows = max(shape[0] for shape in operation.input_shapes)
+        attributes = dict(operation.attributes)
+        if operation.kind == "grouped_linear":
+            attributes["num_experts"] //= count
+        shapes = [(max(1, s[0] // tensor), *s[1:]) if s and s[0] == rows else s for s in operation.input_shapes]
+        return Operation(operation.kind, shapes, attributes, precision=operation.precision, mode=operation.mode)
+
+    return with_changed(network, part)
+
+
+def _in_context(network: Network, count: int) -> Network:
+    """Attention of a part of the sequence to all of it.
+
+    With a causal mask each GPU has two of twice as many parts, one early and one late (Llama 3, arXiv 2407.21783,
+    section 3.3.2; zigzag in ring attention), so that all compute as much: a query sees half of the keys in the mean, as
+    it does where a part of the sequence follows after as many keys as make that half.
+    """
+
+    def wider(entry: Entry) -> Operation:
+        operation = entry.operation
+        if operation.kind != "attention":
+            return operation
+        queries, *others = operation.input_shapes[:3]
+        part = others[0][-2]
+        length = part * (count + 1) // 2 if operation.attributes["causal"] else part * count
+        shapes = [queries, *((*shape[:-2], length, shape[-1]) for shape in others)]
+        return Operation("attention", shapes, operation.attributes, precision=operation.precision, mode=operation.mode)
+
+    return with_changed(network, wider)
+
+
+def in_fp8(network: Network) -> Network:
+    """The linear layers inside of blocks in fp8, and attention by cuDNN, as Transformer Engine computes them.
+
+    Beside each weight lie two copies in fp8, one of them transposed, because products in fp8 read rows of both.
+    """
+    eights = {entry.operation for entry in network if _in_eights(entry)}
+    if not eights:
+        raise InputError(
+            f"{network.name} has no layers to compute in fp8",
+            given="precision=fp8",
+            allowed=f"transformers, whose linear layers have sizes in multiples of {_FP8_STEP}",
+            hint="give bf16 or fp16",
+        )
+    held = parameters_held(network)
+    weights = sum(len(e.by_module) * e.operation.parameters for e in network if e.operation in eights)
+
+    def in_eight(entry: Entry) -> Operation:
+        operation = entry.operation
+        if operation.kind == "attention":
+            return operation.with_attributes(implementation="cudnn")
+        return operation.replace(precision="fp8") if operation in eights else operation
+
+    return replace(with_changed(network, in_eight), parameter_bytes=held._replace(casts=held.casts + 2 * weights))
+
+
+def _in_eights(entry: Entry) -> bool:
+    operation = entry.operation
+    inside = any(map(IN_A_LAYER.search, entry.module_paths))
+    if operation.kind != "linear" or operation.precision not in HALF_PRECISIONS or not inside:
+        return False
+    *rows, features = operation.input_shapes[0]
+    sizes = math.prod(rows), features, operation.attributes["out_features"]
+    return not any(each % _FP8_STEP for each in sizes)
+
+
+def on_four_bits(network: Network) -> Network:
+    """Frozen linear layers of blocks as QLoRA stores them: nf4 weights, which each pass writes in 16 bits first.
+
+    Writing them takes as long as a copy in 16 bits, of which they move 2.5 of 4 bytes for each weight: an assumption.
+    """
+    frozen = [
+        entry
+        for entry in network
+        if entry.operation.kind == "linear"
+        and entry.operation.gradients in ("none", "inputs")
+        and any(map(IN_A_LAYER.search, entry.module_paths))
+    ]
+    if not frozen:
+        raise InputError(
+            f"{network.name} has no frozen layers to store in 4 bits", given="base=nf4", allowed="lora, with a rank"
+        )
+    copies: dict[Operation, Entry] = {}
+    for entry in frozen:
+        weights = (entry.operation.attributes["out_features"], entry.operation.input_shapes[0][-1])
+        copy = Operation("copy", [weights], precision=entry.operation.precision, mode="training")
+        made = replace(entry, operation=copy)
+        copies[copy] = copies[copy].plus(made) if copy in copies else made
+    held = parameters_held(network)
+    count = sum(len(entry.by_module) * entry.operation.parameters for entry in frozen)
+    largest = max(math.prod(copy.input_shapes[0]) for copy in copies)
+    stored = round(held.stored - (2 - _NF4_BYTES) * count)
+    return replace(
+        network,
+        entries=(*network.entries, *copies.values()),
+        parameter_bytes=held._replace(stored=stored, casts=held.casts + 2 * largest),
+    )

@@ -1,0 +1,127 @@
+"""What a GPU sends in a step of training, and how long it waits for that.
+
+What GPUs send each other goes on beside the backward as far as it is long enough (Li et al., PyTorch Distributed, arXiv
+2006.15704; Zhao et al., PyTorch FSDP, arXiv 2304.11277).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..generation.dividing import results_of_blocks
+from ..operations.attributes import ELEMENT_BYTES
+from ..operations.network import Network
+from ..operations.rules import size
+from ..predictors.networks.prediction import Prediction
+from .layout import Layout
+from .state import State
+from .traffic import Sent, Traffic
+
+_BUCKET_BYTES = 25 * 2**20  # Default size of a bucket of gradients in DistributedDataParallel.
+
+
+@dataclass(frozen=True)
+class Sending:
+    """What a GPU sends in a step.
+
+    Args:
+        layout: How the step is divided.
+        traffic: What collectives cost.
+        state: What a GPU's part of the model holds.
+        blocks: Shape of the result of each block, in a micro-batch.
+        routed: Elements that each GPU sends to experts in a micro-batch.
+        cached: Elements of keys and values of a GPU's part of the sequences, in a micro-batch.
+        attended_s: Seconds of attention in a micro-batch, forward and backward.
+        element_bytes: Bytes of an element of a result.
+        pieces: Pieces of a product that are computed while the others are sent. Transformer Engine, which computes in
+            fp8, sends as many as GPUs share a layer; PyTorch waits for the whole result.
+    """
+
+    layout: Layout
+    traffic: Traffic
+    state: State
+    blocks: Sequence[tuple[int, ...]]
+    routed: float
+    cached: float
+    attended_s: float
+    element_bytes: float
+    pieces: int = 1
+
+    @classmethod
+    def of(cls, layout: Layout, traffic: Traffic, state: State, whole: Network, micro: Prediction) -> Sending:
+        """What is sent in a step, of which a micro-batch was predicted."""
+        precision = micro.operations[0].operation.precision
+        # The first of the layers of experts reads what was sent to them, the last one is sent back.
+        grouped = [e.count * size(e.operation.input_shapes[0]) for e in whole if e.operation.kind == "grouped_linear"]
+        attention = [e for e in whole if e.operation.kind == "attention"]
+        costs = (c for c in micro.operations if c.operation.kind == "attention")
+        return cls(
+            layout,
+            traffic,
+            state,
+            [*results_of_blocks(whole)],
+            (grouped[0] if grouped else 0) / layout.tensor_parallel,
+            math.fsum(e.count * sum(map(size, e.operation.input_shapes[1:3])) for e in attention)
+            / layout.tensor_parallel,
+            math.fsum(cost.device_time_s or 0.0 for cost in costs),
+            ELEMENT_BYTES[precision if precision in ("bf16", "fp16") else "fp32"],
+            layout.tensor_parallel if any(cost.operation.precision == "fp8" for cost in micro.operations) else 1,
+        )
+
+    @cached_property
+    def layers(self) -> Sent:
+        """What a GPU waits for in a micro-batch and one of the stages, in the forward, the backward, and again.
+
+        Results of blocks are summed over the GPUs that share layers, and tokens are sent to their experts and back.
+        Keys and values go around the GPUs that share sequences while these compute attention with the ones before.
+        """
+        layout, traffic = self.layout, self.traffic
+        passes = 3 if layout.recompute == "full" else 2
+        sums = [traffic.all_reduce(size(shape) * self.element_bytes, layout.tensor_parallel) for shape in self.blocks]
+        layers = max(1, len(self.blocks))
+        routed = traffic.exchanged(self.routed * self.element_bytes / layers, layout.expert_gpus)
+        # In the backward their gradients go around as well.
+        keys = self.cached * layout.context_parallel * self.element_bytes / layers
+        ring = traffic.gathered(keys, layout.context_parallel, layout.tensor_parallel)
+        waited_s = max(0.0, (passes + 1) * layers * ring.time_s - self.attended_s)
+        summed_s = math.fsum(each.time_s for each in sums) / self.pieces
+        time_s = passes * (summed_s + 2 * layers * routed.time_s) + waited_s
+        joules = passes * (math.fsum(each.energy_j for each in sums) + 2 * layers * routed.energy_j)
+        stages = layout.pipeline_parallel
+        return Sent(time_s / stages, (joules + (passes + 1) * layers * ring.energy_j) / stages)
+
+    def exposed(self, backward_s: float, turn_s: float) -> tuple[float, float, float]:
+        """Seconds that a GPU waits for what is sent, seconds of all that is sent, and joules above static power.
+
+        Args:
+            backward_s: Seconds of the backward of a micro-batch in a stage.
+            turn_s: Seconds of all computation of a micro-batch in a stage.
+        """
+        layout, layers = self.layout, self.layers
+        stages, times, stride = layout.pipeline_parallel, layout.accumulation, layout.tensor_parallel
+        # Micro-batches in flight pass to the next stage forward and back.
+        result = size(self.blocks[0]) * self.element_bytes / layout.tensor_parallel if self.blocks else 0.0
+        crossings = 2 * (times * layout.virtual_stages + stages - 2) if stages > 1 else 0
+        messages_s = crossings * self.traffic.message(result, stride).time_s
+        waited_s, all_s, joules = times * layers.time_s + messages_s, times * layers.time_s + messages_s, 0.0
+        joules += times * layers.energy_j
+        if layout.sharers > 1:
+            held, on_each = self.state.held, self.state.on_each
+            each, whole = held.learned * on_each, min(held.casts or held.stored, held.stored) * on_each
+            if layout.sharding == "zero3":
+                gather = self.traffic.gathered(whole, layout.sharers, stride)
+                scatter = self.traffic.gathered(min(each, whole), layout.sharers, stride)
+                once_s, once_j = 2 * gather.time_s + scatter.time_s, 2 * gather.energy_j + scatter.energy_j
+                # Nothing computes while the first of the layers is collected.
+                first_s = gather.time_s / max(1, len(self.blocks) // 2)
+                waited_s += times * max(first_s, once_s - turn_s)
+                all_s, joules = all_s + times * once_s, joules + times * once_j
+            else:
+                summed = self.traffic.all_reduce(each, layout.sharers, stride)
+                buckets = max(1.0, each / _BUCKET_BYTES)
+                waited_s += max(summed.time_s / buckets, summed.time_s - backward_s * (1 - 1 / buckets))
+                all_s, joules = all_s + summed.time_s, joules + summed.energy_j
+        return waited_s, all_s, joules

@@ -1,0 +1,108 @@
+"""What a GPU holds in training: parameters, gradients, moments, and what a forward saves for its backward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..generation.dividing import WORDS, divided, results_of_blocks
+from ..operations.attributes import ELEMENT_BYTES
+from ..operations.entry import Entry
+from ..operations.network import Network, ParameterBytes
+from ..operations.rules import size
+from ..predictors.networks.memory import MemoryNeed, memory_need, moments, parameters_held, saved_bytes
+from .computed import computed_part, expert_share
+from .layout import IN_A_LAYER, Layout
+
+_ATTENTION = ("attention", "matmul", "softmax")  # What selective recomputing repeats.
+
+
+@dataclass(frozen=True)
+class State:
+    """What a stage's part of a model holds, before replicas and experts divide it.
+
+    Args:
+        layout: How a step is divided.
+        held: Bytes of the parameters of a stage.
+        experts: The share of experts in them.
+    """
+
+    layout: Layout
+    held: ParameterBytes
+    experts: float
+
+    @classmethod
+    def of(cls, whole: Network, layout: Layout) -> State:
+        """The state of one GPU's part of a network."""
+        part = divided(whole, layout.tensor_parallel)
+        held = ParameterBytes(*(round(each / layout.pipeline_parallel) for each in parameters_held(part)))
+        return cls(layout, held, expert_share(part))
+
+    def divisor(self, what: str) -> float:
+        """By how much moments, gradients or parameters are divided among GPUs, experts as others among as many."""
+        shares, over = self.layout.shares(what), self.layout.expert_gpus
+        # Replicas of an expert are on fewer GPUs than those of a layer, and divide it among all of a stage.
+        of_experts = max(over, shares * self.layout.tensor_parallel) if shares > 1 else over
+        return 1 / ((1 - self.experts) / shares + self.experts / of_experts)
+
+    @property
+    def on_each(self) -> float:
+        """Share of the state that a GPU holds where replicas divide nothing."""
+        return 1 - self.experts + self.experts / self.layout.expert_gpus
+
+
+def memory_of(whole: Network, layout: Layout) -> MemoryNeed:
+    """The memory of a GPU: parameters, gradients and moments as far as they are not divided, and what a forward saves.
+
+    The first stage of a pipeline starts as many micro-batches as there are stages before it continues with a backward
+    (1F1B). DistributedDataParallel holds gradients a second time, in the buckets that they are sent in.
+
+    Args:
+        whole: A micro-batch through all layers, in training, with the optimizer's step.
+        layout: How a step is divided.
+
+    Raises:
+        InputError: The model has no layers that GPUs can share so.
+    """
+    network, state = computed_part(whole, layout), State.of(whole, layout)
+    held, buckets = state.held, layout.sharers > 1 and layout.sharding != "zero3"
+    weights = (
+        held.stored / state.divisor("parameters")
+        + (1 + buckets) * held.learned / state.divisor("gradients")
+        + moments(network) * held.learned / state.divisor("moments")
+    )
+    need = memory_need(network)
+    saved = float(saved_bytes(network) - _unsaved_logits(network))
+    largest = (
+        need.activations_bytes
+        - saved_bytes(network)
+        - (network.parameter_bytes.casts if network.parameter_bytes else 0)
+    )
+    outside = tuple(entry for entry in network if not is_recomputed(entry, layout.recompute))
+    if layout.recompute != "none" and outside:
+        numbers = {found[1] for entry in network for path in entry.module_paths if (found := IN_A_LAYER.search(path))}
+        layers, blocks = max(1, len(numbers)), [*results_of_blocks(network)]
+        # A layer is computed again from its input, attention from queries, keys and values, which others save.
+        inputs = 2 * sum(map(size, blocks[::2])) / layout.tensor_parallel if layout.recompute == "full" else 0
+        inner = saved_bytes(network) - saved_bytes(replace(network, entries=outside))
+        saved = max(0, saved - inner) + inner / layers + inputs
+    started = min(layout.pipeline_parallel, layout.accumulation)
+    casts = held.casts / state.divisor("parameters")
+    return MemoryNeed(round(weights), round(saved * started / layout.pipeline_parallel + largest + casts))
+
+
+def is_recomputed(entry: Entry, recompute: str) -> bool:
+    """Whether the backward computes an operation again, in one of `RECOMPUTES`: of a layer, all or attention alone."""
+    inside = any(map(IN_A_LAYER.search, entry.module_paths))
+    return inside and (recompute == "full" or (recompute == "selective" and entry.operation.kind in _ATTENTION))
+
+
+def _unsaved_logits(network: Network) -> int:
+    """Bytes of logits that no backward needs, which `saved_bytes` counts.
+
+    The loss keeps the logarithmic softmax alone, of all that is as large: not the logits, nor their cast to fp32; and
+    its gradient takes the place of its input.
+    """
+    loss = [entry.operation.output_shape for entry in network if entry.operation.kind == "softmax"]
+    words = max((size(shape) for shape in loss if shape[-1] >= WORDS), default=0)
+    alike = [entry.operation for entry in network if size(entry.operation.output_shape) == words > 0]
+    return round(sum(words * ELEMENT_BYTES[operation.precision] for operation in alike))

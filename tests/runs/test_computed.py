@@ -1,0 +1,196 @@
+"""What a GPU computes where sequences and experts are shared, in fp8 and on a base of 4 bits, by arithmetic."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from joulecast import Operation, predict_run
+from joulecast.errors import InputError, UnknownNameError
+from joulecast.operations.entry import Entry
+from joulecast.operations.network import Network, ParameterBytes
+from joulecast.runs import Layout
+from joulecast.runs.computed import computed_part, in_fp8, on_four_bits
+from joulecast.runs.state import State, memory_of
+
+
+def run(gpu="8x H100 SXM", shape=(16, 2048), **options):
+    return predict_run(
+        "llama3_8b", shape, gpu, **{"samples": 1600, "precision": "bf16", "recompute": "full", **options}
+    )
+
+
+def trained(kind, shapes, path, **attributes):
+    return Entry(Operation(kind, shapes, attributes, precision="bf16", mode="training"), 1, (path,))
+
+
+def experts(count=8, tokens=1024, top_k=2):
+    """A block of attention's last layer and experts, and a step of the optimizer."""
+    rows, path = tokens * top_k, "layers.0.mlp.experts"
+    entries = (
+        trained("linear", [(tokens, 512)], "layers.0.attn.o_proj", out_features=512, bias=False),
+        trained("attention", [(1, 8, tokens, 64)] * 3, "layers.0.attn", causal=True),
+        trained("grouped_linear", [(rows, 512)], path, out_features=1024, num_experts=count, bias=False),
+        trained("silu", [(rows, 512)], f"{path}.act"),
+        trained("grouped_linear", [(rows, 512)], path, out_features=512, num_experts=count, bias=False),
+        trained("adamw_step", [(512 * 512 + count * 3 * 512 * 512,)], "(optimizer)"),
+    )
+    return Network(entries, name="experts", mode="training")
+
+
+def test_attention_of_a_part_of_a_sequence():
+    """A causal query of 1024 sees 512 keys in the mean: as one of 256 after 384 others. Others see all of them."""
+    part = experts(tokens=256)
+    for causal, keys in ((True, 640), (False, 1024)):
+        attention = part.entries[1].operation.with_attributes(causal=causal)
+        network = Network((Entry(attention, 1, ("layers.0.attn",)),), mode="training")
+        (entry,) = computed_part(network, Layout(4, context_parallel=4))
+        assert entry.operation.input_shapes == ((1, 8, 256, 64), (1, 8, keys, 64), (1, 8, keys, 64))
+        assert entry.operation.attributes["causal"] is causal
+
+
+def test_experts_on_several_gpus():
+    whole = experts()
+    part = computed_part(whole, Layout(4, expert_parallel=4))
+    grouped = [entry.operation for entry in part if entry.operation.kind == "grouped_linear"]
+    assert [each.attributes["num_experts"] for each in grouped] == [2, 2]
+    assert [each.input_shapes for each in grouped] == [((2048, 512),)] * 2  # as many tokens, from all four
+    # Each holds a quarter of 24 of 25 parts of the parameters.
+    state = State.of(whole, Layout(4, expert_parallel=4))
+    assert state.experts == pytest.approx(24 / 25)
+    assert state.on_each == pytest.approx(1 / 25 + 24 / 100)
+    # Where replicas divide the state as well, nothing is divided twice.
+    assert State.of(whole, Layout(4, expert_parallel=4, sharding="zero3")).divisor("parameters") == pytest.approx(4)
+    alone, four = (memory_of(whole, Layout(4, expert_parallel=each)).weights_bytes for each in (1, 4))
+    assert four / alone == pytest.approx(state.on_each, rel=1e-6)
+    with pytest.raises(InputError, match="experts of experts cannot be divided"):
+        computed_part(whole, Layout(3, expert_parallel=3))
+
+
+def test_gpus_that_share_layers_share_their_experts():
+    part = computed_part(experts(), Layout(2, tensor_parallel=2))
+    grouped = [entry.operation for entry in part if entry.operation.kind == "grouped_linear"]
+    assert [(each.attributes["num_experts"], each.input_shapes[0][0]) for each in grouped] == [(4, 1024)] * 2
+    one, two = (memory_of(experts(), Layout(each, tensor_parallel=each)).weights_bytes for each in (1, 2))
+    assert two == pytest.approx(one / 2, rel=1e-3)
+
+
+def test_fp8_is_for_layers_of_blocks():
+    head = trained("linear", [(1024, 512)], "lm_head", out_features=16384, bias=False)
+    odd = trained("linear", [(1024, 512)], "layers.0.router", out_features=9, bias=False)
+    network = in_fp8(Network((*experts().entries, odd, head), mode="training"))
+    precisions = {entry.module_paths[0]: entry.operation.precision for entry in network}
+    assert [path for path, each in precisions.items() if each == "fp8"] == ["layers.0.attn.o_proj"]
+    assert network.parameter_bytes.casts == 2 * 512 * 512
+    assert next(e.operation for e in network if e.operation.kind == "attention").attributes["implementation"] == "cudnn"
+
+
+def test_fp8_needs_layers_of_its_own():
+    with pytest.raises(InputError, match="no layers to compute in fp8"):
+        predict_run("resnet50", (32, 3, 224, 224), "H100 SXM", samples=100, precision="fp8")
+
+
+def test_a_base_of_four_bits_by_hand():
+    base = Operation(
+        "linear",
+        [(64, 512)],
+        {"out_features": 1024, "bias": False, "gradients": "inputs"},
+        precision="bf16",
+        mode="training",
+    )
+    weights = 1024 * 512
+    held = ParameterBytes(2 * weights + 1000, 1000)
+    network = Network((Entry(base, 1, ("layers.0.up.base_layer",)),), mode="training", parameter_bytes=held)
+    found = on_four_bits(network)
+    assert found.parameter_bytes == (round(weights * 4.127 / 8 + 1000), 1000, 2 * weights)
+    copy = found.entries[1].operation
+    assert (copy.kind, copy.input_shapes, copy.precision) == ("copy", ((1024, 512),), "bf16")
+    with pytest.raises(InputError, match="no frozen layers"):
+        on_four_bits(experts())
+
+
+def test_qlora_needs_less_memory_and_more_time():
+    pytest.importorskip("torch")
+    options = {"samples": 100, "precision": "bf16", "lora": 8}
+    lora, qlora = (
+        predict_run("plain_bert_small", (4, 64), "L4", **options, base_precision=base) for base in (None, "nf4")
+    )
+    assert qlora.memory_bytes < lora.memory_bytes
+    assert qlora.time_s > lora.time_s
+    assert any("nf4" in note for note in qlora.notes)
+    with pytest.raises(UnknownNameError, match="int3"):
+        predict_run("plain_bert_small", (4, 64), "L4", **options, base_precision="int3")
+
+
+def test_laws_of_what_is_shared():
+    """Sequences on more GPUs need less memory for each, send more, and are never quicker than twice as many allow."""
+    ways = [run(context_parallel=count, shape=(8, 8192)) for count in (1, 2, 4, 8)]
+    memory = [way.memory_bytes for way in ways]
+    assert memory == sorted(memory, reverse=True) or max(memory) / min(memory) < 1.02
+    assert all(0.97 < way.time_s / ways[0].time_s < 1.1 for way in ways)
+    assert all(0.97 < way.energy_j / ways[0].energy_j < 1.1 for way in ways)
+    assert [way.layout.replicas for way in ways] == [8, 4, 2, 1]
+    eight, sixteen = run(precision="fp8"), run()
+    assert eight.time_s < sixteen.time_s
+    assert eight.energy_j < sixteen.energy_j
+    clipped, plain = (run("H100 SXM", shape=(2, 2048), clip_gradients=each) for each in (True, False))
+    # A norm reads 8.03e9 gradients, and scaling reads and writes them: 48 GB at up to 3.35 TB/s.
+    assert 1 < (clipped.time_s - plain.time_s) / clipped.steps / (3 * 2 * 8.03e9 / 3.35e12) < 1.5
+
+
+def gpt2(gpu="8x A100 SXM4 80GB", shape=(64, 1024), **options):
+    return predict_run("gpt2", shape, gpu, **{"samples": 6400, "precision": "bf16", **options})
+
+
+def test_laws_of_time_and_memory():
+    """What is computed again takes time and frees memory; what is divided frees memory; smaller pieces take longer."""
+    again = [gpt2("A100 SXM4 80GB", recompute=each) for each in ("none", "selective", "full")]
+    assert [way.time_s for way in again] == sorted(way.time_s for way in again)
+    assert [way.memory_bytes for way in again] == sorted((way.memory_bytes for way in again), reverse=True)
+    assert again[1].memory_bytes < again[0].memory_bytes
+    divided = [gpt2(sharding=each) for each in ("none", "zero1", "zero2", "zero3")]
+    assert [way.memory_bytes for way in divided] == sorted((way.memory_bytes for way in divided), reverse=True)
+    pieces = [gpt2(accumulation=each) for each in (1, 2, 4, 8)]
+    assert [way.time_s for way in pieces] == sorted(way.time_s for way in pieces)
+    assert [way.memory_bytes for way in pieces] == sorted((way.memory_bytes for way in pieces), reverse=True)
+
+
+@pytest.mark.parametrize("gpu", ["H100 SXM", "A100 80GB PCIe", "L40S", "L4", "B200"])
+def test_more_gpus_are_quicker_but_never_by_more_than_their_number(gpu):
+    """Each GPU has 64 sequences of 512 tokens, so each computes as long; and what is sent costs something."""
+    ways = [gpt2(f"{count}x {gpu}", (64 * count, 512), samples=64e4) for count in (1, 2, 4, 8, 16)]
+    rates = [way.samples_per_s for way in ways]
+    assert rates == sorted(rates)
+    for fewer, more in pairwise(rates):
+        assert 1.3 < more / fewer <= 2.001
+    joules = [way.energy_j / way.samples for way in ways]
+    assert all(more > 0.999 * fewer for fewer, more in pairwise(joules))  # Eight send a little quicker than four.
+
+
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_sharing_layers_is_at_most_somewhat_slower_than_replicas(count):
+    """The same batch on as many GPUs: with quick links and divided norms, what is sent is the difference."""
+    replicas, shared = run(f"{count}x H100 SXM"), run(f"{count}x H100 SXM", tensor_parallel=count)
+    assert replicas.time_s < shared.time_s < 1.4 * replicas.time_s
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"context_parallel": 3}, "the GPUs cannot be divided so"),
+        ({"context_parallel": 8, "shape": (8, 2044)}, "the sequences cannot be divided"),
+        ({"expert_parallel": 4}, "the experts of llama3_8b cannot be divided"),
+        ({"expert_parallel": 3}, "the GPUs cannot be divided so"),
+        ({"context_parallel": 0}, "positive integer"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused(options, what):
+    with pytest.raises(InputError, match=what) as refused:
+        run(**options)
+    assert refused.value.given is not None
+
+
+def test_sharing_a_sequence_changes_neither_samples_nor_tokens():
+    one, two = run(), run(context_parallel=2)
+    assert (one.steps, one.input_shape) == (two.steps, two.input_shape)

@@ -1,0 +1,120 @@
+"""best_generation at a rate: choices hold what was asked for, and a simulation of all replicas agrees."""
+
+from __future__ import annotations
+
+import pytest
+
+from joulecast import best_generation, simulate_serving
+from joulecast.cli import main
+from joulecast.errors import InputError, UnknownNameError
+
+ASKED = {"prompt_tokens": 100, "output_tokens": (40, 20), "gpus": "L4", "batches": (16,), "clocks": (2040,)}
+
+
+@pytest.fixture(scope="module")
+def ways():
+    return best_generation("qwen3_0_6b", rate_per_s=60, p99_ttft_s=0.2, p99_tpot_s=0.02, **ASKED)
+
+
+def test_a_choice_holds_its_limits_in_a_simulation_of_all_replicas(ways):
+    (way,) = ways
+    assert way.ttft_p99_s <= 0.2
+    assert way.tpot_p99_s <= 0.02
+    assert way.rate_per_s == 60 <= way.highest_rate_per_s
+    assert way.gpus == way.replicas > 1
+    whole = simulate_serving(
+        "qwen3_0_6b",
+        f"{way.gpus}x L4",
+        requests=60,
+        prompt_tokens=100,
+        output_tokens=(40, 20),
+        duration_s=60,
+        max_sequences=16,
+        tensor_parallel=1,
+    )
+    # Turns are more even than the arrivals at random that each replica was simulated with.
+    assert whole.tpot_s(0.99) <= 0.02
+    assert whole.power_w == pytest.approx(way.power_w, rel=0.05)
+    assert whole.energy_per_token_j == pytest.approx(way.energy_per_token_j, rel=0.05)
+    with pytest.raises(InputError, match="no number of these GPUs") as caught:
+        best_generation("qwen3_0_6b", rate_per_s=60, p99_tpot_s=0.02, max_gpus=1, **ASKED)
+    assert "the highest on 1 GPUs is" in str(caught.value.allowed)
+
+
+def test_power_limits_the_requests(ways):
+    (way,) = best_generation("qwen3_0_6b", max_total_power_w=500, p99_ttft_s=0.2, p99_tpot_s=0.02, **ASKED)
+    assert way.power_w <= 500 * 1.01
+    assert way.rate_per_s == way.highest_rate_per_s
+    assert way.rate_per_s / way.replicas == pytest.approx(ways[0].highest_rate_per_s / ways[0].replicas)
+    with pytest.raises(InputError, match="no number") as caught:
+        best_generation("qwen3_0_6b", max_total_power_w=500, p99_tpot_s=1e-5, **ASKED)
+    assert "a request alone takes" in str(caught.value.given)
+
+
+def test_commands_say_what_was_chosen(ways):
+    assert ways[0].command() == (
+        "vllm serve Qwen/Qwen3-0.6B --max-num-seqs 16 --max-num-batched-tokens 2048 --gpu-memory-utilization 0.9"
+    )
+    assert "--max-running-requests 16 --chunked-prefill-size 2048" in ways[0].command("sglang")
+    assert "--max_batch_size 16 --max_num_tokens 2048" in ways[0].command("tensorrt_llm")
+    with pytest.raises(UnknownNameError):
+        ways[0].command("tgi")
+
+
+def test_the_fewest_joules_are_at_a_lower_clock_or_cap(ways):
+    options = {**ASKED, "clocks": (2040, 1200), "power_limit_w": (72, 50)}
+    found = best_generation("qwen3_0_6b", rate_per_s=60, p99_ttft_s=0.2, p99_tpot_s=0.02, **options)
+    assert {(row.clock_mhz, row.power_limit_w) for row in found.rows} == {
+        (f, w) for f in (2040, 1200) for w in (72, 50)
+    }
+    assert found[0].clock_mhz == 1200
+    assert found[0].energy_per_token_j < 0.95 * ways[0].energy_per_token_j
+    assert found[0].command().startswith("nvidia-smi --lock-gpu-clocks=1200\nnvidia-smi --power-limit=")
+
+
+def test_prompts_apart_hold_the_limits_too():
+    options = {**ASKED, "prompt_tokens": 800, "clocks": (1200,), "p99_ttft_s": 0.3, "p99_tpot_s": 0.012}
+    found = best_generation("qwen3_0_6b", rate_per_s=40, prefill_split=True, **options)
+    (way,) = (row for row in found.rows if row.prefill_replicas)
+    assert 0 < way.prefill_replicas < way.replicas == way.gpus
+    whole = simulate_serving(
+        *("qwen3_0_6b", f"{way.gpus}x L4"),
+        requests=40,
+        prompt_tokens=800,
+        output_tokens=(40, 20),
+        duration_s=20,
+        max_sequences=16,
+        tensor_parallel=1,
+        prefill_replicas=way.prefill_replicas,
+        prefill_clock=way.prefill_clock_mhz,
+        clock=way.clock_mhz,
+    )
+    assert whole.tpot_s(0.99) <= 0.012 * 1.02
+    assert whole.energy_per_token_j == pytest.approx(way.energy_per_token_j, rel=0.08)
+    assert "of which read prompts" in way.layout
+    assert '"kv_connector":"NixlConnector"' in way.command()
+    assert "--disaggregation-mode prefill" in way.command("sglang")
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"p99_ttft_s": 1}, "limits of full batches do not hold"),
+        ({"rate_per_s": 1, "min_tokens_per_s": 5}, "limits of full batches do not hold"),
+        ({"rate_per_s": -1}, "rate_per_s is out of range"),
+        ({"rate_per_s": 1, "batches": ()}, "batches are numbers"),
+        ({"rate_per_s": 1, "objective": "cost"}, "cost needs prices"),
+        ({"rate_per_s": 1, "prefix_hit_rate": 2}, "prefix_hit_rate is out of range"),
+    ],
+)
+def test_what_is_no_question_is_refused(options, what):
+    with pytest.raises(InputError, match=what):
+        best_generation("qwen3_0_6b", **{**ASKED, **options})
+
+
+def test_the_command(capsys):
+    arguments = ["best-generation", "qwen3_0_6b", "--gpu", "L4", "--rate", "60", "--prompt", "100", "--output", "40,20"]
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--batches", "16", "--clock", "2040", "--p99-per-token", "0.02"])
+    assert ended.value.code == 0
+    assert "trtllm-serve Qwen/Qwen3-0.6B" in capsys.readouterr().out
