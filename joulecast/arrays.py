@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
 
@@ -61,3 +61,18 @@ def _split(values: FloatArray, largest: FloatArray) -> tuple[Any, Any]:
     coarse = (values + rounder) - rounder
     finer = np.ldexp(rounder, -_SPARE_BITS)
     return coarse, (values - coarse + finer) - finer
+
+
+def front_of(seconds: ArrayLike, joules: ArrayLike) -> list[int]:
+    """The Pareto front, fastest first: places of points that no other beats in energy without taking longer.
+
+    Args:
+        seconds: Times, shape (points,).
+        joules: Energies, shape (points,); points where it is NaN are left out.
+    """
+    energy = np.asarray(joules, dtype=float)
+    order = np.lexsort((energy, np.asarray(seconds, dtype=float)))
+    order = order[~np.isnan(energy[order])]
+    least = np.minimum.accumulate(np.append(np.inf, energy[order]))[:-1]
+    places: list[int] = order[energy[order] < least].tolist()
+    return places

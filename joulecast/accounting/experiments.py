@@ -71,12 +71,14 @@ def _experiment(steps: Steps, iterations: int, sensors: Collection[str] | None) 
 
 
 def _overhead(steps: Steps, iterations: int, pairs: int, sensors: Collection[str] | None) -> Overhead:
-    """Compare blocks with and without the profiler. They alternate, so that a slower machine slows down both."""
+    """Compare blocks with and without the profiler in pairs; the order alternates, so that a drift cancels."""
     longer, more = [], []
-    for _ in range(pairs):
-        plain_s, plain_j = _block(steps, iterations, sensors)
-        with profiled(steps.module, on_gpu=runs_on_gpu(steps)):
-            profiled_s, profiled_j = _block(steps, iterations, sensors)
+    for pair in range(pairs):
+        found = {}
+        for profile in (pair % 2 == 1, pair % 2 == 0):
+            with profiled(steps.module, on_gpu=runs_on_gpu(steps)) if profile else nullcontext():
+                found[profile] = _block(steps, iterations, sensors)
+        (plain_s, plain_j), (profiled_s, profiled_j) = found[False], found[True]
         longer.append(profiled_s / plain_s - 1)
         if plain_j and profiled_j:
             more.append(profiled_j / plain_j - 1)

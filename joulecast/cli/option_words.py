@@ -19,7 +19,8 @@ _OPTIONS = {
         "a SHAPE such as 32,3,224,224; for several inputs one for each, or name=shape"
     ),
 }
-_NAMES = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in _OPTIONS))
+# Names in quotes are those of columns and keys, which stay.
+_NAMES = re.compile("|".join(rf"(?<![\w\"]){re.escape(name)}(?!\w)" for name in _OPTIONS))
 
 
 def in_option_words(message: str) -> str:

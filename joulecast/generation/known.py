@@ -21,7 +21,7 @@ FILE = "decoders.json.gz"
 CONTEXTS: Mapping[str, int] = {
     **dict.fromkeys(("gpt2", "gpt2_xl"), 1024),
     **dict.fromkeys(("opt_1_3b", "opt_6_7b", "opt_13b", "opt_30b", "opt_66b"), 2048),
-    **dict.fromkeys(("tinyllama_1_1b", "bloom_7b1", "bloom", "pythia_6_9b"), 2048),
+    **dict.fromkeys(("tinyllama_1_1b", "bloom_7b1", "bloom", "pythia_6_9b", "gpt_j_6b", "falcon_7b"), 2048),
     **dict.fromkeys(("llama2_7b", "llama2_13b", "llama2_70b"), 4096),
     **dict.fromkeys(("llama3_8b", "gemma2_9b", "gemma2_27b"), 8192),
     "phi4": 16384,
@@ -36,7 +36,7 @@ cards say."""
 
 TOP_P = ("llama", "qwen", "gemma", "deepseek")
 """Beginnings of names of models whose generation_config.json (of Qwen2 and 2.5: of their Instruct models) sets top_p or
-top_k. Those of GPT-2, OPT, BLOOM, Pythia, Mistral, Mixtral, Phi and GPT-OSS set neither."""
+top_k. Those of GPT-2, GPT-J, Falcon, OPT, BLOOM, Pythia, Mistral, Mixtral, Phi and GPT-OSS set neither."""
 
 
 def context_of(name: str) -> int:

@@ -40,11 +40,6 @@ def where(operation: Operation) -> Run:
     return run
 
 
-def compare(operation: Operation) -> Run:
-    """A tensor against another, or against zero."""
-    return torch.gt if len(operation.input_shapes) == 2 else lambda x: torch.gt(x, 0)
-
-
 def index_select(operation: Operation) -> Run:
     """Slices along a dimension; indices of several dimensions are flattened."""
     dim = operation.attributes["dim"]
@@ -166,11 +161,6 @@ def fourier(operation: Operation) -> Run:
         return real
 
     return run
-
-
-def complex_mul(operation: Operation) -> Run:
-    """A product of complex numbers, stored as pairs."""
-    return lambda a, b: torch.view_as_real(torch.view_as_complex(a) * torch.view_as_complex(b))
 
 
 def grouped_linear(operation: Operation) -> Run:

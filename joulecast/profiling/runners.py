@@ -57,9 +57,31 @@ def runner(operation: Operation) -> Run:
     return RUNNERS[operation.kind](operation)
 
 
-def _convolution(module: type[nn.Module]) -> Runner:
+def _over(module: type[nn.Module], dim: int) -> Runner:
+    """A runner for a module that takes the size of its input along a dimension, and the kind's attributes."""
+    return lambda operation: module(operation.input_shapes[0][dim], **_arguments(operation))
+
+
+def _normalized(module: type[nn.Module]) -> Runner:
     def run(operation: Operation) -> Run:
-        return module(operation.input_shapes[0][1], **_arguments(operation))
+        return module(operation.attributes["normalized_shape"], elementwise_affine=operation.attributes["affine"])
+
+    return run
+
+
+def _with(function: Callable[..., torch.Tensor], *names: str, **renamed: str) -> Runner:
+    """A runner for a function of tensors that takes attributes: some by their places after the tensors, some by name.
+
+    Args:
+        function: The function.
+        *names: Attributes that follow the tensors.
+        **renamed: Argument of the function -> attribute.
+    """
+
+    def run(operation: Operation) -> Run:
+        after = [operation.attributes[name] for name in names]
+        named = {argument: operation.attributes[name] for argument, name in renamed.items()}
+        return lambda *tensors: function(*tensors, *after, **named)
 
     return run
 
@@ -68,32 +90,6 @@ def _batch_norm(operation: Operation) -> Run:
     by_rank = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
     shape = operation.input_shapes[0]
     return by_rank[len(shape)](shape[1], affine=operation.attributes["affine"])
-
-
-def _layer_norm(operation: Operation) -> Run:
-    return nn.LayerNorm(operation.attributes["normalized_shape"], elementwise_affine=operation.attributes["affine"])
-
-
-def _rms_norm(operation: Operation) -> Run:
-    return nn.RMSNorm(operation.attributes["normalized_shape"], elementwise_affine=operation.attributes["affine"])
-
-
-def _group_norm(operation: Operation) -> Run:
-    groups, affine = operation.attributes["num_groups"], operation.attributes["affine"]
-    return nn.GroupNorm(groups, operation.input_shapes[0][1], affine=affine)
-
-
-def _linear(operation: Operation) -> Run:
-    return nn.Linear(operation.input_shapes[0][-1], **_arguments(operation))
-
-
-def _attention(operation: Operation) -> Run:
-    causal = operation.attributes["causal"]
-    return lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-
-
-def _embedding(operation: Operation) -> Run:
-    return nn.Embedding(operation.attributes["num_embeddings"], operation.attributes["embedding_dim"])
 
 
 def _module(module: type[nn.Module]) -> Runner:
@@ -113,23 +109,6 @@ def _binary(function: Run) -> Runner:
         return function if len(operation.input_shapes) == 2 else lambda x: function(x, 1.5)
 
     return run
-
-
-def _reduction(function: Callable[..., torch.Tensor]) -> Runner:
-    def run(operation: Operation) -> Run:
-        dim, keepdim = operation.attributes["dim"], operation.attributes["keepdim"]
-        return lambda x: function(x, dim=tuple(range(x.ndim)) if dim is None else dim, keepdim=keepdim)
-
-    return run
-
-
-def _cat(operation: Operation) -> Run:
-    dim = operation.attributes["dim"]
-    return lambda *tensors: torch.cat(tensors, dim)
-
-
-def _along_dimension(function: Callable[..., torch.Tensor]) -> Runner:
-    return lambda operation: lambda x: function(x, operation.attributes["dim"])
 
 
 def _stochastic_depth(operation: Operation) -> Run:
@@ -168,19 +147,21 @@ def _optimizer_step(optimizer: type[torch.optim.Optimizer], way: str = "foreach"
 
 
 RUNNERS: Mapping[str, Runner] = {
-    "conv1d": _convolution(nn.Conv1d),
-    "conv2d": _convolution(nn.Conv2d),
-    "conv3d": _convolution(nn.Conv3d),
-    "conv_transpose1d": _convolution(nn.ConvTranspose1d),
-    "conv_transpose2d": _convolution(nn.ConvTranspose2d),
-    "conv_transpose3d": _convolution(nn.ConvTranspose3d),
-    "linear": _linear,
+    "conv1d": _over(nn.Conv1d, 1),
+    "conv2d": _over(nn.Conv2d, 1),
+    "conv3d": _over(nn.Conv3d, 1),
+    "conv_transpose1d": _over(nn.ConvTranspose1d, 1),
+    "conv_transpose2d": _over(nn.ConvTranspose2d, 1),
+    "conv_transpose3d": _over(nn.ConvTranspose3d, 1),
+    "linear": _over(nn.Linear, -1),
     "matmul": _plain(torch.matmul),
-    "attention": _attention,
+    "attention": _with(F.scaled_dot_product_attention, is_causal="causal"),
     "batch_norm": _batch_norm,
-    "group_norm": _group_norm,
-    "layer_norm": _layer_norm,
-    "rms_norm": _rms_norm,
+    "group_norm": lambda o: nn.GroupNorm(
+        o.attributes["num_groups"], o.input_shapes[0][1], affine=o.attributes["affine"]
+    ),
+    "layer_norm": _normalized(nn.LayerNorm),
+    "rms_norm": _normalized(nn.RMSNorm),
     "relu": _module(nn.ReLU),
     "relu6": _module(nn.ReLU6),
     "leaky_relu": _module(nn.LeakyReLU),
@@ -223,22 +204,22 @@ RUNNERS: Mapping[str, Runner] = {
     "max_pool2d": _module(nn.MaxPool2d),
     "avg_pool2d": _module(nn.AvgPool2d),
     "adaptive_avg_pool2d": _module(nn.AdaptiveAvgPool2d),
-    "mean": _reduction(torch.mean),
-    "sum": _reduction(torch.sum),
-    "norm": _reduction(torch.linalg.vector_norm),
-    "cat": _cat,
+    "mean": functions.reduced(torch.mean),
+    "sum": functions.reduced(torch.sum),
+    "norm": functions.reduced(torch.linalg.vector_norm),
+    "cat": _with(lambda *tensors, dim: torch.cat(tensors, dim), dim="dim"),
     "copy": _plain(torch.clone),
-    "embedding": _embedding,
+    "embedding": lambda o: nn.Embedding(o.attributes["num_embeddings"], o.attributes["embedding_dim"]),
     "grouped_linear": functions.grouped_linear,
     "lstm": functions.recurrent(nn.LSTM),
     "gru": functions.recurrent(nn.GRU),
     "rnn": functions.recurrent(nn.RNN),
-    "cdist": lambda operation: lambda a, b: torch.cdist(a, b, p=operation.attributes["p"]),
-    "cumsum": _along_dimension(torch.cumsum),
+    "cdist": _with(torch.cdist, "p"),
+    "cumsum": _with(torch.cumsum, "dim"),
     "where": functions.where,
     "masked_fill": _plain(lambda x, mask: functions.changeable(x).masked_fill_(mask, 0.5)),
-    "compare": functions.compare,
-    "complex_mul": functions.complex_mul,
+    "compare": lambda operation: torch.gt if len(operation.input_shapes) == 2 else lambda x: torch.gt(x, 0),
+    "complex_mul": _plain(lambda a, b: torch.view_as_real(torch.view_as_complex(a) * torch.view_as_complex(b))),
     "random": _plain(torch.randn_like),
     "max_pool3d": _module(nn.MaxPool3d),
     "avg_pool3d": _module(nn.AvgPool3d),
@@ -253,7 +234,7 @@ RUNNERS: Mapping[str, Runner] = {
     "index_select": functions.index_select,
     "scatter": functions.scatter,
     "embedding_bag": functions.embedding_bag,
-    "one_hot": lambda operation: lambda x: F.one_hot(x, operation.attributes["num_classes"]),
+    "one_hot": _with(F.one_hot, "num_classes"),
     "sort": lambda operation: lambda x: torch.sort(x, dim=operation.attributes["dim"])[0],
     "topk": lambda operation: lambda x: torch.topk(x, operation.attributes["k"], operation.attributes["dim"])[0],
     "interpolate": functions.interpolate,

@@ -11,6 +11,7 @@ from ..hardware.clouds import machines
 
 COLUMNS = ("gpu", "price_per_hour", "spot_per_hour", "date", "source")
 """Columns of a table of prices. The first two are required; the last two are for people."""
+_COLUMNS = ", ".join(f'"{name}"' for name in COLUMNS)
 
 
 def cloud_prices(cloud: str, spot_share: float = 0.0) -> dict[str, float]:
@@ -59,15 +60,15 @@ def read_prices(path: str | Path, spot_share: float = 0.0) -> dict[str, float]:
         raise InputError(
             "the table of prices cannot be read",
             given=f"{path}: {error}",
-            allowed=f"a CSV file with the columns {', '.join(COLUMNS)}, or a cloud such as AWS",
+            allowed=f"a CSV file with the columns {_COLUMNS}, or a cloud such as AWS",
         ) from None
     strange = [name for name in header if name not in COLUMNS]
     if strange or not {"gpu", "price_per_hour"} <= set(header) or not rows:
         raise InputError(
             "the table of prices has an unknown column" if strange else "the table of prices lacks a column or rows",
             given=f"{path}: {', '.join(strange or header)}",
-            allowed=", ".join(COLUMNS),
-            hint="required are gpu (a name, or a cloud's machine) and price_per_hour",
+            allowed=_COLUMNS,
+            hint='required are "gpu" (a name, or a cloud\'s machine) and "price_per_hour"',
         )
     return {row["gpu"]: _mixed(f"{path}, {row['gpu']}", _prices(path, row), spot_share) for row in rows}
 

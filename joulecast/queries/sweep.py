@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, overload
 
+from ..arrays import front_of
 from ..operations.inputs import InputShape, shape_to_json, titled
 from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Picture, as_picture, drawn_into
@@ -72,11 +73,8 @@ class Sweep(Answer):
 
     def pareto(self) -> tuple[Choice, ...]:
         """The Pareto front, fastest first: rows for which no other needs less energy without needing more time."""
-        front: list[Choice] = []
-        for row in sorted(self.rows, key=lambda row: (row.time_s, row.energy_j)):
-            if not front or row.energy_j < front[-1].energy_j:
-                front.append(row)
-        return tuple(front)
+        points = [row.time_s for row in self.rows], [row.energy_j for row in self.rows]
+        return tuple(self.rows[place] for place in front_of(*points))
 
     def curves(self) -> tuple[tuple[Choice, ...], ...]:
         """The rows of each GPU, precision and batch size; the group with the lowest objective comes first."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
+from ..arrays import front_of
 from ..errors import InputError, JoulecastError, unknown_name
 from ..rendering.answers import Answer, Table
 from ..rendering.notebook import Picture, front_picture
@@ -62,11 +63,9 @@ class Ways(Answer, tuple[Row, ...]):
 
     def pareto(self) -> tuple[Row, ...]:
         """The Pareto front, fastest first: ways for which no other is both faster and needs less energy."""
-        front: list[tuple[float, Row]] = []
-        for _, joules, place in sorted((*point, place) for place, point in enumerate(self._points(self.rows))):
-            if not front or joules < front[-1][0]:
-                front.append((joules, self.rows[place]))
-        return tuple(row for _, row in front)
+        points = self._points(self.rows)
+        places = front_of([seconds for seconds, _ in points], [joules for _, joules in points])
+        return tuple(self.rows[place] for place in places)
 
     @staticmethod
     @abstractmethod
@@ -140,8 +139,8 @@ class Search(Generic[Row]):
     @property
     def nearest(self) -> str | None:
         """What is nearest to the limits; None if nothing is near."""
-        near, reason = max(self._reasons.values(), default=(0.0, ""))
-        return reason if near else None
+        (near, reason), boards = max(((found, name) for name, found in self._reasons.items()), default=((0.0, ""), ""))
+        return f"{boards}: {reason}" if near else None
 
     def refuse(self, what: str, allowed: str | None, hint: str, given: str | None = None) -> InputError:
         """The error of a search that has found nothing.

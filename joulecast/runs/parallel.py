@@ -148,44 +148,38 @@ def predict_parallel_training(
         >>> four.gpus
         4
     """
-    parts = {"data_parallel": data_parallel, "tensor_parallel": tensor_parallel, "pipeline_parallel": pipeline_parallel}
-    return training_of(Job.of(locals(), mode="training"), gpu, clock, parts, micro_batches)
+    return training_of(network_of_job, locals())
 
 
-def training_of(
-    job: Job,
-    gpu: str | GPU | None,
-    clock: float | None,
-    parts: Mapping[str, int],
-    micro_batches: int | None,
-    extract: Callable[[Job], Network] = network_of_job,
-) -> ParallelTraining:
-    """Predict as `predict_parallel_training` does, with the networks that a given function extracts.
+def training_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> ParallelTraining:
+    """Predict as `predict_parallel_training` does, with the network from a given function.
 
     Args:
-        job: The model, the shape of the input of all replicas together, and how each GPU runs its part.
-        gpu: The GPUs, such as "4x H100 SXM".
-        clock: Graphics clock in MHz; None for the GPU's default.
-        parts: Numbers of replicas, of GPUs that share a layer, and of stages, by the names in `PARTS`.
-        micro_batches: Number of parts of a replica's batch; None for as many as there are stages.
-        extract: Function that lists the operations of a job's model.
+        extract: Function that gives the network of a job.
+        asked: The arguments of `predict_parallel_training` by name.
 
     Raises:
         JoulecastError: See `predict_parallel_training`.
     """
-    count, board = find_gpus(gpu)
-    used = _checked_parts(parts, count)
-    pieces = parts["pipeline_parallel"] if micro_batches is None else micro_batches
+    count, board = find_gpus(asked["gpu"])
+    parts = {name: asked[name] for name in PARTS}
+    for name, value in parts.items():
+        require_positive_integer(name, value)
+    used = math.prod(parts.values())
+    if count not in (1, used):
+        raise InputError(
+            "the number of GPUs is not the product of the parallel parts",
+            given=f"{count} GPUs, {' x '.join(f'{name}={value}' for name, value in parts.items())}",
+            allowed=f"{used} GPUs",
+        )
+    tensor, stages = parts["tensor_parallel"], parts["pipeline_parallel"]
+    pieces = stages if asked["micro_batches"] is None else asked["micro_batches"]
     require_positive_integer("micro_batches", pieces)
-    layout = Layout(
-        used,
-        tensor_parallel=parts["tensor_parallel"],
-        pipeline_parallel=parts["pipeline_parallel"],
-        accumulation=pieces,
-    )
+    layout = Layout(used, tensor_parallel=tensor, pipeline_parallel=stages, accumulation=pieces)
+    job = Job.of(asked, mode="training")
     whole = extract(replace(job, input_shape=layout.micro_shape(job.input_shape)))
     traffic = Traffic(board, layout.gpus_per_node)
-    step = step_of(whole, board, layout, traffic, *predictors_of(job, board, whole), clock, job.power_limit_w)
+    step = step_of(whole, board, layout, traffic, *predictors_of(job, board, whole), asked["clock"], job.power_limit_w)
     waiting_s = math.fsum(step.parts[name].time_s for name in _WAITING if name in step.parts)
     lacking = shortage(step.memory, board)
     return ParallelTraining(
@@ -207,18 +201,3 @@ def training_of(
             *step.micro.notes,
         ),
     )
-
-
-def _checked_parts(parts: Mapping[str, int], count: int) -> int:
-    """The number of GPUs."""
-    for name, value in parts.items():
-        require_positive_integer(name, value)
-    used = math.prod(parts.values())
-    if count not in (1, used):
-        given = " x ".join(f"{name}={value}" for name, value in parts.items())
-        raise InputError(
-            "the number of GPUs is not the product of the parallel parts",
-            given=f"{count} GPUs, {given}",
-            allowed=f"{used} GPUs",
-        )
-    return used

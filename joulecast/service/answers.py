@@ -11,7 +11,6 @@ from typing import Any
 from ..api import prepare
 from ..api.operations import explain, predict_operations
 from ..errors import InputError, JoulecastError, unknown_name
-from ..extraction import Job
 from ..extraction.isolation import IsolatedExtraction
 from ..extraction.models.language_models import LANGUAGE_MODELS
 from ..extraction.models.spelling import known_as
@@ -45,7 +44,7 @@ from ..runs import Run
 from ..runs.choosing import CLOCKS as RUN_CLOCKS
 from ..runs.choosing import RunChoices
 from ..runs.choosing import best_of as best_run_of
-from ..runs.parallel import PARTS, ParallelTraining, training_of
+from ..runs.parallel import ParallelTraining, training_of
 from ..runs.predict import run_of
 from ..traffic import ServingSimulation, rates
 from ..traffic.best import best_generation
@@ -264,9 +263,8 @@ class Answers:
     def predict_parallel_training(self, question: Any) -> ParallelTraining:
         """See `joulecast.predict_parallel_training`."""
         asked = arguments_of(question)
-        job = Job.of(asked, mode="training", predictor=_check_gpus(question.gpu, question.predictor, "training"))
-        parts = {name: asked[name] for name in PARTS}
-        return training_of(job, asked["gpu"], asked["clock"], parts, asked["micro_batches"], self.networks.extract)
+        asked["predictor"] = _check_gpus(question.gpu, question.predictor, "training")
+        return training_of(self.networks.extract, asked)
 
     def simulate_serving(self, question: Any) -> ServingSimulation:
         """See `joulecast.simulate_serving`; requests come at a rate or in a closed loop."""

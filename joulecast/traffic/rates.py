@@ -30,6 +30,7 @@ BATCHES = (64, 256)
 CLOCKS = (1.0, 0.8, 0.67)
 """Clocks that are compared unless others are asked for, relative to the default: the least joules are near the last."""
 
+_ASKED = ("rate_per_s", "p99_ttft_s", "p99_tpot_s", "max_total_power_w", "max_gpus")
 _REQUESTS = 1500  # Simulated at each rate; so many that P99 is between the 15 slowest.
 _TRIES = 7  # Rates that are tried: the highest that holds is found to 1 % of what a replica can do.
 _LEAST = 0.005  # Share of what a replica can do at which each request is nearly alone.
@@ -306,5 +307,6 @@ def ways_at_a_rate(asked: Mapping[str, Any]) -> GenerationChoices:
             f"no number of these GPUs serves {decoder.name} so",
             search.nearest or "limits that some of them hold",
             "give other GPUs, counts or batches, a larger max_gpus, or wider limits",
+            ", ".join(f"{name}={asked[name]:g}" for name in _ASKED if asked[name]) if search.nearest else None,
         )
     return GenerationChoices(search.rows, search.left_out)

@@ -271,7 +271,10 @@ class ServingSimulation(Answer):
             **{name: getattr(self, name) for name in _TOLD},
             **{name: {f"p{100 * at:g}": self._known(name, at) for at in _SHOWN} for name in _LATENCIES},
             "intervals": {name: list(ends) for name, ends in self.intervals.items()},
-            "timeline": {name: values.tolist() for name, values in vars(timeline).items()},
+            "timeline": {
+                name: [None if value != value else value for value in values.tolist()]
+                for name, values in vars(timeline).items()
+            },
             "notes": list(self.notes),
         }
 

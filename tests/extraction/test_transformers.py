@@ -72,6 +72,8 @@ def count(network, kind: str) -> int:
         ("t5_small", 60.5),
         ("t5_base", 223),
         ("whisper_small_encoder", 88),
+        ("whisper_large_v3_encoder", 637),
+        ("xlm_roberta_base", 278),
     ],
 )
 def test_sizes_are_the_published_ones(name, millions):

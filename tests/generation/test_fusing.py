@@ -55,6 +55,8 @@ PUBLISHED = {
     "opt_66b": 65.7,
     "bloom_7b1": 7.07,
     "bloom": 176.2,
+    "gpt_j_6b": 6.05,
+    "falcon_7b": 6.92,
     "pythia_6_9b": 6.86,
 }
 

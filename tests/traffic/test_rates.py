@@ -38,6 +38,8 @@ def test_a_choice_holds_its_limits_in_a_simulation_of_all_replicas(ways):
     assert whole.energy_per_token_j == pytest.approx(way.energy_per_token_j, rel=0.05)
     with pytest.raises(InputError, match="no number of these GPUs") as caught:
         best_generation("qwen3_0_6b", rate_per_s=60, p99_tpot_s=0.02, max_gpus=1, **ASKED)
+    assert caught.value.given == "rate_per_s=60, p99_tpot_s=0.02, max_gpus=1"
+    assert str(caught.value.allowed).startswith("NVIDIA L4: a replica with 16 sequences holds ")
     assert "the highest on 1 GPUs is" in str(caught.value.allowed)
 
 

@@ -43,6 +43,11 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         "albert/albert-base-v2",
         {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12, "vocab_size": 30000},
     ),
+    "xlm_roberta_base": Architecture(
+        "XLMRobertaModel",
+        "FacebookAI/xlm-roberta-base",
+        {"vocab_size": 250002, "max_position_embeddings": 514, "type_vocab_size": 1},
+    ),
     "gpt2": Architecture("GPT2LMHeadModel", "openai-community/gpt2"),
     "gpt2_xl": Architecture(
         "GPT2LMHeadModel", "openai-community/gpt2-xl", {"n_embd": 1600, "n_head": 25, "n_layer": 48}
@@ -112,5 +117,16 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         "WhisperEncoder",
         "openai/whisper-small",
         {"d_model": 768, "encoder_layers": 12, "encoder_attention_heads": 12, "encoder_ffn_dim": 3072},
+    ),
+    "whisper_large_v3_encoder": Architecture(
+        "WhisperEncoder",
+        "openai/whisper-large-v3",
+        {
+            "d_model": 1280,
+            "encoder_layers": 32,
+            "encoder_attention_heads": 20,
+            "encoder_ffn_dim": 5120,
+            "num_mel_bins": 128,
+        },
     ),
 }

@@ -80,6 +80,7 @@ _POSITIONS: Mapping[str, int] = {
     "bert_large": 512,
     "distilbert": 512,
     "roberta_base": 514,
+    "xlm_roberta_base": 514,
     "gpt2": 1024,
     "gpt2_xl": 1024,
 }
@@ -92,7 +93,8 @@ def transformer(name: str) -> Plan:
     if name.startswith("vit"):
         return Plan({"pixel_values": ("batch", 3, 224, 224)}, {"batch": _BATCH}, libraries)
     if name.startswith("whisper"):
-        return Plan({"input_features": ("batch", 80, 3000)}, {"batch": _BATCH}, libraries)
+        mels = ARCHITECTURES[name].sizes.get("num_mel_bins", 80)
+        return Plan({"input_features": ("batch", mels, 3000)}, {"batch": _BATCH}, libraries)
     most = _POSITIONS.get(name)
     ids = ("batch", "tokens")
     longest = most or _LONGEST

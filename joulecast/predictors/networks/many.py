@@ -7,7 +7,6 @@ totals are computed, as arrays over all networks. For intervals, notes and the c
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain, islice
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...arrays import FloatArray
+from ...arrays import FloatArray, front_of
 from ...errors import InputError, UncoveredError
 from ...operations.columns import Calls
 from ...operations.network import Network
@@ -107,12 +106,7 @@ class NetworkPredictions(Answer):
 
     def pareto(self) -> tuple[int, ...]:
         """The Pareto front, fastest first: indices of networks that no other beats in energy without taking longer."""
-        front: list[int] = []
-        for place in np.lexsort((self.energy_j, self.time_s)).tolist():
-            known = not math.isnan(self.energy_j[place])
-            if known and (not front or self.energy_j[place] < self.energy_j[front[-1]]):
-                front.append(place)
-        return tuple(front)
+        return tuple(front_of(self.time_s, self.energy_j))
 
     def _picture(self) -> Picture:
         """The networks as dots, and the Pareto front as a line."""
