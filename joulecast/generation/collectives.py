@@ -19,7 +19,6 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -58,15 +57,9 @@ class Curve(NamedTuple):
 
     def at(self, elements: float) -> float:
         """Seconds at a size; proportional to it beyond the largest measured one."""
-        if elements <= self.elements[0]:
-            return self.seconds[0]
-        place = min(bisect_right(self.elements, elements), len(self.elements) - 1)
-        x = [math.log(self.elements[each]) for each in (place - 1, place)]
-        y = [math.log(self.seconds[each]) for each in (place - 1, place)]
-        slope = (y[1] - y[0]) / (x[1] - x[0])
         if elements > self.elements[-1]:
             return self.seconds[-1] * elements / self.elements[-1]
-        return math.exp(y[0] + slope * (math.log(elements) - x[0]))
+        return float(np.exp(np.interp(math.log(elements), np.log(self.elements), np.log(self.seconds))))
 
 
 @cache

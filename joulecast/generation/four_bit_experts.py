@@ -24,26 +24,17 @@ _SHARE = MXFP4_BYTES / ELEMENT_BYTES["bf16"]
 _CACHE_SHARE, _TILE = 0.75, 128
 
 
-def _cache_shares(predictions: OperationPredictions) -> FloatArray:
-    """Share of the transfers from caches in bf16 that is left, shape (operations,).
-
-    A tile of n x n reads as much of the tokens as of the weights, and less of them if an expert has fewer tokens.
-    """
-    found = np.ones(len(predictions.operations))
-    for place, operation in enumerate(predictions.operations):
-        if operation.kind == "experts":
-            attributes, tokens = operation.attributes, size(operation.input_shapes[0][:-1])
-            rows = tokens * attributes["top_k"] / attributes["experts"]
-            found[place] = 1 - (1 - _CACHE_SHARE) / (1 + min(1.0, rows / _TILE))
-    return found
-
-
 def four_bit_factors(predictions: OperationPredictions) -> FloatArray:
     """Factors on time and dynamic energy from experts in bf16 to four-bit weights, shape (operations,)."""
-    if predictions.work is None:
-        return np.ones(len(predictions.operations))
-    parts = predictions.work.parts
-    in_bf16 = overlapped(parts.compute_s, parts.memory_s, parts.cache_s)
-    lighter = overlapped(parts.compute_s, _SHARE * parts.memory_s, _cache_shares(predictions) * parts.cache_s)
-    experts = np.array([operation.kind == "experts" for operation in predictions.operations], dtype=bool)
-    return np.where(experts & (in_bf16 > 0), lighter / np.where(in_bf16 > 0, in_bf16, 1.0), 1.0)
+    found = np.ones(len(predictions.operations))
+    for place, operation in enumerate(predictions.operations):
+        if operation.kind != "experts" or predictions.work is None:
+            continue
+        parts = predictions.work.parts
+        compute_s, memory_s, cache_s = parts.compute_s[place], parts.memory_s[place], parts.cache_s[place]
+        rows = size(operation.input_shapes[0][:-1]) * operation.attributes["top_k"] / operation.attributes["experts"]
+        # A tile of n x n reads as much of the tokens as of the weights, and less of them if an expert has fewer tokens.
+        from_caches = 1 - (1 - _CACHE_SHARE) / (1 + min(1.0, rows / _TILE))
+        lighter = overlapped(compute_s, _SHARE * memory_s, from_caches * cache_s)
+        found[place] = lighter / overlapped(compute_s, memory_s, cache_s)
+    return found

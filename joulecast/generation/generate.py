@@ -149,7 +149,7 @@ def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Le
         sigmas=server.sigmas(deployment.decoding, decode),
         # Notes on the intervals of single networks do not apply here.
         notes=(
-            *_board_notes(asked["gpu"]),
+            *gpu_name_notes(split_count(asked["gpu"])[1] if isinstance(asked["gpu"], str) else asked["gpu"]),
             *(_layout_notes(deployment.parallel) if asked["tensor_parallel"] is None else ()),
             *_notes(engine, deployment.precisions.weights),
             *((_TOP_P_NOTE,) if asked["sampling"] is None and engine.sampling == "top_p" else ()),
@@ -232,10 +232,6 @@ def _layout_notes(parallel: Parallel) -> tuple[str, ...]:
         f"the {parallel.gpus} GPUs are used as {parallel}; give tensor_parallel for another layout, 1 for replicas "
         "that share nothing",
     )
-
-
-def _board_notes(gpu: object) -> tuple[str, ...]:
-    return gpu_name_notes(split_count(gpu)[1] if isinstance(gpu, str) else gpu)
 
 
 def _notes(engine: Engine, precision: str) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ SIGMA = 0.1
 """Standard deviation of the logarithms of power and of joules of a served model that was left out."""
 
 _DENOISING_W, _DENOISING_J_PER_FLOP = 1.4, 1.23e-12
-_READERS = ("linear", "experts", "attention")
+_READERS = ("linear", "experts", "attention", "matmul")
 _PRODUCTS = ("linear", "attention", "matmul", "conv1d", "conv2d", "conv3d")
 _LEAST_J = 1e-15
 

@@ -114,9 +114,11 @@ class Server:
 
     def networks(self, steps: Iterable[StepTokens]) -> StepNetworks:
         """The operations of steps, with the form of their weights."""
-        four_bit = self.deployment.precisions.weights == "mxfp4"
-        networks = {tokens: self.network(tokens) for tokens in steps}
-        return StepNetworks(networks, four_bit, self.deployment.engine.samples_in_torch)
+        return self._listed({tokens: self.network(tokens) for tokens in steps})
+
+    def _listed(self, networks: Mapping[StepTokens, Network]) -> StepNetworks:
+        served = self.deployment
+        return StepNetworks(networks, served.precisions.weights == "mxfp4", served.engine.samples_in_torch)
 
     def take(self, steps: StepNetworks) -> None:
         """Predict steps whose operations are known, all of them together.
@@ -181,8 +183,7 @@ class Server:
             InputError, UncoveredError: See `cost`.
         """
         alone = replace(self, _known={}, _costs={})
-        four_bit = self.deployment.precisions.weights == "mxfp4"
-        alone.take(StepNetworks(steps, four_bit, self.deployment.engine.samples_in_torch))
+        alone.take(self._listed(steps))
         one = np.array([clock_mhz])
         found = over_gpus([(alone._known[tokens], one) for tokens in steps], composition="overlap")
         for each in found:
