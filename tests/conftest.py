@@ -268,6 +268,18 @@ def call(capsys):
     return run
 
 
+@pytest.fixture
+def printed(call):
+    """Call the command line where nothing goes wrong: its output."""
+
+    def run(*arguments):
+        code, out, err = call(*arguments)
+        assert (code, err) == (0, "")
+        return out
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def service(tmp_path_factory):
     """A service in a separate process, with default settings."""

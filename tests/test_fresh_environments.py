@@ -107,9 +107,9 @@ def test_the_first_steps_of_readme_run(tmp_path: Path, monkeypatch: pytest.Monke
     assert all(any(part in line for line in lines(first_steps(README))) for part in LIMITS_S)
 
 
-def test_what_readme_shows_is_what_is_printed(call) -> None:
+def test_what_readme_shows_is_what_is_printed(printed) -> None:
     """The output that README shows, and every command of its tables that needs no other file or machine."""
-    _, out, _ = call("predict", "resnet50", "32,3,224,224", "--gpu", "A30")
+    out = printed("predict", "resnet50", "32,3,224,224", "--gpu", "A30")
     (shown,) = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
     assert out.startswith(shown.strip())
 

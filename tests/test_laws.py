@@ -18,7 +18,6 @@ OPERATIONS, AT_ONCE = 400, 25
 BROKEN = {
     "growth of time": "work doubled",
     "growth of energy": "work doubled",
-    "narrow weights": "fp8",
     "siblings": "item 3",
 }
 

@@ -237,7 +237,7 @@ def _command() -> str:
 
 
 def train_kernels(
-    dataset: Annotated[list[Path], typer.Option(help="Folder of a dataset; repeat it for several.")],
+    dataset: _Datasets,
     recipe: Annotated[Path, typer.Option(help="A recipe by name (kernels) or a TOML file.")],
     zoo: Annotated[Path, typer.Option(help="Zoo folder to write the entry into.")] = Path("zoo"),
     networks_only: Annotated[
@@ -256,7 +256,6 @@ def train_kernels(
     Errors are measured on sizes, GPUs and generations that are left out. The entry itself is fitted on all data.
     """
     from ..datasets import load
-    from ..errors import InputError
     from ..predictors.recipes import load_kernel_recipe
     from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
     from ..zoo.entries.any_gpu_entry import AnyGpuEntry

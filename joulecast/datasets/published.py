@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .importers.aiconfigurator2026 import import_aiconfigurator2026
 from .importers.energaizer2026 import import_energaizer2026
+from .importers.llmservingsim2026 import import_llmservingsim2026
 from .importers.miopen2024 import import_miopen2024
 from .importers.neusight2025 import import_neusight2025
 from .importers.nicolai2025 import import_nicolai2025
@@ -93,6 +94,14 @@ PUBLISHED: Mapping[str, Published] = {
         tables=("layers.parquet",),
         importer=import_vidur2024,
         thinned=True,
+    ),
+    "llmservingsim2026": Published(
+        measured="time of products and attention of a language model in bf16: RTX 4090",
+        authors="KAIST CASYS, LLMServingSim",
+        address="https://github.com/casys-kaist/LLMServingSim",
+        licence="MIT",
+        tables=("layers.parquet",),
+        importer=import_llmservingsim2026,
     ),
 }
 """Name of a source -> who measured it, where it is, its tables, and what reads them."""

@@ -47,6 +47,21 @@ def same_boards(gpu: GPU) -> tuple[GPU, ...]:
     return tuple(sorted((each for each in gpus().values() if each.board == gpu.board), key=lambda each: each != gpu))
 
 
+@lru_cache(maxsize=1024)
+def full_rates(gpu: GPU) -> Mapping[str, float]:
+    """Precision -> FLOPs per cycle that a multiprocessor of the GPU is built for; of precisions in `GPU.peak_flops`.
+
+    Makers sell the same multiprocessor with slower tensor cores: those of GeForce boards, the A10G and the L40 add up
+    products in fp32 at half the rate, and the H20's have a quarter. Data still arrive as quickly as at the full rate,
+    which is that of the quickest board in the catalogue with this compute capability.
+    """
+    alike = [each for each in gpus().values() if each.compute_capability == gpu.compute_capability]
+    return {
+        precision: max(each.flops_per_cycle(precision) for each in (gpu, *alike) if precision in each.peak_flops)
+        for precision in gpu.peak_flops
+    }
+
+
 def _folded(name: str) -> str:
     return "".join(character for character in name.lower() if character.isalnum())
 

@@ -235,6 +235,10 @@ class GPU:
             f"{self.name} does not support {precision}", given=precision, allowed=", ".join(self.peak_flops)
         )
 
+    def flops_per_cycle(self, precision: str) -> float:
+        """FLOPs of a multiprocessor per cycle, in a precision of `peak_flops`."""
+        return self.peak_flops[precision] / self.sms / ((self.tensor_clock_mhz or self.boost_clock_mhz) * 1e6)
+
     def on_tensor_cores(self, precision: str) -> bool:
         """Whether matrix products and convolutions that ask for `precision` run on tensor (AMD: matrix) cores here.
 

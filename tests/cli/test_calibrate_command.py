@@ -24,14 +24,14 @@ def dataset(tmp_path):
     return save(measured(found, operations()[::2], GPU), tmp_path / "measured")
 
 
-def test_measurements_become_a_file_that_predictions_take(dataset, tmp_path, call):
+def test_measurements_become_a_file_that_predictions_take(dataset, tmp_path, call, printed):
     path = tmp_path / "mine.json"
     code, out, said = call("calibrate", "--measured", str(dataset), "--out", str(path))
     assert code == 0, said
     assert "products on tensor cores" in out
     assert "on operations left out" in out
     asked = ["linear", "4096,4096", "--set", "out_features=4096", "--precision", "bf16", "--gpu", "H100 SXM", "--json"]
-    plain, found = (json.loads(call("explain", *asked, *more)[1]) for more in ([], ["--calibration", str(path)]))
+    plain, found = (json.loads(printed("explain", *asked, *more)) for more in ([], ["--calibration", str(path)]))
     factor = found["calibration"]["products on tensor cores"]
     assert factor == pytest.approx(1.25, rel=0.05)
     assert found["device_time_s"] == pytest.approx(factor * plain["device_time_s"], rel=0.1)

@@ -18,11 +18,12 @@ from joulecast.hardware import gpus
 from joulecast.system.resources import shipped
 
 PREDICT = ("predict", "resnet18", "32,3,224,224", "--gpu", "A30")
+NETWORK = ("resnet18", "1,3,32,32")
+SERVED = ("generate", "llama3_8b", "--gpu", "H100 SXM")
 
 
-def test_predict_prints_totals_intervals_and_the_largest_operations(call):
-    code, out, err = call(*PREDICT, "--top", 3)
-    assert (code, err) == (0, "")
+def test_predict_prints_totals_intervals_and_the_largest_operations(printed):
+    out = printed(*PREDICT, "--top", 3)
     assert "resnet18 32 x 3 x 224 x 224, inference, on NVIDIA A30 at 1440 MHz" in out
     assert "90 % interval" in out
     lines = out.splitlines()
@@ -30,55 +31,50 @@ def test_predict_prints_totals_intervals_and_the_largest_operations(call):
     assert "more operations" in lines[first + 3]
 
 
-def test_json_and_csv(call):
-    code, out, _ = call(*PREDICT, "--json")
-    value = json.loads(out)
-    assert code == 0
+def test_json_and_csv(printed):
+    value = json.loads(printed(*PREDICT, "--json"))
     assert value["energy_j"] == pytest.approx(sum(op["energy_j"] for op in value["operations"]))
-    code, out, _ = call(*PREDICT, "--csv")
-    rows = list(csv.DictReader(io.StringIO(out)))
+    rows = list(csv.DictReader(io.StringIO(printed(*PREDICT, "--csv"))))
     assert sum(float(row["energy_j"]) for row in rows) == pytest.approx(value["energy_j"])
 
 
-def test_training_and_precision(call):
-    _, default, _ = call(*PREDICT, "--json", "--training")
-    _, fp32, _ = call(*PREDICT, "--json", "--training", "--precision", "fp32")
+def test_training_and_precision(printed):
+    default = printed(*PREDICT, "--json", "--training")
+    fp32 = printed(*PREDICT, "--json", "--training", "--precision", "fp32")
     assert json.loads(default)["mode"] == "training"
     assert json.loads(default)["energy_j"] < json.loads(fp32)["energy_j"]
 
 
-def test_an_optimizer_is_part_of_an_iteration(call):
-    _, out, _ = call(*PREDICT, "--json", "--training", "--optimizer", "adamw")
+def test_an_optimizer_is_part_of_an_iteration(call, printed):
+    out = printed(*PREDICT, "--json", "--training", "--optimizer", "adamw")
     assert "adamw_step" in {row["kind"] for row in json.loads(out)["operations"]}
     code, _, err = call(*PREDICT, "--optimizer", "adamw")
     assert code
     assert "steps in training" in err
 
 
-def test_extract(call):
-    code, out, _ = call("extract", "resnet18", "1x3x64x64")
-    assert code == 0
+def test_extract(printed):
+    out = printed("extract", "resnet18", "1x3x64x64")
     assert "layer1.0.conv1" in out
     assert "69 calls" not in out
-    _, out, _ = call("extract", "resnet18", "1,3,64,64", "--csv")
+    out = printed("extract", "resnet18", "1,3,64,64", "--csv")
     rows = list(csv.DictReader(io.StringIO(out)))
-    _, out, _ = call("extract", "resnet18", "1,3,64,64", "--json")
+    out = printed("extract", "resnet18", "1,3,64,64", "--json")
     assert len(rows) == len(json.loads(out)["operations"])
     assert sum(int(row["count"]) for row in rows) == 68
 
 
-def test_extracted_json_can_be_predicted(call, tmp_path):
-    _, out, _ = call("extract", "resnet18", "32,3,224,224", "--json")
+def test_extracted_json_can_be_predicted(printed, tmp_path):
+    out = printed("extract", "resnet18", "32,3,224,224", "--json")
     (tmp_path / "net.json").write_text(out)
-    _, again, _ = call("predict", tmp_path / "net.json", "--gpu", "A30", "--json")
-    _, direct, _ = call(*PREDICT, "--json")
+    again = printed("predict", tmp_path / "net.json", "--gpu", "A30", "--json")
+    direct = printed(*PREDICT, "--json")
     assert json.loads(again)["energy_j"] == json.loads(direct)["energy_j"]
 
 
-def test_uncovered_operations_are_printed(call):
+def test_uncovered_operations_are_printed(call, printed):
     own = ("--precision", "tf32", "--predictor", "forest")
-    code, out, _ = call(*PREDICT, *own)
-    assert code == 0
+    out = printed(*PREDICT, *own)
     assert "INCOMPLETE" in out
     assert "not covered, and not in the totals" in out
     code, out, err = call(*PREDICT, *own, "--strict")
@@ -116,6 +112,24 @@ def test_uncovered_operations_are_printed(call):
         (("datasets", "show", "nothere"), 4, "no complete dataset"),
         (("train", "--dataset", "nothere", "--recipe", "nothere.toml"), 2, "recipe cannot be read"),
         (("zoo", "show", "a30/florest-inference"), 2, "did you mean a30/forest-inference"),
+        ((*SERVED, "--engine", "vlm"), 2, "vllm"),
+        (("generate", "llama3_1_70b", "--gpu", "H100 SXM"), 2, "does not fit"),
+        (("image", "pixart", "--gpu", "H100 SXM"), 2, "pixart_sigma"),
+        (("best-generation", *SERVED[1:], "--objective", "watts"), 2, "objective"),
+        (("best-generation", *SERVED[1:], "--counts", "1,x"), 2, "numbers of GPUs are positive integers"),
+        (("best-generation", *SERVED[1:], "--max-time-per-token", "1e-9"), 2, "no GPU serves"),
+        (("best-generation", *SERVED[1:], "--json", "--csv"), 2, "either JSON or CSV"),
+        (("best", *NETWORK, "--objective", "cost"), 2, "allowed: --price-per-hour"),
+        (("best", *NETWORK, "--max-time", "-2"), 2, "--max-time is a positive number"),
+        (("predict", "resnet18", "--gpu", "A30"), 2, "a SHAPE such as 32,3,224,224"),
+        (("predict", *NETWORK, "--gpu", "A30", "--training", "--mode", "inference"), 2, "two modes"),
+        (("account", "resnet18"), 2, "needs the shape"),
+        (("account", "resnet1888", "1,3,32,32"), 2, "unknown model"),
+        (("account", *NETWORK, "--recording", "r.jsonl"), 2, "a recording can only be used with a trace"),
+        (("account", *NETWORK, "--trace", "t.json"), 2, "leave one of them out"),
+        (("account", "--trace", "no-such-file.json"), 2, "this trace cannot be read"),
+        (("account", *NETWORK, "--static-power", "20"), 2, "add --gpu"),
+        (("account", *NETWORK, "--device", "cuda:99"), 2, "cuda:99"),
     ],
     ids=lambda value: " ".join(value)[:50] if isinstance(value, tuple) else None,
 )
@@ -137,25 +151,24 @@ def test_a_damaged_entry_is_one_message(call, tmp_path):
     assert "was changed" in err
 
 
-def test_catalogue(call):
-    code, out, _ = call("gpus")
-    assert code == 0
+def test_catalogue(printed):
+    out = printed("gpus")
     assert "A30" in out
     assert all(gpu.aliases[0] in out for gpu in gpus().values())
     assert all(len(line) <= 100 for line in out.splitlines())
-    assert "a30/forest-training" in call("gpus", "show", "A30")[1]
-    assert "a30/forest-inference" in call("zoo", "list")[1]
-    assert "Limits" in call("zoo", "show", "a30/forest-inference")[1]
-    assert call("--version")[1].startswith("joulecast ")
+    assert "a30/forest-training" in printed("gpus", "show", "A30")
+    assert "a30/forest-inference" in printed("zoo", "list")
+    assert "Limits" in printed("zoo", "show", "a30/forest-inference")
+    assert printed("--version").startswith("joulecast ")
 
 
-def test_catalogue_filtered_and_one_gpu_shown(call, tmp_path):
-    _, out, _ = call("gpus", "Hopper", "sxm")
+def test_catalogue_filtered_and_one_gpu_shown(call, printed, tmp_path):
+    out = printed("gpus", "Hopper", "sxm")
     assert [line.split()[0] for line in out.splitlines()[2:4]] == ["H100", "H200"]
     code, _, err = call("gpus", "ampere", "nothing")
     assert code == 2
     assert "given:   ampere nothing" in err
-    _, out, _ = call("gpus", "show", "A30")
+    out = printed("gpus", "show", "A30")
     assert "NVIDIA A30 Tensor Core GPU datasheet" in out
     assert re.search(r"boost_clock_mhz +1440", out)
     code, _, err = call("gpus", "show", "A100")
@@ -163,11 +176,10 @@ def test_catalogue_filtered_and_one_gpu_shown(call, tmp_path):
     assert "A100 SXM4 80GB" in err
 
 
-def test_models_are_listed_and_searched(call):
-    code, out, _ = call("models", "--search", "Qwen/Qwen3-8B")
-    assert code == 0
+def test_models_are_listed_and_searched(call, printed):
+    out = printed("models", "--search", "Qwen/Qwen3-8B")
     assert out.splitlines()[2].split() == ["qwen3_8b", "predict,", "generate", "Qwen/Qwen3-8B"]
-    assert {"resnet50", "bert_base", "flux_1_dev"} <= {line.split()[0] for line in call("models")[1].splitlines()}
+    assert {"resnet50", "bert_base", "flux_1_dev"} <= {line.split()[0] for line in printed("models").splitlines()}
     code, _, err = call("models", "--search", "nothing")
     assert code == 2
     assert "unknown model" in err
@@ -179,13 +191,12 @@ def test_show_needs_a_name(call):
     assert "needs the name of a GPU" in err
 
 
-def test_a_gpu_described_in_a_file(call, tmp_path):
+def test_a_gpu_described_in_a_file(call, printed, tmp_path):
     path = tmp_path / "my-gpu.toml"
     document = (Path(__file__).parents[2] / "docs" / "gpus.md").read_text(encoding="utf-8")
     path.write_text(re.search(r"```toml\n(.*?)```", document, re.DOTALL).group(1))
-    assert "NVIDIA RTX A5000" in call("gpus", "show", path)[1]
-    code, out, _ = call(*PREDICT[:-1], path)
-    assert code == 0
+    assert "NVIDIA RTX A5000" in printed("gpus", "show", path)
+    out = printed(*PREDICT[:-1], path)
     assert "NVIDIA RTX A5000 has no predictor of its own" in out
     path.write_text("sms = 80")
     code, _, err = call(*PREDICT[:-1], path)
@@ -193,22 +204,19 @@ def test_a_gpu_described_in_a_file(call, tmp_path):
     assert "lacks name" in err
 
 
-def test_train_and_evaluate_end_to_end(call, tmp_path):
+def test_train_and_evaluate_end_to_end(printed, tmp_path):
     data = simulated_dataset()
     folder = save(data, tmp_path / "data")
     (tmp_path / "r.toml").write_text('predictor = "forest"\ntrees = 4\nfolds = 3\n')
-    code, out, err = call(
+    out = printed(
         "train", "--dataset", folder, "--recipe", tmp_path / "r.toml", "--zoo", tmp_path / "zoo", "--no-track"
     )
-    assert (code, err) == (0, "")
     assert "networks by name" in out
     entry = tmp_path / "zoo" / "a30" / "forest-inference"
-    code, out, _ = call("predict", "resnet18", "8,3,64,64", "--gpu", "A30", "--precision", "fp32", "--predictor", entry)
-    assert code == 0
-    code, out, _ = call(
+    out = printed("predict", "resnet18", "8,3,64,64", "--gpu", "A30", "--precision", "fp32", "--predictor", entry)
+    out = printed(
         "evaluate", "--dataset", folder, "--recipe", tmp_path / "r.toml", "--out", tmp_path / "report", "--no-track"
     )
-    assert code == 0
     report = (tmp_path / "report" / "REPORT.md").read_text()
     assert "| resnet18 | 8x3x64x64 | fp32 |" in report
     assert (tmp_path / "report" / "a30-inference-networks.png").stat().st_size > 10_000
@@ -229,13 +237,12 @@ def test_datasets_that_cannot_be_trained_on_are_refused_with_the_reason(call, tm
     assert "--recipe forest" in err
 
 
-def test_several_recipes_are_compared(call, tmp_path):
+def test_several_recipes_are_compared(printed, tmp_path):
     folders = [arg for name in ("A30", "T4") for arg in ("--dataset", save(simulated_gpu(name), tmp_path / name))]
     (tmp_path / "trees.toml").write_text('predictor = "boosting"\ntrees = 20\nlearning_rate = 0.3\nfolds = 2\n')
     (tmp_path / "physics.toml").write_text('predictor = "roofline"\nfolds = 2\n')
     recipes = ["--recipe", tmp_path / "trees.toml", "--recipe", tmp_path / "physics.toml"]
-    code, out, err = call("train", *folders, *recipes, "--zoo", tmp_path / "zoo", "--no-track")
-    assert (code, err) == (0, "")
+    out = printed("train", *folders, *recipes, "--zoo", tmp_path / "zoo", "--no-track")
     for name in ("boosting", "roofline"):
         assert (tmp_path / "zoo" / "any-gpu" / name / "manifest.json").is_file()
     table = out[out.rindex("recipe ") :].splitlines()[2:]
@@ -243,22 +250,19 @@ def test_several_recipes_are_compared(call, tmp_path):
     # The mean of 1 - 1 / slowdown over SLOWER_THAN_PHYSICS: 2.0, 1.2, 1.3 and 1.5.
     assert means["physics", "all GPUs", "operations in folds"] == "30.8 %"
     assert float(means["trees", "all GPUs", "operations in folds"].split()[0]) < 15
-    code, out, _ = call("evaluate", *folders, *recipes, "--out", tmp_path / "report", "--no-track")
-    assert code == 0
+    out = printed("evaluate", *folders, *recipes, "--out", tmp_path / "report", "--no-track")
     assert "| physics | all GPUs | operations by chip | 200 |" in (tmp_path / "report" / "COMPARISON.md").read_text()
     assert "Device time of operations" in (tmp_path / "report" / "trees" / "REPORT.md").read_text()
 
 
-def test_import_real_measurements(call, nicolai2025, tmp_path):
-    code, out, _ = call("datasets", "import", "nicolai2025", nicolai2025, "--out", tmp_path)
-    assert code == 0
+def test_import_real_measurements(printed, nicolai2025, tmp_path):
+    out = printed("datasets", "import", "nicolai2025", nicolai2025, "--out", tmp_path)
     assert "11069 measurements" in out
-    code, out, _ = call("datasets", "show", tmp_path / "a30")
-    assert code == 0
+    out = printed("datasets", "show", tmp_path / "a30")
     assert "conv2d" in out
 
 
-def test_networks_at_several_clocks_become_a_dataset_each(call, tmp_path):
+def test_networks_at_several_clocks_become_a_dataset_each(printed, tmp_path):
     header = (
         "campaign,gpu,network,precision,batch,sequence,clock_setpoint_mhz,clock_mhz,time_ms,energy_j,power_w,total_s\n"
     )
@@ -267,17 +271,15 @@ def test_networks_at_several_clocks_become_a_dataset_each(call, tmp_path):
         for clock in (600, 900)
     )
     (tmp_path / "networks.csv").write_text(header + "".join(lines))
-    code, out, _ = call("datasets", "import", "energaizer2026", tmp_path, "--out", tmp_path / "out")
-    assert code == 0
+    out = printed("datasets", "import", "energaizer2026", tmp_path, "--out", tmp_path / "out")
     assert out.count("0 measurements") == 2
-    code, out, _ = call("datasets", "show", tmp_path / "out" / "a10" / "600-mhz")
-    assert code == 0
+    out = printed("datasets", "show", tmp_path / "out" / "a10" / "600-mhz")
     assert "NVIDIA A10, 600 MHz" in out
     assert "1 resnet101, default, 600 to 600 MHz held" in out
     assert "measured: unknown" in out
 
 
-def test_best_says_on_which_gpus_anything_was_measured(call):
-    _, out, _ = call("best", "resnet18", "8,3,224,224", "--gpu", "A30,GH200 144GB")
+def test_best_says_on_which_gpus_anything_was_measured(printed):
+    out = printed("best", "resnet18", "8,3,224,224", "--gpu", "A30,GH200 144GB")
     assert re.search(r" GH200 144GB .* no  ", out)
     assert re.search(r" A30 .* yes  ", out)

@@ -69,25 +69,23 @@ def test_impossible_shapes_are_refused(texts):
         parse_shapes(texts)
 
 
-def test_several_inputs(call):
-    code, out, _ = call("extract", "raft_small", "1,3,128,128", "1,3,128,128", "--json")
-    assert code == 0
+def test_several_inputs(printed):
+    out = printed("extract", "raft_small", "1,3,128,128", "1,3,128,128", "--json")
     assert json.loads(out)["input_shape"] == [[1, 3, 128, 128]] * 2
 
 
-def test_rows_of_operations(call):
-    _, tree, _ = call("extract", "resnet18", "1,3,64,64")
-    _, table, _ = call("extract", "resnet18", "1,3,64,64", "--operations")
-    _, top, _ = call("extract", "resnet18", "1,3,64,64", "--top", "2")
+def test_rows_of_operations(printed):
+    tree = printed("extract", "resnet18", "1,3,64,64")
+    table = printed("extract", "resnet18", "1,3,64,64", "--operations")
+    top = printed("extract", "resnet18", "1,3,64,64", "--top", "2")
     assert "layer1.0.conv1" in tree
     assert len(tree.splitlines()) < 100
     assert "conv2d 1x3x64x64 -> 1x64x32x32" in table
     assert len(table.splitlines()) > len(top.splitlines())
 
 
-def test_differences(call):
-    code, out, _ = call("extract", "resnet18", "1,3,64,64", "--diff", "resnet34")
-    assert code == 0
+def test_differences(printed):
+    out = printed("extract", "resnet18", "1,3,64,64", "--diff", "resnet34")
     assert "resnet18 -> resnet34: 68 -> 124 calls" in out
-    _, out, _ = call("extract", "resnet18", "1,3,64,64", "--diff", "resnet18", "--json")
+    out = printed("extract", "resnet18", "1,3,64,64", "--diff", "resnet18", "--json")
     assert json.loads(out)["changed"] == []

@@ -35,9 +35,8 @@ def net(tmp_path):
 @pytest.mark.parametrize(
     ("name", "options", "outputs"), [("Net", (), 4), ("Net", ("--model-option", "outputs=5"), 5), ("ready", (), 6)]
 )
-def test_a_class_or_a_model_of_a_file(call, net, name, options, outputs):
-    code, out, _ = call("extract", f"{net}:{name}", "2,8", *options, "--json")
-    assert code == 0
+def test_a_class_or_a_model_of_a_file(call, printed, net, name, options, outputs):
+    out = printed("extract", f"{net}:{name}", "2,8", *options, "--json")
     assert json.loads(out)["operations"][0]["attributes"]["out_features"] == outputs
     assert call("predict", f"{net}:{name}", "2,8", *options, "--gpu", "A30")[0] == 0
 
@@ -65,11 +64,10 @@ def test_a_file_that_is_not_there_or_does_not_run(call, tmp_path):
     assert "nowhere_at_all" in call("extract", f"{tmp_path / 'bad.py'}:Net", "2,8")[2]
 
 
-def test_options_of_models_by_name(call):
-    code, out, _ = call("extract", "vit_b_32", "1,3,64,64", "--model-option", "image_size=64", "--json")
-    assert code == 0
+def test_options_of_models_by_name(call, printed):
+    out = printed("extract", "vit_b_32", "1,3,64,64", "--model-option", "image_size=64", "--json")
     assert json.loads(out)["operations"][0]["input_shapes"] == [[1, 3, 64, 64]]
-    _, out, _ = call("extract", "gpt2", "1,8", "--model-option", "n_layer=2", "--json")
+    out = printed("extract", "gpt2", "1,8", "--model-option", "n_layer=2", "--json")
     assert sum(op["count"] for op in json.loads(out)["operations"] if op["kind"] == "attention") == 2
     code, _, err = call("extract", "vit_b_32", "1,3,64,64", "--model-option", "weights=IMAGENET1K_V1")
     assert (code, "without weights" in err) == (2, True)
@@ -77,8 +75,8 @@ def test_options_of_models_by_name(call):
     assert (code, "imagesize" in err) == (2, True)
 
 
-def test_assumptions_are_printed(call, net):
-    _, out, _ = call("extract", f"{net}:Net", "2,8", "--assume", "experts=uniform")
+def test_assumptions_are_printed(call, printed, net):
+    out = printed("extract", f"{net}:Net", "2,8", "--assume", "experts=uniform")
     assert "assumed: every expert gets equally many tokens" in out
     assert call("extract", f"{net}:Net", "2,8", "--assume", "expert=uniform")[0] == 2
 

@@ -28,13 +28,12 @@ def folder(tmp_path):
     return save(replace(simulated_dataset(), networks=()), tmp_path / "data")
 
 
-def test_the_best_of_a_search_is_trained_and_explained(call, folder, tmp_path, empty_mlflow_database):
+def test_the_best_of_a_search_is_trained_and_explained(printed, folder, tmp_path, empty_mlflow_database):
     import mlflow
 
     uri = f"sqlite:///{shutil.copy(empty_mlflow_database, tmp_path)}"
     train = ("train", "--dataset", folder, "--recipe", tmp_path / "x.toml", "--zoo", tmp_path / "zoo")
-    code, out, err = call(*train, "--tune", 5, "--tracking-uri", uri)
-    assert (code, err) == (0, "")
+    out = printed(*train, "--tune", 5, "--tracking-uri", uri)
     assert "trees = 40" in out
     entry = tmp_path / "zoo" / "a30" / "xgboost-inference"
     assert json.loads((entry / "card.json").read_text())["recipe"]["trees"] == 40
@@ -51,8 +50,7 @@ def test_the_best_of_a_search_is_trained_and_explained(call, folder, tmp_path, e
         assert [point.step for point in curve] == [*range(len(curve))]
         assert 3 <= len(curve) <= int(run.data.params["trees"])
     explain = ("explain", "relu", "32,64,28,28", "--gpu", "A30", "--predictor", entry)
-    code, out, _ = call(*explain)
-    assert code == 0
+    out = printed(*explain)
     assert "nearest measured" in out
     assert "input of the trees for time" in out
 

@@ -82,8 +82,8 @@ def test_what_lacks_memory_precision_or_kernels_is_left_out():
     assert {row.boards for row in found} == {"NVIDIA B200", "2x NVIDIA H100 80GB HBM3"}
     assert "does not fit" in found.left_out["NVIDIA L4"]
     assert {row.precision for row in found.rows if row.gpu == "NVIDIA B200"} == {"bf16", "nvfp4"}
-    # fp8 was not measured on this GPU, and missing operations must not count as zero.
-    assert {row.precision for row in best(gpus="MI300X", precisions=("bf16", "fp8")).rows} == {"bf16"}
+    # This GPU has no units for nvfp4, and missing operations must not count as zero.
+    assert {row.precision for row in best(gpus="MI300X", precisions=("bf16", "fp8", "nvfp4")).rows} == {"bf16", "fp8"}
 
 
 def test_layouts_and_batches_are_searched_up_to_the_largest_that_fits():

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from joulecast.errors import InputError, UnknownNameError
-from joulecast.hardware import find_gpu, gpu_name_notes, gpus, same_boards
+from joulecast.hardware import find_gpu, full_rates, gpu_name_notes, gpus, same_boards
 from joulecast.hardware.description import multiprocessors
 from joulecast.predictors.networks.memory import usable_bytes
 
@@ -387,3 +387,21 @@ def test_tensor_precisions_are_precisions_of_the_gpu(gpu):
 )
 def test_generations_are_numbers(name, generation):
     assert find_gpu(name).generation == generation
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "rate"),
+    [
+        # Tensor cores of Ada compute 1024 FLOPs per cycle and multiprocessor in half precision (RTX 6000 Ada: 364.2
+        # TFLOP/s over 142 multiprocessors at 2505 MHz). GeForce and the L40 are sold with half of it.
+        ("RTX 4090", "fp16", 1024),
+        ("L40", "bf16", 1024),
+        ("L40", "fp8", 2048),
+        ("L40S", "bf16", 1024),
+        # An H20 has the multiprocessors of an H100: 989.4 TFLOP/s over 132 at 1830 MHz.
+        ("H20", "bf16", 4096),
+        ("P4", "fp32", 256),
+    ],
+)
+def test_what_multiprocessors_are_built_for(name, precision, rate):
+    assert full_rates(find_gpu(name))[precision] == pytest.approx(rate, rel=0.002)

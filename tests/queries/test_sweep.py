@@ -91,9 +91,8 @@ def test_a_page_escapes_names():
     assert "<script" not in page(joulecast.sweep(network, gpus="A30", clocks=(600, 900)))
 
 
-def test_best_on_the_command_line(call):
-    code, out, err = call("best", *COMMAND, "--objective", "cost", "--price-per-hour", "A30=0.7,T4=0.3")
-    assert (code, err) == (0, "")
+def test_best_on_the_command_line(call, printed):
+    out = printed("best", *COMMAND, "--objective", "cost", "--price-per-hour", "A30=0.7,T4=0.3")
     assert "per iteration: least cost" in out
     assert re.search(r"^best +(A30|T4) ", out, re.MULTILINE)
     code, out, _ = call("best", *COMMAND, "--json")
@@ -106,16 +105,15 @@ def test_best_on_the_command_line(call):
     assert "--csv" in err
 
 
-def test_sweep_on_the_command_line(call, tmp_path):
-    code, out, _ = call("sweep", *COMMAND, "--plot", tmp_path / "s.html", "--plot", tmp_path / "s.png")
-    assert code == 0
+def test_sweep_on_the_command_line(printed, tmp_path):
+    out = printed("sweep", *COMMAND, "--plot", tmp_path / "s.html", "--plot", tmp_path / "s.png")
     assert out.count("\n") == 2 + 2 + 1
     assert (tmp_path / "s.html").exists()
     assert (tmp_path / "s.png").exists()
-    assert call("sweep", *COMMAND, "--all")[1].count("\n") == 2 + 6
-    _, out, _ = call("sweep", *COMMAND, "--csv")
+    assert printed("sweep", *COMMAND, "--all").count("\n") == 2 + 6
+    out = printed("sweep", *COMMAND, "--csv")
     assert len(list(csv.DictReader(io.StringIO(out)))) == 6
-    _, out, _ = call("sweep", *COMMAND, "--json")
+    out = printed("sweep", *COMMAND, "--json")
     assert len(json.loads(out)["rows"]) == 6
 
 
@@ -142,15 +140,15 @@ def test_a_picture_needs_its_folder(sweep, tmp_path):
             sweep.plot(tmp_path / "missing" / f"sweep.{ending}")
 
 
-def test_best_prints_which_gpus_miss_a_limit_and_the_held_clock(call):
+def test_best_prints_which_gpus_miss_a_limit_and_the_held_clock(printed):
     job = ("best", "resnet50", "32,3,224,224", "--objective", "time", "--clocks", "900")
-    _, out, _ = call(*job, "--gpu", "A30,T4,P4", "--max-time", 0.05)
+    out = printed(*job, "--gpu", "A30,T4,P4", "--max-time", 0.05)
     assert "left out: T4, P4: misses the deadline at every clock" in out
-    _, out, _ = call(*job, "--gpu", "A30,T4", "--precision", "fp32,bf16", "--max-power", 72)
+    out = printed(*job, "--gpu", "A30,T4", "--precision", "fp32,bf16", "--max-power", 72)
     assert "left out: T4 in bf16: does not support bf16" in out
     assert "A30 in fp32" in out
     assert "exceeds the power budget at every clock" in out
-    _, out, _ = call(*job, "--gpu", "A30", "--power-limit", 80)
+    out = printed(*job, "--gpu", "A30", "--power-limit", 80)
     assert re.search(r"900 \(held \d{3}\)", out)
-    _, out, _ = call(*job, "--gpu", "A30")
+    out = printed(*job, "--gpu", "A30")
     assert "held" not in out

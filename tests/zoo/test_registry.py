@@ -44,14 +44,13 @@ def frame(operations):
     return pd.DataFrame({"operation": [json.dumps(operation.to_dict()) for operation in operations]})
 
 
-def test_train_register_promote_predict(client, call, tmp_path, small):
+def test_train_register_promote_predict(client, call, printed, tmp_path, small):
     import mlflow
 
     data = save(replace(simulated_dataset(), networks=()), tmp_path / "data")
     (tmp_path / "r.toml").write_text('predictor = "forest"\ntrees = 6\nfolds = 3\n')
     options = ["--dataset", data, "--recipe", tmp_path / "r.toml", "--zoo", tmp_path / "zoo", "--register"]
-    code, out, err = call("train", *options)
-    assert (code, err) == (0, "")
+    out = printed("train", *options)
     assert f"models:/{MODEL}/1: is the champion, because it is the first version" in out
 
     # Any MLflow client.
@@ -87,16 +86,14 @@ def test_train_register_promote_predict(client, call, tmp_path, small):
     assert code == 1
     assert "was not promoted: the challenger is not better" in out
     assert client.get_model_version_by_alias(MODEL, "champion").version == "1"
-    code, out, _ = call("zoo", "promote", MODEL, "--force")
-    assert code == 0
+    out = printed("zoo", "promote", MODEL, "--force")
     assert "forced, although the challenger is not better" in out
     assert client.get_model_version(MODEL, "2").tags["joulecast.promotion_forced"] == "true"
     assert client.get_model_version_by_alias(MODEL, "champion").version == "2"
     assert "challenger" not in client.get_registered_model(MODEL).aliases
 
     # The better one becomes champion again.
-    code, out, _ = call("zoo", "promote", MODEL, "--version", "1")
-    assert code == 0
+    out = printed("zoo", "promote", MODEL, "--version", "1")
     assert "is the champion: the challenger is better" in out
     assert call("zoo", "promote", MODEL, "--version", "1")[:2] == (1, f"{MODEL}/1 is the champion already\n")
     assert call("zoo", "promote", MODEL)[0] == InputError.exit_code

@@ -1,29 +1,20 @@
-"""Zoo entries from folders, zip files, HTTP and S3 into the cache, and everything that a source could try.
-
-The file is long, because pulling, pushing and refusing share the servers and buckets that it starts for one entry.
-"""
+"""Zoo entries from folders, zip files, HTTP and S3 into the cache, and back."""
 
 from __future__ import annotations
 
 import contextlib
-import email.utils
 import functools
-import hashlib
-import http.server
 import itertools
 import json
 import os
-import stat
 import subprocess
 import sys
 import threading
-import time
-import zipfile
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 from processes import started
+from zoo_places import Bucket, QuietHandler, serving, zipped
 
 import joulecast
 from conftest import ENTRY_NAME as NAME
@@ -44,118 +35,23 @@ def folder(small_entry, tmp_path):
     return tmp_path / "zoo"
 
 
-def zipped(folder: Path, target: Path, top: str = "") -> Path:
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file():
-                file.write(path, top + str(path.relative_to(folder)))
-    return target
-
-
-class QuietHandler(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
-def serving(handler):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    return server, f"http://127.0.0.1:{server.server_address[1]}"
-
-
 @pytest.fixture
 def web(folder):
-    server, address = serving(functools.partial(QuietHandler, directory=str(folder)))
-    yield address
-    server.shutdown()
-    server.server_close()
-
-
-class Bucket(QuietHandler):
-    """The requests of S3 that are needed, for boto3 to talk to."""
-
-    protocol_version = "HTTP/1.1"  # With HTTP/1.0, boto3 waits a second for permission to send.
-    wbufsize = -1  # An answer is sent at once; a body sent after its head would wait 40 ms for an acknowledgement.
-    objects: dict[str, bytes]
-
-    def handle_expect_100(self):
-        allowed = super().handle_expect_100()
-        self.wfile.flush()
-        return allowed
-
-    age_s = 0.0  # of objects, as they say
-
-    def _etag(self):
-        return f'"{hashlib.md5(self.objects[self._key()]).hexdigest()}"'  # noqa: S324  # as S3 computes it
-
-    def _key(self):
-        return unquote(urlsplit(self.path).path).removeprefix("/bucket").lstrip("/")
-
-    def _answer(self, status, body=b""):
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_GET(self):
-        query = parse_qs(urlsplit(self.path).query, keep_blank_values=True)
-        if "list-type" in query:
-            keys = "".join(
-                f"<Contents><Key>{key}</Key></Contents>" for key in self.objects if key.startswith(query["prefix"][0])
-            )
-            listing = f"<ListBucketResult><IsTruncated>false</IsTruncated>{keys}</ListBucketResult>"
-            self._answer(200, listing.encode())
-        elif self._key() in self.objects:
-            self._answer(200, self.objects[self._key()])
-        elif "secret" in self.path:
-            self._answer(403, b"<Error><Code>AccessDenied</Code></Error>")
-        else:
-            self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
-
-    def do_HEAD(self):
-        found = self._key() in self.objects
-        self.send_response(200 if found else 404)
-        if found:
-            self.send_header("ETag", self._etag())
-            self.send_header("Last-Modified", email.utils.formatdate(time.time() - self.age_s, usegmt=True))
-        self.end_headers()
-
-    def do_PUT(self):
-        there = self._key() in self.objects
-        if (self.headers.get("If-None-Match") and there) or (
-            self.headers.get("If-Match") and not (there and self.headers["If-Match"] == self._etag())
-        ):
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self._answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
-            return
-        data = self.rfile.read(int(self.headers["Content-Length"]))
-        if "aws-chunked" in self.headers.get("Content-Encoding", ""):
-            size, rest = data.split(b"\r\n", 1)
-            data = rest[: int(size.split(b";")[0], 16)]
-        self.objects[self._key()] = data
-        self._answer(200)
-
-    def do_DELETE(self):
-        self.objects.pop(self._key(), None)
-        self._answer(204)
+    with serving(functools.partial(QuietHandler, directory=str(folder))) as address:
+        yield address
 
 
 @pytest.fixture
 def bucket(monkeypatch):
     pytest.importorskip("boto3")
     Bucket.objects = {}
-    server, address = serving(Bucket)
-    for name, value in {
-        "AWS_ENDPOINT_URL": address,
-        "AWS_ACCESS_KEY_ID": "a",
-        "AWS_SECRET_ACCESS_KEY": "b",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
-    }.items():
-        monkeypatch.setenv(name, value)
-    yield Bucket.objects
-    server.shutdown()
-    server.server_close()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
+    with serving(Bucket) as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        yield Bucket.objects
 
 
 @pytest.fixture(params=["folder", "folder without index", "zip", "zip of a folder", "web", "s3"])
@@ -248,12 +144,6 @@ def test_an_entry_that_an_index_lacks_is_found_by_the_next_push(small_entry, fol
     assert set(index_of(open_source(str(folder)))) == {NAME, "a30/other-inference", "a30/third-inference"}
 
 
-@pytest.mark.parametrize("where", ["http://[::1", "https://[x]:y/z", "s3://[", "http://a b", "http://\0"])
-def test_addresses_that_are_none_are_refused(where):
-    with pytest.raises((InputError, ZooError)):
-        index_of(open_source(where))
-
-
 def test_push_replaces_the_same_name(folder, small_entry):
     before = index_of(open_source(str(folder)))
     push(small_entry, NAME, str(folder))
@@ -316,105 +206,6 @@ def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(wher
     assert {name.rpartition("/")[2] for name in left} <= {"index.json", ".lock"}
 
 
-def test_a_cached_entry_that_was_changed_is_not_used(folder):
-    where = pull(str(folder), NAME, replace=True)
-    manifest = where / MANIFEST
-    manifest.write_text(manifest.read_text().replace("numpy", "numbyte"))
-    with pytest.raises(ZooError, match="a pulled zoo entry was changed"):
-        find_predictor("A30", "inference", NAME)
-
-
-# Attacks by a source
-
-
-@pytest.mark.parametrize("what", ["a file", "the manifest", "the file and the manifest"])
-def test_changes_are_noticed(folder, what):
-    card, manifest = folder / NAME / "card.json", folder / NAME / MANIFEST
-    facts = json.loads(manifest.read_text())
-    if "file" in what:
-        card.write_bytes(card.read_bytes().replace(b"simulated", b"stimulate", 1))
-    if "manifest" in what:
-        import hashlib
-
-        facts["files"]["card.json"]["sha256"] = hashlib.sha256(card.read_bytes()).hexdigest()
-        facts["libraries"] = {}
-        manifest.write_text(json.dumps(facts))
-    with pytest.raises(ZooError, match="changed" if what == "a file" else "not the one in the index"):
-        pull(str(folder), NAME, replace=True)
-    assert pulled() == {}
-
-
-def test_an_entry_that_predicts_otherwise_is_not_taken(folder):
-    (folder / "index.json").unlink()
-    manifest = folder / NAME / MANIFEST
-    facts = json.loads(manifest.read_text())
-    facts["golden"]["time_s"][0] *= 2
-    manifest.write_text(json.dumps(facts))
-    with pytest.raises(ZooError, match="cannot be loaded, and was not added"):
-        pull(str(folder), NAME, replace=True)
-    assert pulled() == {}
-
-
-@pytest.mark.parametrize("name", ["../a30/x/card.json", "/etc/passwd", "a\\b", "a30/../../x", "c:/x"])
-def test_members_outside_are_refused(tmp_path, name):
-    with zipfile.ZipFile(tmp_path / "z.zip", "w") as file:
-        info = zipfile.ZipInfo("x")
-        info.filename = name
-        file.writestr(info, b"x")
-    with pytest.raises(ZooError, match="leads out of it"):
-        open_source(str(tmp_path / "z.zip"))
-
-
-def test_links_in_an_archive_are_refused(tmp_path):
-    with zipfile.ZipFile(tmp_path / "z.zip", "w") as file:
-        info = zipfile.ZipInfo("a30/x/card.json")
-        info.external_attr = (stat.S_IFLNK | 0o777) << 16
-        file.writestr(info, b"/etc/passwd")
-    with pytest.raises(ZooError, match="link or a device"):
-        open_source(str(tmp_path / "z.zip"))
-
-
-def test_a_zip_bomb_is_read_no_further_than_it_may(folder, tmp_path):
-    (folder / NAME / "card.json").write_bytes(bytes(20 << 20))
-    with pytest.raises(ZooError, match="larger than allowed"):
-        pull(str(zipped(folder, tmp_path / "z.zip")), NAME, replace=True)
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\x05\x06", b"no zip at all"])
-def test_damaged_zip_files_are_refused(tmp_path, content):
-    (tmp_path / "z.zip").write_bytes(content)
-    with pytest.raises(ZooError, match="zip file cannot be read"):
-        open_source(str(tmp_path / "z.zip"))
-
-
-def test_links_in_a_folder_are_not_followed(folder, tmp_path):
-    (folder / NAME).rename(tmp_path / "elsewhere")
-    (folder / NAME).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ZooError, match="is a link"):
-        pull(str(folder), NAME, replace=True)
-
-
-@pytest.mark.parametrize(
-    ("index", "says"),
-    [
-        ({"format_version": 2, "entries": {}}, "another format"),
-        (
-            {"format_version": 1, "entries": {"../x": {"manifest_sha256": "", "size_bytes": 1, "predictor": ""}}},
-            "invalid name",
-        ),
-        ({"format_version": 1, "entries": [1]}, "damaged"),
-        ([], "damaged"),
-    ],
-)
-def test_hostile_indexes_are_refused(folder, index, says):
-    (folder / "index.json").write_text(json.dumps(index))
-    with pytest.raises(ZooError, match=says):
-        index_of(open_source(str(folder)))
-
-
-# Bad input
-
-
 @pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "two renames"])
 def test_an_entry_is_replaced_in_one_step(tmp_path, monkeypatch, exchange):
     folder = put_in_place(tmp_path / "entry", {"a": b"old"})
@@ -426,44 +217,6 @@ def test_an_entry_is_replaced_in_one_step(tmp_path, monkeypatch, exchange):
         put_in_place(folder, {"b": b"new"})
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"b": b"new"}
     assert list(tmp_path.iterdir()) == [folder]
-
-
-def test_invalid_places_are_refused():
-    for where in ("ftp://x/y", "models:/x/1", "gs://x"):
-        with pytest.raises(InputError, match="not the address of a zoo"):
-            open_source(where)
-    with pytest.raises(InputError, match="no such folder"):
-        index_of(open_source("/nowhere/at/all"))
-
-
-def test_a_server_that_is_down_or_refuses():
-    with pytest.raises(ZooError, match="cannot be reached") as caught:
-        pull("http://127.0.0.1:9", NAME, replace=True)
-    assert "need no network" in caught.value.hint
-
-    class Refusing(QuietHandler):
-        def do_GET(self):
-            self.send_error(401)
-
-    server, address = serving(Refusing)
-    with pytest.raises(ZooError, match="denied access"):
-        pull(address, NAME, replace=True)
-    server.shutdown()
-    server.server_close()
-
-
-def test_redirects_do_not_lead_to_files():
-    class Redirecting(QuietHandler):
-        def do_GET(self):
-            self.send_response(302)
-            self.send_header("Location", "file:///etc/passwd")
-            self.end_headers()
-
-    server, address = serving(Redirecting)
-    with pytest.raises(ZooError, match=r"cannot be reached|answered with an error"):
-        pull(address, NAME, replace=True)
-    server.shutdown()
-    server.server_close()
 
 
 def test_s3_that_refuses(bucket):
@@ -511,25 +264,6 @@ def test_s3_without_boto3(monkeypatch):
 def test_a_read_only_place():
     with pytest.raises(InputError, match="read only"):
         open_source("https://example.org").write({})
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "any-gpu/boosting",
-        "any-gpu/forest-inference",
-        "t4/forest-inference",
-        "a30/forest-training",
-        "a30/blend-training",
-    ],
-)
-def test_a_name_means_what_it_holds(small_entry, tmp_path, fresh_cache, name):
-    """Under another name, an entry would answer for other GPUs, or make their predictions fail."""
-    folder = tmp_path / "zoo"
-    push(small_entry, name, str(folder))
-    with pytest.raises(ZooError, match="does not agree with its GPU, mode or predictor"):
-        pull(str(folder), name, replace=True)
-    assert pulled() == {}
 
 
 def test_shipped_entries_are_replaced_only_on_request(small_entry, tmp_path, fresh_cache):

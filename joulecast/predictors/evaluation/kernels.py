@@ -110,11 +110,13 @@ def sizes_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: Ke
 
 
 def gpus_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: KernelRecipe) -> list[KernelErrors]:
-    """Errors on GPUs that were left out where others of their generation were not."""
+    """Errors on GPUs that were left out where others of their generation were not, with enough measurements."""
     few = [table.drawn(min(_LEFT_OUT_ROWS, recipe.most_rows), recipe.seed) for table in tables]
+    enough = [table.well_measured() for table in few]
     errors: list[KernelErrors] = []
     for table in few:
-        siblings = [one for one in few if one.generation == table.generation and one.gpu != table.gpu]
+        alike = [one for one in enough if one.generation == table.generation and one.gpu != table.gpu]
+        siblings = [one for one in alike if len(one.parts)]
         if siblings:
             trees = fit_trees(siblings, constants, recipe, {table.generation}, shared=False)
             errors += _errors(model_of(siblings, constants, trees), [table], recipe)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sized
-from functools import lru_cache
+import math
+from collections.abc import Collection, Iterable, Mapping, Sized
 from typing import Literal, get_args
 
-from ...hardware import GPU, same_boards
-from ...operations.attributes import HALF_PRECISIONS
-from ..physics.half_precision import has_full_rate
+from ...hardware import GPU, gpus, same_boards
 
 Basis = Literal["measured", "same generation", "other generations"]
 """Measurements of this GPU, of GPUs of its generation (see `generation_of`), or only of other GPUs."""
@@ -29,6 +27,20 @@ def generation_of(gpu: GPU) -> str:
 def is_measured(gpu: GPU, names: Collection[str]) -> bool:
     """Whether a GPU is one of the measured boards, under whatever name."""
     return any(each.name in names for each in same_boards(gpu))
+
+
+def stands_for(gpu: GPU, measured: Iterable[GPU]) -> GPU:
+    """The board that stands for all with the chip of a GPU.
+
+    It is the measured one with the most similar number of multiprocessors, otherwise one of the catalogue. Of several
+    it has the slowest memory, and the highest rate.
+    """
+
+    def rank(other: GPU) -> tuple[float, float, float]:
+        return abs(math.log(other.sms / gpu.sms)), other.memory_bandwidth, -max(other.peak_flops.values())
+
+    known, others = ([each for each in some if each.chip == gpu.chip] for some in (measured, gpus().values()))
+    return min(known or others, key=rank, default=gpu)
 
 
 def basis_of(gpu: GPU, gpus: Collection[str], generations: Collection[str]) -> Basis:
@@ -54,26 +66,14 @@ def known_basis(basis: Basis, errors: Mapping[str, Sized]) -> Basis | None:
     return next((each for each in BASES[BASES.index(basis) :] if each in errors and len(errors[each])), None)
 
 
-_BY_RATE = ("linear", "attention")
-"""Families whose times follow from the rate of tensor cores. On GPUs with half of the measured rate the rest of the
-predictor covers their operations."""
-
-
-@lru_cache(maxsize=1024)
-def is_like_measured(gpu: GPU, family: str, precision: str) -> bool:
-    """Whether a GPU runs a family of kernels in a precision in the same way as the measured GPUs do.
+def is_like_measured(gpu: GPU, precision: str) -> bool:
+    """Whether a GPU runs kernels in a precision in the same way as the measured GPUs do.
 
     All GPUs that were measured in half precision and below have tensor cores for it. A Pascal GPU has none, and
-    computes fp16 in fp32. On boards whose tensor cores have half the rate, large products are limited neither by the
-    power cap nor by the bandwidth that limited the L40S. With the kernels of the L40S, errors on transformers that timm
-    timed on RTX 3090, 4090 and 5090 were 46 %; with the rest of the predictor they are 10 %
-    (`benchmarks/public.py --first`).
+    computes fp16 in fp32.
 
     Args:
         gpu: The GPU to predict for.
-        family: Name of the family of kernels.
         precision: Precision of the operations.
     """
-    if precision not in gpu.peak_flops or (precision != "fp32" and not gpu.on_tensor_cores(precision)):
-        return False
-    return family not in _BY_RATE or precision not in HALF_PRECISIONS or has_full_rate(gpu, precision)
+    return precision in gpu.peak_flops and (precision == "fp32" or gpu.on_tensor_cores(precision))

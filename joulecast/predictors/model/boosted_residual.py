@@ -9,7 +9,6 @@ relative to each GPU (relative.py).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -38,8 +37,8 @@ from ..physics.relative import RELATIVE_NAMES, relative_features
 from ..physics.roofline import on_tensor_cores
 from ..regressors.perceptron import Perceptron
 from ..regressors.trees import stored_trees
+from .basis import stands_for
 
-_FIGURES = ("sms", "memory_bandwidth", "power_limit_w", "boost_clock_mhz")  # Of similar boards with the same chip.
 Range = tuple[float, float]
 LogRatios = Callable[[NDArray[np.float32]], FloatArray]
 """Maps the features of operations to their log ratios."""
@@ -73,8 +72,8 @@ class BoostedResidual:
         typical: Kind and mode -> log ratio to the least time on a typical GPU, for kinds whose kernels are not counted.
         half: Factors of half precision, from measured networks; None where operations in half precision were measured.
         gpus: Names of the measured GPUs. What kernels leave of physics belongs to a chip rather than to a board, so
-            another board with a measured chip gets the ratio of the measured one. Its bandwidth, clocks and cap count
-            in physics alone: if all of them are better, it is not slower.
+            all boards with a chip get the ratio of one of them (`stands_for`). Their bandwidth, clocks and cap
+            count in physics alone: if all of them are better, a board is not slower.
     """
 
     time: Regressor
@@ -163,7 +162,7 @@ class BoostedResidual:
                     asked.setdefault((regressor, mine.tobytes()), (mine, []))[1].append(gpu)
         for (regressor, _), (is_new, some) in asked.items():
             new = operations if is_new.all() else OperationList(compress(operations, is_new))
-            seen = [relative_features(seen_as(new, gpu), self._measured_like(gpu)) for gpu in some]
+            seen = [relative_features(seen_as(new, gpu), stands_for(gpu, self._measured)) for gpu in some]
             rows = np.concatenate(seen).astype(np.float32)
             alike = [numbers_of(new).kind, np.arange(len(new))]
             (logs,) = in_batches(_alone(regressor), rows, [np.tile(each, len(some)) for each in alike])
@@ -171,14 +170,6 @@ class BoostedResidual:
                 known[gpu][is_new] = log_ratios
                 self._log_ratios(gpu).store(new, log_ratios[:, None])
         return known
-
-    def _measured_like(self, gpu: GPU) -> GPU:
-        """The measured board with the chip of a GPU that is most similar to it; the GPU itself if there is none."""
-
-        def distance(other: GPU) -> float:
-            return sum(abs(math.log(getattr(other, name) / getattr(gpu, name))) for name in _FIGURES)
-
-        return min((other for other in self._measured if other.chip == gpu.chip), key=distance, default=gpu)
 
     @cached_property
     def _measured(self) -> list[GPU]:

@@ -68,6 +68,11 @@ class Measured(NamedTuple):
         found = np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, np.int64)
         return self if len(found) == len(self.parts) else self.some(found)
 
+    def well_measured(self) -> Measured:
+        """The measurements of parts that have at least half of LEAST_ROWS on this GPU."""
+        names, counts = np.unique(self.parts, return_counts=True)
+        return self.some(np.flatnonzero(np.isin(self.parts, names[counts >= LEAST_ROWS / 2])))
+
     @property
     def generation(self) -> str:
         """The compute capability that the GPU's kernels were made for."""

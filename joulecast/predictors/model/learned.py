@@ -22,13 +22,14 @@ from ...operations.operation_list import OperationList
 from ..batches import asked_together
 from ..contract import Regressor
 from ..intervals.calibration import Calibration
+from ..physics.bandwidth import chosen_clock_mhz
 from ..physics.bounds import kernel_floor_s
 from ..physics.cached import cached
-from .basis import Basis, basis_of, generation_of, is_like_measured, known_basis
+from .basis import Basis, basis_of, generation_of, is_like_measured, is_measured, known_basis, stands_for
 from .features import features, first_kernels
 from .in_networks import NetworkFactors, loaded_elements, slower
 from .machine import Machine
-from .parts import FLASH_GENERATION, Parts, parts_of
+from .parts import CONVOLUTION, FLASH_GENERATION, Parts, parts_of, runs_alike
 from .physics import Costs, costs
 from .power import Burst, PowerDemand
 from .work import GROUPS, Work
@@ -136,8 +137,23 @@ class OneModel:
         found = costs(work, machine, self.constants)
         seconds = (np.bincount(work.place, each, count) for each in (found.time_s, self._freely_s(work, found, gpu)))
         physics_s, uncapped_s = (np.maximum(each, LEAST_S) for each in seconds)
-        rows = features(parts.kernels, work, found, machine)
+        like = self._like(gpu)
+        if like == gpu:
+            rows = features(parts.kernels, work, found, machine)
+        else:
+            other = Machine.of(like)
+            rows = features(parts.kernels, work, costs(work, other, self.constants), other)
         return Burst(physics_s, rows, work.group[first_kernels(work, count)], physics_s, uncapped_s), uncapped_s
+
+    def _like(self, gpu: GPU) -> GPU:
+        """The board whose features stand for those of a GPU: what physics leaves belongs to a chip, not to a board.
+
+        If all its figures are better than those of another board of its chip, it is not slower then.
+        """
+        names = frozenset().union(*self.measured.values())
+        if is_measured(gpu, names):
+            return gpu
+        return stands_for(gpu, map(find_gpu, sorted(names)))
 
     def _freely_s(self, work: Work, found: Costs, gpu: GPU) -> FloatArray:
         """Seconds by physics without the power cap of a GPU, for networks, shape (kernels,).
@@ -226,7 +242,8 @@ class OneModel:
     def load_cycles(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Cycles in which all multiprocessors load the elements of each operation inside a network, (operations,)."""
         known = ~np.isnan(self.device_s(operations, gpu))
-        return self.factors_in_networks(gpu).cycles * loaded_elements(operations, known) / gpu.sms
+        clock = gpu.boost_clock_mhz / max(chosen_clock_mhz(gpu), gpu.boost_clock_mhz)
+        return clock * self.factors_in_networks(gpu).cycles * loaded_elements(operations, known) / gpu.sms
 
     def factors_in_networks(self, gpu: GPU) -> NetworkFactors:
         """How much longer operations take inside networks on a GPU.
@@ -237,7 +254,7 @@ class OneModel:
 
     def predicts_networks(self, gpu: GPU) -> bool:
         """Whether kernels predict the products of networks in half precision on a GPU, as in the measured networks."""
-        return is_like_measured(gpu, "linear", "fp16")
+        return is_like_measured(gpu, "fp16")
 
     def network_basis(self, gpu: GPU) -> NetworkBasis:
         """The basis of predictions of networks in half precision on a GPU."""
@@ -281,8 +298,7 @@ _NEEDED = {"half": "bf16", "half with fp8 cache": "bf16", "fp8": "fp8", "fp8 in 
 
 def _runs(part: str, gpu: GPU) -> bool:
     family, _, width = part.partition(", ")
-    vendor = not gpu.is_nvidia if family == "convolution" else gpu.is_nvidia or family in ("attention", "decoding")
-    return vendor and is_like_measured(gpu, family, _NEEDED.get(width, width))
+    return runs_alike(family == CONVOLUTION, _NEEDED.get(width, width), gpu)
 
 
 def _known(operations: OperationList, model: OneModel, gpu: GPU) -> Parts:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...hardware import GPU
+from ...hardware import GPU, full_rates
 from ...operations.attributes import ELEMENT_BYTES, HALF_BYTES, PRECISIONS
-from ..physics.bandwidth import reached_bandwidth
+from ..physics.bandwidth import chosen_clock_mhz, reached_bandwidth
 from ..physics.energy import process_factor
 from ..physics.roofline import precision_table
 from .basis import generation_of
@@ -48,8 +48,9 @@ class Machine(NamedTuple):
 
     Args:
         sms: Number of multiprocessors.
-        clock_hz: Clock for which rates are stated, in Hz.
+        clock_hz: Clock that the board chooses, in Hz: that for which rates are stated, or a higher one.
         flops_per_cycle: FLOPs per cycle and multiprocessor, for each of PRECISIONS, shape (precisions,).
+        full_flops_per_cycle: Those that multiprocessors of this kind are built for (`hardware.full_rates`), likewise.
         bandwidth: Bytes per second of the memory, by the data sheet.
         copied: Bytes per second that copies reach. Reading alone, as products of few rows do, comes closer to the data
             sheet where the memory stores its own error correction (0.87 on an L40S, where copies reach 0.76).
@@ -64,6 +65,7 @@ class Machine(NamedTuple):
     sms: float
     clock_hz: float
     flops_per_cycle: FloatArray
+    full_flops_per_cycle: FloatArray
     unit: NDArray[np.int64]
     generation: str
     bandwidth: float
@@ -76,13 +78,13 @@ class Machine(NamedTuple):
     @classmethod
     def of(cls, gpu: GPU) -> Self:
         """The figures of a GPU; rates of precisions that it lacks are NaN."""
-        clock_hz = (gpu.tensor_clock_mhz or gpu.boost_clock_mhz) * 1e6
-        rates = precision_table(gpu, lambda precision: gpu.peak_flops[gpu.running_precision(precision)])
+        full, running = full_rates(gpu), gpu.running_precision
         units = np.nan_to_num(precision_table(gpu, gpu.on_tensor_cores)).astype(np.int64)
         return cls(
             sms=float(gpu.sms),
-            clock_hz=clock_hz,
-            flops_per_cycle=rates / gpu.sms / clock_hz,
+            clock_hz=chosen_clock_mhz(gpu) * 1e6,
+            flops_per_cycle=precision_table(gpu, lambda precision: gpu.flops_per_cycle(running(precision))),
+            full_flops_per_cycle=precision_table(gpu, lambda precision: full[running(precision)]),
             unit=units,
             generation=generation_of(gpu),
             bandwidth=gpu.memory_bandwidth,

@@ -1,10 +1,11 @@
 """The kernels that operations consist of, by the part of the one model that learned them.
 
-Linear layers in training or in TF32 were not measured themselves, but as products that were. Training a layer takes
-three products of the same number of FLOPs: the layer itself, the gradient of its input and the gradient of its weights.
-The gradient of a bias, a sum over rows, is left out. Tensor cores multiply half as many TF32 as half-precision elements
-in a clock cycle, and read twice as many bytes for each, so a product in TF32 takes the time of one in half precision
-with twice the reduction. The backward pass of an attention was not measured. It is predicted relative to its forward.
+Products of two tensors are linear layers whose weights no loop holds. Products in training or in TF32 were not measured
+themselves, but as products that were. Training takes three products of the same number of FLOPs: the forward, and the
+gradients of both factors. The gradient of a bias, a sum over rows, is left out. Tensor cores multiply half as many TF32
+as half-precision elements in a clock cycle, and read twice as many bytes for each, so a product in TF32 takes the time
+of one in half precision with twice the reduction. The backward pass of an attention was not measured. It is predicted
+relative to its forward.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ...hardware import GPU
 from ...operations.attributes import HALF_PRECISIONS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
+from ...operations.rules import Product
 from .basis import is_like_measured
 from .work import width_of
 
@@ -35,6 +37,7 @@ FLASH_GENERATION = "8.0"
 """Compute capability whose attention kernels PyTorch runs on all GPUs: FlashAttention 2."""
 
 _BY_PYTORCH = ("pytorch", "triton")
+_PRODUCTS = ("linear", "matmul", "grouped_linear")
 
 
 class Parts(NamedTuple):
@@ -60,22 +63,15 @@ class Parts(NamedTuple):
         return Parts(self.places[which], kernels, self.names[which], self.flash[which], self.backward[which])
 
     def runs_on(self, gpu: GPU) -> NDArray[np.bool_]:
-        """Whether a GPU runs each kernel in the same way as measured GPUs do, shape (kernels,).
-
-        Those of NVIDIA's libraries say nothing about other GPUs, and MIOpen's nothing about NVIDIA's.
-        """
-        return np.array(
-            [
-                (gpu.is_nvidia if kernel.kind not in ("conv2d", "attention") else _has_library(kernel, gpu))
-                and is_like_measured(gpu, "" if flash else name.partition(",")[0], kernel.precision)
-                for kernel, name, flash in zip(self.kernels, self.names.tolist(), self.flash.tolist(), strict=True)
-            ],
-            dtype=bool,
-        )
+        """Whether a GPU runs each kernel in the same way as measured GPUs do, shape (kernels,)."""
+        kinds = dict.fromkeys((kernel.kind, kernel.precision) for kernel in self.kernels)
+        runs = {kind: runs_alike(kind[0] == "conv2d", kind[1], gpu) for kind in kinds}
+        return np.array([runs[kernel.kind, kernel.precision] for kernel in self.kernels], dtype=bool)
 
 
-def _has_library(kernel: Operation, gpu: GPU) -> bool:
-    return kernel.kind == "attention" or gpu.compute_capability.startswith("gfx")
+def runs_alike(convolution: bool, precision: str, gpu: GPU) -> bool:
+    """Whether a GPU runs kernels in the same way as measured GPUs do: convolutions were measured in MIOpen alone."""
+    return is_like_measured(gpu, precision) and not (convolution and gpu.is_nvidia)
 
 
 def part_of(kernel: Operation) -> str | None:
@@ -95,7 +91,7 @@ def _family_of(kernel: Operation) -> str | None:
         return DECODING if decodes(kernel) else ATTENTION
     if kernel.row.family == "elementwise":
         return POINTWISE if kernel.precision in HALF_PRECISIONS and not kernel.is_identity else None
-    return {"linear": LINEAR, "experts": EXPERTS}.get(kernel.kind)
+    return EXPERTS if kernel.kind == "experts" else LINEAR if kernel.kind in _PRODUCTS else None
 
 
 def decodes(operation: Operation) -> bool:
@@ -134,22 +130,26 @@ def kernels_of(operation: Operation) -> tuple[Operation, ...]:
     """The kernels that an operation consists of, as operations that may have been measured.
 
     Returns:
-        The products of a linear layer in training or in TF32, the forward pass of an attention; otherwise the operation
+        The products of a product in training or in TF32, the forward pass of an attention; otherwise the operation
         itself.
     """
-    if operation.kind not in ("linear", "attention") or operation.precision not in ("fp16", "bf16", "tf32", "fp8"):
+    if operation.kind not in (*_PRODUCTS, "attention") or operation.precision not in ("fp16", "bf16", "tf32", "fp8"):
         return (operation,)
     if operation.kind == "attention":
         return (operation.replace(mode="inference"),)
     if operation.mode == "inference" and operation.precision != "tf32":
         return (operation,)
-    columns, reduction = operation.attributes["out_features"], operation.input_shapes[0][-1]
-    rows = operation.input_size // reduction
+    precision, wider = ("fp16", 2) if operation.precision == "tf32" else (operation.precision, 1)
+    batch, rows, columns, reduction = operation.product or Product(1, 1, 1, 1)
+    batch = batch if operation.kind == "matmul" else 0
     sizes = [(rows, reduction, columns)]
     if operation.mode == "training":
         sizes += [(rows, columns, reduction), (columns, rows, reduction)]
-    precision, wider = ("fp16", 2) if operation.precision == "tf32" else (operation.precision, 1)
-    return tuple(
-        Operation("linear", [[m, wider * k]], {"out_features": n, "bias": False}, precision=precision)
-        for m, k, n in sizes
-    )
+    return tuple(_product(batch, m, wider * k, n, precision) for m, k, n in sizes)
+
+
+def _product(batch: int, m: int, k: int, n: int, precision: str) -> Operation:
+    """A batch of products of two tensors; or a linear layer if the batch is 0."""
+    if batch:
+        return Operation("matmul", [(batch, m, k), (batch, k, n)], precision=precision)
+    return Operation("linear", [(m, k)], {"out_features": n, "bias": False}, precision=precision)

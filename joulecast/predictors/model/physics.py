@@ -142,22 +142,22 @@ def costs(work: Work, machine: Machine, constants: FloatArray) -> Costs:
     ways = way(work, machine)
     mine = constants[work.group, ways, work.width].T
     launch, tile, peak, loaded, split, exposed, share, l2_rate, sets, line, picojoules, burst_s = mine
-    rate = machine.flops_per_cycle[work.precision]
+    rate, full = (each[work.precision] for each in (machine.flops_per_cycle, machine.full_flops_per_cycle))
     # Experts' kernels use no newer instructions than those of Hopper, attention's lie half way to those of Ampere.
     newest = np.where(
         work.group == EXPERTS,
         _TRITON_PRODUCT_RATE * HALF_BYTES / work.in_bytes.clip(1e-3),
-        np.sqrt(_TRITON_ATTENTION_RATE * rate),
+        np.sqrt(_TRITON_ATTENTION_RATE * full),
     )
-    rate = np.where(ways == TRITON, np.minimum(rate, newest), rate)
+    rate, full = (np.where(ways == TRITON, np.minimum(each, newest), each) for each in (rate, full))
     by_itself = np.where(ways == EACH_HEAD, work.sharing, 1.0)
     called = work._replace(batch=work.batch * by_itself, rows=work.rows / by_itself)
-    l2_rate = l2_rate * np.sqrt(np.maximum(rate, _REFERENCE_RATE) / _REFERENCE_RATE)
+    l2_rate = l2_rate * np.sqrt(np.maximum(full, _REFERENCE_RATE) / _REFERENCE_RATE)
     cycles, waves, fill, splits = tiled_cycles(
-        called, machine, rate, ways, np.array([tile, peak, loaded, split, exposed, l2_rate])
+        called, machine, rate, full, ways, np.array([tile, peak, loaded, split, exposed, l2_rate])
     )
     quick_s = cycles / machine.clock_hz
-    compute_s = _capped_s(quick_s, work.flops, machine, rate, picojoules, burst_s)
+    compute_s = _capped_s(quick_s, work.flops, machine, full, picojoules, burst_s)
     held = sets * work.held_bytes + work.moved_bytes - work.held_bytes
     bandwidth = share * np.where(work.rows > 0, machine.bandwidth, machine.copied)
     steepness = np.where(work.rows > 0, _STEEPNESS, _STREAM_STEEPNESS)
@@ -191,17 +191,17 @@ def _capped_s(
     compute_s: FloatArray,
     flops: FloatArray,
     machine: Machine,
-    rate: FloatArray,
+    full: FloatArray,
     picojoules: FloatArray,
     burst_s: FloatArray,
 ) -> FloatArray:
     """Seconds of products in a loop whose clock falls until the board draws its cap.
 
     The larger the products that a multiprocessor computes in a cycle, the fewer operands it loads for each FLOP, so the
-    energy of a FLOP falls with the square root of its rate (products over 1e12 FLOPs on L40S, A100, H100, H200, B200
-    and GB200 follow this within 15 %).
+    energy of a FLOP falls with the square root of the rate that it is built for (products over 1e12 FLOPs on L40S,
+    A100, H100, H200, B200 and GB200 follow this within 15 %). Boards sold with a lower rate compute the same products.
     """
-    energy_j = flops * picojoules * 1e-12 * np.sqrt(_REFERENCE_RATE / rate)
+    energy_j = flops * picojoules * 1e-12 * np.sqrt(_REFERENCE_RATE / full)
     slower = np.maximum(energy_j / machine.logic_power_w / np.maximum(compute_s, 1e-12), 1.0)
     capped: FloatArray = compute_s * (1 + (slower - 1) * compute_s / (compute_s + burst_s))
     return capped

@@ -40,7 +40,7 @@ _AT_ONCE = 20_000  # Kernels whose tiles are computed together, so that arrays s
 
 
 def tiled_cycles(
-    work: Work, machine: Machine, rate: FloatArray, ways: NDArray[np.int64], constants: FloatArray
+    work: Work, machine: Machine, rate: FloatArray, full: FloatArray, ways: NDArray[np.int64], constants: FloatArray
 ) -> Iterator[FloatArray]:
     """Cycles, waves, fill and splits of the quickest choice of tile and split, each of shape (kernels,).
 
@@ -50,6 +50,7 @@ def tiled_cycles(
         work: The kernels.
         machine: The GPU.
         rate: FLOPs per cycle and multiprocessor, shape (kernels,).
+        full: Those that multiprocessors are built for, likewise.
         ways: Indices into WAYS, shape (kernels,).
         constants: Six of the constants of physics for each kernel, in the order in which `_quickest` takes them.
     """
@@ -62,11 +63,11 @@ def tiled_cycles(
     products = np.flatnonzero((work.rows > 0) & (work.group != ATTENTION))
     for first in range(0, len(products), _AT_ONCE):
         some = products[first : first + _AT_ONCE]
-        found[:, some] = _quickest(work.some(some), machine, rate[some], constants[:, some])
+        found[:, some] = _quickest(work.some(some), machine, rate[some], full[some], constants[:, some])
     yield from found
 
 
-def _quickest(work: Work, machine: Machine, rate: FloatArray, constants: FloatArray) -> FloatArray:
+def _quickest(work: Work, machine: Machine, rate: FloatArray, full: FloatArray, constants: FloatArray) -> FloatArray:
     """Cycles, waves, fill and splits of the quickest of all tiles and splits, shape (4, kernels)."""
     tile, peak, loaded, split, exposed, l2_rate = constants
     tall, wide, splits = TILES[:, 0, None, None], TILES[:, 1, None, None], _SPLITS[:, None]
@@ -74,10 +75,12 @@ def _quickest(work: Work, machine: Machine, rate: FloatArray, constants: FloatAr
     tiles = np.ceil(work.rows / tall) * np.ceil(work.columns / wide) * work.batch
     waves = tiles * splits / machine.sms
     operands = (work.loads_rows * tall + wide) * work.in_bytes * steps
-    loading = operands * loaded / rate
-    computing = 2 * tall * wide * steps / (
-        rate * peak * np.sqrt(np.where(rate < _LANE_RATE, work.saved, 1.0))
-    ) + exposed * work.exponentials * tall * steps / (machine.exponentials * np.ceil(work.columns / wide))
+    loading = operands * loaded / full
+    # What kernels lose beside the products costs as many cycles for each FLOP as at the rate that they are written for.
+    product = (1 / rate + (1 / peak - 1) / full) / np.sqrt(np.where(full < _LANE_RATE, work.saved, 1.0))
+    computing = 2 * tall * wide * steps * product + exposed * work.exponentials * tall * steps / (
+        machine.exponentials * np.ceil(work.columns / wide)
+    )
     sums = split + waves * tall * wide * _PARTIAL_BYTES / l2_rate
     whole = np.ceil(waves)
     cycles = whole * (np.maximum(computing, loading) + tile) + np.where(splits > 1, sums, 0.0)

@@ -48,6 +48,7 @@ _WARP_ROW = 1024  # Longest row that softmax computes in the registers of a warp
 _MOST_THREADS = 512
 _NORM_THREADS = 128.0  # ATen/native/cuda/layer_norm_kernel.cu
 _DECODING_QUERIES = 1
+_ODD_LOADS = 8.0  # Eight elements of 2 bytes one by one, instead of 16 bytes at once.
 _SKEW = {"power_law_1.01": 1.01, "power_law_1.2": 1.2}  # Distribution of tokens over experts -> exponent.
 
 
@@ -220,7 +221,11 @@ def _add_products(kernels: _Kernels, places: NDArray[np.int64]) -> None:
     flops = 2.0 * batch * m * c * k
     moved = batch * (width * k * (m + c) + out * m * c)
     held = np.where(weights, width * batch * k * c, 0.0)
-    common = {"flops": flops, "batch": batch, "moved_bytes": moved, "held_bytes": held}
+    # Tensor cores are fed in pieces of 16 bytes. The rows of a matrix with an odd number of columns, such as the scores
+    # of attention over 197 tokens, begin anywhere, and are loaded element by element.
+    odd = ~weights & (width == HALF_BYTES) & ((c % 2 > 0) | (k % 2 > 0))
+    loaded = width * np.where(odd, _ODD_LOADS, 1.0)
+    common = {"flops": flops, "batch": batch, "moved_bytes": moved, "held_bytes": held, "in_bytes": loaded}
     kernels.add(places, PRODUCT, _FORWARD, rows=m, columns=c, reduction=k, passed_bytes=passed, **common)
     for which, asked, sizes in (
         (_INPUT, kernels.of_inputs, {"rows": m, "columns": k, "reduction": c}),

@@ -12,7 +12,6 @@ tensors, that is, with channels first. A list of operations does not say how ten
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
@@ -23,10 +22,8 @@ from ...operations.operation_list import OperationList
 from ...operations.rules import Shape
 from ..operation_predictions import OperationPredictions
 from ..physics.least_times import LeastTimes
-from ..physics.norms import overlapped
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
 from ..physics.roofline import on_tensor_cores
-from ..physics.tensor_tiles import ODD_LOADS, load_slowdown
 from .gradients import gradient_fractions
 
 SLOWER_DEPTHWISE = {"tf32": 1.8, "fp32": 3.3}
@@ -102,23 +99,11 @@ def unconfirmed_share(network: Network, gpu: GPU, counts: FloatArray, prediction
         counts: Calls of each operation.
         predictions: Its operations, with these effects.
     """
-    factors, work = unconfirmed_factors(network, gpu), predictions.work
-    odd = network.operations.derived(_odd_in_half)
-    if odd.any() and work is not None:
-        parts = work.parts
-        plain_s = overlapped(parts.compute_s, parts.memory_s, parts.cache_s / ODD_LOADS)
-        factors = factors * np.where(odd, parts.overlapped_s / np.maximum(plain_s, _LEAST_S), 1.0)
+    factors = unconfirmed_factors(network, gpu)
     if (factors == 1).all():
         return 0.0
     device_s = counts * predictions.device_time_s
     return float(np.nansum(device_s * (1 - 1 / factors)) / max(float(np.nansum(device_s)), _LEAST_S))
-
-
-def _odd_in_half(operations: OperationList) -> NDArray[np.bool_]:
-    """Which operations are products in half precision that load their tiles element by element."""
-    n = numbers_of(operations)
-    odd: NDArray[np.bool_] = (load_slowdown(n) > 1) & (n.element_bytes == HALF_BYTES)
-    return odd
 
 
 def _without_transposes(operations: OperationList, gpu: GPU) -> FloatArray:

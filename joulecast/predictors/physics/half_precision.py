@@ -12,10 +12,6 @@ Depthwise convolutions, in which each channel has a filter of its own, are a cas
 computes them, several times slower than memory allows. In half precision cuDNN does (`use_cudnn_depthwise` in
 ATen/native/Convolution.cpp), and is bound by memory except for the gradient of the weight. The factor for training was
 chosen with timm's published times in view (the half of benchmarks/public that is not held back for tests).
-
-Other convolutions reach a larger share of the peak where tensor cores have half the rate, because the data for them
-arrive as quickly as on other GPUs. Measured networks show convolutions on an A100 and an A10 only, which have the full
-rate. The factor for half the rate was chosen with the same half of timm's times in view.
 """
 
 from __future__ import annotations
@@ -38,8 +34,6 @@ from .roofline import on_tensor_cores
 
 _MOVEMENT = FAMILIES.index("movement")
 DEPTHWISE_TRAINING = 3.0  # Device time over least time of depthwise convolutions in training.
-_LEAST_RATE = 700.0
-CONVOLUTION_AT_HALF_RATE = 0.88  # Time of convolutions over that which networks on tensor cores of full rate show.
 
 
 @dataclass(frozen=True)
@@ -72,8 +66,7 @@ class HalfPrecision:
             InputError: An operation's precision does not exist on the GPU.
         """
         of_product, of_convolution, of_other = half_groups(operations)
-        at_rate = 1.0 if has_full_rate(gpu) else CONVOLUTION_AT_HALF_RATE
-        factor = np.exp((self.convolution + np.log(at_rate)) * of_convolution + self.other * of_other)
+        factor = np.exp(self.convolution * of_convolution + self.other * of_other)
         corrected = np.where(of_product > 0, np.exp(self.product), alone(operations, ratio) * factor)
         applied: FloatArray = np.where(on_tensor_cores(numbers_of(operations), gpu), corrected, ratio)
         return applied
@@ -86,19 +79,6 @@ class HalfPrecision:
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_dict` wrote."""
         return cls(**numbers(value))
-
-
-def has_full_rate(gpu: GPU, precision: str = "fp16") -> bool:
-    """Whether the tensor cores of a multiprocessor compute some 1000 FLOPs per cycle in half precision, or more.
-
-    The slowest measured ones compute 1012 (L40S). Those of GeForce boards, the A10G and the L40 compute 512, because
-    they halve the rate for sums in fp32.
-
-    Args:
-        gpu: The GPU.
-        precision: A precision that it has.
-    """
-    return gpu.peak_flops.get(precision, 0.0) / (gpu.sms * gpu.boost_clock_mhz * 1e6) >= _LEAST_RATE
 
 
 def alone(operations: Sequence[Operation], ratio: FloatArray) -> FloatArray:

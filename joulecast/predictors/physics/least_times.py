@@ -20,19 +20,18 @@ from ...hardware import GPU
 from ...operations.attributes import ELEMENT_BYTES, HALF_BYTES
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from .bandwidth import reached_bandwidth
+from .bandwidth import chosen_clock_mhz, reached_bandwidth, time_at_lower_rate
 from .cached import cached
 from .features import dense_convolutions
 from .norms import cubed, overlapped
-from .operation_numbers import FAMILIES, numbers_of
+from .operation_numbers import numbers_of
 from .roofline import on_tensor_cores, roofline
-from .tensor_tiles import LOADED_TILE, load_slowdown, loaded_tile, tile_slowdown
+from .tiling import LOADED_TILE, loaded_tile
 
 _LEAST_S = 1e-9
 # Bytes per clock that an SM moves, about half of the 64 that its L1 can deliver. It fits the A100's networks in bf16 at
 # 510 MHz.
 _SM_BYTES = 36.0
-_CONVOLUTION = FAMILIES.index("convolution")
 
 
 @dataclass(frozen=True)
@@ -102,16 +101,14 @@ def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> Least
     # Other kernels than products move one element per instruction, so narrower elements need as many instructions.
     passed = moved * np.where(is_half & (n.is_product == 0), 4 / HALF_BYTES, 1.0)
     # Each tile of a product loads its own rows and columns from the cache, also those that other tiles load, too.
-    in_half_tiles = is_half & on_tensor_cores(n, gpu)
-    loaded = np.where(in_half_tiles, loaded_tile(n.rows, gpu), LOADED_TILE)
+    loaded = np.where(is_half & on_tensor_cores(n, gpu), loaded_tile(n.rows, gpu), LOADED_TILE)
     tiles_s = n.is_product * n.computed_flops * n.element_bytes / loaded
-    compute_s, way = line.compute_s, _SM_BYTES * gpu.sms * clock_mhz * 1e6
-    in_tiles = in_half_tiles & (n.is_product > 0) & (n.family != _CONVOLUTION)
-    if in_tiles.any():
-        slower = np.where(in_tiles, tile_slowdown(n, gpu) * n.flops / np.maximum(n.computed_flops, 1.0), 1.0)
-        # Padding adds to what tiles compute and load from the cache, but not to what comes from DRAM.
-        compute_s, tiles_s = compute_s * slower, tiles_s * slower * np.where(in_tiles, load_slowdown(n), 1.0)
-    parts = np.array([compute_s, moved / reached_bandwidth(gpu), (passed + tiles_s) / way])
+    way = _SM_BYTES * gpu.sms * clock_mhz * 1e6
+    parts = np.array([line.compute_s, moved / reached_bandwidth(gpu), (passed + tiles_s) / way])
+    if is_half.any():
+        # In fp32, what was learned of boards for desks contains the clock that they choose.
+        parts[::2, is_half] *= gpu.boost_clock_mhz / max(chosen_clock_mhz(gpu), gpu.boost_clock_mhz)
+        parts[0, is_half & on_tensor_cores(n, gpu) & (n.is_product > 0)] *= time_at_lower_rate(gpu, "fp16")
     _put_convolutions(parts, operations, gpu, clock_mhz, way)
     return LeastTimes(*parts)
 

@@ -28,7 +28,7 @@ from ...hardware.gpu import MEMORY_LEVELS
 from ...operations.operation import Operation
 from .operation_numbers import FAMILIES, numbers_of
 from .roofline import on_tensor_cores
-from .tensor_tiles import LOADED_TILE, loaded_tile
+from .tiling import LOADED_TILE, loaded_tile
 
 _THREAD_TILE = 8.0  # Rows, and columns, of the outputs that one thread computes on fp32 pipes.
 _POOLING = FAMILIES.index("pooling")

@@ -21,6 +21,7 @@ def machine(**changes):
         "sms": 10.0,
         "clock_hz": 1e9,
         "flops_per_cycle": np.full(len(PRECISIONS), 1024.0),
+        "full_flops_per_cycle": np.full(len(PRECISIONS), 1024.0),
         "unit": np.full(len(PRECISIONS), TENSOR_CORES),
         "generation": "8.0",
         "bandwidth": 1e11,
@@ -86,6 +87,20 @@ def test_the_power_cap_slows_long_products_down():
         "linear", [(12800, 4096)], {"out_features": 1280}, precision="bf16", given=given, at=machine(logic_power_w=5.12)
     )
     assert capped.compute_s == pytest.approx(2 * free.compute_s, rel=0.02)
+
+
+def test_boards_sold_with_slower_tensor_cores_have_the_losses_and_the_energy_of_their_multiprocessors():
+    """The same multiprocessors at half of the rate they are built for, with which kernels reach 0.8 of the peak."""
+    sizes, layer = [(12800, 4096)], {"out_features": 1280}
+    half = {"flops_per_cycle": np.full(len(PRECISIONS), 512.0)}
+    given = constants(share_of_peak=0.8)
+    full, slow = (of("linear", sizes, layer, at=machine(**more), given=given, precision="bf16") for more in ({}, half))
+    # A FLOP takes 1 / (0.8 x 1024) = 1.25 / 1024 cycles at the full rate, and 2.25 / 1024 at half of it.
+    assert slow.compute_s / full.compute_s == pytest.approx(2.25 / 1.25, rel=1e-6)
+    # The cap allows what 1e-12 joules for a FLOP draw at 512 FLOPs per cycle, and no more.
+    capped = machine(**half, logic_power_w=5.12)
+    tight = of("linear", sizes, layer, at=capped, given=constants(picojoules_per_flop=1.0), precision="bf16")
+    assert tight.compute_s == pytest.approx(tight.burst_s, rel=1e-6)
 
 
 def test_attention_counts_its_exponentials():

@@ -87,12 +87,3 @@ def test_the_share_is_what_the_effect_adds():
     found = replace(find_predictor("A30", "training").operations.predict(network.operations), device_time_s=seconds)
     share = unconfirmed_share(network, find_gpu("A30"), np.ones(len(network)), found)
     assert share == pytest.approx((3 - 3 / 1.8) / 4)
-
-
-def test_products_of_odd_size_in_half_precision_widen_the_interval():
-    """Scores of attention over 197 tokens: the factor rests on one network."""
-    for tokens, wider in ((197, True), (196, False)):
-        product = joulecast.Operation("matmul", [(16, tokens, 64), (16, 64, tokens)], precision="bf16")
-        prediction = find_predictor("A100 PCIe 40GB", "inference").predict(joulecast.Network.of([(product, 12)]))
-        assert (prediction.spread.unconfirmed_share > 0) is wider
-        assert prediction.spread.unconfirmed_share < 0.75

@@ -11,10 +11,7 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.operation import Operation
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.physics.energy import PRIOR_ENERGY
-from joulecast.predictors.physics.least_times import LeastTimes
-from joulecast.predictors.physics.operation_numbers import numbers_of
 from joulecast.predictors.physics.precisions import fp64_in_fp32, in_fp32, tf32_in_fp32, without_tf32
-from joulecast.predictors.physics.roofline import on_tensor_cores
 from joulecast.zoo.catalogue import find_predictor
 
 CONV = Operation("conv2d", [(32, 64, 56, 56)], {"out_channels": 64, "kernel_size": 3, "padding": 1}, precision="tf32")
@@ -82,19 +79,6 @@ def test_energy_is_charged_to_the_unit_that_computes():
         paid = PRIOR_ENERGY.parts([LINEAR], device_s, found, float(found.boost_clock_mhz))
         assert paid[0, column] == pytest.approx(process * flops)
         assert paid[0, 1 - column] == 0
-
-
-def test_tiles_of_tensor_cores_count_where_there_are_some():
-    """A product of one row fills one row of 64 of a tensor core's tile; on a P100 it is as long as its FLOPs say."""
-    one_row = Operation("linear", [(1, 4096)], {"out_features": 4096}, precision="fp16")
-    flops = 2 * 4096 * 4096
-    p100, a100 = find_gpu("P100 PCIe"), find_gpu("A100 PCIe 40GB")
-    assert not on_tensor_cores(numbers_of([one_row]), p100)
-    assert on_tensor_cores(numbers_of([one_row]), a100)
-    for gpu, slower in ((p100, 1.0), (a100, 64.0)):
-        least = LeastTimes.of([one_row], gpu, float(gpu.boost_clock_mhz))
-        assert least.compute_s[0] >= slower * flops / gpu.peak_flops["fp16"] * (1 - 1e-12)
-        assert least.compute_s[0] < 4 * slower * flops / gpu.peak_flops["fp16"]
 
 
 def test_only_fp64_is_taken_for_fp32():

@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 from joulecast.hardware import find_gpu
-from joulecast.operations.operation import Operation
-from joulecast.predictors.physics.operation_numbers import numbers_of
-from joulecast.predictors.physics.tensor_tiles import load_slowdown, loaded_tile, tile_slowdown
-from joulecast.predictors.physics.tiling import Tile, padded, tile_count
+from joulecast.predictors.physics.tiling import Tile, loaded_tile, padded, tile_count
 from joulecast.predictors.physics.whole_waves import wave_flops
 
 A100 = find_gpu("A100 PCIe 40GB")  # 108 SMs
@@ -46,43 +43,6 @@ def test_few_blocks_are_split_along_the_reduction():
     # Two waves and a part of a third are not few.
     sizes = [np.array([size]) for size in (17 * 128.0, 64.0, 100.0)]
     assert wave_flops(*sizes, Tile(128, 64), 8, splits=True) == wave_flops(*sizes, Tile(128, 64), 8)
-
-
-@pytest.mark.parametrize(
-    ("rows", "columns", "slower"),
-    [
-        # 108 tiles of 128 x 256 are one wave that is full.
-        (108 * 128, 256, 1.0),
-        # One output: a tile of 64 x 64, which reaches half of the best, on one SM of 108.
-        (1, 1, 108 * 64 * 64 / 0.5),
-        # 109 tiles of 128 x 256 would be two waves; 218 of 128 x 128 are three, 436 of 64 x 128 five.
-        (109 * 128, 256, 108 / (109 * 128 * 256) * min(2 * 128 * 256, 3 * 128 * 128 / 0.85, 5 * 64 * 128 / 0.65)),
-    ],
-)
-def test_tensor_cores_take_the_tile_that_fills_the_waves_best(rows, columns, slower):
-    n = numbers_of([Operation("linear", [(rows, 512)], {"out_features": columns}, precision="bf16")])
-    assert tile_slowdown(n, A100) == pytest.approx(slower)
-
-
-def test_each_product_of_a_batch_has_tiles_of_its_own():
-    """216 products of one tile each are two full waves on 108 SMs."""
-    n = numbers_of([Operation("matmul", [(216, 128, 512), (216, 512, 256)], precision="bf16")])
-    assert tile_slowdown(n, A100) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("queries", [1, 4, 32])
-def test_a_step_of_decoding_pads_its_rows_to_64(queries):
-    keys = (2, 8, 1000, 64)
-    step = Operation("attention", [(2, 8, queries, 64), keys, keys], precision="bf16")
-    assert tile_slowdown(numbers_of([step]), A100) == pytest.approx(64 / queries)
-
-
-@pytest.mark.parametrize(("tokens", "slower"), [(196, 1.0), (197, 4.0)])
-def test_rows_of_an_odd_length_are_loaded_element_by_element(tokens, slower):
-    scores = Operation("matmul", [(16, tokens, 64), (16, 64, tokens)], precision="bf16")
-    values = Operation("matmul", [(16, tokens, tokens), (16, tokens, 64)], precision="bf16")
-    projection = Operation("linear", [(16, tokens, 64)], {"out_features": 64}, precision="bf16")
-    assert load_slowdown(numbers_of([scores, values, projection])).tolist() == [slower, slower, 1.0]
 
 
 def test_what_tensor_cores_load():

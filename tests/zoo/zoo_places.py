@@ -1,0 +1,114 @@
+"""Places that keep zoo entries, for tests: a zip file, a web server and a bucket of S3."""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import hashlib
+import http.server
+import threading
+import time
+import zipfile
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+
+def zipped(folder: Path, target: Path, top: str = "") -> Path:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                file.write(path, top + str(path.relative_to(folder)))
+    return target
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def serving(handler):
+    """The address of a server in a thread of this process."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def answering(status, location):
+    class Answering(QuietHandler):
+        def do_GET(self):
+            self.send_response(status)
+            self.send_header("Location", location)
+            self.end_headers()
+
+    return Answering
+
+
+class Bucket(QuietHandler):
+    """The requests of S3 that are needed, for boto3 to talk to."""
+
+    protocol_version = "HTTP/1.1"  # With HTTP/1.0, boto3 waits a second for permission to send.
+    wbufsize = -1  # An answer is sent at once; a body sent after its head would wait 40 ms for an acknowledgement.
+    objects: dict[str, bytes]
+
+    def handle_expect_100(self):
+        allowed = super().handle_expect_100()
+        self.wfile.flush()
+        return allowed
+
+    age_s = 0.0  # of objects, as they say
+
+    def _etag(self):
+        return f'"{hashlib.md5(self.objects[self._key()]).hexdigest()}"'  # noqa: S324  # as S3 computes it
+
+    def _key(self):
+        return unquote(urlsplit(self.path).path).removeprefix("/bucket").lstrip("/")
+
+    def _answer(self, status, body=b""):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        query = parse_qs(urlsplit(self.path).query, keep_blank_values=True)
+        if "list-type" in query:
+            keys = "".join(
+                f"<Contents><Key>{key}</Key></Contents>" for key in self.objects if key.startswith(query["prefix"][0])
+            )
+            listing = f"<ListBucketResult><IsTruncated>false</IsTruncated>{keys}</ListBucketResult>"
+            self._answer(200, listing.encode())
+        elif self._key() in self.objects:
+            self._answer(200, self.objects[self._key()])
+        elif "secret" in self.path:
+            self._answer(403, b"<Error><Code>AccessDenied</Code></Error>")
+        else:
+            self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
+
+    def do_HEAD(self):
+        found = self._key() in self.objects
+        self.send_response(200 if found else 404)
+        if found:
+            self.send_header("ETag", self._etag())
+            self.send_header("Last-Modified", email.utils.formatdate(time.time() - self.age_s, usegmt=True))
+        self.end_headers()
+
+    def do_PUT(self):
+        there = self._key() in self.objects
+        if (self.headers.get("If-None-Match") and there) or (
+            self.headers.get("If-Match") and not (there and self.headers["If-Match"] == self._etag())
+        ):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self._answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
+            return
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        if "aws-chunked" in self.headers.get("Content-Encoding", ""):
+            size, rest = data.split(b"\r\n", 1)
+            data = rest[: int(size.split(b";")[0], 16)]
+        self.objects[self._key()] = data
+        self._answer(200)
+
+    def do_DELETE(self):
+        self.objects.pop(self._key(), None)
+        self._answer(204)
