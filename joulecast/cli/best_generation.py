@@ -17,8 +17,7 @@ from .simulate import BURSTINESS, PREFIX_HIT_RATE
     *("prompt", "output", "gpus", "clocks", "cache_precision", *PRICES),
     model=SERVED["model"],
     objective=Option(
-        option(str, help=f"What to minimize: {', '.join(OBJECTIVES)}; but for gpus, all per token."),
-        default="energy",
+        option(str, help=f"What to minimize: {', '.join(OBJECTIVES)}; but for gpus, all per token."), default="energy"
     ),
     power_limit=Option(
         option(str | None, help="Power cap of a board in watts, or several to choose from, such as 400,700."),

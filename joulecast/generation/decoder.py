@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 Division = Literal["columns", "rows", "none"]
 """How tensor parallelism divides a weight: its outputs, its inputs (followed by an all-reduce), or not at all."""
@@ -207,10 +207,7 @@ class Experts:
 
 Part = Embedding | Projection | Logits | Norm | Attention | LatentAttention | Activation | Experts
 
-PARTS: Mapping[str, Callable[..., Part]] = {
-    each.__name__: each
-    for each in (Embedding, Projection, Logits, Norm, Attention, LatentAttention, Activation, Experts)
-}
+PARTS: Mapping[str, Callable[..., Part]] = {each.__name__: each for each in get_args(Part)}
 """Name of a class of parts -> the class."""
 
 

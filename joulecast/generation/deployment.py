@@ -211,11 +211,6 @@ def checked_load(decoder: Decoder, batch: int, prompt: Lengths, output: Lengths,
 def checked_precisions(weights: str, cache: str | None, engine: Engine) -> Precisions:
     """The precisions of weights and cache, checked.
 
-    Args:
-        weights: Precision of the weights.
-        cache: Precision of keys and values; None for 16 bits.
-        engine: The engine.
-
     Raises:
         UnknownNameError: No precision has this name.
         InputError: The engine has no kernels for it.
@@ -236,10 +231,6 @@ def checked_precisions(weights: str, cache: str | None, engine: Engine) -> Preci
 
 def checked_batching(name: str | None, engine: Engine) -> Batching:
     """The kind of batching, checked.
-
-    Args:
-        name: "continuous" or "static"; None for the engine's own.
-        engine: The engine.
 
     Raises:
         UnknownNameError: The engine does not support it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..hardware import GPU
@@ -47,12 +47,7 @@ class GenerationMemory:
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as a dictionary."""
-        return {
-            "weights_bytes": self.weights_bytes,
-            "cache_bytes": self.cache_bytes,
-            "activations_bytes": self.activations_bytes,
-            "usable_bytes": self.usable_bytes,
-        }
+        return asdict(self)
 
 
 def weights_bytes(decoder: Decoder, precisions: Precisions) -> int:
@@ -80,14 +75,6 @@ def generation_memory(
     decoder: Decoder, load: Load, gpu: GPU, engine: Engine, precisions: Precisions, batching: Batching
 ) -> GenerationMemory:
     """The memory of a GPU that serves a load.
-
-    Args:
-        decoder: The model, or one GPU's part of it.
-        load: The requests.
-        gpu: The GPU.
-        engine: The engine that serves the model.
-        precisions: Precisions of weights and cache.
-        batching: How requests follow each other: "continuous" or "static".
 
     Raises:
         InputError: More sequences than a step of the engine takes tokens.

@@ -44,23 +44,18 @@ J_PER_BYTE = 110e-12
 """Joules of a byte from HBM3 or HBM3e, on its whole way to the multiprocessors."""
 
 _HOPPER_J_PER_FLOP, _LATER_J_PER_FLOP = 0.83e-12, 0.58e-12
+_DENOISING_W, _DENOISING_J_PER_FLOP = 1.4, 1.23e-12
+
 SIGMA = 0.1
 """Standard deviation of the logarithms of power and of joules of a served model that was left out."""
 
-_DENOISING_W, _DENOISING_J_PER_FLOP = 1.4, 1.23e-12
 _READERS = ("linear", "experts", "attention", "matmul")
 _PRODUCTS = ("linear", "attention", "matmul", "conv1d", "conv2d", "conv3d")
 _LEAST_J = 1e-15
 
 
 def with_joules(predictions: OperationPredictions, gpu: GPU, joules: FloatArray) -> OperationPredictions:
-    """Predictions with other dynamic energies on a GPU whose power was learned from short runs.
-
-    Args:
-        predictions: Predictions of operations at the default clock.
-        gpu: The GPU.
-        joules: Dynamic joules of each, shape (operations,).
-    """
+    """Predictions with other dynamic joules, shape (operations,), if the GPU's power was learned from short runs."""
     if not power_was_learned(gpu):
         return predictions
     return predictions.times(1.0, joules / np.maximum(predictions.dynamic_energy_j, _LEAST_J))
@@ -69,11 +64,11 @@ def with_joules(predictions: OperationPredictions, gpu: GPU, joules: FloatArray)
 def served_j(
     operations: Sequence[Operation], seconds: FloatArray, gpu: GPU, expert_bytes: float | None = None
 ) -> FloatArray:
-    """Dynamic joules of operations, shape (operations,).
+    """Dynamic joules of operations of a step from their device times, both of shape (operations,).
 
     Args:
-        operations: Operations of a step.
-        seconds: Device time of each, shape (operations,).
+        operations: The operations.
+        seconds: Device time of each.
         gpu: The GPU.
         expert_bytes: Bytes of an expert's weight; None for those of the operation's precision.
     """
@@ -101,10 +96,8 @@ def denoising_j(operations: Sequence[Operation], seconds: FloatArray, gpu: GPU) 
 @cache
 def power_was_learned(gpu: GPU) -> bool:
     """Whether the power of kernels on this GPU was learned from runs that are too short."""
-    kernels = find_kernels()
-    if kernels is None or not kernels.power.covers(gpu):
-        return False
-    return any(part.startswith("attention") for part in kernels.power.measured)
+    power = None if (kernels := find_kernels()) is None else kernels.power
+    return bool(power and power.covers(gpu) and any(part.startswith("attention") for part in power.measured))
 
 
 def _read_bytes(operation: Operation) -> float:

@@ -40,13 +40,7 @@ from .schemas import Problem
 from .settings import Settings
 from .workers import Workers
 
-_ROUTERS = (
-    routes.predictions,
-    routes.asked,
-    listings.listed,
-    listings.system,
-    listings.usual,
-)
+_ROUTERS = (routes.predictions, routes.asked, listings.listed, listings.system, listings.usual)
 _TIDY_SECONDS, _TIDY_BYTES = 5.0, 32_000_000
 _WARMING_SECONDS = 600.0  # longest time to load a predictor, even from a slow disk
 _DESCRIPTION = (

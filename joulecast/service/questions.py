@@ -48,6 +48,11 @@ from .question_fields import (
 )
 
 
+def _showing(*examples: Mapping[str, Any]) -> ConfigDict:
+    """Configuration of a class of which the OpenAPI document shows examples."""
+    return ConfigDict(json_schema_extra={"examples": [*map(dict, examples)]})
+
+
 def _question(
     name: str,
     function: Callable[..., Any],
@@ -56,31 +61,17 @@ def _question(
     base: type[BaseModel] = Strict,
     **changed: Declared,
 ) -> Any:
-    """The class of the questions that a function of the library answers.
-
-    Args:
-        name: Name of the class, which the OpenAPI document shows.
-        function: The function, whose arguments become fields.
-        about: What is asked, as a sentence.
-        examples: Questions that the document shows.
-        base: Class with the fields that are declared there.
-        changed: Fields that differ from those in `FIELDS`.
-    """
-    config = ConfigDict(json_schema_extra={"examples": [*map(dict, examples)]})
+    """The class of the questions that a function answers: its arguments as fields, as in `FIELDS` if not `changed`."""
     fields: dict[str, Any] = {}
     for argument, parameter in inspect.signature(function).parameters.items():
         if argument in ONLY_HERE or argument in base.model_fields:
             continue
         type_, description, *example = changed[argument] if argument in changed else FIELDS[argument]
-        default = (
-            ... if parameter.default in (inspect.Parameter.empty, None) and argument == "gpu" else parameter.default
-        )
-        default = ... if default is inspect.Parameter.empty else [*default] if isinstance(default, tuple) else default
-        fields[NAMES.get(argument, argument)] = (
-            type_,
-            Field(default, description=description, examples=example or None),
-        )
-    extra = type(f"_{name}", (base,), {"model_config": config, "__module__": __name__})
+        default = [*parameter.default] if isinstance(parameter.default, tuple) else parameter.default
+        if default is inspect.Parameter.empty or (default is None and argument == "gpu"):
+            default = ...
+        fields[NAMES.get(argument, argument)] = type_, Field(default, description=description, examples=example or None)
+    extra = type(f"_{name}", (base,), {"model_config": _showing(*examples), "__module__": __name__})
     return create_model(name, __base__=extra, __doc__=f"{about}; see `joulecast.{function.__name__}`.", **fields)
 
 
@@ -189,6 +180,9 @@ ManyQuestion = _question(
     base=_Many,
 )
 
+_Sizes = Annotated[list[Size], up_to(8, least=1)]
+_Caps = Positive | Annotated[list[Positive], up_to(8, least=1)]
+_NotNegative = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
 _GPU_OR_SEVERAL = (Name, "Name or alias from the catalogue; with a number for several.", "2x H100 SXM")
 
 GenerationQuestion = _question(
@@ -226,10 +220,7 @@ BestGenerationQuestion = _question(
     gpus=(GPUS, "Names or aliases, or with a number. Default: the whole catalogue.", ["H100 SXM"]),
     clocks=(CLOCKS, "Default: eight clocks of each GPU, with a rate three."),
     objective=(Name, "energy, time, cost or carbon, each per token, or gpus."),
-    power_limit_w=(
-        Positive | Annotated[list[Positive], up_to(8, least=1)] | None,
-        "Power cap of each board, or several to choose from. Default: its own default.",
-    ),
+    power_limit_w=(_Caps | None, "Power cap of each board, or several to choose from. Default: its own default."),
     rate_per_s=(Positive | None, "Requests per second, to be simulated. Default: full batches."),
     p99_ttft_s=(Positive | None, "Longest time to the first token, at P99."),
     p99_tpot_s=(Positive | None, "Longest time for each further token, at P99."),
@@ -302,22 +293,14 @@ ParallelTrainingQuestion = _question(
     "An iteration of training over the GPUs of a node",
     {"model": "gpt2", "input_shape": [16, 512], "gpu": "4x H100 SXM", "data_parallel": 4},
     model=(Name, "Name of a transformer.", "gpt2_xl"),
-    input_shape=(
-        Annotated[list[Size], up_to(8, least=1)],
-        "Of the input of all replicas together, batch first.",
-        [16, 1024],
-    ),
+    input_shape=(_Sizes, "Of the input of all replicas together, batch first.", [16, 1024]),
     gpu=(Name, "The GPUs; a name without a number for as many as are used.", "H100 SXM"),
     tensor_parallel=(Size, "GPUs that share each layer."),
 )
 
 _TRAINED: dict[str, Any] = {
     "model": (Name, "Name of a model.", "bert_base"),
-    "input_shape": (
-        Annotated[list[Size], up_to(8, least=1)],
-        "Of the input of a step, of all GPUs and micro-batches together, batch first.",
-        [32, 128],
-    ),
+    "input_shape": (_Sizes, "Of the input of a step, of all GPUs and micro-batches together, batch first.", [32, 128]),
     "precision": (Name, "default, fp32, tf32, fp16, bf16, fp8, amp or amp_fp16."),
     "samples": (Amount | None, "Samples of the data."),
     "tokens": (Amount | None, "Tokens of the data, in place of samples."),
@@ -346,10 +329,7 @@ RunQuestion = _question(
     virtual_stages=(Side, "Parts of the layers that each stage has."),
     gpus_per_node=(Side, "GPUs of a node."),
     network_bandwidth=(Amount | None, "Bytes per second between a node and others."),
-    evaluation_samples=(
-        Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)],
-        "Samples that are only evaluated, in each epoch.",
-    ),
+    evaluation_samples=(_NotNegative, "Samples that are only evaluated, in each epoch."),
     checkpoints=(Annotated[int, Field(ge=0, le=10**9)], "How often a checkpoint is stored."),
     checkpoint_bandwidth=(Amount, "Bytes per second at which it is stored."),
     loader_samples_per_s=(Positive | None, "Samples per second that the loader of the data gives."),
@@ -370,7 +350,7 @@ BestRunQuestion = _question(
     },
     **_TRAINED,
     gpus=(GPUS, "Names or aliases, or with a number. Default: the whole catalogue.", ["8x H100 SXM"]),
-    counts=(Annotated[list[Size], up_to(8, least=1)], "Numbers of GPUs, for names without a number."),
+    counts=(_Sizes, "Numbers of GPUs, for names without a number."),
     clocks=(CLOCKS, "Default: eight clocks of each GPU."),
     objective=(Name, "energy (at the plug), time, cost or carbon of the whole run."),
     max_time_s=(Positive | None, "Deadline: longest time of the run."),
@@ -409,15 +389,11 @@ class BatchQuestion(Strict):
                 _require(f"requests.{place}.operations", item, _OPERATION_WORDS)
         return self
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "requests": [
-                        {"model": "resnet18", "input_shape": [8, 3, 224, 224], "gpu": "A30"},
-                        {"model": "resnet34", "input_shape": [8, 3, 224, 224], "gpu": "A30"},
-                    ]
-                }
+    model_config = _showing(
+        {
+            "requests": [
+                {"model": "resnet18", "input_shape": [8, 3, 224, 224], "gpu": "A30"},
+                {"model": "resnet34", "input_shape": [8, 3, 224, 224], "gpu": "A30"},
             ]
         }
     )
