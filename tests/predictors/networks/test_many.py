@@ -49,8 +49,10 @@ SAME = partial(pytest.approx, rel=1e-12)
 def test_totals_are_those_of_predict(gpu, question):
     together = joulecast.predict_many(CANDIDATES, gpu, **question)
     alone = [joulecast.predict(each, gpu=gpu, **question) for each in CANDIDATES]
+    # Products of float32 in the transformer are added up in an order that depends on how many networks are computed.
+    same = partial(pytest.approx, rel=1e-6) if "predictor" in question else SAME
     for name in TOTALS:
-        assert getattr(together, name).tolist() == SAME([getattr(each, name) for each in alone]), name
+        assert getattr(together, name).tolist() == same([getattr(each, name) for each in alone]), name
     assert (together.gpu, together.predictor) == (alone[0].gpu, alone[0].predictor)
 
 
