@@ -150,7 +150,7 @@ def test_every_question_takes_it(profile, tmp_path):
 
 
 def test_what_takes_most_and_is_least_sure_is_measured_first():
-    small, large = (Operation("linear", [(n, 1024)], {"out_features": 1024}, precision="bf16") for n in (512, 4096))
+    small, large = (Operation("linear", [(n, 1024)], {"out_features": 1024}, precision="bf16") for n in (2048, 4096))
     others = [Operation("relu", [(4096, n)]) for n in (512, 1024)]
     network = Network.of([(small, 1), (large, 10), (others[0], 1), (others[1], 1)])
     chosen = worth_measuring(
