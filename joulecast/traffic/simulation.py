@@ -107,9 +107,16 @@ class ServingSimulation(Answer):
             level: The share of runs whose values should lie in the intervals.
         """
         found: dict[str, Sequence[float | None]] = {"tokens_per_s": [each.tokens_per_s for each in ends]}
-        # At a rate, power is joules times requests; in a closed loop, slower steps need less of it.
-        for name, of in (("energy_per_token_j", "energy"), ("power_w", "power" if self.concurrency else "energy")):
-            found[name] = [factor * float(getattr(self, name)) for factor in spreads[of]]
+        # At a rate, power is joules times requests; in a closed loop, slower steps need less of it. However slow they
+        # are, boards draw no more than their caps.
+        most_w = self.gpus * self.power_limit_w
+        slowest = max(min(each.tokens_per_s for each in ends), math.ulp(0.0))
+        for name, of, most in (
+            ("energy_per_token_j", "energy", most_w / slowest),
+            ("power_w", "power" if self.concurrency else "energy", most_w),
+        ):
+            own, (less, more) = float(getattr(self, name)), spreads[of]
+            found[name] = less * own, max(own, min(more * own, most))
         for name, at in product(_LATENCIES, _SHOWN):
             found[f"{name} p{100 * at:g}"] = [each._known(name, at) for each in ends]
         known = {}

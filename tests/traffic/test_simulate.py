@@ -164,6 +164,7 @@ def test_intervals_hold_the_prediction_and_are_narrower_with_a_host_that_is_name
             assert low < getattr(found, name)(0.99) < high
         low, high = found.intervals["energy_per_token_j"]
         assert low < found.energy_per_token_j < high
+        assert found.power_w < found.intervals["power_w"][1] <= found.power_limit_w
     assert wide.energy_j == chat.energy_j
     assert narrow.intervals["tpot_s p50"][1] < wide.intervals["tpot_s p50"][1]
     assert " to " in wide.latencies()[1][0][1]
