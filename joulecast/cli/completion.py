@@ -48,8 +48,34 @@ def _objectives() -> Iterable[str]:
     return OBJECTIVES
 
 
+def _objectives_of_serving() -> Iterable[str]:
+    from ..generation.choices import OBJECTIVES
+
+    return OBJECTIVES
+
+
+def _objectives_of_runs() -> Iterable[str]:
+    from ..runs.choosing import OBJECTIVES
+
+    return OBJECTIVES
+
+
 def _precisions() -> Iterable[str]:
-    return ("default", "fp32", "tf32", "fp16", "bf16")
+    from ..operations.attributes import RequestedPrecision
+
+    return get_args(RequestedPrecision)
+
+
+def _precisions_of_weights() -> Iterable[str]:
+    from ..generation.deployment import WEIGHTS
+
+    return WEIGHTS
+
+
+def _precisions_of_runs() -> Iterable[str]:
+    from ..runs.predict import AUTOCAST, FP8
+
+    return [*_precisions(), FP8, *AUTOCAST]
 
 
 _VALUES: Mapping[str, Values] = {
@@ -65,12 +91,17 @@ _VALUES: Mapping[str, Values] = {
 
 _SERVED: Mapping[str, Values] = {
     "model": _language_models,
-    "precision": lambda: ("bf16", "fp16", "fp8", "nvfp4", "mxfp4"),
-    "objective": lambda: ("energy", "time", "cost", "carbon"),
+    "draft_model": _language_models,
+    "precision": _precisions_of_weights,
+    "objective": _objectives_of_serving,
 }
+_RUNS: Mapping[str, Values] = {"precision": _precisions_of_runs, "objective": _objectives_of_runs}
 _OF_COMMANDS: Mapping[str, Mapping[str, Values]] = {
     "generate": _SERVED,
     "best_generation": _SERVED,
+    "simulate": _SERVED,
+    "run": _RUNS,
+    "best_run": _RUNS,
     "image": {"model": _pipelines, "precision": lambda: ("bf16", "fp16", "fp32")},
 }
 """Command -> what its options take instead."""

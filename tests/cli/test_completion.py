@@ -15,7 +15,11 @@ ASKED = {
     "generate llama3_1_": {"llama3_1_8b", "llama3_1_70b"},
     "generate llama3_8b --precision nv": {"nvfp4"},
     "generate llama3_8b --engine vl": {"vllm"},
-    "best-generation llama3_8b --objective c": {"cost", "carbon"},
+    "best-generation llama3_8b --objective ": {"energy", "time", "gpus", "cost", "carbon"},
+    "simulate llama3_1_": {"llama3_1_8b", "llama3_1_70b"},
+    "simulate llama3_8b --precision mx": {"mxfp4"},
+    "run bert_base --precision amp": {"amp", "amp_fp16"},
+    "best-run bert_base --objective ": {"energy", "time", "cost", "carbon"},
     "image flux": {"flux_1_dev", "flux_1_schnell"},
 }
 
@@ -23,7 +27,7 @@ ASKED = {
 @pytest.mark.parametrize("typed", ASKED)
 def test_values_are_completed(typed, monkeypatch, capsys):
     words = f"joulecast {typed}"
-    for name, value in {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}.items():
+    for name, value in {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("_JOULECAST_COMPLETE", "complete_bash")
     with pytest.raises(SystemExit):
