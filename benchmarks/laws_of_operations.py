@@ -181,10 +181,15 @@ FIGURES = ("sms", "boost_clock_mhz", "memory_bandwidth", "l2_bytes", "power_limi
 
 def siblings(gpu: GPU) -> list[GPU]:
     """GPUs of the same chip that are at least as good in every figure of the data sheet."""
+    return [other for other in no_worse(gpu) if other.chip == gpu.chip]
+
+
+def no_worse(gpu: GPU) -> list[GPU]:
+    """GPUs that run the same kernels, and are at least as good in every figure of the data sheet."""
     return [
         other
         for other in gpus().values()
-        if other.chip == gpu.chip
+        if other.compute_capability == gpu.compute_capability
         and other != gpu
         and all(getattr(other, name) >= getattr(gpu, name) for name in FIGURES)
         and other.memory_type is not None

@@ -260,7 +260,7 @@ def refuse_impossible(card: Card, rows: Sequence[Measurement | NetworkMeasuremen
 
 
 def refuse_lines(faults: list[str], where: str) -> None:
-    """Raise one error for all the lines of a dataset that are wrong. Raises DatasetError: Always."""
+    """Raise one DatasetError that names the lines of a dataset that are wrong."""
     shown = "; ".join(faults[:_REPORTED]) + (f"; and {len(faults) - _REPORTED} more" if len(faults) > _REPORTED else "")
     raise DatasetError(
         f"{len(faults)} impossible measurements of {where}",

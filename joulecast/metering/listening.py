@@ -90,7 +90,7 @@ class Listener:
                     return self._stop()
                 if word == "end" and not name:
                     return {"end": True}
-                raise InputError("unknown command", given=command[:100], allowed=_COMMANDS)
+                raise InputError("unknown command", given=command[:100], allowed=_COMMANDS, hint="send: start NAME")
             except InputError as error:
                 return {"error": str(error)}
 
@@ -108,11 +108,10 @@ class Listener:
         window.__exit__(None, None, None)
         found = self._meter.result().tree().at(path)
         known = found.total.source != "missing"
-        joules = found.total.energy_j if known else None
         return {
             "window": path,
-            "calls": found.calls,
+            "calls": round(found.calls),
             "time_s": found.total.time_s,
-            "energy_j": joules,
+            "energy_j": found.total.energy_j if known else None,
             "source": found.total.source,
         }

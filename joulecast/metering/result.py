@@ -157,22 +157,12 @@ class Metering(Answer):
         where = f"{recording.host}: " if len(self.recordings) > 1 else ""
         notes = [*recording.absent, *recording.events]
         notes += [f"{d.name} is modelled, not measured" for d in recording.devices if d.method == "modelled"]
-        for found in self.devices:
-            name = str(found.device.facts.get("device") or "")
-            if (
-                found.host == recording.host
-                and found.device.component == "board"
-                and name.startswith(("NVIDIA", "Tesla"))
-            ):
-                counter = not np.isnan(recording.samples[found.device.name].energy_j).all()
-                note = sensor_note(found.device.name, name, counter) if found.device.method == "measured" else None
-                if note and found.corrected_j is not None:
-                    note += f": {si(found.corrected_j, 'J')} +- {100 * BOARD_SPREAD:g} % by a meter"
-                notes += [note] if note else []
+        mine = [found for found in self.devices if found.host == recording.host]
+        notes += [note for found in mine if (note := _sensor_note(found, recording.samples[found.device.name]))]
         notes += [
             f"{found.device.name} could not be read all the time: at least {si(found.energy_j, 'J')}"
-            for found in self.devices
-            if found.host == recording.host and not found.complete
+            for found in mine
+            if not found.complete
         ]
         if not recording.complete:
             notes.append("the recording was not closed: its program or meter was killed")
@@ -316,6 +306,17 @@ def merged(title: str, meterings: Sequence[Metering]) -> Metering:
         first = replace(recordings[0], events=(*recordings[0].events, note))
         return replace(found, recordings=(first, *recordings[1:]))
     return found
+
+
+def _sensor_note(found: DeviceEnergy, samples: Samples) -> str | None:
+    """What is known of the sensor of an NVIDIA GPU, with its corrected joules; None where nothing is."""
+    device, name = found.device, str(found.device.facts.get("device") or "")
+    if device.component != "board" or device.method != "measured" or not name.startswith(("NVIDIA", "Tesla")):
+        return None
+    note = sensor_note(device.name, name, counter=not np.isnan(samples.energy_j).all())
+    if note is None or found.corrected_j is None:
+        return note
+    return f"{note}: {si(found.corrected_j, 'J')} +- {100 * BOARD_SPREAD:g} % by a meter"
 
 
 def _device_energies(recording: Recording) -> list[DeviceEnergy]:

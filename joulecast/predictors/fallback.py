@@ -11,7 +11,7 @@ the two were fitted apart (physics/limits.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import FloatArray
-from ..hardware import GPU
 from ..operations.operation import Operation
 from ..operations.operation_list import OperationList
 from .contract import PredictsOperations
@@ -29,13 +28,14 @@ from .physics.baseline import group_of
 from .physics.cached import cached
 from .physics.limits import with_limits
 from .physics.norms import smooth_max
+from .wrapped import WrappedPredictor
 
 _LEAST = 1e-15  # Instead of a division by zero.
 _Ask = Callable[[PredictsOperations, Sequence[Operation]], OperationPredictions]
 
 
 @dataclass(frozen=True, eq=False)
-class FallbackPredictor:
+class FallbackPredictor(WrappedPredictor):
     """Predicts from measurements of this GPU, and by a fallback what was never measured on it.
 
     Args:
@@ -45,19 +45,8 @@ class FallbackPredictor:
         find_forward: In training, gives the predictor of the same GPU in inference; None in inference.
     """
 
-    own: PredictsOperations
     find_fallback: Callable[[], PredictsOperations]
     find_forward: Callable[[], PredictsOperations] | None = None
-
-    @property
-    def gpu(self) -> GPU:
-        """The GPU that it predicts for."""
-        return self.own.gpu
-
-    @property
-    def mode(self) -> str:
-        """Inference or training."""
-        return self.own.mode
 
     @property
     def coverage(self) -> tuple[str, ...]:
@@ -134,33 +123,15 @@ class FallbackPredictor:
         known = self.measured_launch_s
         return np.array([known.get(op.kind, s) for op, s in zip(operations, otherwise.tolist(), strict=True)])
 
-    def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
-        """See `PredictsOperations.in_network`; a network is its parts."""
-        return self.own.in_network(predictions, counts)
-
-    @property
-    def same_in_all_networks(self) -> bool:
-        """See `PredictsOperations.same_in_all_networks`."""
-        return self.own.same_in_all_networks
-
     def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
         """See `PredictsOperations.predict_for_network`."""
         return self._with_fallback(
             operations, lambda each, some: each.predict_for_network(some, power_limit_w), power_limit_w
         )
 
-    def regressor_inputs(self, operation: Operation) -> NDArray[np.float32] | None:
-        """See `PredictsOperations.regressor_inputs`."""
-        return self.own.regressor_inputs(operation)
-
     def covers(self, operation: Operation) -> bool:
         """See `PredictsOperations.covers`; the fallback covers what the own predictor does not."""
         return True
-
-    @property
-    def measured_launch_s(self) -> Mapping[str, float]:
-        """See `PredictsOperations.measured_launch_s`."""
-        return self.own.measured_launch_s
 
     @property
     def shared_models(self) -> tuple[()]:

@@ -196,7 +196,7 @@ def calibrate(
             allowed=f"{RUNS} or more",
             hint="give --runs 3",
         )
-    idle = [device.idle(_SETTLING_S, _IDLE_S)]
+    idle = [idle_of(device)]
     found: list[LevelCalibration] = []
     phases_s: tuple[float, ...] = ()
     kernels = [(level, access) for access in accesses for level in levels if _is_there(level, access, levels)]
@@ -223,6 +223,11 @@ def calibrate(
         median_j = float(np.median(slopes))
         found.append(LevelCalibration(level, median_j, tuple(slopes), blocks, threads, per_s, min(fits), access))
     return Calibration(tuple(found), tuple(watts for watts, _ in idle), phases_s)
+
+
+def idle_of(device: ChaseDevice) -> tuple[float, float]:
+    """Idle power in watts once the board has settled, and when it was measured."""
+    return device.idle(_SETTLING_S, _IDLE_S)
 
 
 def _is_there(level: str, access: str, levels: Sequence[str]) -> bool:
@@ -276,7 +281,7 @@ def energy_of(
         begin_s = device.now_s()
         run = device.run(level, blocks, threads, steps, access)
         points.append((float(blocks * threads * steps), run.duration_s, run.energy_j, (begin_s + device.now_s()) / 2))
-    idle.append(device.idle(_SETTLING_S, _IDLE_S))
+    idle.append(idle_of(device))
     return _slope(points, idle[-2], idle[-1])
 
 

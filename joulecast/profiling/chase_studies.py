@@ -21,7 +21,7 @@ from ..hardware import GPU
 from ..hardware.gpu import MEMORY_LEVELS
 from ..hardware.ncu import counters_of, metrics
 from ..rendering.plots import ACCENT, CHART_STYLE, FAINT, pyplot, svg_of
-from .calibration import THREADS, Calibration, ChaseDevice, energy_of, rate_of
+from .calibration import THREADS, Calibration, ChaseDevice, energy_of, idle_of, rate_of
 
 _OCTAVES, _STEPS_OF_OCTAVE = 2, 8  # Arrays from a quarter of the catalogue's size to four times it, 9 % apart.
 _FEW_MISSES = 0.1
@@ -68,7 +68,7 @@ def over_threads(device: ChaseDevice, level: str) -> OverThreads:
         level: The memory level.
     """
     choices = [(1, 1), *((device.multiprocessors, threads) for threads in (1, 32, *THREADS))]
-    idle = [device.idle(1.0, 3.0)]
+    idle = [idle_of(device)]
     found = [energy_of(device, level, *choice, rate_of(device, level, *choice), "load", idle)[0] for choice in choices]
     return OverThreads(level, tuple(blocks * threads for blocks, threads in choices), tuple(found))
 

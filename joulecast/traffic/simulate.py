@@ -22,6 +22,7 @@ from .replay import ROUTERS
 from .requests import Drawn, Trace, at_rate, endless, read_trace
 from .served import Served
 from .simulation import ServingSimulation
+from .timeline import usual_step
 
 if TYPE_CHECKING:
     from ..extraction.sources import Model
@@ -197,7 +198,7 @@ def simulate_serving(
     found = replayed(made, reader)
     if level is None:
         return found
-    spreads = made.spreads(level, *found.usual_step, known_host=host is not None)
+    spreads = made.spreads(level, *usual_step(found.logs), known_host=host is not None)
     if spreads is None:
         return found
     ends = []

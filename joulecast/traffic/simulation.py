@@ -94,7 +94,7 @@ class ServingSimulation(Answer):
             notes=notes,
             **told,
         )
-        return made if not made._overloaded else replace(made, notes=(*notes, made._overload))
+        return replace(made, notes=(*notes, *made._overload()))
 
     def between(
         self, ends: Sequence[ServingSimulation], spreads: Mapping[str, tuple[float, float]], level: float
@@ -179,7 +179,7 @@ class ServingSimulation(Answer):
         Raises:
             InputError: The quantile is not between 0 and 1, or no request was counted.
         """
-        return self._quantile(self.requests["first_token_s"] - self.requests["arrival_s"], quantile)
+        return self._quantile(self._ttft_s, quantile)
 
     def tpot_s(self, quantile: float) -> float:
         """Mean seconds of a request from one token to the next, as a quantile of all requests of at least two tokens.
@@ -195,7 +195,7 @@ class ServingSimulation(Answer):
         Raises:
             InputError: The quantile is not between 0 and 1, or no request was counted.
         """
-        return self._quantile(self.requests["end_s"] - self.requests["arrival_s"], quantile)
+        return self._quantile(self._latency_s, quantile)
 
     def itl_s(self, quantile: float) -> float:
         """Seconds from one token of a request to the next, as a quantile of all tokens ("inter-token latency").
@@ -219,20 +219,8 @@ class ServingSimulation(Answer):
             tpot_s: Most mean seconds of a request from one token to the next.
             latency_s: Most seconds to the last token.
         """
-        found = self.requests
-        kept = self._counted & (found["first_token_s"] - found["arrival_s"] <= ttft_s)
-        kept &= (found["end_s"] - found["arrival_s"] <= latency_s) & ~(self._tpot_s > tpot_s)
+        kept = self._counted & (self._ttft_s <= ttft_s) & (self._latency_s <= latency_s) & ~(self._tpot_s > tpot_s)
         return float(kept.sum()) / self._window_s
-
-    @property
-    def usual_step(self) -> tuple[float, float]:
-        """Mean number of sequences of a replica that decode at a time, and of the tokens that each has in the cache."""
-        steps, decoding, cached = (
-            np.concatenate([column(log, name) for log in self.logs]) for name in ("steps", "decoding", "cached")
-        )
-        sequences, some = float((steps * decoding).sum()), decoding > 0
-        each = float((steps * cached)[some].sum()) / max(sequences, 1.0)
-        return sequences / max(float(steps[some].sum()), 1.0), each
 
     def timeline(self, step_s: float = 1.0, replica: int | None = None) -> Timeline:
         """Power, queue and memory over time, from the start to the end of the last request.
@@ -245,7 +233,7 @@ class ServingSimulation(Answer):
             InputError: The step is not above 0, or too small for the time that was simulated, or there is no such
                 replica.
         """
-        requests = self.requests["arrival_s"], self.requests["first_token_s"] - self.requests["arrival_s"]
+        requests = self.requests["arrival_s"], self._ttft_s
         if replica is None:
             return Timeline.of(self.logs, self.cache_tokens, step_s, *requests)
         if replica not in range(len(self.logs)):
@@ -314,19 +302,27 @@ class ServingSimulation(Answer):
         return one_below_the_other(lines)
 
     def _table(self) -> Table:
-        found, arrival_s = self.requests, self.requests["arrival_s"]
+        found = self.requests
         columns = {
-            "arrival_s": arrival_s,
+            "arrival_s": found["arrival_s"],
             "prompt_tokens": found["prompt_tokens"].astype(int),
             "output_tokens": found["output_tokens"].astype(int),
-            "ttft_s": found["first_token_s"] - arrival_s,
+            "ttft_s": self._ttft_s,
             "tpot_s": self._tpot_s,
-            "latency_s": found["end_s"] - arrival_s,
+            "latency_s": self._latency_s,
             "energy_j": found["energy_j"],
             "preemptions": found["preemptions"].astype(int),
         }
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         return Table(list(columns), ([None if value != value else value for value in row] for row in rows))
+
+    @property
+    def _ttft_s(self) -> FloatArray:
+        return self.requests["first_token_s"] - self.requests["arrival_s"]
+
+    @property
+    def _latency_s(self) -> FloatArray:
+        return self.requests["end_s"] - self.requests["arrival_s"]
 
     @property
     def _tpot_s(self) -> FloatArray:
@@ -373,21 +369,14 @@ class ServingSimulation(Answer):
             return None
         return found
 
-    @property
-    def _overloaded(self) -> bool:
-        """Whether the queue grows: more than a tenth of the requests of an open loop are left at the end."""
-        if self.concurrency is not None:
-            return False
-        unfinished = self._counted & (self.requests["end_s"] > self.duration_s)
-        late = self.requests["first_token_s"] - self.requests["arrival_s"] > 0.1 * self._window_s
-        return bool((unfinished & late).sum() > 0.05 * self.counted)
-
-    @property
-    def _overload(self) -> str:
-        return (
-            f"the queue grows: these GPUs end {self.requests_per_s:.3g} requests/s, and more arrive, so latencies "
-            "depend on the duration"
-        )
+    def _overload(self) -> tuple[str, ...]:
+        """A note where the queue of an open loop grows: many requests waited long, and are left at the end."""
+        left = self._counted & (self.requests["end_s"] > self.duration_s)
+        late = self._ttft_s > 0.1 * self._window_s
+        if self.concurrency is not None or (left & late).sum() <= 0.05 * self.counted:
+            return ()
+        ended = f"the queue grows: these GPUs end {self.requests_per_s:.3g} requests/s, and more arrive"
+        return (f"{ended}, so latencies depend on the duration",)
 
 
 _TOLD = (

@@ -71,6 +71,16 @@ def weighted_quantile(values: FloatArray, weights: FloatArray, quantile: float) 
     return float(values[order[place]])
 
 
+def usual_step(logs: Sequence[Columns]) -> tuple[float, float]:
+    """Mean number of sequences of a replica that decode at a time, and of the tokens that each has in the cache."""
+    steps, decoding, cached = (
+        np.concatenate([column(log, name) for log in logs]) for name in ("steps", "decoding", "cached")
+    )
+    sequences, some = float((steps * decoding).sum()), decoding > 0
+    each = float((steps * cached)[some].sum()) / max(sequences, 1.0)
+    return sequences / max(float(steps[some].sum()), 1.0), each
+
+
 @dataclass(frozen=True)
 class Timeline(Tabular):
     """What all replicas did over time; arrays of shape (times,), each the mean of a step from that time on.

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...operations.operation import Operation
-from ..measurement import Card, Dataset, Measurement, refuse_lines
-from .reading import importer, read_columns
+from ..measurement import Card, Dataset, Measurement
+from .reading import importer, read_columns, refuse_unknown, rows_of
 
 _SOURCE = "github.com/casys-kaist/LLMServingSim: layers of served models, profiled in vLLM"
 _METHOD = "profiled_kernel"
@@ -64,14 +64,9 @@ def import_llmservingsim2026(folder: str | Path) -> list[Dataset]:
     """
     path = Path(folder) / "layers.parquet"
     columns = read_columns(path, ("gpu", "model", "tp", "table", "layer", *_COLUMNS))
-    unknown = np.flatnonzero(~(np.isin(columns["gpu"], list(_GPUS)) & np.isin(columns["model"], list(_MODELS))))
-    if len(unknown):
-        gpus, models = columns["gpu"], columns["model"]
-        lines = [f"row {row + 1}: unknown GPU or model ({gpus[row]}, {models[row]})" for row in unknown]
-        refuse_lines(lines, str(path))
+    refuse_unknown(columns, path, "GPU or model", gpu=_GPUS, model=_MODELS)
     found: dict[str, list[Measurement]] = {}
-    for line, values in enumerate(zip(*(column.tolist() for column in columns.values()), strict=True), 1):
-        row = dict(zip(columns, values, strict=True))
+    for row in rows_of(columns, np.arange(len(columns["gpu"]))):
         operation, time_s = _operation(row), row["time_us"] / 1e6
         mine = found.setdefault(row["gpu"], [])
         if operation is not None:
@@ -85,7 +80,7 @@ def import_llmservingsim2026(folder: str | Path) -> list[Dataset]:
                     kernel=f"{row['layer'] or 'attention'} of {row['model']}",
                     campaign="llmservingsim2026",
                     method=_METHOD,
-                    line=line,
+                    line=row["line"],
                 )
             )
     return [_dataset(gpu, mine, int((columns["gpu"] == gpu).sum())) for gpu, mine in sorted(found.items())]

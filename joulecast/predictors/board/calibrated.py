@@ -7,17 +7,16 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..contract import PredictsOperations, SharedModel
+from ..contract import PredictsOperations
 from ..intervals.operation_spread import OperationSpread
 from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
 from ..physics.norms import smooth_max
+from ..wrapped import WrappedPredictor
 from .parts import LAUNCHES, PARTS, STATIC, calibrated_work, factor_of, launches_in, members
 from .profile import BoardProfile
 from .spread import CalibratedSpread
@@ -84,7 +83,7 @@ def _spread(
 
 
 @dataclass(frozen=True, eq=False)
-class CalibratedPredictor:
+class CalibratedPredictor(WrappedPredictor):
     """A predictor of operations whose predictions are those for one board.
 
     Args:
@@ -92,23 +91,7 @@ class CalibratedPredictor:
         profile: What was measured on the board.
     """
 
-    own: PredictsOperations
     profile: BoardProfile
-
-    @property
-    def gpu(self) -> GPU:
-        """The GPU that it predicts for."""
-        return self.own.gpu
-
-    @property
-    def mode(self) -> str:
-        """Inference or training."""
-        return self.own.mode
-
-    @property
-    def coverage(self) -> tuple[str, ...]:
-        """See `PredictsOperations.coverage`."""
-        return self.own.coverage
 
     def predict(
         self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
@@ -122,41 +105,11 @@ class CalibratedPredictor:
         found = self.own.predict_for_network(operations, power_limit_w)
         return corrected(found, self.gpu, self.profile, float(self.gpu.boost_clock_mhz), in_loops=False)
 
-    def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
-        """See `PredictsOperations.in_network`."""
-        return self.own.in_network(predictions, counts)
-
-    @property
-    def same_in_all_networks(self) -> bool:
-        """See `PredictsOperations.same_in_all_networks`."""
-        return self.own.same_in_all_networks
-
-    def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
-        """See `PredictsOperations.remarks`."""
-        return self.own.remarks(operations)
-
-    def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
-        """See `PredictsOperations.by_fallback`."""
-        return self.own.by_fallback(operations)
-
-    def regressor_inputs(self, operation: Operation) -> NDArray[np.float32] | None:
-        """See `PredictsOperations.regressor_inputs`."""
-        return self.own.regressor_inputs(operation)
-
-    def covers(self, operation: Operation) -> bool:
-        """See `PredictsOperations.covers`."""
-        return self.own.covers(operation)
-
     @property
     def measured_launch_s(self) -> Mapping[str, float]:
         """See `PredictsOperations.measured_launch_s`."""
         launch = self.profile.factors.get(launches_in(self.mode), 1.0)
         return {kind: launch * seconds for kind, seconds in self.own.measured_launch_s.items()}
-
-    @property
-    def shared_models(self) -> tuple[SharedModel, ...]:
-        """See `PredictsOperations.shared_models`."""
-        return self.own.shared_models
 
     def factors_of(self, operation: Operation) -> dict[str, float]:
         """Name of a part -> the factor that acts on it, for the parts of an operation."""

@@ -216,8 +216,8 @@ def _fitted(
 
 def _of_time(rows: _Rows, profile: BoardProfile) -> _Equations:
     """Errors of device times where they were measured, and of loops."""
-    found, before = rows.on(profile), rows.found.work
-    if found.work is None or before is None:  # `_rows` keeps no such predictions.
+    found = rows.on(profile)
+    if found.work is None:  # `_rows` keeps no such predictions.
         raise TypeError("predictions without work")
     masks, parts = members(rows.operations, rows.gpu), found.work.parts
     slower = found.work.clock_mhz / np.maximum(found.held_clock_mhz, 1.0)

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU
+from ...operations.operation import MODES
 from ...operations.operation_list import OperationList
 from ..physics.cached import cached
 from ..physics.clock import Work
@@ -28,7 +29,6 @@ DRAM, TENSOR_PRODUCTS, OTHER_PRODUCTS, CYCLES = (
     "cycles of other operations",
 )
 UNITS = (DRAM, TENSOR_PRODUCTS, OTHER_PRODUCTS, CYCLES)
-MODES = ("inference", "training")
 LAUNCHES, STATIC, DYNAMIC = tuple(f"launches in {mode}" for mode in MODES), "static power", "dynamic energy"
 FAMILIES_IN = tuple(f"{family} in {mode}" for family in FAMILIES for mode in MODES)
 KINDS_OF = {place: f"kind {kind}" for kind, place in KIND_PLACES.items()}

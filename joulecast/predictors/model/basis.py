@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sized
+from functools import lru_cache
 from typing import Literal, get_args
 
-from ...hardware import GPU, gpus, same_boards
+from ...hardware import GPU, find_gpu, gpus, same_boards
 
 Basis = Literal["measured", "same generation", "other generations"]
 """Measurements of this GPU, of GPUs of its generation (see `generation_of`), or only of other GPUs."""
@@ -22,6 +23,12 @@ compute_120f), so libraries compile one kernel for both."""
 def generation_of(gpu: GPU) -> str:
     """The compute capability that a GPU's kernels were made for."""
     return _SAME_KERNELS.get(gpu.compute_capability, gpu.compute_capability)
+
+
+@lru_cache(256)
+def boards_of(names: frozenset[str]) -> tuple[GPU, ...]:
+    """The GPUs with these names, sorted by name; found once, because each prediction asks for the measured ones."""
+    return tuple(map(find_gpu, sorted(names)))
 
 
 def is_measured(gpu: GPU, names: Collection[str]) -> bool:
@@ -43,17 +50,17 @@ def stands_for(gpu: GPU, measured: Iterable[GPU]) -> GPU:
     return min(known or others, key=rank, default=gpu)
 
 
-def basis_of(gpu: GPU, gpus: Collection[str], generations: Collection[str]) -> Basis:
+def basis_of(gpu: GPU, measured: frozenset[str]) -> Basis:
     """The basis of predictions for a GPU.
 
     Args:
         gpu: The GPU to predict for.
-        gpus: Names of the measured GPUs.
-        generations: Generations of the measured GPUs.
+        measured: Names of the measured GPUs.
     """
-    if is_measured(gpu, gpus):
+    if is_measured(gpu, measured):
         return "measured"
-    return "same generation" if generation_of(gpu) in generations else "other generations"
+    of_generation = generation_of(gpu) in map(generation_of, boards_of(measured))
+    return "same generation" if of_generation else "other generations"
 
 
 def known_basis(basis: Basis, errors: Mapping[str, Sized]) -> Basis | None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...errors import damaged_entry
-from ...hardware import GPU, find_gpu
+from ...hardware import GPU
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
@@ -37,7 +37,7 @@ from ..physics.relative import RELATIVE_NAMES, relative_features
 from ..physics.roofline import on_tensor_cores
 from ..regressors.perceptron import Perceptron
 from ..regressors.trees import stored_trees
-from .basis import stands_for
+from .basis import boards_of, stands_for
 
 Range = tuple[float, float]
 LogRatios = Callable[[NDArray[np.float32]], FloatArray]
@@ -162,7 +162,7 @@ class BoostedResidual:
                     asked.setdefault((regressor, mine.tobytes()), (mine, []))[1].append(gpu)
         for (regressor, _), (is_new, some) in asked.items():
             new = operations if is_new.all() else OperationList(compress(operations, is_new))
-            seen = [relative_features(seen_as(new, gpu), stands_for(gpu, self._measured)) for gpu in some]
+            seen = [relative_features(seen_as(new, gpu), stands_for(gpu, boards_of(self.gpus))) for gpu in some]
             rows = np.concatenate(seen).astype(np.float32)
             alike = [numbers_of(new).kind, np.arange(len(new))]
             (logs,) = in_batches(_alone(regressor), rows, [np.tile(each, len(some)) for each in alike])
@@ -170,10 +170,6 @@ class BoostedResidual:
                 known[gpu][is_new] = log_ratios
                 self._log_ratios(gpu).store(new, log_ratios[:, None])
         return known
-
-    @cached_property
-    def _measured(self) -> list[GPU]:
-        return [find_gpu(name) for name in sorted(self.gpus)]
 
     @cached_property
     def _log_ratios(self) -> Callable[[GPU], OperationRows]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -25,7 +26,7 @@ from ..intervals.calibration import Calibration
 from ..physics.bandwidth import chosen_clock_mhz
 from ..physics.bounds import kernel_floor_s
 from ..physics.cached import cached
-from .basis import Basis, basis_of, generation_of, is_like_measured, is_measured, known_basis, stands_for
+from .basis import Basis, basis_of, boards_of, generation_of, is_like_measured, is_measured, known_basis, stands_for
 from .features import features, first_kernels
 from .in_networks import NetworkFactors, loaded_elements, slower
 from .machine import Machine
@@ -103,13 +104,12 @@ class OneModel:
             flash: Whether PyTorch computes an attention. It runs the kernels of one generation on all GPUs.
         """
         names = self.measured[part]
-        same = frozenset(name for name in names if generation_of(find_gpu(name)) == FLASH_GENERATION)
+        same = frozenset(board.name for board in boards_of(names) if generation_of(board) == FLASH_GENERATION)
         return same if flash and same else names
 
     def basis(self, part: str, gpu: GPU, *, flash: bool = False) -> Basis:
         """The basis of predictions for a GPU; see `measured_on`."""
-        names = self.measured_on(part, flash=flash)
-        return basis_of(gpu, names, {generation_of(find_gpu(name)) for name in names})
+        return basis_of(gpu, self.measured_on(part, flash=flash))
 
     def bursts(self, asked: Sequence[tuple[Parts, GPU]]) -> list[Burst]:
         """Kernels that this knows, each list on its GPU, with one answer for each."""
@@ -135,7 +135,7 @@ class OneModel:
     def _started(self, parts: Parts, gpu: GPU) -> tuple[Burst, FloatArray]:
         work, machine, count = Work.of(parts.kernels), Machine.of(gpu), len(parts.kernels)
         found = costs(work, machine, self.constants)
-        seconds = (np.bincount(work.place, each, count) for each in (found.time_s, self._freely_s(work, found, gpu)))
+        seconds = (np.bincount(work.place, each, count) for each in (found.time_s, self._freely_s(found, gpu)))
         physics_s, uncapped_s = (np.maximum(each, LEAST_S) for each in seconds)
         like = self._like(gpu)
         if like == gpu:
@@ -150,27 +150,27 @@ class OneModel:
 
         If all its figures are better than those of another board of its chip, it is not slower then.
         """
-        names = frozenset().union(*self.measured.values())
-        if is_measured(gpu, names):
-            return gpu
-        return stands_for(gpu, map(find_gpu, sorted(names)))
+        return gpu if is_measured(gpu, self._gpus) else stands_for(gpu, boards_of(self._gpus))
 
-    def _freely_s(self, work: Work, found: Costs, gpu: GPU) -> FloatArray:
+    @cached_property
+    def _gpus(self) -> frozenset[str]:
+        """Names of all measured GPUs."""
+        return frozenset().union(*self.measured.values())
+
+    def _freely_s(self, found: Costs, gpu: GPU) -> FloatArray:
         """Seconds by physics without the power cap of a GPU, for networks, shape (kernels,).
 
         What was measured of a generation is taken as it is. Another board of the generation has another cap, so its
         loops take longer or shorter by physics; without its cap it is like the measured one.
         """
-        names = frozenset().union(*self.measured.values())
-        boards = [board for board in map(find_gpu, sorted(names)) if generation_of(board) == generation_of(gpu)]
+        boards = [board for board in boards_of(self._gpus) if generation_of(board) == generation_of(gpu)]
         if not boards:
             return found.uncapped_s
         if any(board.chip == gpu.chip and board.power_limit_w == gpu.power_limit_w for board in boards):
             return found.time_s
         machine, others = Machine.of(gpu), [Machine.of(board) for board in boards]
         watts = max(other.logic_power_w / (other.sms * other.clock_hz) for other in others)
-        like = machine._replace(logic_power_w=watts * machine.sms * machine.clock_hz)
-        return costs(work, like, self.constants).time_s
+        return found.under(watts * machine.sms * machine.clock_hz).time_s
 
     def _learned(
         self, parts: Parts, group: NDArray[np.int64], gpu: GPU
@@ -181,7 +181,7 @@ class OneModel:
         for part, flash, place in dict.fromkeys(kinds):
             mine, name = (parts.names == part) & (parts.flash == flash) & (group == place), GROUPS[place]
             generation = FLASH_GENERATION if flash else generation_of(gpu)
-            of_this = {generation_of(find_gpu(each)) for each in self.measured[part]}
+            of_this = {generation_of(board) for board in boards_of(self.measured[part])}
             if generation in of_this and (generation, name) in self.trees:
                 trust = self.trust[part] if self.basis(part, gpu, flash=flash) == "other generations" else 1.0
                 found.append(((generation, name), mine, trust))

@@ -103,6 +103,8 @@ class Costs(NamedTuple):
         fill: Share of the chosen tiles' work, with their last wave, that is not padding.
         splits: Parts into which the reduction is split.
         burst_s: Computing, without a power cap.
+        product_j: Joules of the products.
+        settling_s: Seconds of computing after which the cap lowers the clock half way.
     """
 
     compute_s: FloatArray
@@ -114,6 +116,12 @@ class Costs(NamedTuple):
     fill: FloatArray
     splits: FloatArray
     burst_s: FloatArray
+    product_j: FloatArray
+    settling_s: FloatArray
+
+    def under(self, logic_power_w: float) -> Costs:
+        """The costs on the same board with another power cap, which leaves these watts for work."""
+        return self._replace(compute_s=_capped_s(self.burst_s, self.product_j, logic_power_w, self.settling_s))
 
     @property
     def time_s(self) -> FloatArray:
@@ -157,7 +165,11 @@ def costs(work: Work, machine: Machine, constants: FloatArray) -> Costs:
         called, machine, rate, full, ways, np.array([tile, peak, loaded, split, exposed, l2_rate])
     )
     quick_s = cycles / machine.clock_hz
-    compute_s = _capped_s(quick_s, work.flops, machine, full, picojoules, burst_s)
+    # The larger the products that a multiprocessor computes in a cycle, the fewer operands it loads for each FLOP, so
+    # the energy of a FLOP falls with the square root of the rate that it is built for (products over 1e12 FLOPs on
+    # L40S, A100, H100, H200, B200 and GB200 follow this within 15 %). Boards sold with a lower rate compute the same.
+    product_j = work.flops * picojoules * 1e-12 * np.sqrt(_REFERENCE_RATE / full)
+    compute_s = _capped_s(quick_s, product_j, machine.logic_power_w, burst_s)
     held = sets * work.held_bytes + work.moved_bytes - work.held_bytes
     bandwidth = share * np.where(work.rows > 0, machine.bandwidth, machine.copied)
     steepness = np.where(work.rows > 0, _STEEPNESS, _STREAM_STEEPNESS)
@@ -169,7 +181,7 @@ def costs(work: Work, machine: Machine, constants: FloatArray) -> Costs:
     turns = np.maximum(work.lines * work.line_threads / (machine.sms * machine.threads), waits)
     line_s = turns * line * (_LINE_START + steps) * waits / machine.clock_hz
     launch_s = launch * (0.5 + 0.5 * work.launches)
-    return Costs(compute_s, memory_s, line_s, passed_s, launch_s, waves, fill, splits, quick_s)
+    return Costs(compute_s, memory_s, line_s, passed_s, launch_s, waves, fill, splits, quick_s, product_j, burst_s)
 
 
 def _moving_s(
@@ -187,21 +199,8 @@ def _moving_s(
     return seconds
 
 
-def _capped_s(
-    compute_s: FloatArray,
-    flops: FloatArray,
-    machine: Machine,
-    full: FloatArray,
-    picojoules: FloatArray,
-    burst_s: FloatArray,
-) -> FloatArray:
-    """Seconds of products in a loop whose clock falls until the board draws its cap.
-
-    The larger the products that a multiprocessor computes in a cycle, the fewer operands it loads for each FLOP, so the
-    energy of a FLOP falls with the square root of the rate that it is built for (products over 1e12 FLOPs on L40S,
-    A100, H100, H200, B200 and GB200 follow this within 15 %). Boards sold with a lower rate compute the same products.
-    """
-    energy_j = flops * picojoules * 1e-12 * np.sqrt(_REFERENCE_RATE / full)
-    slower = np.maximum(energy_j / machine.logic_power_w / np.maximum(compute_s, 1e-12), 1.0)
-    capped: FloatArray = compute_s * (1 + (slower - 1) * compute_s / (compute_s + burst_s))
+def _capped_s(quick_s: FloatArray, product_j: FloatArray, logic_power_w: float, settling_s: FloatArray) -> FloatArray:
+    """Seconds of products in a loop whose clock falls until the board draws its cap; see `Costs`."""
+    slower = np.maximum(product_j / logic_power_w / np.maximum(quick_s, 1e-12), 1.0)
+    capped: FloatArray = quick_s * (1 + (slower - 1) * quick_s / (quick_s + settling_s))
     return capped

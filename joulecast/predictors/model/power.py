@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...hardware import GPU, find_gpu
+from ...hardware import GPU
 from ..batches import asked_together
 from ..contract import Regressor
 from ..physics.energy import static_power_w
 from ..physics.voltage import relative_voltage
-from .basis import Basis, basis_of, generation_of, is_measured, known_basis
+from .basis import Basis, basis_of, boards_of, generation_of, is_measured, known_basis
 from .parts import Parts
 from .work import GROUPS
 
@@ -81,13 +81,12 @@ class PowerDemand:
 
     def measured_like(self, gpu: GPU) -> GPU:
         """A measured GPU with the die of a GPU, whose power is predicted instead; the GPU itself if there is none."""
-        same_die = [] if is_measured(gpu, self.gpus) else [find_gpu(name) for name in sorted(self.gpus)]
+        same_die = () if is_measured(gpu, self.gpus) else boards_of(self.gpus)
         return next((each for each in same_die if each.chip == gpu.chip), gpu)
 
     def basis(self, part: str, gpu: GPU) -> Basis:
         """The basis of predictions of a measured part for a GPU."""
-        names = self.measured[part]
-        return basis_of(gpu, names, {generation_of(find_gpu(name)) for name in names})
+        return basis_of(gpu, self.measured[part])
 
     def basis_of_errors(self, part: str, gpu: GPU) -> Basis | None:
         """The basis whose errors hold for a part on a GPU; None where none are known."""

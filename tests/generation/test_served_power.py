@@ -1,0 +1,93 @@
+"""Power of serving: published runs, joules of bytes and FLOPs, and the cap."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from joulecast import Operation, predict_generation
+from joulecast.generation.run_energy import served_j
+from joulecast.hardware import find_gpu
+
+
+def llama(batch, prompt=300, output=300, gpu="H100 SXM", **options):
+    return predict_generation("llama3_8b", gpu, batch=batch, prompt_tokens=prompt, output_tokens=output, **options)
+
+
+PUBLISHED = [  # Seconds of a static batch of 1024 + 1024 tokens in fp16, and watts (benchmarks/serving/runs.csv).
+    ("llama3_8b", 1, 7.233, 408.6),
+    ("llama3_8b", 64, 14.373, 527.6),
+    ("llama2_7b", 32, 16.037, 557.4),
+]
+
+
+@pytest.mark.parametrize(("model", "batch", "seconds", "watts"), PUBLISHED)
+def test_published_runs_of_tensorrt_llm_on_an_h100(model, batch, seconds, watts):
+    options = {"prompt_tokens": 1024, "output_tokens": 1024, "precision": "fp16", "batching": "static"}
+    found = predict_generation(model, "H100 SXM", batch=batch, engine="tensorrt_llm", **options)
+    assert batch * 1024 / found.tokens_per_s == pytest.approx(seconds, rel=0.06)
+    assert found.power_w == pytest.approx(watts, rel=0.13)
+
+
+@pytest.mark.parametrize("gpu", ["H100 SXM", "B200"])
+def test_a_byte_of_the_cache_costs_no_less_than_a_byte_of_weights(gpu):
+    # 64 sequences of 2048 tokens, one kind of layer: 4096 features, 32 heads of which 8 have keys.
+    decode = llama(64, prompt=1536, output=1024, gpu=gpu).decode
+    cache_j, cache_bytes = _dynamic_j(decode, "attention"), 64 * 2048 * 32 * 2 * 8 * 128 * 2
+    weights_j, weights_bytes = _dynamic_j(decode, "linear"), 2 * (8.03e9 - 128256 * 4096)
+    assert 0.7 < (cache_j / cache_bytes) / (weights_j / weights_bytes) < 1.1
+
+
+def _dynamic_j(step, kind):
+    return sum(cost.dynamic_energy_j for cost in step.operations if cost.operation.kind == kind)
+
+
+def test_an_h100_does_not_draw_what_the_bandwidth_of_an_h200_costs():
+    # Both have one die; an H100 reads the same weights in 1.4 times the time.
+    h100, h200 = (llama(8, gpu=gpu).decode for gpu in ("H100 SXM", "H200"))
+    assert h100.time_s > 1.2 * h200.time_s
+    assert h100.power_w < h200.power_w
+    assert h100.energy_j == pytest.approx(h200.energy_j, rel=0.2)
+
+
+# Watts per board of chats with 8 sequences in vLLM 0.11.1, and milliseconds per token (ML.ENERGY; see
+# benchmarks/serving/ENERGY.md): weights are read at the full bandwidth of the memory.
+READING = [
+    ("gemma3_27b", "B200", 718, 804.6, 13.4),
+    ("llama3_1_70b", "2x B200", 352, 849.0, 16.8),
+    ("gemma3_27b", "H100 SXM", 719, 510.4, 23.6),
+    ("llama3_1_70b", "4x H100 SXM", 350, 441.4, 17.0),
+]
+
+
+@pytest.mark.parametrize(("model", "gpu", "output", "watts", "milliseconds"), READING)
+def test_boards_that_read_weights_draw_what_whole_runs_drew(model, gpu, output, watts, milliseconds):
+    options = {"batch": 8, "prompt_tokens": 200, "output_tokens": (output, output), "engine": "vllm_async"}
+    found = predict_generation(model, gpu, **options)
+    assert found.power_w / found.gpus == pytest.approx(watts, rel=0.1)
+    assert 8e3 / found.tokens_per_s == pytest.approx(milliseconds, rel=0.1)
+
+
+def test_the_energy_of_kernels_is_that_of_their_causes():
+    linear = Operation("linear", [(16, 8192)], {"out_features": 4096, "bias": False}, precision="bf16")
+    shapes = [(8, 32, 1, 128), (8, 8, 500, 128), (8, 8, 500, 128)]
+    decoding = Operation("attention", shapes, {"cache_precision": "fp8"}, precision="bf16")
+    norm = Operation("rms_norm", [(16, 8192)], precision="bf16")
+    drawn, sort = Operation("random", [(8, 1000)]), Operation("sort", [(8, 1000)], {"dim": -1})
+    # 132 multiprocessors for a millisecond at 0.7 W, and 4 W more where random numbers are drawn.
+    active, drawing = 132 * 1e-3 * 0.7, 132 * 1e-3 * 4.7
+    # 4096 x 8192 weights of two bytes at 110 pJ, and 2 x 16 x 4096 x 8192 FLOPs at 0.83 pJ.
+    weights = 2 * 4096 * 8192 * 110e-12 + 2 * 16 * 4096 * 8192 * 0.83e-12
+    cached = 2 * 8 * 8 * 500 * 128 * 110e-12 + decoding.flops * 0.83e-12
+    pairs = 8 * 1000 * 480 * 110e-12
+    found = served_j([linear, decoding, norm, drawn, sort], np.full(5, 1e-3), find_gpu("H100 SXM"))
+    assert found == pytest.approx([active + weights, active + cached, active, drawing, active + pairs])
+
+
+@pytest.mark.parametrize("gpu", ["H100 SXM", "B200", "A100 SXM4 80GB"])
+def test_no_step_draws_more_than_the_cap(gpu):
+    found = llama(256, gpu=gpu)
+    assert max(found.decode.power_w, found.prefill.power_w) <= found.power_limit_w * (1 + 1e-9)
+    capped = llama(256, gpu=gpu, power_limit_w=0.6 * found.power_limit_w)
+    assert capped.decode.power_w <= 0.6 * found.power_limit_w * 1.001
+    assert capped.decode.time_s > found.decode.time_s
