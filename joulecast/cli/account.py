@@ -79,7 +79,9 @@ def run(
         bool, typer.Option("--own", help="Leave out the joules of the machine's other programs, by their shares.")
     ] = False,
     repeat: Annotated[int, typer.Option(min=1, help="Runs whose mean and standard deviation are printed.")] = 1,
-    bars: Annotated[Path | None, typer.Option(help="With --repeat: draw the largest parts into this SVG file.")] = None,
+    bars: Annotated[
+        Path | None, typer.Option(help="With --repeat: draw the largest parts into this SVG, PNG or HTML file.")
+    ] = None,
     graph: Annotated[
         Path | None,
         typer.Option(help="Write the graph of modules, joules and tensors between them: .graphml, .json or .svg."),
@@ -112,12 +114,15 @@ def run(
         from ..accounting.graph import energy_graph
 
         energy_graph(*module_to_run(asked), accounting).save(graph)
+    repeats = ""
+    if len(accountings) > 1:
+        trees = [each.summarized() if summarized else each.tree() for each in accountings]
+        repeats = f"\n{repeats_text(trees, top, bars)}"
     tell(accounting, as_json, False, lambda: _text(accounting, depth, summarized, top))
     if as_json:
         return
-    if len(accountings) > 1:
-        trees = [each.summarized() if summarized else each.tree() for each in accountings]
-        typer.echo(f"\n{repeats_text(trees, top, bars)}")
+    if repeats:
+        typer.echo(repeats)
     if prediction is not None:
         typer.echo(f"\n{_comparison(accounting, prediction)}")
 

@@ -51,10 +51,10 @@ def repeats_text(trees: Sequence[EnergyTree], top: int, bars_file: Path | None) 
     Args:
         trees: A tree for each run.
         top: How many parts to list.
-        bars_file: SVG file in which they are drawn; None for no drawing.
+        bars_file: SVG, PNG or HTML file in which they are drawn; None for no drawing.
     """
     from ..energy.several import repeated
-    from ..rendering.notebook import Bar, bars
+    from ..rendering.notebook import Bar, Picture, bars
 
     parts = repeated(trees)[:top]
     unit = "J" if parts and parts[0].energy_j else "s"
@@ -66,7 +66,7 @@ def repeats_text(trees: Sequence[EnergyTree], top: int, bars_file: Path | None) 
         drawn.append(Bar(f"{part.path} {part.name} {part.phase}", part.mean, text, ends))
     title = f"{len(trees)} runs, mean and standard deviation"
     if bars_file is not None:
-        bars_file.write_text(bars(drawn, title) + "\n", "utf-8")
+        Picture(bars(drawn, title)).save(bars_file)
     return f"{title}\n\n" + table(["module", "operator", "phase", "energy" if unit == "J" else "time"], rows)
 
 

@@ -68,7 +68,9 @@ def simulate(
     gpu, other, rate, trace = asked["gpu"], asked.pop("gpu_option"), asked["requests"], asked.pop("trace")
     if (gpu is None) == (other is None):
         raise InputError(
-            "a simulation needs the GPUs, once", given=f"{gpu} and {other}", allowed='such as "4x H100 SXM"'
+            "a simulation needs the GPUs, once",
+            given="none" if gpu is None else f"{gpu} --gpu {other}",
+            allowed='such as "4x H100 SXM", as the second argument or after --gpu',
         )
     if rate is not None and trace is not None:
         raise InputError(

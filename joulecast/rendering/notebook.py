@@ -74,10 +74,11 @@ def as_html(value: Any) -> str:
     Functions for classes that show more are registered by other modules.
     """
     header, rows = value._table()
-    listed = [[quantity_text(name, each) for name, each in zip(header, row, strict=True)] for row in rows]
-    more = [f"and {len(listed) - _ROWS} more rows; to_frame() has them all"] if len(listed) > _ROWS else []
+    rows = list(rows)
+    listed = [[quantity_text(name, each) for name, each in zip(header, row, strict=True)] for row in rows[:_ROWS]]
+    more = [f"and {len(rows) - _ROWS} more rows; to_frame() has them all"] if len(rows) > _ROWS else []
     numbers = frozenset(i for i, name in enumerate(header) if name.endswith(tuple(_UNITS)))
-    shown = table([quantity_name(name) for name in header], listed[:_ROWS], numbers)
+    shown = table([quantity_name(name) for name in header], listed, numbers)
     try:
         picture = value._picture().svg
     except InputError:  # There is nothing to draw, and the notes say why.

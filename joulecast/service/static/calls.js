@@ -1,5 +1,5 @@
 // The question of the page as a call of the library and of the command line.
-import { byId, h } from "./format.js";
+import { boards, byId, h } from "./format.js";
 
 function tuple(shape) {
   if (!shape) return "None";
@@ -64,7 +64,7 @@ export function snippets(question, gpus, clock) {
 export function servingSnippets(question, gpus) {
   const { load, batch, precision, share, objective, tariff, cap, limits } = question;
   const { model, engine, ...tokens } = load;
-  const boards = share > 1 ? `${share}x ${gpus[0]}` : gpus[0];
+  const several = boards(gpus[0], share);
   const usual = { precision: "bf16", engine: "vllm", tensor_parallel: 1, objective: "energy" };
   const one = { batch, ...tokens, ...unusual({ precision, engine, tensor_parallel: share }, usual), ...cap };
   const counted = { ...(precision === "bf16" ? {} : { precisions: [precision] }), ...(share > 1 ? { counts: [share] } : {}) };
@@ -72,21 +72,21 @@ export function servingSnippets(question, gpus) {
   return {
     Python: [
       "import joulecast", "",
-      `prediction = joulecast.predict_generation(${python(model)}, ${python(boards)}${keywords(one)})`,
+      `prediction = joulecast.predict_generation(${python(model)}, ${python(several)}${keywords(one)})`,
       `ways = joulecast.best_generation(${python(model)}${keywords({ ...all, gpus })})`, "ways.pareto()",
     ].join("\n"),
     "Command line": [
-      ["joulecast generate", quoted(model), "--gpu", quoted(boards), ...flags(one)].join(" "),
+      ["joulecast generate", quoted(model), "--gpu", quoted(several), ...flags(one)].join(" "),
       ["joulecast best-generation", quoted(model), "--gpu", quoted(gpus.join(",")), ...flags(all)].join(" "),
     ].join("\n"),
   };
 }
 
 /** The same for traffic: the simulation, and the GPUs that hold its limits. */
-export function trafficSnippets({ load, served, rate, boards, share, batch, objective, limits, tariff, cap }, gpus) {
+export function trafficSnippets({ load, served, rate, boards: count, share, batch, objective, limits, tariff, cap }, gpus) {
   const { model, engine, precision, ...tokens } = load;
   const { clock_mhz: clock, ...rest } = served;
-  const several = boards > 1 ? `${boards}x ${gpus[0]}` : gpus[0];
+  const several = boards(gpus[0], count);
   const usual = { precision: "bf16", engine: "vllm", objective: "energy", router: "round_robin", clock: null };
   const shared = { ...tokens, ...unusual({ engine }, usual) };
   const one = { ...shared, ...unusual({ precision, clock: clock ?? null, ...rest }, usual), ...cap };
@@ -116,11 +116,11 @@ export function imageSnippets({ pipeline, options, cap }, gpus) {
 /** The same for a whole training run. */
 export function runSnippets({ job, together, options, tariff, cap }, gpus) {
   const { model, input_shape: shape, ...rest } = job;
-  const boards = together > 1 ? `${together}x ${gpus[0]}` : gpus[0];
+  const several = boards(gpus[0], together);
   const own = { ...rest, ...unusual(options, { precision: "default", sharding: "none", optimizer: "adamw", execution: "eager", host: "usual" }), ...tariff, ...cap };
   return {
-    Python: ["import joulecast", "", `run = joulecast.predict_run(${python(model)}, ${tuple(shape)}, ${python(boards)}${keywords(own)})`].join("\n"),
-    "Command line": ["joulecast run", quoted(model), ...words(shape).map(quoted), "--gpu", quoted(boards), ...flags(own)].join(" "),
+    Python: ["import joulecast", "", `run = joulecast.predict_run(${python(model)}, ${tuple(shape)}, ${python(several)}${keywords(own)})`].join("\n"),
+    "Command line": ["joulecast run", quoted(model), ...words(shape).map(quoted), "--gpu", quoted(several), ...flags(own)].join(" "),
   };
 }
 

@@ -28,10 +28,13 @@ function card(gpu, place, prediction, most, tools) {
     clockChoice(gpu, rows, tools),
     h("dl", {}, gauges(QUANTITIES, prediction, most)),
     h("dl", { class: "facts" },
-      rate ? h("div", {}, h("dt", {}, "samples a second"), h("dd", {}, Number(rate.toPrecision(3)).toLocaleString("en"))) : null,
-      memory ? h("div", {}, h("dt", {}, "memory"), h("dd", {}, `${si(memory, "B")} of ${si(gpu.memory_bytes, "B")}`)) : null),
+      rate ? fact("samples a second", Number(rate.toPrecision(3)).toLocaleString("en")) : null,
+      memory ? fact("memory", `${si(memory, "B")} of ${si(gpu.memory_bytes, "B")}`) : null),
     remarks(notes));
 }
+
+/** A line of a card that has no bar: its name and its value. */
+export const fact = (name, text) => h("div", {}, h("dt", {}, name), h("dd", {}, text));
 
 /** What is to be known about a prediction; where it is much, all but the first lines are folded away. */
 export function remarks(notes) {

@@ -49,6 +49,9 @@ export const number = (text) => h("td", { class: "number" }, text);
 const SVG = new Set(["svg", "g", "rect", "text", "title"]);
 
 export const byId = (id) => document.getElementById(id);
+/** Several GPUs as the service names them, and as the page writes them. */
+export const boards = (gpu, count) => (count > 1 ? `${count}x ${gpu}` : gpu);
+export const written = (gpu, count) => (count > 1 ? `${count} × ${gpu}` : gpu);
 export const series = (place) => `var(--s${place})`;
 
 /** "32 x 3 x 224 x 224", "32,3,224,224", "[32, 3]" or "input_ids 8 x 128, mask 8 x 128" as JSON. */

@@ -1,8 +1,8 @@
 // What text costs that a language model generates: cards for each GPU, and all ways to serve it with their Pareto front.
 import { ask, askEach, download } from "./api.js";
 import { servingSnippets, showCalls } from "./calls.js";
-import { comparison, ends, gauges, gpuRow, leftOut, remarks, tableHead } from "./choices.js";
-import { byId, h, mhz, number, series, si } from "./format.js";
+import { comparison, ends, fact, gauges, gpuRow, leftOut, remarks, tableHead } from "./choices.js";
+import { boards, byId, h, mhz, number, series, si, written } from "./format.js";
 import { frontChart } from "./front.js";
 import { find } from "./gpus.js";
 
@@ -16,10 +16,6 @@ const state = { question: null, gpus: [], predictions: [], refused: [], ways: nu
 export const box = byId("generation");
 
 const tokens = (lengths) => (Array.isArray(lengths) ? lengths.join(" ± ") : lengths);
-
-/** Several GPUs as the service names them, and as the page writes them. */
-const boards = (gpu, share) => (share > 1 ? `${share}x ${gpu}` : gpu);
-const written = (gpu, share) => (share > 1 ? `${share} × ${gpu}` : gpu);
 
 /** Ask everything that a question needs. */
 export async function answer(question, signal) {
@@ -55,10 +51,10 @@ function card(gpu, at, prediction, most) {
     h("h3", {}, written(gpu.short_name, count)),
     h("dl", {}, gauges(QUANTITIES, prediction, most)),
     h("dl", { class: "facts" },
-      h("div", {}, h("dt", {}, "tokens a second"), h("dd", {}, Math.round(prediction.tokens_per_s).toLocaleString("en"))),
-      h("div", {}, h("dt", {}, "memory of a GPU"), h("dd", {}, `${si(held, "B")} of ${si(memory.usable_bytes, "B")}`)),
-      h("div", {}, h("dt", {}, "energy a request"), h("dd", {}, si(prediction.energy_per_request_j, "J"))),
-      h("div", {}, h("dt", {}, "requests that fit"), h("dd", {}, prediction.largest_batch.toLocaleString("en")))),
+      fact("tokens a second", Math.round(prediction.tokens_per_s).toLocaleString("en")),
+      fact("memory of a GPU", `${si(held, "B")} of ${si(memory.usable_bytes, "B")}`),
+      fact("energy a request", si(prediction.energy_per_request_j, "J")),
+      fact("requests that fit", prediction.largest_batch.toLocaleString("en"))),
     remarks(prediction.notes));
 }
 

@@ -1,7 +1,7 @@
 // What images and videos cost that a diffusion pipeline makes: a card for each GPU, and what each part of the pipeline takes.
 import { ask, askEach } from "./api.js";
 import { imageSnippets, showCalls } from "./calls.js";
-import { comparison, ends, gauges, remarks, tableHead } from "./choices.js";
+import { comparison, ends, fact, gauges, remarks, tableHead } from "./choices.js";
 import { byId, h, number, series, si } from "./format.js";
 
 const state = { question: null, gpus: [], predictions: [], refused: [] };
@@ -36,8 +36,8 @@ function card(gpu, at, kind, bars, prediction) {
     h("h3", {}, gpu.short_name),
     h("dl", {}, bars),
     h("dl", { class: "facts" },
-      h("div", {}, h("dt", {}, `${kind}s an hour`), h("dd", {}, Number((3600 / prediction.time_per_image_s).toPrecision(3)).toLocaleString("en"))),
-      h("div", {}, h("dt", {}, "weights"), h("dd", {}, `${si(prediction.weights_bytes, "B")} of ${si(gpu.memory_bytes, "B")}`))),
+      fact(`${kind}s an hour`, Number((3600 / prediction.time_per_image_s).toPrecision(3)).toLocaleString("en")),
+      fact("weights", `${si(prediction.weights_bytes, "B")} of ${si(gpu.memory_bytes, "B")}`)),
     remarks(prediction.notes));
 }
 

@@ -1,8 +1,8 @@
 // What a whole training run costs: a card for each GPU, and what each part of a run takes.
 import { ask, askEach } from "./api.js";
 import { runSnippets, showCalls } from "./calls.js";
-import { comparison, ends, gauges, remarks, searched, tableHead, unsearched } from "./choices.js";
-import { byId, duration, h, mhz, number, series, si } from "./format.js";
+import { comparison, ends, fact, gauges, remarks, searched, tableHead, unsearched } from "./choices.js";
+import { byId, duration, h, mhz, number, series, si, written } from "./format.js";
 import { find } from "./gpus.js";
 
 const kwh = (joules) => `${Number((joules / 3.6e6).toPrecision(3)).toLocaleString("en", { maximumSignificantDigits: 3 })} kWh`;
@@ -34,9 +34,8 @@ export function show() {
 }
 
 function card(gpu, at, run, most) {
-  const fact = (name, text) => h("div", {}, h("dt", {}, name), h("dd", {}, text));
   return h("article", { class: "card", "--series": series(at) },
-    h("h3", {}, run.gpus > 1 ? `${run.gpus} × ${gpu.short_name}` : gpu.short_name),
+    h("h3", {}, written(gpu.short_name, run.gpus)),
     h("dl", {}, gauges(HOURS, run, most)),
     h("dl", { class: "facts" },
       run.cost === null ? null : fact("cost", run.cost.toLocaleString("en", { maximumFractionDigits: 2 })),

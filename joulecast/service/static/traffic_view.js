@@ -1,8 +1,8 @@
 // A language model under real traffic: tails of latencies, joules, and power, queue and latency over time.
 import { ask, askEach } from "./api.js";
 import { showCalls, trafficSnippets } from "./calls.js";
-import { comparison, ends, gauges, remarks, searched, tableHead, unsearched } from "./choices.js";
-import { byId, h, mhz, number, series, si } from "./format.js";
+import { comparison, ends, fact, gauges, remarks, searched, tableHead, unsearched } from "./choices.js";
+import { boards, byId, h, mhz, number, series, si, written } from "./format.js";
 import { find } from "./gpus.js";
 import { axis, colour, place } from "./plots.js";
 
@@ -17,13 +17,11 @@ const state = { question: null, gpus: [], predictions: [], refused: [] };
 
 export const box = byId("traffic");
 
-const boardsOf = (gpu, count) => (count > 1 ? `${count}x ${gpu}` : gpu);
-
 /** Ask everything that a question needs. */
 export async function answer(question, signal) {
-  const { load, served, rate, boards, gpus, cap } = question;
+  const { load, served, rate, gpus, cap } = question;
   const asked = { ...load, ...served, ...cap, requests: rate, level: LEVEL };
-  const found = await askEach(gpus, (gpu) => ask("simulate_serving", { ...asked, gpu: boardsOf(gpu.name, boards) }, signal));
+  const found = await askEach(gpus, (gpu) => ask("simulate_serving", { ...asked, gpu: boards(gpu.name, question.boards) }, signal));
   found.predictions = found.predictions.map(withTails);
   Object.assign(state, { question, ...found });
 }
@@ -39,13 +37,13 @@ function withTails(found) {
 /** Show the last answer. */
 export function show() {
   const { question, gpus, predictions, refused } = state;
-  const { load, rate, served, boards } = question;
+  const { load, rate, served } = question;
   byId("traffic-headline").textContent = `${load.model}, ${load.precision}, ${load.engine}: ${rate} requests a second for ${served.duration_s} s`;
   byId("traffic-missing").textContent = refused.length ? `Left out: ${refused.join("; ")}` : "";
   const most = ends(QUANTITIES, predictions);
   byId("traffic-cards").replaceChildren(...gpus.map((gpu, i) => card(gpu, i, predictions[i], most)));
   byId("traffic-comparison").textContent = comparison(gpus, predictions, "tpot", "energy_per_token_j");
-  byId("traffic-key").replaceChildren(...gpus.map((gpu, i) => h("li", { class: "line", "--series": series(i) }, boards > 1 ? `${boards} × ${gpu.short_name}` : gpu.short_name)));
+  byId("traffic-key").replaceChildren(...gpus.map((gpu, i) => h("li", { class: "line", "--series": series(i) }, written(gpu.short_name, question.boards))));
   charts();
   latencies();
   unsearched("enough");
@@ -53,9 +51,8 @@ export function show() {
 }
 
 function card(gpu, at, found, most) {
-  const fact = (name, text) => h("div", {}, h("dt", {}, name), h("dd", {}, text));
   return h("article", { class: "card", "--series": series(at) },
-    h("h3", {}, found.gpus > 1 ? `${found.gpus} × ${gpu.short_name}` : gpu.short_name),
+    h("h3", {}, written(gpu.short_name, found.gpus)),
     h("dl", {}, gauges(QUANTITIES, found, most)),
     h("dl", { class: "facts" },
       fact("requests a second", Number(found.requests_per_s.toPrecision(3)).toLocaleString("en")),
