@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...operations.operation import Operation
 from ..contract import PredictsOperations
 from ..predictor import INPUT_NAMES
+from ..wrapped import WrappedPredictor
 from .trees import StoredTrees, Trees
 
 
@@ -32,10 +33,12 @@ def decisions(predictor: PredictsOperations, operation: Operation) -> dict[str, 
     """Quantity ("time", "power") -> what its trees ask about an operation; empty for predictors without trees.
 
     Args:
-        predictor: A predictor of one GPU's own measurements.
+        predictor: A predictor of one GPU's own measurements, or one that completes or corrects it.
         operation: The operation, in the mode of the predictor.
     """
     inputs = predictor.regressor_inputs(operation)
+    while isinstance(predictor, WrappedPredictor):
+        predictor = predictor.own
     found = {}
     for quantity in ("time", "power"):
         trees = _trees_of(getattr(predictor, quantity, None))

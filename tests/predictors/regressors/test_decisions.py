@@ -39,7 +39,7 @@ def test_the_path_and_the_questions_are_those_of_the_trees():
     assert float(trees.sums(row)[0]) == 20 + 50
 
 
-@pytest.mark.parametrize("entry", ["a30/forest-inference", "a30/blend-inference"])
+@pytest.mark.parametrize("entry", ["a30/forest-inference", "a30/blend-inference", None])
 def test_shipped_trees_answer(entry):
     predictor = find_predictor(find_gpu("A30"), "inference", entry).operations
     # Also where so many operations were predicted that ONNX Runtime evaluates the trees, as in a service.
@@ -56,4 +56,6 @@ def test_the_command_prints_the_path(call):
     code, out, _ = call(*asked, "--predictor", "a30/forest-inference")
     assert code == 0
     assert "the trees for power ask about" in out
+    assert "the trees for time ask about" in call(*asked)[1]  # The default is a blend, completed by its fallback.
+    assert "no trees of its own" in call(*asked, "--precision", "bf16")[1]
     assert "no trees of its own" in call(*asked[:4], "T4", "--path")[1]
