@@ -11,8 +11,8 @@ import torch
 from ...errors import InputError, JoulecastError, unknown_name
 from ..exclusive import exclusive
 from . import plain_transformers, timm_models, torchvision_models, transformers_models
-from .language_models import BY_NAME
-from .plain_transformers import EAGER_TRANSFORMERS, PLAIN_TRANSFORMERS
+from .language_models import BY_NAME, EAGER_TRANSFORMERS
+from .plain_transformers import PLAIN_TRANSFORMERS
 
 _WEIGHTS = ("weights", "pretrained", "checkpoint")  # Prefixes of the names of options that would load weights.
 

@@ -17,9 +17,8 @@ from ..exclusive import exclusive
 from ..known_values import know
 from ..recorder import Recorder
 from .configurations import configuration_of, model_class_of
-from .language_models import BY_NAME
+from .language_models import BY_NAME, Architecture
 from .torchvision_models import import_torchvision
-from .transformers_configs import Architecture
 
 if TYPE_CHECKING:
     from ..tracing import Forward

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..models.transformers_configs import ARCHITECTURES
+from ..models.language_models import ARCHITECTURES
 from .store import Limits, Range
 
 Ranges = tuple[Range, ...]
