@@ -23,10 +23,8 @@ from .gpu import GPU, MEMORY_LEVELS, IdleCurve, VoltageCurve
 class Multiprocessor(NamedTuple):
     """Memory of one multiprocessor; on AMD GPUs of a compute unit.
 
-    Args:
-        l1_bytes: L1 cache. On NVIDIA's GPUs from Volta on, it includes the shared memory, which is a part of it.
-        shared_memory_bytes: Most bytes that kernels may use as shared memory (AMD: local data share).
-        source: Source of the figures.
+    On NVIDIA's GPUs from Volta on, the L1 cache includes the shared memory (AMD: local data share), of which this many
+    bytes are the most that kernels may use.
     """
 
     l1_bytes: int
@@ -222,15 +220,11 @@ def _expected(key: str) -> str:
 
 
 def described_gpu(row: Mapping[str, object], where: str) -> GPU:
-    """Make a GPU from a table of its figures.
+    """Make a GPU from a table of its figures: field -> value, as in the catalogue.
 
-    Args:
-        row: Field -> value, as in the catalogue. Without aliases, the GPU has only its name. Without l1_bytes and
-            shared_memory_bytes, these are taken from the compute capability, if it is known.
-        where: Name of the table in messages.
-
-    Raises:
-        InputError: A field is unknown, missing, of another type or out of range, or two contradict each other.
+    Without aliases, the GPU has only its name. Without l1_bytes and shared_memory_bytes, these are taken from the
+    compute capability, if it is known. Raises InputError: a field is unknown, missing, of another type or out of range,
+    or two contradict each other.
     """
     for key in row:
         if key not in _READERS:
@@ -265,8 +259,7 @@ def described_gpu(row: Mapping[str, object], where: str) -> GPU:
 def read_gpu(path: str | Path) -> GPU:
     """Read a GPU from a TOML file: the fields of a catalogue entry, with or without the line `[[gpu]]`.
 
-    Raises:
-        InputError: The file cannot be read, is not TOML, or does not describe exactly one GPU.
+    Raises InputError: the file cannot be read, is not TOML, or does not describe exactly one GPU.
     """
     path = Path(path)
     try:

@@ -79,11 +79,9 @@ def role_of(operation: Operation) -> Role:
 
 
 class Fusion(NamedTuple):
-    """Cost of each operation in a compiled network relative to eager PyTorch.
+    """Cost of each operation in a compiled network relative to eager PyTorch, shape (operations,), in (0, 1].
 
-    Args:
-        kernels: Number of launched kernels relative to eager PyTorch, shape (operations,), in (0, 1].
-        traffic: Bytes moved relative to eager PyTorch, shape (operations,), in (0, 1].
+    `kernels` are launched kernels, and `traffic` bytes moved.
     """
 
     kernels: FloatArray
@@ -95,8 +93,7 @@ class _Tensors:
     """Operations over tensors with the same number of elements. All fields but `places` count calls.
 
     Args:
-        places: Positions in the network of the operations that may be fused.
-        loops: Calls of all these operations.
+        places: Positions in the network of the operations that may be fused; `loops` are calls of all of them.
         reductions, windows: Calls that begin a kernel of their own.
         keeping: Calls of reductions whose input is written in any case.
         left: Tensors of this size that library calls output.

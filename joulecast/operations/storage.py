@@ -24,14 +24,10 @@ DeepSeek-V3 technical report (arXiv 2412.19437), section 3.3.2; DeepGEMM and vLL
 
 
 class Storage(NamedTuple):
-    """Bytes of the tensors of an operation, each counted once.
+    """Bytes of the tensors of an operation, each counted once, as far as it is read or written.
 
-    Args:
-        inputs: Bytes of the parts of the inputs that are read.
-        output: Bytes of the part of the output that is written.
-        parameters: Bytes of weights and biases that are read.
-        workspace: Bytes of further tensors that kernels write, such as the gates of a recurrent layer, or a gradient
-            that is larger than the part of the input that was read.
+    The workspace are further tensors that kernels write, such as the gates of a recurrent layer, or a gradient that is
+    larger than the part of the input that was read.
     """
 
     inputs: float

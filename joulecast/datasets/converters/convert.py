@@ -31,22 +31,15 @@ None stands for a source whose files are found in the whole history, by their di
 
 
 def convert(source: str, clone: Path, out: Path, *, any_commit: bool = False) -> dict[Path, tuple[int, str]]:
-    """Write the tables of a source.
+    """Write the tables of a source, a key of `CONVERTERS`, from a clone of its repository.
 
-    Args:
-        source: Name of the source, a key of `CONVERTERS`.
-        clone: Folder of a clone of its repository.
-        out: Folder for the tables, which is made where there is none.
-        any_commit: Whether a clone at another commit is allowed, whose rows may be others.
-
-    Returns:
-        Path of each table -> number of its rows, and the sha256 of what is in them, which does not depend on how
-        Parquet is written.
+    A clone at another commit, whose rows may be others, is refused unless any commit is allowed. Returns the path of
+    each table -> number of its rows, and the sha256 of what is in them, which does not depend on how Parquet is
+    written.
 
     Raises:
         UnknownNameError: The source has no converter.
         DatasetError: The clone is at another commit, or a file of it is missing or has another form.
-        MissingDependencyError: pyarrow is not installed.
     """
     commit, tables = named("source with a converter", source, CONVERTERS)
     if commit is not None and not any_commit:

@@ -107,13 +107,10 @@ _MODULES: dict[str, tuple[str, Callable[[Arguments], dict[str, Any]]]] = {
 def operation_from_repr(
     text: str, input_shape: Shape, *, precision: str = "default", mode: str = "inference"
 ) -> Operation:
-    """Read the printed form of a torch module, such as "ReLU(inplace=True)", as an Operation.
+    """Read the printed form of a torch module with one input tensor, such as "ReLU(inplace=True)", as an Operation.
 
-    Args:
-        text: What `repr(module)` printed.
-        input_shape: Shape of the one input tensor.
-        precision: Requested precision ("default", "fp32", "tf32", ...). The Operation gets the one that it runs in.
-        mode: "inference" or "training".
+    The precision is the one that is requested ("default", "fp32", "tf32", ...); the Operation gets the one that it runs
+    in.
 
     Raises:
         UnknownNameError: The module class does not correspond to an operation kind.
@@ -228,11 +225,8 @@ _COLUMNS = ["gpu", "tf32", "mode", "input_shape", *NUMBERS, "started", "source_f
 def import_nicolai2025(folder: str | Path) -> list[Dataset]:
     """Read the two files of the source as one Dataset per GPU, at its default clock.
 
-    Args:
-        folder: The folder with operations.csv and networks.csv.
-
-    Raises:
-        DatasetError: A file is missing or damaged, or lines are impossible or of unknown operations; names the lines.
+    Raises DatasetError, which names the lines: a file is missing or damaged, or lines are impossible or of unknown
+    operations.
     """
     folder = Path(folder)
     rows = read_rows(folder / "operations.csv", [*_COLUMNS, "module"])

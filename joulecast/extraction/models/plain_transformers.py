@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 (everybody calls it so)
 
-from ...errors import unknown_name
+from ...errors import named
 from .language_models import EAGER_TRANSFORMERS
 from .transformers_models import without_weights
 
@@ -148,15 +148,8 @@ PLAIN_TRANSFORMERS: Mapping[str, Callable[[], Encoder | Decoder]] = {
 
 
 def build(name: str, **options: Any) -> torch.nn.Module:
-    """Build a transformer with eager attention on the meta device.
-
-    Raises:
-        UnknownNameError: There is no such name.
-        MissingDependencyError: transformers is not installed.
-    """
-    if name not in EAGER_TRANSFORMERS:
-        raise unknown_name("transformer with eager attention", name, EAGER_TRANSFORMERS)
-    row = EAGER_TRANSFORMERS[name]
+    """Build a transformer with eager attention on the meta device."""
+    row = named("transformer with eager attention", name, EAGER_TRANSFORMERS)
     model = without_weights(row, **{"use_cache": False, **options, "attn_implementation": "eager"})
     if row.class_name == "BertModel":
         model.register_forward_pre_hook(_with_mask, with_kwargs=True)

@@ -37,12 +37,7 @@ def known_as(name: str) -> str:
 
 
 def spelled_as(name: str, repositories: Mapping[str, str]) -> str:
-    """As `known_as`, for the names of a table.
-
-    Args:
-        name: The name, as users write it.
-        repositories: Each name of the table -> the id of its repository.
-    """
+    """As `known_as`, for the names of a table, each with the id of its repository."""
     return name if name in repositories else _found(name, _spelled(repositories))
 
 
