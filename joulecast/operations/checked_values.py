@@ -27,18 +27,13 @@ def normalized_shape(shape: object) -> Shape:
 
     Raises InputError: it is anything else.
     """
-    if not isinstance(shape, list | tuple):
-        raise InputError(
-            "a shape is a list of positive integers", given=repr(shape), allowed="such as [32, 3, 224, 224]"
-        )
-    if all(type(n) is int and n > 0 for n in shape):
-        return tuple(shape)
-    for n in shape:  # numpy's integers are not of type int
-        if isinstance(n, bool) or not isinstance(n, Integral) or n < 1:
-            raise InputError(
-                "a shape is a list of positive integers", given=repr(shape), allowed="such as [32, 3, 224, 224]"
-            )
-    return tuple(map(int, shape))
+    if isinstance(shape, list | tuple):
+        if all(type(n) is int and n > 0 for n in shape):
+            return tuple(shape)
+        # numpy's integers are not of type int.
+        if all(isinstance(n, Integral) and not isinstance(n, bool) and int(n) > 0 for n in shape):
+            return tuple(map(int, shape))
+    raise InputError("a shape is a list of positive integers", given=repr(shape), allowed="such as [32, 3, 224, 224]")
 
 
 def _plain_value(value: Any) -> Any:

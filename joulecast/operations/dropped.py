@@ -68,13 +68,8 @@ class DroppedWork:
 
     def plus(self, other: DroppedWork) -> DroppedWork:
         """The sum of both, and the larger of the two largest calls."""
-        return DroppedWork(
-            self.flops + other.flops,
-            self.moved_bytes + other.moved_bytes,
-            self.parameter_bytes + other.parameter_bytes,
-            self.output_bytes + other.output_bytes,
-            max(self.largest_bytes, other.largest_bytes),
-        )
+        added = {field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
+        return DroppedWork(**{**added, "largest_bytes": max(self.largest_bytes, other.largest_bytes)})
 
     @classmethod
     def of(cls, operation: Operation, element_bytes: int) -> Self:

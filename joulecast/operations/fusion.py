@@ -43,22 +43,9 @@ ROLES: Mapping[str, Role] = {
     "movement": "call",
     # Kinds that are unlike the rest of their family.
     **{kind: "call" for kind, row in KINDS.items() if row.is_optimizer_step},
-    "mean": "reduction",
-    "sum": "reduction",
-    "norm": "reduction",
-    "max": "reduction",
-    "argmax": "reduction",
-    "var": "reduction",
-    "prod": "reduction",
-    "logsumexp": "reduction",
+    **dict.fromkeys(("mean", "sum", "norm", "max", "argmax", "var", "prod", "logsumexp"), "reduction"),
     "adaptive_avg_pool2d": "reduction",
-    "cat": "point-wise",
-    "copy": "point-wise",
-    "save_input": "point-wise",
-    "embedding": "point-wise",
-    "gather": "point-wise",
-    "index_select": "point-wise",
-    "one_hot": "point-wise",
+    **dict.fromkeys(("cat", "copy", "save_input", "embedding", "gather", "index_select", "one_hot"), "point-wise"),
 }
 """Kind -> its role; kinds that are not listed have the role of their family."""
 

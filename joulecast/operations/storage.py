@@ -99,14 +99,16 @@ def of_mask(position: int) -> Callable[[Shapes, Attributes, Shape, int, str], St
     return stored
 
 
-def to_masks(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """Like `plain`, but the output is a mask of one byte per element."""
-    return plain(shapes, attributes, output, parameters, precision)._replace(output=_MASK_BYTES * size(output))
+def _to(element_bytes: int) -> Callable[[Shapes, Attributes, Shape, int, str], Storage]:
+    """Like `plain`, but an element of the output has so many bytes."""
+
+    def stored(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
+        return plain(shapes, attributes, output, parameters, precision)._replace(output=element_bytes * size(output))
+
+    return stored
 
 
-def to_indices(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """Like `plain`, but the output consists of indices."""
-    return plain(shapes, attributes, output, parameters, precision)._replace(output=_INDEX_BYTES * size(output))
+to_masks, to_indices = _to(_MASK_BYTES), _to(_INDEX_BYTES)
 
 
 def looked_up(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
