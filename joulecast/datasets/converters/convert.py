@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import DatasetError, MissingDependencyError, named, with_extra
 from ...system.whole_files import whole_file
-from . import aiconfigurator2026, nicolai2025
+from . import aiconfigurator2026, llmservingsim2026, nicolai2025
 from .miopen2024 import convolutions
 from .vidur2024 import layers
 
@@ -20,13 +20,14 @@ Rows = Iterable[Mapping[str, Any]]
 
 CONVERTERS: Mapping[str, tuple[str | None, Mapping[str, Callable[[Path], Rows]]]] = {
     "aiconfigurator2026": ("095f58a", aiconfigurator2026.TABLES),
+    "llmservingsim2026": (None, {"layers.parquet": llmservingsim2026.layers}),
     "miopen2024": ("2d1fd99", {"convolutions.parquet": convolutions}),
     "nicolai2025": (None, {"operations.csv": nicolai2025.operations, "networks.csv": nicolai2025.networks}),
     "vidur2024": ("7d47513", {"layers.parquet": layers}),
 }
 """Source -> the commit whose files are imported, and table -> function that makes its rows from a clone.
 
-None stands for a source whose files are found in the whole history, by their digests.
+None stands for a source whose files are found in the whole history, by their digests, or have never changed.
 """
 
 
