@@ -1,8 +1,8 @@
 """Rows of layers.parquet from a clone of github.com/casys-kaist/LLMServingSim.
 
 The repository has a folder for each GPU, model and number of GPUs: profiler/perf/GPU/ORGANIZATION/MODEL/bf16/tpNUMBER,
-with attention.csv (prefill_chunk, kv_prefill, n_decode, kv_decode, time_us) and dense.csv (layer, tokens, time_us). Only
-those of the RTX 4090 are imported, which have not changed since they were added.
+with attention.csv (prefill_chunk, kv_prefill, n_decode, kv_decode, time_us) and dense.csv (layer, tokens, time_us).
+Only those of the RTX 4090 are imported, which have not changed since they were added.
 """
 
 from __future__ import annotations
