@@ -39,10 +39,6 @@ _QUANTITIES: tuple[tuple[str, str, str, Callable[[Any], float]], ...] = (
 def svg(sweep: Sweep, titled: bool = True) -> str:
     """Draw a sweep as SVG. Apart from the SVG namespace the text contains no web address.
 
-    Args:
-        sweep: The sweep to draw.
-        titled: Whether the name of the job is the picture's title.
-
     Raises:
         MissingDependencyError: matplotlib is not installed.
     """
@@ -231,12 +227,7 @@ def sweep_picture(sweep: Sweep) -> Picture:
 
 @drawn_into.register(Sweep)
 def draw(sweep: Sweep, path: Path) -> Path:
-    """Draw a sweep into a file, as `Sweep.plot` does.
-
-    Raises:
-        InputError: The path has another ending, or its folder does not exist.
-        MissingDependencyError: matplotlib is not installed.
-    """
+    """Draw a sweep into a file, as `Sweep.plot` does."""
     ending = path.suffix.lower()
     check_folder(path)
     if ending == ".html":
