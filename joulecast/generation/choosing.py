@@ -11,6 +11,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..hardware import GPU
+from ..predictors.board.profile import BoardProfile, profile_among
 from ..progress import paced
 from ..queries.evaluation import clock_grid_mhz, prefetch
 from ..queries.objectives import Tariff
@@ -92,6 +93,7 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
     found = replace(engine, sampling=checked_sampling(None, engine, decoder))
     prompt, output = (Lengths.of(name, asked[name]) for name in ("prompt_tokens", "output_tokens"))
     load, batches = checked_load(decoder, 1, prompt, output, checked_batching(None, found)), asked["batches"]
+    listed = compared(asked["gpus"], asked["counts"])
     query = _Query(
         asked["model"],
         decoder,
@@ -100,11 +102,11 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
         load,
         None if batches is None else tuple(replace(load, batch=batch) for batch in sorted(set(batches))),
         None if asked["clocks"] is None else tuple(asked["clocks"]),
+        profile_among(asked["calibration"], (gpu.name for _, gpu in listed)),
     )
     limits = Limits(*(asked[name] for name in LIMITS))
     search: Search[GenerationChoice] = Search()
     seen: list[Figures] = []
-    listed = compared(asked["gpus"], asked["counts"])
     for precision, cap in product(dict.fromkeys(asked["precisions"]), asked["power_limit_w"]):
         for count in sorted({count for count, _ in listed}):
             boards = [gpu for number, gpu in listed if number == count]
@@ -132,6 +134,7 @@ class _Query:
     one: Load
     loads: tuple[Load, ...] | None
     clocks: tuple[float, ...] | None
+    profile: BoardProfile | None
 
     def figures(
         self, boards: Sequence[GPU], count: int, precision: str, cap_w: float | None, search: Search[GenerationChoice]
@@ -145,7 +148,8 @@ class _Query:
             with search.trying(boards_of(count, gpu)):
                 whole = Deployment.of(self.decoder, gpu, self.engine, precisions, parallel, batching, self.one)
                 gpu.running_precision(precisions.products)
-                server = Server.of(self.model, whole, cap_w, None)
+                profile = self.profile and self.profile.of_gpu(gpu.name)
+                server = Server.of(self.model, whole, cap_w, None, profile=profile)
                 servers.append((server, [replace(whole, total_load=load) for load in self._loads(whole)]))
         alike_by: dict[tuple[Parallel, bool], list[tuple[Server, list[Deployment]]]] = {}
         for server, fitting in servers:

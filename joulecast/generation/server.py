@@ -30,6 +30,10 @@ from .served import ServedStep, StepNetworks
 from .serving import Steps
 from .steps import StepTokens, step_network
 
+KERNEL_GAP_S = 1e-6
+"""Seconds for which the device waits after each kernel in an engine's CUDA graph, which is an assumption. Loops over
+one kernel, by which engines were measured, do not contain them."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -76,7 +80,10 @@ class Server:
         Raises:
             UnknownNameError, ZooError: No predictor has this name, or it cannot be loaded.
         """
-        execution = Execution("graph" if deployment.engine.fused else "eager", host, profile)
+        engine = deployment.engine
+        execution = (
+            Execution("graph", host, profile, KERNEL_GAP_S) if engine.fused else Execution("eager", host, profile)
+        )
         found = find_predictor(deployment.gpu, "inference", predictor).under(execution)
         return cls(model, deployment, found, power_limit_w)
 

@@ -16,7 +16,7 @@ from ..hardware.host import find_host
 from ..operations.inputs import Inputs, InputShape, batch_size_of
 from ..operations.network import Network
 from ..operations.operation import require_precision
-from ..predictors.board.profile import find_profile
+from ..predictors.board.profile import profile_among
 from ..predictors.networks.execution import EAGER, Execution
 from ..progress import paced
 
@@ -72,17 +72,16 @@ class Question:
         Raises:
             InputError, UnknownNameError, ExtractionError, MissingDependencyError: As for `joulecast.best`.
         """
-        execution = Execution.of(job.execution, find_host(job.host), find_profile(job.calibration))
         chosen, named = _gpus(gpus)
-        if execution.profile is not None and all(gpu.name != execution.profile.gpu for gpu in chosen):
-            execution.profile.check_gpu(chosen[0].name)
+        profile = profile_among(job.calibration, (gpu.name for gpu in chosen))
+        execution = Execution.of(job.execution, find_host(job.host), profile)
         variants = tuple(_variants(job, precision, batch_sizes, extract))
         return cls(variants, chosen, named, _clocks(clocks), job.power_limit_w, job.predictor, execution)
 
     def execution_on(self, gpu: GPU) -> Execution:
         """How the job is run on one of the GPUs: a calibration is that of a single one."""
         profile = self.execution.profile
-        return self.execution if profile is None or profile.gpu == gpu.name else replace(self.execution, profile=None)
+        return self.execution if profile is None else replace(self.execution, profile=profile.of_gpu(gpu.name))
 
     @property
     def has_several_batches(self) -> bool:
