@@ -28,6 +28,7 @@ from ..errors import JoulecastError, RefusalError
 from ..extraction.isolation import IsolatedExtraction
 from ..hardware import find_gpu
 from ..operations.operation import MODES
+from ..predictors.board.profile import profiles_in
 from ..zoo import find_predictor
 from . import listings, routes
 from .answers import Answers
@@ -69,6 +70,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     state = app.state
     state.settings = settings
+    state.calibrations = profiles_in(settings.calibrations) if settings.calibrations else {}
     state.answers = Answers(settings)
     state.cache = AnswerCache(settings.cached_answers_bytes)
     state.workers = Workers(settings.threads, settings.max_waiting)

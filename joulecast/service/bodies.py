@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.requests import Request
 
-from ..errors import RefusalError
+from ..errors import RefusalError, unknown_name
+from ..predictors.board.profile import BoardProfile
 from .problems import invalid, too_large
 from .settings import Settings
 
@@ -101,7 +103,7 @@ async def read(request: Request, body: bytes, model: type[BaseModel]) -> _ReadRe
         hint = "send the header Content-Type: application/json"
         raise RefusalError(415, "media-type", "the body is not declared as JSON", given=media_type, hint=hint)
     state = request.app.state
-    parse = partial(_question, model, body, state.settings)
+    parse = partial(_question, model, body, state.settings, state.calibrations)
     if len(body) <= LARGE_BYTES:
         return _ReadRequest(request, body, parse())
     client = request.scope["state"]["client"]
@@ -109,7 +111,9 @@ async def read(request: Request, body: bytes, model: type[BaseModel]) -> _ReadRe
     return _ReadRequest(request, body, question)
 
 
-def _question(model: type[BaseModel], body: bytes, settings: Settings) -> BaseModel:
+def _question(
+    model: type[BaseModel], body: bytes, settings: Settings, calibrations: Mapping[str, BoardProfile]
+) -> BaseModel:
     # One at a time: a parser lets no other thread run, and two in turn would keep the event loop waiting for both.
     with _PARSING if len(body) > LARGE_BYTES else contextlib.nullcontext():
         try:
@@ -119,10 +123,30 @@ def _question(model: type[BaseModel], body: bytes, settings: Settings) -> BaseMo
             hint = "write the body as one JSON object"
             raise RefusalError(400, "json", "the body is not valid JSON", given=str(error), hint=hint) from error
         _refuse_many(content, settings)
+        _name_calibrations(content, calibrations)
         try:
             return model.model_validate(content)
         except ValidationError as error:
             raise invalid(error, "body") from error
+
+
+def _name_calibrations(content: Any, calibrations: Mapping[str, BoardProfile]) -> None:
+    """Put the content of a calibration in the place of its name. A name is never taken for a path.
+
+    Raises:
+        UnknownNameError: The service has no calibration of this name.
+    """
+    if not isinstance(content, dict):
+        return
+    name = content.get("calibration")
+    if isinstance(name, str):
+        if name not in calibrations:
+            hint = "ask /v1/calibrations, or send the content of the file"
+            raise unknown_name("calibration", name[:100], calibrations, hint=hint)
+        content["calibration"] = calibrations[name].to_dict()
+    items = content.get("requests")
+    for item in items if isinstance(items, list) else ():
+        _name_calibrations(item, calibrations)
 
 
 def _refuse_many(content: Any, settings: Settings) -> None:
