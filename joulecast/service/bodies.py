@@ -117,7 +117,7 @@ def _question(
     # One at a time: a parser lets no other thread run, and two in turn would keep the event loop waiting for both.
     with _PARSING if len(body) > LARGE_BYTES else contextlib.nullcontext():
         try:
-            # Only names of fields come again and again: looking for all texts among earlier ones takes five times as long.
+            # Only names of fields are repeated: looking for all texts among earlier ones takes five times as long.
             content = from_json(body, cache_strings="keys")
         except ValueError as error:
             hint = "write the body as one JSON object"
