@@ -5,6 +5,7 @@ A message has what PyTorch said, where it was raised, and what may help.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from ..errors import ExtractionError, InputError, JoulecastError
 from ..operations.inputs import Inputs, shape_text
+from .known_values import LARGEST, NeedsValuesError
 
 if TYPE_CHECKING:
     from .assumptions import Assume
@@ -59,9 +61,16 @@ def explained(error: Exception, name: str, recorder: Recorder, inputs: Inputs, h
     where = f"{name}.{recorder.path}" if recorder.path else name
     what = next(iter(str(error).strip().splitlines()), "no message")[:LONGEST]
     within = f" in {recorder.operator}" if recorder.operator else ""
+    most = None
+    if isinstance(error, NeedsValuesError) and any(math.prod(each.shape) >= LARGEST for each in inputs.all):
+        most, hint = (
+            f"fewer than {LARGEST:,} tokens, because not even positions are followed in more",
+            "give fewer tokens",
+        )
     return ExtractionError(
         f"{name} does not run on this input: {where} raised {type(error).__name__}{within}: {what}",
         given=shape_text(inputs.shape),
+        allowed=most,
         hint=hint or _meant(inputs) or next((each for sign, each in _HINTS.items() if sign in what), _CHECK_DIMENSIONS),
     )
 

@@ -29,7 +29,7 @@ def routed(
     Returns the result that holds the chosen indices, and its values; None where none are chosen along a dimension.
     """
     place = _ROUTERS.get(func.overloadpacket.__name__)
-    if place is None or place >= len(made) or made[place].is_floating_point() or made[place].numel() > _LARGEST:
+    if place is None or place >= len(made) or made[place].is_floating_point() or made[place].numel() > LARGEST:
         return None
     names = [argument.name for argument in func._schema.arguments]
     dim = {**dict(zip(names, args, strict=False)), **kwargs}.get("dim", -1)
@@ -95,7 +95,8 @@ def _spread(shape: torch.Size, most: int) -> tuple[torch.Tensor, ...]:
     return torch.unravel_index(places, shape)
 
 
-_LARGEST = 2**20
+LARGEST = 2**22
+"""Most elements of a tensor whose values are followed."""
 _MAKERS = frozenset({"arange", "zeros", "ones", "full", "linspace", "eye", "scalar_tensor"})
 # The first group uses the shape of a tensor but not its values; the second group uses only its type.
 _LIKE = frozenset({"zeros_like", "ones_like", "full_like"})
@@ -142,7 +143,7 @@ def know(tensor: torch.Tensor, value: torch.Tensor, *, is_assumed: bool = False)
 def without_memory(tensor: torch.Tensor) -> torch.Tensor:
     """Copy a real tensor to the meta device; the values of a small one are stored with it."""
     result = tensor.to("meta")
-    if tensor.numel() <= _LARGEST:
+    if tensor.numel() <= LARGEST:
         know(result, tensor.detach().clone())
     return result
 
@@ -204,7 +205,7 @@ class KnownValues:
                 raise NeedsValuesError("its result depends on values that only the input has") from error
             raise
         made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        if values is not UNKNOWN and all(tensor.numel() <= _LARGEST for tensor in made):
+        if values is not UNKNOWN and all(tensor.numel() <= LARGEST for tensor in made):
             try:
                 real = func(*values[0], **values[1])
             except (NotImplementedError, RuntimeError):
@@ -260,7 +261,7 @@ class KnownValues:
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if not tensors and name not in _MAKERS:
             return UNKNOWN
-        if name in _LIKE and tensors[0].numel() <= _LARGEST:
+        if name in _LIKE and tensors[0].numel() <= LARGEST:
             known = {id(tensors[0]): torch.empty_like(tensors[0], device="cpu")}
         elif name in _NEW:
             known = {id(tensors[0]): torch.empty(0, dtype=tensors[0].dtype)}
