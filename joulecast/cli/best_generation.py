@@ -14,7 +14,7 @@ from .simulate import BURSTINESS, PREFIX_HIT_RATE
 
 
 @asking(
-    *("prompt", "output", "gpus", "clocks", "cache_precision", *PRICES),
+    *("prompt", "output", "gpus", "clocks", "cache_precision", "calibration", *PRICES),
     model=SERVED["model"],
     objective=Option(
         option(str, help=f"What to minimize: {', '.join(OBJECTIVES)}; but for gpus, all per token."), default="energy"

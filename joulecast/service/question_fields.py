@@ -172,8 +172,10 @@ FIELDS: Mapping[str, Declared] = {
     "batching": (Name | None, "continuous or static. Default: what the engine does."),
     "cache_precision": (Name | None, "fp8 for keys and values. Default: 16 bits."),
     "calibration": (
-        Annotated[dict[Name, Any], up_to(20)] | None,
-        "What `joulecast calibrate` measured on a board of the GPU: the content of its file.",
+        Annotated[dict[Name, Any], up_to(20), WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "string"}]})]
+        | None,
+        "What `joulecast calibrate` measured on a board of the GPU: the content of its file, or a name that "
+        "/v1/calibrations lists.",
     ),
     "carbon": (Price | Name | None, "Grams of CO2 per kWh, or a country such as DE."),
     "clock": (Clock | None, "Graphics clock. Default: the GPU's own default."),

@@ -15,6 +15,7 @@ from .rates import ways_at_a_rate
 
 if TYPE_CHECKING:
     from ..extraction.sources import Model
+    from ..predictors.board.profile import Calibrated
 
 _OF_RATES = {
     **dict.fromkeys(("p99_ttft_s", "p99_tpot_s", "max_total_power_w"), None),
@@ -56,6 +57,7 @@ def best_generation(
     price_per_hour: float | str | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,
+    calibration: Calibrated | None = None,
 ) -> GenerationChoices:
     """Choose how to serve a language model: the best layout, clock, batch and precision of each GPU, best first.
 
@@ -101,6 +103,8 @@ def best_generation(
         price_per_hour: Price of an hour of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
         price_per_kwh: Price of a kilowatt-hour of electricity, in the same currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE": its yearly average.
+        calibration: What was measured on a board of one of the GPUs; see `joulecast.predict`. Others are predicted as
+            usual.
 
     Raises:
         UnknownNameError: No such model, GPU, engine, precision, objective or country.
