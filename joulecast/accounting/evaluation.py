@@ -54,8 +54,6 @@ class Experiment:
     """A run with the best known energy over time.
 
     Args:
-        events: The events of the run.
-        counters: Energy over time, on the clock of the events.
         known_j: True joules of each event if power is simulated, shape (events,); None if it was measured.
     """
 
@@ -70,9 +68,7 @@ class Overhead:
 
     Args:
         time: Relative increase of time, such as 0.1 for 10 %; mean over pairs of blocks.
-        time_std: Standard deviation of the increase over these pairs.
         energy: Relative increase of energy; None if energy was not measured.
-        energy_std: Standard deviation of this increase; None if energy was not measured.
     """
 
     time: float
@@ -86,19 +82,12 @@ class Evaluation(Plain):
     """Reliability of the accounting of a model.
 
     Args:
-        title: Description of the model and of how it ran.
-        power: Whether joules were measured or simulated.
-        experiments: Number of equal runs.
-        iterations: Number of iterations of each run.
-        periods_s: Sampling periods.
         by_period: Correlations between runs sampled with each two periods, shape (periods, periods).
         by_period_of_operators: The same of single operators of modules instead of whole modules.
-        lengths_s: Run lengths in seconds.
         by_length: Correlations between runs of each two lengths, shape (lengths, lengths); `assw` is its first row.
         by_experiment: Correlations between each two equal runs, shape (experiments, experiments).
         errors: Sampling period -> largest relative error of a module with over 5 % of the joules; empty where the truth
             is not known.
-        overhead: Overhead of profiling; None if it was not measured.
     """
 
     title: str
@@ -122,9 +111,8 @@ class Evaluation(Plain):
     def save(self, path: str | Path) -> Path:
         """Draw the correlations into a PNG or SVG file.
 
-        Raises:
-            InputError: The file is neither, or lies in no folder.
-            MissingDependencyError: matplotlib is not installed.
+        Raises InputError: the file is neither, or lies in no folder. Raises MissingDependencyError: matplotlib is not
+        installed.
         """
         return drawn_into(self, Path(path))
 
@@ -166,11 +154,7 @@ def evaluate(
     Each period and each length takes another run than its neighbours, where there are several.
 
     Args:
-        title: Description of the model and of how it ran.
-        experiments: Equal runs, at least two.
-        periods_s: Sampling periods in seconds.
         lengths: Run lengths as shares of the whole run, above 0 and up to 1.
-        overhead: Overhead of profiling; None if it was not measured.
 
     Raises:
         InputError: There are fewer than two runs, or a period or a length is out of range.
@@ -222,10 +206,7 @@ def summary(experiment: Experiment, period_s: float, length: float = 1.0, *, ope
     """Joules by phase and module with repeated layers added up, as a sensor with this period would measure them.
 
     Args:
-        experiment: A run.
-        period_s: Seconds between two updates of the sensor.
         length: Share of the run that is used, from its start.
-        operators: Whether to tell the operators of a module apart.
     """
     start_s, end_s = experiment.events.window_s
     window_s = start_s, start_s + length * (end_s - start_s)
@@ -251,12 +232,7 @@ def known_summary(experiment: Experiment) -> Summary:
 
 
 def largest_error(experiment: Experiment, period_s: float) -> float:
-    """Largest relative error of the joules of a module with over 5 % of the true joules; 0 if there is no such module.
-
-    Args:
-        experiment: A run with simulated power.
-        period_s: Seconds between two updates of the sensor.
-    """
+    """Largest relative error of the joules of a module with over 5 % of the true joules; 0 if there is none."""
     accounted, known = summary(experiment, period_s), known_summary(experiment)
     whole_j = sum(known.values())
     large = {key: joules for key, joules in known.items() if joules > _LARGE * whole_j}
@@ -290,11 +266,7 @@ _PALEST = 0.8  # Correlation of the palest colour; the lowest correlation, if th
 
 @as_picture.register(Evaluation)
 def picture(evaluation: Evaluation) -> Picture:
-    """The three matrices side by side.
-
-    Raises:
-        MissingDependencyError: matplotlib is not installed.
-    """
+    """The three matrices side by side. Raises MissingDependencyError: matplotlib is not installed."""
     plt = pyplot()
     with plt.rc_context(CHART_STYLE):
         figure = _figure(plt, evaluation)
@@ -307,9 +279,8 @@ def picture(evaluation: Evaluation) -> Picture:
 def save(evaluation: Evaluation, path: Path) -> Path:
     """Draw the matrices into a file.
 
-    Raises:
-        InputError: The name does not end in .png or .svg, or its folder does not exist.
-        MissingDependencyError: matplotlib is not installed.
+    Raises InputError: the name does not end in .png or .svg, or its folder does not exist. Raises
+    MissingDependencyError: matplotlib is not installed.
     """
     if path.suffix.lower() not in (".png", ".svg") or not path.parent.is_dir():
         raise InputError(

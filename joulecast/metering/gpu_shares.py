@@ -35,9 +35,6 @@ class GpuShare:
 
     Args:
         busy: Share of the time in which kernels of the program ran, 0 to 1.
-        others_busy: Share of the time in which kernels of other processes ran, 0 to 1.
-        memory_bytes: Device memory of the program.
-        others_memory_bytes: Device memory of all other processes.
     """
 
     busy: float | None
@@ -50,8 +47,6 @@ class GpuShare:
         """Divide the use of a GPU between a program and all other processes.
 
         Args:
-            uses: Process id -> its use.
-            mine: Ids of the program's processes.
             visible: Tells whether a process id exists for this process. In a container, the driver may use other ids;
                 then the processes cannot be assigned.
         """
@@ -97,7 +92,6 @@ def program_share(shares: Sequence[Mapping[str, Any]], device: str) -> float | N
 
     Args:
         shares: The lines of a recording with shares, each of the time since the line before.
-        device: Name of the device.
     """
     moments = [float(share["time_s"]) for share in shares]
     weighed: list[tuple[float, float]] = []

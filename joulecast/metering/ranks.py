@@ -47,7 +47,6 @@ class MachineLock:
     """A lock that is held by the process that measures a machine for a job. The system releases it when that ends.
 
     Args:
-        environment: Environment variables that identify the job; None for those of this process.
         folder: Folder of the lock files, the same for all processes of the machine; None for the temporary folder.
     """
 
@@ -95,11 +94,7 @@ class Communicator(Protocol):
 
 
 def world() -> Communicator:
-    """All processes of the job.
-
-    Raises:
-        MissingDependencyError: mpi4py is not installed.
-    """
+    """All processes of the job. Raises MissingDependencyError: mpi4py is not installed."""
     try:
         from mpi4py import MPI
     except ImportError as error:
@@ -113,8 +108,6 @@ def gathered(metering: Metering | None, title: str, communicator: Communicator |
 
     Args:
         metering: Result of this process; None if another process measures this machine.
-        title: Title of the measurement.
-        communicator: The processes to gather from; None for all processes of the job.
 
     Returns:
         The merged result at rank 0: the sum of the energies, and the longest time. None at other ranks.

@@ -58,12 +58,7 @@ _WAITING = frozenset({"nvidia-smi", "counting-program"})  # Readings wait for th
 
 @dataclass(frozen=True)
 class ReaderSpec:
-    """A reader before it is opened: plain values, so that it can be sent to another process.
-
-    Args:
-        reader: A key of `READERS`.
-        settings: Arguments of the function behind it.
-    """
+    """A reader before it is opened: plain values, so that it can be sent to another process."""
 
     reader: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -71,9 +66,8 @@ class ReaderSpec:
     def open(self) -> Reader:
         """Make the reader.
 
-        Raises:
-            SensorError: The device cannot be read.
-            MissingDependencyError: A library that it needs is not installed.
+        Raises SensorError: the device cannot be read. Raises MissingDependencyError: a library that it needs is not
+        installed.
         """
         return READERS[self.reader](**self.settings)
 
@@ -103,10 +97,8 @@ class Sampler:
     """Polls devices in a process of its own while it is entered.
 
     Args:
-        devices: Name of a device -> its reader.
         period_s: Seconds between two samples of a device; 0 if the reader itself waits.
         recording: Path of the recording; None to keep samples in memory until they are requested.
-        machine: First line of the recording.
         process: Id of the process whose share of the machine is recorded, with its children; None for no process.
 
     Raises:
@@ -133,8 +125,7 @@ class Sampler:
     def start(self) -> None:
         """Start the process, and return when every device has been read once.
 
-        Raises:
-            SensorError: A device cannot be opened.
+        Raises SensorError: a device cannot be opened.
         """
         self._process = subprocess.Popen(
             # With -P, a file in the working folder cannot be imported in place of a module that the sampler needs.
@@ -166,8 +157,7 @@ class Sampler:
     def samples(self, device: str, since_s: float) -> Samples:
         """The samples of a device since a moment, and the last one before it. Earlier samples are deleted.
 
-        Raises:
-            SensorError: The device was lost, or the sampler ended.
+        Raises SensorError: the device was lost, or the sampler ended.
         """
         answer = self.ask({"do": "samples", "device": device, "since_s": since_s})
         if "lost" in answer:
@@ -193,11 +183,7 @@ class Sampler:
         self.ask({"do": "flush"})
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request and wait for its answer.
-
-        Raises:
-            SensorError: The sampler ended, or does not answer.
-        """
+        """Send a request and wait for its answer. Raises SensorError: the sampler ended, or does not answer."""
         try:
             self.send(request)
             output = self._process.stdout

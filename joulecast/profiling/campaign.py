@@ -43,13 +43,7 @@ class Campaign:
     """What to measure, and how.
 
     Args:
-        subjects: Networks whose unique operations are measured.
-        name: Name of the campaign.
-        modes: inference, training or both.
-        precisions: Requested precisions: default, fp32, tf32, fp16, bf16.
         seconds: Seconds that each measurement runs. Power sensors need about a second.
-        repeats: Number of measurements of each operation.
-        seed: Seed for the order of measurements and for the inputs.
         clocks: Graphics clocks in MHz to lock, one after the other; None leaves the GPU's default.
         whole_networks: Whether to measure each named network as a whole, too. Predictions are compared with these, and
             the host cost inside a network is learned from them.
@@ -244,8 +238,7 @@ def _subject(row: Mapping[str, Any]) -> Subject:
 def operations_of(campaign: Campaign) -> list[Operation]:
     """The unique operations of a campaign's networks, without identities.
 
-    Raises:
-        JoulecastError: A network cannot be extracted.
+    Raises JoulecastError: a network cannot be extracted.
     """
     return list(dict.fromkeys(_operations(campaign)))
 
@@ -266,7 +259,6 @@ def plan(campaign: Campaign, limit: int | None = None) -> list[Task | NetworkTas
     plan.
 
     Args:
-        campaign: What to measure.
         limit: Most operations and whole networks to measure, together; None for all. Whole networks are taken first.
     """
     operations, networks = operations_of(campaign), [*_network_tasks(campaign)]

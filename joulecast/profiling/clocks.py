@@ -36,11 +36,7 @@ class Clocks:
         self._marker = state_folder() / f"locked-{self._identity()}"
 
     def check(self, clock_mhz: int) -> None:
-        """Check that the GPU supports a clock.
-
-        Raises:
-            ClockError: It does not. The message names the nearest clocks.
-        """
+        """Check that the GPU supports a clock. Raises ClockError: it does not. The message names the nearest clocks."""
         supported = self._supported_mhz()
         if supported and clock_mhz not in supported:
             nearest = sorted(sorted(supported, key=lambda mhz: abs(mhz - clock_mhz))[:_NEAREST])
@@ -54,9 +50,8 @@ class Clocks:
     def locked(self, clock_mhz: int | None) -> Iterator[None]:
         """Lock a clock; None leaves the GPU as it is.
 
-        Raises:
-            ClockError: There is no permission, in which case the message names the command to run; or another campaign
-                holds this GPU's clock.
+        Raises ClockError: there is no permission, in which case the message names the command to run; or another
+        campaign holds this GPU's clock.
         """
         if clock_mhz is None:
             yield
@@ -76,8 +71,7 @@ class Clocks:
     def restore(self) -> bool:
         """Reset a clock that a crashed campaign left locked, and return whether there was one.
 
-        Raises:
-            ClockError: The clock cannot be reset, or another campaign holds this GPU's clock.
+        Raises ClockError: the clock cannot be reset, or another campaign holds this GPU's clock.
         """
         if not self._marker.exists():
             return False

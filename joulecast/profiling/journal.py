@@ -85,8 +85,7 @@ class Journal:
     def append(self, record: Mapping[str, Any]) -> None:
         """Write a record, and wait until it is on disk.
 
-        Raises:
-            JournalError: The disk is full. Earlier records stay, and the incomplete line is removed.
+        Raises JournalError: the disk is full. Earlier records stay, and the incomplete line is removed.
         """
         self._write(record)
         self.records.append(dict(record))

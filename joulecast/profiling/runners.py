@@ -37,9 +37,8 @@ def _arguments(operation: Operation) -> dict[str, Any]:
 def runner(operation: Operation) -> Run:
     """Find the function that makes a runnable module or function for an operation.
 
-    Raises:
-        InputError: The operation is not a single call of PyTorch: an engine's kernel, a quantized product, one gradient
-            of a convolution, attention with a window, or a collective.
+    Raises InputError: the operation is not a single call of PyTorch: an engine's kernel, a quantized product, one
+    gradient of a convolution, attention with a window, or a collective.
     """
     rows = operation.row.attributes
     others = [
@@ -73,7 +72,6 @@ def _with(function: Callable[..., torch.Tensor], *names: str, **renamed: str) ->
     """A runner for a function of tensors that takes attributes: some by their places after the tensors, some by name.
 
     Args:
-        function: The function.
         *names: Attributes that follow the tensors.
         **renamed: Argument of the function -> attribute.
     """
@@ -251,9 +249,7 @@ class WholeNetwork:
     Args:
         model: The model, on its device and in its type, shared by the instances of a block. A model that takes token
             ids has the attributes `input_dtype` and `vocabulary` (the number of different tokens).
-        shape: Shape of the input, batch first.
         mode: "inference" runs the forward pass, "training" also the backward pass with a random output gradient.
-        generator: Random number generator for input and gradient.
     """
 
     def __init__(self, model: Any, shape: tuple[int, ...], mode: str, generator: torch.Generator) -> None:
@@ -284,7 +280,6 @@ class Instance:
     Args:
         operation: The operation to run: forward in eval and inference mode, or forward and backward in train mode with
             cleared gradients.
-        device: The device that it runs on.
         generator: Random number generator for inputs and gradient, which are standard normal, because regular data
             draws less power.
     """

@@ -35,7 +35,6 @@ def connected(uri: str | None, what: str, *, reading: bool = False) -> Iterator[
     """Yield the module mlflow, connected to a server or store. Its settings are restored afterwards.
 
     Args:
-        uri: Server or store; None for `default_uri`.
         what: What failed, for the error, such as "the run was not logged".
         reading: Whether the store is only read. A store that does not exist is then an error, and is not made.
 

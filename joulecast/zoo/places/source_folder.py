@@ -26,8 +26,7 @@ _MOST_MEMBERS = 100_000
 def checked_path(path: str) -> PurePosixPath:
     """Check that a relative path stays within its folder.
 
-    Raises:
-        ZooError: The path is absolute or leads out of the folder.
+    Raises ZooError: the path is absolute or leads out of the folder.
     """
     pure = PurePosixPath(path)
     if pure.is_absolute() or "\\" in path or "\0" in path or ":" in path or {"..", "."} & set(path.split("/")):

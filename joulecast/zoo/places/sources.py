@@ -72,9 +72,8 @@ class Row:
 def open_source(where: str) -> Source:
     """Open the source at an address: a folder, a .zip file, http://, https:// or s3://.
 
-    Raises:
-        InputError: The address has another form.
-        MissingDependencyError: The address is in S3, and boto3 is not installed.
+    Raises InputError: the address has another form. Raises MissingDependencyError: the address is in S3, and boto3 is
+    not installed.
     """
     scheme = where.split("://", 1)[0].lower() if "://" in where else ""
     try:
@@ -107,8 +106,7 @@ def open_source(where: str) -> Source:
 def index_of(source: Source) -> dict[str, Row]:
     """List the entries of a source, from its index or, where it has none, by looking into its folders.
 
-    Raises:
-        ZooError: The index is damaged.
+    Raises ZooError: the index is damaged.
     """
     data = source.read(INDEX, _MOST_INDEX_BYTES)
     if data is None:
@@ -158,8 +156,6 @@ def fetch(source: Source, name: str, sha256: str | None = None) -> dict[str, byt
     """Fetch all files of an entry. Each is compared with the manifest, and the manifest with the index.
 
     Args:
-        source: The place that it is fetched from.
-        name: Name of the entry, such as "a30/forest-inference".
         sha256: Digest of its manifest; None for the one in the index.
 
     Raises:
@@ -198,7 +194,6 @@ def pull(where: str, name: str, *, replace: bool = False) -> Path:
 
     Args:
         where: Address, as for `open_source`. Models of a registry are pulled by `registry.pull_model`.
-        name: Name of the entry, such as "a30/forest-inference".
         replace: Whether it may stand for a name that ships with joulecast.
 
     Returns:
@@ -214,9 +209,8 @@ def pull(where: str, name: str, *, replace: bool = False) -> Path:
 def push(folder: Path, name: str, where: str) -> None:
     """Copy an entry to a folder or an S3 location. The index is written last.
 
-    Raises:
-        InputError: There is no such place, or the name is not valid.
-        ZooError: The entry is damaged, or the place cannot be written to.
+    Raises InputError: there is no such place, or the name is not valid. Raises ZooError: the entry is damaged, or the
+    place cannot be written to.
     """
     if not NAME.fullmatch(name):
         raise InputError("this is not a valid name of an entry", given=name, allowed="such as a30/forest-inference")
@@ -240,9 +234,7 @@ def push(folder: Path, name: str, where: str) -> None:
 def remove(where: str, name: str) -> None:
     """Remove an entry from a folder or an S3 location, first from its index.
 
-    Raises:
-        UnknownNameError: The place has no entry of this name.
-        ZooError: The place cannot be written to.
+    Raises UnknownNameError: the place has no entry of this name. Raises ZooError: the place cannot be written to.
     """
     source = open_source(where)
     with source.changing():
