@@ -62,6 +62,11 @@ class FolderSource:
             f"{manifest.parent.parent.name}/{manifest.parent.name}" for manifest in self._folder.glob(f"*/*/{MANIFEST}")
         )
 
+    def files(self, name: str) -> list[str]:
+        """See `Source.files`."""
+        folder = self._folder / checked_path(name)
+        return sorted(path.name for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
+
     def write(self, files: Mapping[str, bytes]) -> None:
         """See `Source.write`."""
         with self._writing():
@@ -109,6 +114,10 @@ class FolderSource:
 
 class ReadOnly(ABC):
     """A place that cannot be written to. Its subclasses say why."""
+
+    def files(self, name: str) -> list[str]:
+        """Refuse: only changes need it."""
+        raise self.refusal()
 
     def write(self, files: Mapping[str, bytes]) -> None:
         """Refuse."""

@@ -151,18 +151,27 @@ class S3Source:
 
     def names(self) -> list[str]:
         """See `Source.names`."""
+        return sorted(key.rpartition("/")[0] for key in self._keys("") if _MANIFEST_KEY.fullmatch(key))
+
+    def files(self, name: str) -> list[str]:
+        """See `Source.files`."""
+        return [key for key in self._keys(f"{checked_path(name)}/") if "/" not in key]
+
+    def _keys(self, below: str) -> list[str]:
+        """The keys that begin so, without this beginning."""
         from botocore.exceptions import BotoCoreError, ClientError
 
+        prefix = self._prefix + below
+
         def keys() -> list[str]:
-            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix)
+            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
             listed = (each["Key"] for page in pages for each in page.get("Contents", ()))
-            return [key.removeprefix(self._prefix) for key in islice(listed, _MOST_KEYS)]
+            return [key.removeprefix(prefix) for key in islice(listed, _MOST_KEYS)]
 
         try:
-            found = [key.rpartition("/")[0] for key in within(_SECONDS, keys) if _MANIFEST_KEY.fullmatch(key)]
+            return within(_SECONDS, keys)
         except (BotoCoreError, ClientError, OSError) as error:
             raise self._failed(error) from error
-        return sorted(found)
 
     def write(self, files: Mapping[str, bytes]) -> None:
         """See `Source.write`."""

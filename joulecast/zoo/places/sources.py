@@ -41,6 +41,10 @@ class Source(Protocol):
         """List the names of entries, for a place without an index."""
         ...
 
+    def files(self, name: str) -> list[str]:
+        """Names of the files of an entry, whether its manifest lists them or not."""
+        ...
+
     def write(self, files: Mapping[str, bytes]) -> None:
         """Write files in this order. A place that cannot be written to raises a ZooError."""
         ...
@@ -219,16 +223,17 @@ def push(folder: Path, name: str, where: str) -> None:
     _, files = stored_files(folder)
     data = (folder / MANIFEST).read_bytes()
     with source.changing():
+        # A push that was killed while it deleted has left files that no manifest lists.
+        there = source.files(name)
         old: dict[str, bytes] = {}
         with suppress(ZooError, UnknownNameError):  # There is none, or none that can be read.
             old = fetch(source, name)
-        copies = {f"{name}/{_OLD}{file}": content for file, content in old.items()}
+        copies = {f"{_OLD}{file}": content for file, content in old.items()} if old.get(MANIFEST) != data else {}
         # The manifest follows the files that it lists, and the index follows the manifest. So a reader finds the old
         # entry until the index names the new one.
-        source.write(copies if old.get(MANIFEST) != data else {})
-        source.write({f"{name}/{file}": content for file, content in files.items()} | {f"{name}/{MANIFEST}": data})
+        source.write({f"{name}/{file}": content for file, content in {**copies, **files, MANIFEST: data}.items()})
         _write_index(source)
-        source.delete([*copies, *(f"{name}/{file}" for file in old if file not in {*files, MANIFEST})])
+        source.delete([f"{name}/{file}" for file in dict.fromkeys([*copies, *there]) if file not in {*files, MANIFEST}])
 
 
 def remove(where: str, name: str) -> None:
@@ -241,10 +246,9 @@ def remove(where: str, name: str) -> None:
         index = index_of(source)
         if name not in index:
             raise unknown_name("zoo entry there", name, index)
-        data = source.read(f"{name}/{MANIFEST}", _MOST_INDEX_BYTES)
-        files = [] if data is None else list(read_manifest(data, name)["files"])
         _write_index(source, without=name)
-        source.delete([f"{name}/{kept}{file}" for file in (MANIFEST, *files) for kept in ("", _OLD)])
+        # The manifest goes first: without it, the rest of a killed removal is no entry.
+        source.delete([f"{name}/{file}" for file in sorted(source.files(name), key=lambda file: file != MANIFEST)])
         _write_index(source)
 
 
