@@ -18,7 +18,6 @@ import numpy as np
 from ..arrays import FloatArray
 from ..errors import InputError
 from ..rendering.answers import Plain
-from ..rendering.notebook import Picture, as_picture, drawn_into
 from ..rendering.plots import CHART_STYLE, INK, pyplot, svg_of
 from ..units import si
 from .events import Events
@@ -109,16 +108,31 @@ class Evaluation(Plain):
         return self.by_length[0, 1:]
 
     def save(self, path: str | Path) -> Path:
-        """Draw the correlations into a PNG or SVG file.
+        """Draw the correlations into a PNG or SVG file: three matrices side by side.
 
-        Raises InputError: the file is neither, or lies in no folder. Raises MissingDependencyError: matplotlib is not
-        installed.
+        Raises InputError: the file is neither, or its folder does not exist. Raises MissingDependencyError: matplotlib
+        is not installed.
         """
-        return drawn_into(self, Path(path))
+        path = Path(path)
+        if path.suffix.lower() not in (".png", ".svg") or not path.parent.is_dir():
+            raise InputError(
+                "the plot of correlations cannot be written to this path",
+                given=str(path),
+                allowed="a name that ends in .png or .svg, in a folder that exists",
+                hint="create the folder, or choose another name",
+            )
+        plt = pyplot()
+        with plt.rc_context(CHART_STYLE):
+            figure = _figure(plt, self)
+            if path.suffix.lower() == ".svg":
+                path.write_text(svg_of(figure), encoding="utf-8")
+            else:
+                figure.savefig(path)
+            plt.close(figure)
+        return path
 
     def to_dict(self) -> dict[str, Any]:
         """The evaluation as plain lists and dictionaries; quantities in SI units."""
-        overhead = self.overhead
         return {
             "title": self.title,
             "power": self.power,
@@ -129,14 +143,7 @@ class Evaluation(Plain):
             "assw": {"lengths_s": list(self.lengths_s), "pearson": self.by_length.tolist()},
             "stability": {"pearson": self.by_experiment.tolist()},
             "errors": {str(period_s): error for period_s, error in self.errors.items()},
-            "overhead": None
-            if overhead is None
-            else {
-                "time": overhead.time,
-                "time_std": overhead.time_std,
-                "energy": overhead.energy,
-                "energy_std": overhead.energy_std,
-            },
+            "overhead": None if self.overhead is None else vars(self.overhead),
             "published": dict(PUBLISHED),
         }
 
@@ -262,42 +269,6 @@ def _starred(path: str) -> str:
 
 
 _PALEST = 0.8  # Correlation of the palest colour; the lowest correlation, if that is smaller.
-
-
-@as_picture.register(Evaluation)
-def picture(evaluation: Evaluation) -> Picture:
-    """The three matrices side by side. Raises MissingDependencyError: matplotlib is not installed."""
-    plt = pyplot()
-    with plt.rc_context(CHART_STYLE):
-        figure = _figure(plt, evaluation)
-        drawn = svg_of(figure)
-        plt.close(figure)
-    return Picture(drawn)
-
-
-@drawn_into.register(Evaluation)
-def save(evaluation: Evaluation, path: Path) -> Path:
-    """Draw the matrices into a file.
-
-    Raises InputError: the name does not end in .png or .svg, or its folder does not exist. Raises
-    MissingDependencyError: matplotlib is not installed.
-    """
-    if path.suffix.lower() not in (".png", ".svg") or not path.parent.is_dir():
-        raise InputError(
-            "the plot of correlations cannot be written to this path",
-            given=str(path),
-            allowed="a name that ends in .png or .svg, in a folder that exists",
-            hint="create the folder, or choose another name",
-        )
-    if path.suffix.lower() == ".svg":
-        path.write_text(picture(evaluation).svg, encoding="utf-8")
-        return path
-    plt = pyplot()
-    with plt.rc_context(CHART_STYLE):
-        figure = _figure(plt, evaluation)
-        figure.savefig(path)
-        plt.close(figure)
-    return path
 
 
 def _figure(plt: Any, evaluation: Evaluation) -> Any:

@@ -48,11 +48,6 @@ class Counter:
     device: DeviceInfo
     curve: EnergyCurve
 
-    @property
-    def runs(self) -> str:
-        """The device of events that it counts for."""
-        return device_of(self.device)
-
 
 @dataclass(frozen=True)
 class Used:
@@ -65,11 +60,6 @@ class Used:
     device: DeviceInfo
     joules: float
     known: bool = True
-
-    @property
-    def runs(self) -> str:
-        """The device of events that it counts for."""
-        return device_of(self.device)
 
     @property
     def part(self) -> tuple[str, str]:
@@ -128,9 +118,9 @@ def swept(events: Events, counters: Sequence[Counter], window_s: tuple[float, fl
     calls: dict[int, float] = {}
     idle: list[Share] = []
     unknown_s = 0.0
-    for device in dict.fromkeys([*events.devices, *(counter.runs for counter in counters)]):
+    for device in dict.fromkeys([*events.devices, *(device_of(counter.device) for counter in counters)]):
         mine = events.on(device)
-        read = [counter for counter in counters if counter.runs == device]
+        read = [counter for counter in counters if device_of(counter.device) == device]
         found = sweep(events.start_s[mine], events.end_s[mine], [counter.curve for counter in read], window_s)
         table = np.vstack([found.time_s, found.energy_j, found.unknown_s])
         present, column, counts = np.unique(events.place[mine], return_inverse=True, return_counts=True)
@@ -156,7 +146,7 @@ def spread(events: Events, iteration_s: float, used: Sequence[Used]) -> Shares:
         iteration_s: Seconds of an undisturbed iteration.
     """
     plain = swept(events, ())
-    counted = {device: [one for one in used if one.runs == device] for device in events.devices}
+    counted = {device: [one for one in used if device_of(one.device) == device] for device in events.devices}
     start_s, end_s = events.window_s
     slower = max(1.0, iteration_s * events.iterations / (end_s - start_s)) if end_s > start_s else 1.0
     busy_s = {
@@ -179,7 +169,7 @@ def spread(events: Events, iteration_s: float, used: Sequence[Used]) -> Shares:
         return replace(row, share=share, calls=row.calls / events.iterations)
 
     idle = [of_iteration(device, iteration_s - min(iteration_s, seconds)) for device, seconds in busy_s.items()]
-    without_events = [Share({}, {one.part: one.figure}) for one in used if one.runs not in counted]
+    without_events = [Share({}, {one.part: one.figure}) for one in used if device_of(one.device) not in counted]
     return Shares(tuple(map(of_row, plain.rows)), Share.total([*idle, *without_events]))
 
 

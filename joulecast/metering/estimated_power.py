@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from ..errors import SensorError
 from . import nvml
+from .gpu_shares import busy_s
 from .samples import Reader
 
 _CPUINFO, _STAT = Path("/proc/cpuinfo"), Path("/proc/stat")
@@ -101,14 +102,11 @@ def open_gpu_reader(index: int, idle_w: float, busy_w: float) -> Reader:
 
 
 def _busy_s(stat: Path) -> float:
-    """Seconds that all hardware threads together were busy since the machine started."""
     try:
-        values = stat.read_text().split("\n", 1)[0].split()[1:9]
-        user, nice, system, _idle, _waiting, irq, soft_irq, _stolen = (int(value) for value in values)
+        return busy_s(stat)
     except (OSError, ValueError) as error:
         raise SensorError(
             "the time that processors were busy cannot be read",
             given=str(error),
             allowed="a file as Linux writes /proc/stat",
         ) from error
-    return (user + nice + system + irq + soft_irq) / os.sysconf("SC_CLK_TCK")

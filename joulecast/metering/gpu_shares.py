@@ -110,6 +110,16 @@ def program_share(shares: Sequence[Mapping[str, Any]], device: str) -> float | N
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
+def busy_s(stat: Path) -> float:
+    """Seconds that all hardware threads together were busy since the machine started.
+
+    Raises OSError, ValueError: the kernel's file cannot be read, or has another form.
+    """
+    values = stat.read_text().split("\n", 1)[0].split()[1:9]
+    user, nice, system, _idle, _waiting, irq, soft_irq, _stolen = map(int, values)
+    return (user + nice + system + irq + soft_irq) / _TICKS
+
+
 class ProcessTree:
     """The CPU time of a process and all of its descendants."""
 
@@ -176,8 +186,6 @@ class ProcessTree:
 
     def _machine_s(self) -> float:
         try:
-            values = (self._folder / "stat").read_text().split("\n", 1)[0].split()[1:9]
+            return busy_s(self._folder / "stat")
         except OSError:
             return 0.0
-        user, nice, system, _idle, _waiting, irq, soft_irq, _stolen = (int(value) for value in values)
-        return (user + nice + system + irq + soft_irq) / _TICKS

@@ -155,15 +155,14 @@ def _add_nvidia(machine: Machine) -> None:
 
 
 def _add_amd(machine: Machine) -> None:
+    first = sum(device.component == "board" for device in machine.devices)
     try:
         count = len(amdsmi.handles())
     except JoulecastError:  # Most machines have no AMD GPU, so there is no note about it.
-        first = len([device for device in machine.devices if device.component == "board"])
         for place, sensors in enumerate(amd_sysfs.gpus(), first):
             facts = {**amd_sysfs.facts(sensors), "sensor": f"amdgpu, {sensors.name}"}
             machine.add(_gpu(f"gpu{place}", facts), ReaderSpec("amd-sysfs", {"sensors": str(sensors)}))
         return
-    first = len([device for device in machine.devices if device.component == "board"])
     for index in range(count):
         spec = ReaderSpec("amdsmi", {"index": index})
         machine.add(_gpu(f"gpu{first + index}", {**amdsmi.facts(index), "sensor": "amdsmi"}), spec)

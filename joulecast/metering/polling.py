@@ -142,7 +142,7 @@ def main() -> None:
     requests = _Lines()
     settings = next(iter(requests.wait(None)))
     try:
-        specs = {name: ReaderSpec.from_dict(spec) for name, spec in settings["devices"].items()}
+        specs = {name: ReaderSpec(**spec) for name, spec in settings["devices"].items()}
         devices = [PolledDevice(name, spec.open(), waits=spec.waits) for name, spec in specs.items()]
         for device in devices:
             device.poll()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from ..errors import InputError, MissingDependencyError
+from ..system.whole_files import lock
 from .result import Metering, merged
 
 _JOBS = (
@@ -64,19 +65,13 @@ class MachineLock:
         """Try to take the lock. Returns whether this process measures, which is always so outside parallel jobs."""
         if self._found is None:
             return True
-        try:
-            import fcntl
-        except ImportError:  # Windows has no fcntl, and none of these launchers.
-            return True
+        user = getattr(os, "getuid", lambda: "")()  # Windows has none, and none of these launchers.
         name = hashlib.sha256(self._found[0].encode()).hexdigest()[:16]
-        self._file = (self._folder / f"joulecast-meter-{os.getuid()}-{name}.lock").open("w")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.close()
-            self._file = None
-            return False
-        return True
+        self._file = (self._folder / f"joulecast-meter-{user}-{name}.lock").open("w")
+        if lock(self._file, wait=False):
+            return True
+        self.release()
+        return False
 
     def release(self) -> None:
         """Release the lock, so that another process can measure."""

@@ -22,7 +22,6 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -64,14 +63,7 @@ class DeviceInfo:
 
     def to_dict(self) -> dict[str, Any]:
         """The device as a dictionary."""
-        return {
-            "name": self.name,
-            "component": self.component,
-            "counted": self.counted,
-            "method": self.method,
-            "idle_w": self.idle_w,
-            "facts": dict(self.facts),
-        }
+        return {**vars(self), "facts": dict(self.facts)}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
@@ -162,9 +154,7 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
 

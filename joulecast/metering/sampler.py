@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -76,15 +76,6 @@ class ReaderSpec:
         """Whether a reading waits for the sensor, so that we cannot choose the moment of a reading."""
         return self.reader in _WAITING
 
-    def to_dict(self) -> dict[str, Any]:
-        """The spec as a dictionary."""
-        return {"reader": self.reader, "settings": dict(self.settings)}
-
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote."""
-        return cls(str(value["reader"]), dict(value["settings"]))
-
 
 PERIOD_S = 0.01
 """Seconds between samples of a campaign: counters update every 10 to 100 ms, and reading faster finds nothing new."""
@@ -114,7 +105,7 @@ class Sampler:
         process: int | None = None,
     ) -> None:
         self._settings = {
-            "devices": {name: spec.to_dict() for name, spec in devices.items()},
+            "devices": {name: vars(spec) for name, spec in devices.items()},
             "period_s": period_s,
             "recording": None if recording is None else str(recording),
             "machine": dict(machine or {}),

@@ -10,11 +10,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from ..errors import ClockError, MissingDependencyError, SensorError
 from ..metering.nvidia_smi import nvidia_smi
 from ..metering.nvml import opened
+from ..system.whole_files import lock
 
 _NEAREST = 5
 
@@ -84,7 +85,12 @@ class Clocks:
     def _marked(self) -> Iterator[None]:
         self._marker.parent.mkdir(parents=True, exist_ok=True)
         with self._marker.open("a") as file:
-            _hold(file, self._index)
+            if not lock(file, wait=False):
+                raise ClockError(
+                    "another campaign holds this GPU's clock",
+                    given=f"GPU {self._index}",
+                    hint="wait for it, or use another GPU",
+                )
             file.flush()
             os.fsync(file.fileno())
             yield
@@ -135,16 +141,3 @@ class Clocks:
                     given=f"{error.given or error.what}; {second.given}",
                     hint=f"run `sudo nvidia-smi --id={self._index} {argument}`; {after}",
                 ) from second
-
-
-def _hold(file: IO[str], index: int) -> None:
-    try:
-        import fcntl
-    except ImportError:  # not on Windows; there a second campaign is not noticed
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise ClockError(
-            "another campaign holds this GPU's clock", given=f"GPU {index}", hint="wait for it, or use another GPU"
-        ) from error

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import MissingDependencyError, TrackingError, with_extra
+from ...system.whole_files import lock
 
 EXPERIMENT = "joulecast"
 
@@ -135,12 +136,7 @@ def _one_at_a_time(uri: str) -> Iterator[None]:
             hint="give another --tracking-uri",
         ) from error
     with file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except ImportError:  # Windows
-            pass
+        lock(file)
         _held.add(uri)
         try:
             yield
