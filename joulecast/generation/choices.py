@@ -189,9 +189,7 @@ class GenerationChoices(Ways[GenerationChoice]):
     def __new__(cls, rows: Iterable[GenerationChoice], left_out: Mapping[str, str]) -> Self:
         """Choose the best of the rows for each GPU and number of GPUs.
 
-        Args:
-            rows: All ways within the limits.
-            left_out: GPU -> the reason why it is not among them.
+        `left_out`: GPU -> the reason why it is not among them.
         """
         return super().__new__(cls, rows, left_out, lambda row: row.value)
 
@@ -203,13 +201,7 @@ class GenerationChoices(Ways[GenerationChoice]):
 
 
 def priced(told: Mapping[str, Any], objective: str, tariff: Tariff) -> Iterator[GenerationChoice]:
-    """A way with its value, price and carbon; none without the price that is its value.
-
-    Args:
-        told: The other fields.
-        objective: One of `OBJECTIVES`.
-        tariff: Prices and carbon intensity.
-    """
+    """A way with its value, price and carbon; none without the price that is its value."""
     joules, count = told["energy_per_token_j"], told["gpus"]
     cost = tariff.cost(count * _MILLION / told["tokens_per_s"], _MILLION * joules, told["gpu"])
     grams = tariff.carbon_g(_MILLION * joules)

@@ -58,12 +58,11 @@ class Limits:
     Args:
         time_to_first_token_s: Largest number of seconds from the arrival of a request to its first token.
         time_per_output_token_s: Largest mean number of seconds from one token of a request to the next.
-        tokens_per_s: Smallest number of output tokens per second, of all requests together.
     """
 
     time_to_first_token_s: float | None = None
     time_per_output_token_s: float | None = None
-    tokens_per_s: float | None = None
+    tokens_per_s: float | None = None  # Smallest number of output tokens per second, of all requests together
 
     def keeps(self, figures: Figures) -> Sequence[bool]:
         """Whether the figures are within the limits, for each clock."""
@@ -87,14 +86,7 @@ class Limits:
 
 
 def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
-    """Choose among batches that are always full.
-
-    Args:
-        asked: The arguments of `best_generation` by name, with all caps in `power_limit_w`.
-
-    Raises:
-        JoulecastError: See `best_generation`.
-    """
+    """Choose among batches that are always full."""
     objective = asked["objective"]
     tariff = asked_tariff(objective, OBJECTIVES, asked)
     engine, decoder = find_engine(asked["engine"]), find_decoder(asked["model"])
@@ -147,15 +139,7 @@ class _Query:
     def figures(
         self, boards: Sequence[GPU], count: int, precision: str, cap_w: float | None, search: Search[GenerationChoice]
     ) -> Iterator[tuple[Deployment, Sequence[float], Figures]]:
-        """The figures of each GPU in each layout with each batch that fits, at its clocks.
-
-        Args:
-            boards: The GPUs.
-            count: Number of each.
-            precision: Precision of the weights.
-            cap_w: Power cap of a board in watts; None for its default.
-            search: The search; GPUs that cannot serve the model are left out of it.
-        """
+        """The figures of each GPU in each layout with each batch that fits, at its clocks."""
         precisions = checked_precisions(precision, self.cache_precision, self.engine)
         batching = checked_batching(None, self.engine)
         servers: list[tuple[Server, list[Deployment]]] = []

@@ -58,15 +58,7 @@ Modules = Mapping[str, tuple[Operation, ...]]
 
 
 def decoder_of(network: Network, cached: int) -> Decoder:
-    """Find the parts of a decoder in its operations.
-
-    Args:
-        network: Operations of one token of one sequence, with the modules that call them.
-        cached: Number of tokens that the sequence has in its cache.
-
-    Raises:
-        InputError: The network has no attention to a cache, or no language-model head.
-    """
+    """Find the parts of a decoder in its operations."""
     modules = _modules(network)
     found = dict(_parts(modules, cached))
     logits = [part for part in found.values() if isinstance(part, Logits)]

@@ -97,17 +97,7 @@ def predict_generation(
 
 
 def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Lengths) -> GenerationPrediction:
-    """Predict what a server does, even if it has too little memory.
-
-    Args:
-        server: One of its GPUs.
-        asked: Arguments of `predict_generation` by name.
-        prompt: Lengths of prompts.
-        output: Lengths of outputs.
-
-    Raises:
-        InputError, UncoveredError: See `predict_generation`.
-    """
+    """Predict what a server does, even if it has too little memory."""
     deployment = server.deployment
     board, engine = deployment.gpu, deployment.engine
     clock_mhz = board.checked_clock_mhz(asked["clock"])
@@ -168,16 +158,8 @@ def server_of(
 ) -> Server:
     """One GPU of a model as it is asked to be served.
 
-    Args:
-        asked: Arguments of `predict_generation` by name.
-        batch: Number of sequences that run at a time on all GPUs together.
-        prompt: Lengths of prompts.
-        output: Lengths of outputs.
-        batching: "continuous" or "static"; None for the engine's own.
-        step_tokens: Largest number of tokens in a step; None for the engine's own.
-
-    Raises:
-        JoulecastError: See `predict_generation`.
+    `batching`: "continuous" or "static"; None for the engine's own.
+    `step_tokens`: Largest number of tokens in a step; None for the engine's own.
     """
     engine, (count, board) = find_engine(asked["engine"]), find_gpus(asked["gpu"])
     decoder, machine = find_decoder(asked["model"]), find_host(asked["host"])

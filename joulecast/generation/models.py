@@ -25,15 +25,7 @@ _PASTS = (8191, 2047, 1023, 511)
 
 
 def find_decoder(model: Model) -> Decoder:
-    """The parts of a language model.
-
-    Args:
-        model: Name of a language model, a configuration of transformers, the path of its config.json, or its module.
-
-    Raises:
-        InputError: The model does not generate text, or it was given in a form that does not say all its sizes.
-        UnknownNameError, ExtractionError, MissingDependencyError: See `joulecast.extract`.
-    """
+    """The parts of a language model."""
     if isinstance(model, Network | list | tuple):
         raise InputError(
             "the operations of a model in one shape are not enough to predict all steps of generation",
@@ -47,12 +39,7 @@ def find_decoder(model: Model) -> Decoder:
 def extracted_decoder(model: Model, name: str | None = None) -> Decoder:
     """The parts of a language model from its operations.
 
-    Args:
-        model: A name, a configuration of transformers, the path of its config.json, or a module.
-        name: Name of the result; None for the name that extraction gives it.
-
-    Raises:
-        InputError, UnknownNameError, ExtractionError, MissingDependencyError: See `find_decoder`.
+    `name`: Name of the result; None for the name that extraction gives it.
     """
     for past in _PASTS:
         try:

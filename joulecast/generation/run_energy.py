@@ -66,11 +66,7 @@ def served_j(
 ) -> FloatArray:
     """Dynamic joules of operations of a step from their device times, both of shape (operations,).
 
-    Args:
-        operations: The operations.
-        seconds: Device time of each.
-        gpu: The GPU.
-        expert_bytes: Bytes of an expert's weight; None for those of the operation's precision.
+    `expert_bytes`: Bytes of an expert's weight; None for those of the operation's precision.
     """
     per_flop = _HOPPER_J_PER_FLOP if gpu.compute_capability.startswith("9.") else _LATER_J_PER_FLOP
 

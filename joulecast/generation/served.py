@@ -29,15 +29,10 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ServedStep(PreparedNetwork):
-    """A step of fused kernels in CUDA graphs, whose times are those of the kernels as they were measured.
+    """A step of fused kernels in CUDA graphs, whose times are those of the kernels as they were measured."""
 
-    Args:
-        together: Predictions of the operations of several steps at the default clock.
-        places: Index of each operation of this step in these predictions.
-    """
-
-    together: OperationPredictions | None = None
-    places: Places | None = None
+    together: OperationPredictions | None = None  # Predictions of the operations of several steps at the default clock
+    places: Places | None = None  # Index of each operation of this step in these predictions
 
     @cached_property
     def at_default(self) -> OperationPredictions:
@@ -52,9 +47,6 @@ class ServedStep(PreparedNetwork):
     def half_widths(self, level: float) -> dict[str, FloatArray] | None:
         """Half widths of the intervals of each operation's time, power and energy in logarithms.
 
-        Args:
-            level: The share of operations whose values lie in the intervals.
-
         Returns:
             Quantity -> half widths, shape (operations,); None if no errors are known.
         """
@@ -67,17 +59,11 @@ class ServedStep(PreparedNetwork):
 
 @dataclass(frozen=True)
 class StepNetworks:
-    """The operations of several steps, which are the same on every GPU.
+    """The operations of several steps, which are the same on every GPU."""
 
-    Args:
-        networks: Tokens of a step -> its operations.
-        four_bit_experts: Whether the weights of experts have four bits.
-        samples_in_torch: Whether the engine samples by PyTorch's operations.
-    """
-
-    networks: Mapping[StepTokens, Network]
-    four_bit_experts: bool = False
-    samples_in_torch: bool = False
+    networks: Mapping[StepTokens, Network]  # Tokens of a step -> its operations
+    four_bit_experts: bool = False  # Whether the weights of experts have four bits
+    samples_in_torch: bool = False  # Whether the engine samples by PyTorch's operations
 
     @cached_property
     def together(self) -> Network:
@@ -95,12 +81,7 @@ class StepNetworks:
         }
 
     def on(self, predictor: NetworkPredictor, power_limit_w: float) -> dict[StepTokens, ServedStep]:
-        """The steps on a GPU, predicted together, which takes less time than one after the other.
-
-        Args:
-            predictor: Predicts operations on the GPU.
-            power_limit_w: Power cap of the board.
-        """
+        """The steps on a GPU, predicted together, which takes less time than one after the other."""
         steps = self.networks.items()
         if predictor.host.execution.name == "eager":
             return {tokens: ServedStep(predictor, network, power_limit_w) for tokens, network in steps}

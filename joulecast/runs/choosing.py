@@ -125,10 +125,7 @@ class RunChoices(Ways[Run]):
     def __new__(cls, rows: Iterable[Run], left_out: Mapping[str, str], objective: str) -> Self:
         """Choose the best of the rows for each GPU and number of GPUs.
 
-        Args:
-            rows: All ways within the limits.
-            left_out: GPUs with their number -> the reason why none of the rows is of them.
-            objective: One of `OBJECTIVES`.
+        `left_out`: GPUs with their number -> the reason why none of the rows is of them.
         """
         made = super().__new__(cls, rows, left_out, lambda run: float(getattr(run, OBJECTIVES[objective])))
         made.objective = objective
@@ -146,15 +143,7 @@ class RunChoices(Ways[Run]):
 
 
 def best_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> RunChoices:
-    """Choose as `best_run` does, with networks from a given function.
-
-    Args:
-        extract: Function that gives the network of a job.
-        asked: The arguments of `best_run` by name.
-
-    Raises:
-        JoulecastError: See `best_run`.
-    """
+    """Choose as `best_run` does, with networks from a given function."""
     objective = asked["objective"]
     asked_tariff(objective, OBJECTIVES, asked)
     limits = {name: asked[f"max_{name}"] for name in ("time_s", "cost") if asked[f"max_{name}"] is not None}
@@ -191,21 +180,13 @@ def best_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> RunC
 
 @dataclass(frozen=True)
 class _Question:
-    """What does not depend on the GPU.
-
-    Args:
-        training: What is trained.
-        quantity: The quantity of a run that should be low.
-        limits: Name of a quantity of a run -> its highest value.
-        clocks: Graphics clocks to choose from; None for those of `CLOCKS`.
-        memory: Memory of the layouts that were tried.
-    """
+    """What does not depend on the GPU."""
 
     training: Training
-    quantity: str
-    limits: Mapping[str, float]
-    clocks: Sequence[float] | None
-    memory: dict[Layout, MemoryNeed] = field(default_factory=dict)
+    quantity: str  # The quantity of a run that should be low
+    limits: Mapping[str, float]  # Name of a quantity of a run -> its highest value
+    clocks: Sequence[float] | None  # Graphics clocks to choose from; None for those of `CLOCKS`
+    memory: dict[Layout, MemoryNeed] = field(default_factory=dict)  # Memory of the layouts that were tried
 
     @property
     def finest(self) -> Layout:

@@ -14,15 +14,9 @@ from typing import IO, Any
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A context manager that yields a temporary path in the folder of `path`, and renames it to `path` at the end.
+    """Yield a temporary path in the folder of `path`, and rename it to `path` at the end.
 
     If the block raises an error, the temporary file is removed, and `path` stays as it was.
-
-    Args:
-        path: Path of the finished file. Its folder must exist.
-
-    Raises:
-        OSError: The file cannot be renamed.
     """
     unfinished = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
     try:
@@ -40,8 +34,7 @@ _RENAME_EXCHANGE = 2  # /usr/include/linux/fs.h
 def exchanged(first: Path, second: Path) -> bool:
     """Exchange two files or folders in one step, so that a kill leaves each of them whole at one of the two paths.
 
-    Returns:
-        False where the system or the file system cannot do that, and nothing was changed.
+    It is False where the system or the file system cannot do that, and nothing was changed.
     """
     rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     paths = (_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second))
@@ -52,11 +45,7 @@ def exchanged(first: Path, second: Path) -> bool:
 def locked(path: Path) -> Iterator[None]:
     """A context manager that only one process at a time can be in. The others wait, and a kill ends the lock.
 
-    Args:
-        path: Path of the file that is locked, which is created where there is none. Its folder must exist.
-
-    Raises:
-        OSError: The file cannot be created.
+    The file that is locked is created where there is none.
     """
     with path.open("w") as file:
         lock(file)

@@ -135,13 +135,7 @@ class _Question:
     def replica(self, served: Served, sequences: int, part: str = "") -> _Replica:
         """A replica with the highest rate that it holds.
 
-        Args:
-            served: The replica.
-            sequences: Limit of sequences.
-            part: "reading" if it only reads prompts, "decoding" if others do; empty if it does both.
-
-        Raises:
-            InputError: It holds no rate.
+        `part`: "reading" if it only reads prompts, "decoding" if others do; empty if it does both.
         """
         ttft_s, tpot_s = self.asked["p99_ttft_s"], self.asked["p99_tpot_s"]
         if part == "reading":
@@ -265,14 +259,7 @@ class _Question:
 
 
 def ways_at_a_rate(asked: Mapping[str, Any]) -> GenerationChoices:
-    """Choose among replicas that serve requests at a rate.
-
-    Args:
-        asked: The arguments of `best_generation` by name, with all caps in `power_limit_w`.
-
-    Raises:
-        JoulecastError: See `best_generation`.
-    """
+    """Choose among replicas that serve requests at a rate."""
     tariff, decoder = asked_tariff(asked["objective"], OBJECTIVES, asked), find_decoder(asked["model"])
     listed = compared(asked["gpus"], sorted(set(asked["counts"])))
     profile = profile_among(asked["calibration"], (gpu.name for _, gpu in listed))

@@ -14,7 +14,7 @@ from ..physics.bandwidth import PRODUCTS_SHARE
 from ..physics.half_precision import DEPTHWISE_TRAINING
 from ..physics.operation_numbers import BATCHED_START_STEPS
 from .composition import LEAST_HOST_S
-from .execution import COMPILED_CALL_S, COMPILED_LAUNCH_S, GAP_S
+from .execution import COMPILED_CALL_S, COMPILED_LAUNCH_S
 from .gradients import INPUT_GRADIENT
 from .parts import SLOWER_DEPTHWISE, SLOWER_NORMS
 
@@ -181,7 +181,6 @@ EFFECTS: tuple[Effect, ...] = (
         "1 run of convnext_base on A30",
         "this run",
     ),
-    Effect("gaps in a CUDA graph", "the device waits between two kernels", GAP_S, "s", "none", "assumed"),
     Effect(
         "entering compiled code",
         "compiled code checks whether it fits the inputs",

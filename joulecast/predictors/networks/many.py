@@ -268,7 +268,7 @@ def _of_shared(
     if found.work is None:
         return np.full((6, count), np.nan)
     host_s = host.fixed_s + calls.sums(np.nan_to_num(host.calls_s(found)[calls.places]))
-    gaps_s = host.gaps_s(calls.sums(np.ones(len(calls.places))), knowledge.operations.mode) + np.zeros(count)
+    gaps_s = host.execution.gap_s * calls.sums(np.ones(len(calls.places)))
     static = found.static_power_w / float(static_power_w(gpu, float(gpu.boost_clock_mhz)))
     facts = np.array([host_s, np.full(count, static), np.full(count, cap_w)])
     work, places = found.work, calls.places
