@@ -40,7 +40,7 @@ from .simulate import BURSTINESS, PREFIX_HIT_RATE
     precision=Option(
         option(
             list[str] | None,
-            help="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4; repeat it, or separate by commas. Default: bf16.",
+            help="Of the weights: bf16 (default), fp16, fp8, nvfp4, mxfp4 or int4 (AWQ, GPTQ); several with commas.",
         ),
         "precisions",
         read=names,
