@@ -146,6 +146,12 @@ LANGUAGE_MODELS: Mapping[str, Architecture] = {
         moe_intermediate_size=2560,
         **{**_QWEN3_EXPERTS, "num_experts": 160},
     ),
+    "llama4_scout": Architecture("Llama4ForCausalLM", "meta-llama/Llama-4-Scout-17B-16E-Instruct"),
+    "llama4_maverick": Architecture(
+        "Llama4ForCausalLM",
+        "meta-llama/Llama-4-Maverick-17B-128E-Instruct",
+        {"num_local_experts": 128, "interleave_moe_layer_step": 2, "use_qk_norm": False},
+    ),
     "opt_1_3b": _opt("opt-1.3b", 2048, 24, 32),
     "opt_6_7b": _opt("opt-6.7b", 4096, 32, 32),
     "opt_13b": _opt("opt-13b", 5120, 40, 40),
