@@ -229,6 +229,9 @@ BestGenerationQuestion = _question(
     prefill_split=(bool, "Whether to try replicas that only read prompts, too."),
     burstiness=(Annotated[float, Field(gt=0, le=100)], "Variation of the time between arrivals: 1 for Poisson."),
     prefix_hit_rate=(_Share, "Share of prompts that the prefix cache holds."),
+    draft_tokens=(Annotated[int, Field(ge=0, le=32)], "Tokens to draft, tried with and without, with a rate."),
+    draft_model=(Name | None, "Name of the model that drafts. Default: drafts cost nothing."),
+    acceptance=(_Share, "Probability that a drafted token is accepted."),
     seed=(Annotated[int, Field(ge=0, le=2**63)], "Of arrivals and lengths."),
 )
 
