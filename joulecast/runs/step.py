@@ -135,12 +135,15 @@ def step_of(
     if again is not None:
         parts["recomputing"] = work(again, 1.0)
     if steps:
-        run = [replace(each, operation=_of_part(each.operation, stages * state.divisor("moments"))) for each in steps]
+        run = [replace(each, operation=_of_part(each.operation, state.divisor("moments"))) for each in steps]
         if clipping:
-            sizes = [_of_part(each.operation, stages * state.divisor("gradients"), _CLIPPING) for each in steps]
+            sizes = [_of_part(each.operation, state.divisor("gradients"), _CLIPPING) for each in steps]
             run += [replace(each, operation=size) for each, size in zip(steps, sizes, strict=True)]
-        optimizer = predictor.predict(replace(network, entries=tuple(run), dropped=()), clock, power_limit_w)
-        parts["optimizer"] = Cost(optimizer.time_s, optimizer.known_energy_j)
+        # The device steps while the host launches the next forward already: what the step adds to a micro-batch counts.
+        both = predictor.predict(replace(network, entries=(*computed.entries, *run)), clock, power_limit_w)
+        parts["optimizer"] = Cost(
+            (both.time_s - micro.time_s) / stages, (both.known_energy_j - micro.known_energy_j) / stages
+        )
     sent = Sending.of(layout, traffic, state, whole, micro)
     turn_s = (micro.time_s + (again.time_s if again else 0.0)) / stages
     exposed, all_s, dynamic_j = sent.exposed((1 - forward) * micro.time_s / stages, turn_s)

@@ -172,12 +172,20 @@ class _Many(Strict):
             yield Subject.model_construct(**vars(item), input_shape=shape, mode=asked["mode"])
 
 
+_LEVEL = (Annotated[float, Field(gt=0, lt=1)] | None, "Share that lies within intervals, such as 0.9. Default: none.")
+
 ManyQuestion = _question(
     "ManyQuestion",
     api.predict_many,
-    "The totals of many networks on one GPU",
+    "The totals of many networks",
     {"networks": [{"model": "resnet18"}, {"model": "resnet34"}], "input_shape": [8, 3, 64, 64], "gpu": "A30"},
     base=_Many,
+    gpu=(Name | Annotated[list[Name], up_to(100, least=1)], "Name or alias from the catalogue, or several.", "A30"),
+    clock=(
+        Clock | Annotated[list[Clock], up_to(100, least=1)] | None,
+        "Graphics clock, or several. Default: each GPU's.",
+    ),
+    level=_LEVEL,
 )
 
 _Sizes = Annotated[list[Size], up_to(8, least=1)]
@@ -264,7 +272,7 @@ ServingQuestion = _question(
         "How many beginnings prompts share, and tokens of each.",
         [20, 1000],
     ),
-    level=(Annotated[float, Field(gt=0, lt=1)] | None, "Share of runs that lie in intervals. Default: none."),
+    level=_LEVEL,
     prefill_power_limit_w=(Positive | None, "Power cap of boards while they read prompts."),
     max_sequences=(Side, "Sequences of a replica in a step."),
     max_step_tokens=(Side | None, "Tokens of a step. Default: the engine's."),

@@ -37,11 +37,8 @@ _ROUNDING = 1e-3  # Processors and libraries differ in rounding (stored.py), whi
 def renew_golden(folder: Path) -> float:
     """Replace the golden prediction of an entry by today's.
 
-    Returns:
-        The largest relative change of a golden value. If only rounding changed it is 0, and nothing is written.
-
-    Raises:
-        ZooError: The entry is missing, damaged, changed, or of another format.
+    Returns the largest relative change of a golden value. If only rounding changed it is 0, and nothing is written.
+    Raises ZooError: the entry is missing, damaged, changed, or of another format.
     """
     _, entry, golden = read_entry(folder)
     largest = max(float(np.max(np.abs(np.divide(*pair) - 1))) for pair in golden_values(golden, entry.golden))
@@ -56,7 +53,6 @@ def renew_hosts(folder: Path, networks: Networks) -> dict[str, HostModel]:
     """Learn again what a call costs the host inside a network, after a mend of how networks are composed.
 
     Args:
-        folder: Folder of an entry for any GPU.
         networks: The measured networks that it was trained with. A mode of which there are none stays as it is.
 
     Returns:
@@ -76,11 +72,7 @@ def renew_hosts(folder: Path, networks: Networks) -> dict[str, HostModel]:
 def renew_card(folder: Path) -> bool:
     """Replace the sentences of an entry's card by today's. Its numbers and its data stay as they were.
 
-    Returns:
-        Whether anything changed.
-
-    Raises:
-        ZooError: The entry is missing, damaged, changed, or of another format.
+    Returns whether anything changed. Raises ZooError: the entry is missing, damaged, changed, or of another format.
     """
 
     def sentences(card: Mapping[str, Any]) -> dict[str, Any]:
