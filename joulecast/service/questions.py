@@ -199,7 +199,7 @@ GenerationQuestion = _question(
     "What text costs that an engine writes",
     {"model": "llama3_8b", "gpu": "H100 SXM", "batch": 64, "prompt_tokens": 512, "output_tokens": 512},
     gpu=_GPU_OR_SEVERAL,
-    precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4."),
+    precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4, mxfp4 or int4."),
 )
 
 _Share = Annotated[float, Field(ge=0, le=1)]
@@ -237,6 +237,9 @@ BestGenerationQuestion = _question(
     prefill_split=(bool, "Whether to try replicas that only read prompts, too."),
     burstiness=(Annotated[float, Field(gt=0, le=100)], "Variation of the time between arrivals: 1 for Poisson."),
     prefix_hit_rate=(_Share, "Share of prompts that the prefix cache holds."),
+    draft_tokens=(Annotated[int, Field(ge=0, le=32)], "Tokens to draft, tried with and without, with a rate."),
+    draft_model=(Name | None, "Name of the model that drafts. Default: drafts cost nothing."),
+    acceptance=(_Share, "Probability that a drafted token is accepted."),
     seed=(Annotated[int, Field(ge=0, le=2**63)], "Of arrivals and lengths."),
 )
 
@@ -253,7 +256,7 @@ ServingQuestion = _question(
         "output_tokens": [300, 200],
     },
     gpu=_GPU_OR_SEVERAL,
-    precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4."),
+    precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4, mxfp4 or int4."),
     requests=(Positive | None, "Mean requests per second."),
     prompt_tokens=(Lengths | None, LENGTHS, 500),
     output_tokens=(Lengths | None, LENGTHS, 300),
