@@ -13,14 +13,13 @@ from typing import Any
 
 from ...operations.network import Network
 from .autoencoders import Autoencoder, Decoder
-from .conditioned_decoder import ConditionedDecoder
 from .deep_compression import DeepCompression
 from .denoisers import CrossDiT, Denoiser, JointDiT
 from .encoders import TextEncoder
 from .joint_video_denoiser import JointVideoDiT
 from .linear_denoiser import LinearDiT
 from .sequence_parallel import ONE_GPU, Split
-from .video_decoder import CausalDecoder, GroupedDecoder
+from .video_decoder import CausalDecoder, ConditionedDecoder, GroupedDecoder
 from .video_denoiser import VideoDiT
 
 
