@@ -21,7 +21,7 @@ from .state import State
 from .traffic import Sent, Traffic
 
 _COUNTING_S = 1.1e-3
-"""Seconds that a GPU waits in each layer of experts, in each pass, while the host learns how many tokens each expert got
+"""Seconds that a GPU waits in each layer of experts and pass, while the host learns how many tokens each expert got
 and launches what follows. Three ways to run Qwen3 30B-A3B lack 2.2, 2.1 and 2.3 ms for each layer, forward and
 backward. With that, two ways to run Qwen3 235B-A22B, which were left out, are 4 and 11 % too slow, without it 13 and
 5 % too quick (best releases of Megatron Bridge on H100, benchmarks/training/MEGATRON.md)."""
