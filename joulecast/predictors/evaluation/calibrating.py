@@ -15,7 +15,7 @@ from ...operations.operation import Operation
 from ..intervals.calibration import MEASURED, QUANTITIES, SCALED_POWER, STAND_IN, Calibration, ErrorGroup, PowerUnits
 from ..intervals.closeness import Closeness
 from ..intervals.network_calibration import NETWORK_QUANTITIES, Difficulty, NetworkCalibration
-from .errors import OperationErrors, OwnNetworkError
+from .errors import NetworkError, OperationErrors
 
 MOST_ERRORS = 99
 """Largest number of errors that are stored for a group. With it, the levels of intervals have steps of 1 %."""
@@ -241,7 +241,7 @@ def thinned(errors: FloatArray, most: int, weights: FloatArray | None = None) ->
 
 
 def fit_networks(
-    calibration: Calibration, splits: Sequence[Sequence[OwnNetworkError]], basis: str
+    calibration: Calibration, splits: Sequence[Sequence[NetworkError]], basis: str
 ) -> NetworkCalibration | None:
     """Learn the difficulty of networks from those that were left out, and express their errors in units of it.
 
@@ -282,7 +282,7 @@ def fit_networks(
     return NetworkCalibration(difficulties, scores, basis)
 
 
-def _one_of_each(errors: Sequence[OwnNetworkError], scores: Sequence[float]) -> FloatArray:
+def _one_of_each(errors: Sequence[NetworkError], scores: Sequence[float]) -> FloatArray:
     """Sorted scores, one for each measured network: the mean over splits, because its errors in them are alike."""
     of_each: dict[NetworkMeasurement, list[float]] = {}
     for e, score in zip(errors, scores, strict=True):
@@ -295,8 +295,8 @@ def _misfit(size: FloatArray, width: FloatArray) -> float:
     return float(np.log(np.mean(size / width)) + np.mean(np.log(width)))
 
 
-def log_error(error: OwnNetworkError, composition: str, quantity: str) -> float:
+def log_error(error: NetworkError, composition: str, quantity: str) -> float:
     """Log of predicted over measured time, power, energy or energy-delay product of a network."""
     prefix = "" if composition == "overlap" else "sum_"
-    time, energy = (np.log1p(getattr(error, f"{prefix}{name}_error")) for name in ("time", "energy"))
+    time, energy = (np.log1p(error.error(f"{prefix}{name}")) for name in ("time", "energy"))
     return float({"time": time, "energy": energy, "power": energy - time, "edp": energy + time}[quantity])

@@ -14,7 +14,7 @@ from ..intervals.conformal import conformal_error, conformal_rank, within_range
 from ..intervals.network_calibration import NETWORK_QUANTITIES
 from ..measured.splits import fold_of
 from .calibrating import LEAST_ERRORS, calibrate, fit_networks, log_error, weights_of
-from .errors import OperationErrors, OwnNetworkError
+from .errors import NetworkError, OperationErrors
 
 LEVEL = 0.9
 """Level of the intervals whose coverage is reported."""
@@ -115,7 +115,7 @@ def _coverage(
 
 
 def network_coverage(
-    calibration: Calibration, splits: Mapping[str, Sequence[OwnNetworkError]], level: float
+    calibration: Calibration, splits: Mapping[str, Sequence[NetworkError]], level: float
 ) -> list[Coverage]:
     """Make intervals for the networks of each name from the errors on the others, and count what they cover.
 
@@ -126,7 +126,7 @@ def network_coverage(
     """
     found = []
     names = {e.measurement.network for errors in splits.values() for e in errors}
-    halves: dict[str, list[tuple[OwnNetworkError, dict[str, float]]]] = {split: [] for split in splits}
+    halves: dict[str, list[tuple[NetworkError, dict[str, float]]]] = {split: [] for split in splits}
     for name in sorted(names):
         others = [[e for e in errors if e.measurement.network != name] for errors in splits.values()]
         made = fit_networks(calibration, others, "")
