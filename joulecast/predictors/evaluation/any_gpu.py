@@ -22,6 +22,7 @@ from ...hardware import GPU
 from ...operations.network import Network
 from ..contract import Curves, Networks, ResidualModel
 from ..fitting.fit import fit_operations, network_learner, quicker
+from ..intervals.conformal import thinned
 from ..measured.rows import DeviceRow, device_rows
 from ..measured.splits import fold_of
 from ..model.boosted_residual import BoostedResidual
@@ -34,7 +35,7 @@ from ..operation_predictions import OperationPredictions
 from ..physics.least_times import LeastTimes
 from ..recipes import Recipe
 from ..regressors.fitted_trees import FittedTrees
-from .calibrating import MOST_ERRORS, thinned
+from .calibrating import MOST_ERRORS
 from .errors import Known, NetworkError, network_log_errors
 from .left_out import Held, each_left_out
 
@@ -160,10 +161,7 @@ def cross_validate(
 ) -> tuple[tuple[KindErrors, ...], Curves]:
     """Cross-validate: predict operations after training without them on any GPU, in any mode and in any precision.
 
-    Args:
-        rows: Device times of any GPUs.
-        recipe: Settings.
-        folds: Number of the recipe's folds to predict; None for all.
+    With a number of folds, only so many of the recipe's are predicted.
 
     Returns:
         The errors, and the learning curves as in `AnyGpuValidation.curves`.

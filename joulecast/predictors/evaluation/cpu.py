@@ -32,12 +32,6 @@ def validate_cpu(
 ) -> Validation:
     """Cross-validate the operations of a CPU, and leave every measured network out by its name.
 
-    Args:
-        dataset: Measurements of one CPU.
-        mode: inference or training.
-        recipe: Settings of the predictor, see `fit_cpu`.
-        networks: The operations of each measured network of this mode.
-
     Raises:
         DatasetError: Too few usable operations.
     """

@@ -14,7 +14,7 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..intervals.conformal import conformal_error, conformal_rank
+from ..intervals.conformal import conformal_error, conformal_rank, thinned
 from ..model.basis import BASES, Basis, generation_of
 from ..model.fit import Measured, fit_constants, fit_trees, model_of
 from ..model.fit_power import Readings, fit_power
@@ -160,11 +160,6 @@ def as_parts(table: Measured) -> Parts:
 def validate_power(model: OneModel, tables: Sequence[Readings], recipe: KernelRecipe) -> tuple[PartErrors, ...]:
     """Errors of power on measurements that were left out, for each part.
 
-    Args:
-        model: The model of device times in bursts.
-        tables: Power readings, one table for each GPU.
-        recipe: Settings.
-
     Raises:
         MissingDependencyError: xgboost is not installed.
     """
@@ -205,14 +200,7 @@ def _power_errors(
 
 
 def drawn_by_size(kernels: OperationList, parts: NDArray[np.str_], count: int, seed: int) -> NDArray[np.int64]:
-    """A random integer below `count` for each kernel, the same for kernels that are left out together.
-
-    Args:
-        kernels: The kernels.
-        parts: The part of each.
-        count: Number of different integers.
-        seed: Seed of the random numbers.
-    """
+    """A random integer below `count` for each kernel, the same for kernels that are left out together."""
     keys = [f"{part}: {size_of(kernel)!r}" for kernel, part in zip(kernels, parts.tolist(), strict=True)]
     sizes = sorted(set(keys))
     drawn = dict(zip(sizes, np.random.default_rng(seed).integers(count, size=len(sizes)).tolist(), strict=True))
@@ -247,15 +235,7 @@ def stored_errors(errors: Sequence[PartErrors], part: str, name: str = "log_erro
     for each in errors:
         if each.part == part:
             found[each.basis].append(getattr(each, name))
-    return {basis: evenly_ranked(np.sort(np.abs(np.concatenate(e)))) for basis, e in found.items() if e}
-
-
-def evenly_ranked(errors: FloatArray) -> FloatArray:
-    """Up to 400 of some sorted errors, at evenly spaced ranks."""
-    if len(errors) <= _MOST_ERRORS:
-        return errors
-    some: FloatArray = errors[np.linspace(0, len(errors) - 1, _MOST_ERRORS).round().astype(int)]
-    return some
+    return {basis: thinned(np.abs(np.concatenate(e)), _MOST_ERRORS) for basis, e in found.items() if e}
 
 
 def error_tables(errors: Sequence[PartErrors]) -> dict[str, dict[str, tuple[int, float, float]]]:

@@ -63,11 +63,7 @@ def each_left_out(
 def cross_validate(dataset: Dataset, mode: str, recipe: Recipe, campaign: str | None = None) -> OperationErrors:
     """Predict every operation by a predictor that was fitted without it (cross-validation).
 
-    Args:
-        dataset: Measurements of one GPU.
-        mode: inference or training.
-        recipe: Settings; `folds` and `seed` decide the split.
-        campaign: Name of the only campaign whose measurements are used; None for all campaigns.
+    A recipe's `folds` and `seed` decide the split; a campaign of None stands for all.
 
     Raises:
         DatasetError: There are too few operations.
@@ -123,14 +119,7 @@ def _fitted_without(
 def errors_on(
     dataset: Dataset, predictor: OperationPredictor, held: Collection[Operation], title: str
 ) -> OperationErrors:
-    """The errors of a predictor on measurements of operations that it was fitted without.
-
-    Args:
-        dataset: The measurements that predictions are compared with.
-        predictor: A predictor that was fitted to the other measurements of the dataset.
-        held: The operations that it was fitted without.
-        title: Name of the errors in reports.
-    """
+    """The errors of a predictor on measurements of operations that it was fitted without."""
     rows = [m for m in dataset.usable(predictor.mode) if m.operation in held]
     seen = {m.operation for m in dataset.usable(predictor.mode) if m.operation not in held}
     operations = tuple(m.operation for m in rows)
@@ -217,13 +206,7 @@ def predict_network(predictor: OperationPredictor, network: Network) -> tuple[Fl
 def learn_from_networks(
     predictor: OperationPredictor, networks: Sequence[tuple[NetworkMeasurement, Network]], mode: str
 ) -> tuple[OperationPredictor, HostModel]:
-    """Learn from measured networks what loops do not show: the host cost per call, operations in TF32, static power.
-
-    Args:
-        predictor: A predictor that was fitted to operations, and has learned nothing from networks.
-        networks: Measured networks with their operations.
-        mode: inference or training.
-    """
+    """Learn from measured networks what loops do not show: the host cost per call, operations in TF32, static power."""
     known = [(*predict_network(predictor, network), m) for m, network in networks]
     times = [(counts, found, m.time_s) for counts, found, m in known]
     host = HostModel.fit(times, mode)

@@ -76,12 +76,7 @@ class Validation:
     def calibrated(
         self, closeness: Closeness, seen: OperationErrors | None = None
     ) -> tuple[Calibration | None, NetworkCalibration | None]:
-        """Make calibrations for new operations and networks from these errors.
-
-        Args:
-            closeness: The operations that the predictor to be calibrated was trained on.
-            seen: Errors on new measurements of these operations; None if there are none.
-        """
+        """Make calibrations for new operations and networks from these errors."""
         calibration = calibrate(closeness, list(self.held_out.values()), seen)
         if calibration is None or not self.networks:
             return calibration, None
@@ -112,14 +107,7 @@ class Validation:
 
 
 def validate(dataset: Dataset, mode: str, recipe: Recipe, networks: Mapping[NetworkMeasurement, Network]) -> Validation:
-    """Cross-validate every campaign that is large enough, and leave every measured network out.
-
-    Args:
-        dataset: Measurements of one GPU.
-        mode: inference or training.
-        recipe: Settings of the predictor, see `fit_own`.
-        networks: The operations of each measured network of this mode.
-    """
+    """Cross-validate every campaign that is large enough, and leave every measured network out."""
     operations = []
     for campaign in dataset.campaigns(mode):
         rows = [m for m in dataset.usable(mode) if m.campaign == campaign]

@@ -42,12 +42,6 @@ class Trial:
 def search(dataset: Dataset, mode: str, recipe: XGBoostRecipe, trials: int) -> Iterator[Trial]:
     """Try settings: first the recipe's own, then others drawn from its search space.
 
-    Args:
-        dataset: Measurements of one GPU.
-        mode: inference or training.
-        recipe: A recipe with a search space; without one there is a single trial.
-        trials: Most trials to run.
-
     Raises:
         DatasetError: Too few operations.
     """

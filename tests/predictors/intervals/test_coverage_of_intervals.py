@@ -13,14 +13,14 @@ from joulecast import Network, Operation
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
 from joulecast.operations.kinds import KINDS
-from joulecast.predictors.evaluation.calibrating import calibrate, fit_networks, thinned
+from joulecast.predictors.evaluation.calibrating import calibrate, fit_networks
 from joulecast.predictors.evaluation.coverage import chance_range, network_coverage, operation_coverage
 from joulecast.predictors.evaluation.errors import NetworkError, OperationErrors
 from joulecast.predictors.evaluation.left_out import errors_on_repeats
 from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.intervals.calibration import Calibration, Cases
 from joulecast.predictors.intervals.closeness import COORDINATES, Closeness
-from joulecast.predictors.intervals.conformal import conformal_error, conformal_rank
+from joulecast.predictors.intervals.conformal import conformal_error, conformal_rank, thinned
 from joulecast.predictors.intervals.network_calibration import Difficulty, NetworkCalibration, Parts, variances
 from joulecast.predictors.intervals.widening import MEASURED_KINDS, never_measured
 from joulecast.predictors.networks.composition import HostModel
