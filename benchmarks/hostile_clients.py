@@ -151,10 +151,11 @@ _NAMED = {"model": "densenet121", "gpu": "A30"}
 
 
 async def trees(port: int, address: str) -> None:
-    """Ask for trees of modules within hundreds of others."""
+    """Ask for trees of modules within hundreds of others, of far too many modules, and of as many as are allowed."""
     deep = [{**LINEAR[0], "module_paths": [".".join(["a"] * 499) + f".{n}" for n in range(3600)], "count": 3600}]
     wide = [{**LINEAR[n], "module_paths": [f"{n}.{m}" for m in range(9000)], "count": 9000} for n in range(40)]
-    asked = [{"operations": each, "gpu": "A30", "tree": True} for each in (deep, wide)]
+    most = [{**LINEAR[n], "module_paths": [f"{n}.{m}" for m in range(125)], "count": 125} for n in range(40)]
+    asked = [{"operations": each, "gpu": "A30", "tree": True} for each in (deep, wide, most)]
     await _repeated(port, address, [("predict", each) for each in asked], 4)
 
 

@@ -14,6 +14,7 @@ from joulecast.arrays import FloatArray
 from joulecast.hardware import GPU, gpus
 from joulecast.operations.network import Network
 from joulecast.operations.operation import MODES
+from joulecast.predictors.networks.execution import Execution
 from joulecast.predictors.networks.prediction import Prediction
 
 FAMILIES = (
@@ -125,6 +126,15 @@ def _not_slower(better: Callable[[GPU], list[GPU]]) -> Callable[[random.Random, 
     return cases
 
 
+def _replayed(rng: random.Random, subject: Subject) -> Iterator[Case]:
+    while True:
+        gpu, network, what = _drawn_network(rng)
+        predictor = subject.network(gpu, network.mode)
+        replayed = predictor.under(Execution("graph", predictor.host.execution.host))
+        graph, eager = _totals(replayed.predict(network)), _totals(predictor.predict(network))
+        yield Case(float((graph / eager).max()), what)
+
+
 NETWORK_LAWS: dict[str, CaseLaw] = {
     "larger models": CaseLaw("A larger model of a family takes no less time and energy.", _larger, exact=False),
     "order of operations": CaseLaw(
@@ -134,6 +144,10 @@ NETWORK_LAWS: dict[str, CaseLaw] = {
         "A network among others, in any order, is predicted to the bit as it is alone.", _many, tolerance=0.0
     ),
     "tree": CaseLaw("The parts of a tree add up to its root, and its root is the prediction.", _tree),
+    "graph": CaseLaw(
+        "Replayed as a CUDA graph, a network takes no more time and energy than if the host launches each operation.",
+        _replayed,
+    ),
     "name and networks": CaseLaw(
         "The same data sheet under another name gives the same bits for networks.", _name, tolerance=0.0
     ),

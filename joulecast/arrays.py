@@ -14,11 +14,7 @@ _SPARE_BITS = 33  # Bits of the first part of a value: those of a double, less t
 
 
 def total(values: FloatArray) -> FloatArray:
-    """The sum over the last axis, the same to the last bit in any order of the values; NaN counts as zero.
-
-    Args:
-        values: Shape (..., values).
-    """
+    """The sum over the last axis, shape (..., values), the same to the last bit in any order; NaN counts as zero."""
     largest = np.abs(values).max(axis=-1, keepdims=True, initial=0.0)
     if not np.isfinite(largest).all():  # Replacing values takes longer than all the rest.
         values = np.nan_to_num(values)
@@ -31,10 +27,7 @@ def total(values: FloatArray) -> FloatArray:
 def totals_by(owners: NDArray[np.intp], values: FloatArray, count: int) -> FloatArray:
     """The sums of groups of values, shape (count,), each as `total` gives it.
 
-    Args:
-        owners: Group of each value, shape (values,).
-        values: Shape (values,).
-        count: Number of groups.
+    `owners` are the groups, shape (values,).
     """
     known = np.nan_to_num(values)
     largest = np.zeros(count)
@@ -46,14 +39,11 @@ def totals_by(owners: NDArray[np.intp], values: FloatArray, count: int) -> Float
 
 
 def _split(values: FloatArray, largest: FloatArray) -> tuple[Any, Any]:
-    """Each value as a multiple of one coarse unit and a rest that is a multiple of a fine one.
+    """Each value, shape (..., values), as a multiple of one coarse unit and a rest that is a multiple of a fine one.
 
     Sums of such multiples are exact in doubles, and so they do not depend on their order (Demmel and Nguyen, "Fast
-    reproducible floating-point summation", ARITH 2013). What is left out is 2^-66 of the largest value.
-
-    Args:
-        values: Shape (..., values).
-        largest: The largest absolute value of each sum, in a shape that broadcasts to that of the values.
+    reproducible floating-point summation", ARITH 2013). What is left out is 2^-66 of the largest value. `largest` is
+    the largest absolute value of each sum, in a shape that broadcasts to that of the values.
     """
     # Adding and subtracting such a number rounds to a multiple of the unit in its last place.
     exponent: Any = np.frexp(largest)[1]
@@ -66,9 +56,7 @@ def _split(values: FloatArray, largest: FloatArray) -> tuple[Any, Any]:
 def front_of(seconds: ArrayLike, joules: ArrayLike) -> list[int]:
     """The Pareto front, fastest first: places of points that no other beats in energy without taking longer.
 
-    Args:
-        seconds: Times, shape (points,).
-        joules: Energies, shape (points,); points where it is NaN are left out.
+    Points where the energy is NaN are left out.
     """
     energy = np.asarray(joules, dtype=float)
     order = np.lexsort((energy, np.asarray(seconds, dtype=float)))

@@ -11,14 +11,7 @@ _LARGEST = 1.7976931348623157e308  # of a float
 def number(value: Any, low: float = -math.inf, high: float = math.inf) -> float:
     """Check that a value from a file is a finite number within a range, and return it as a float.
 
-    Args:
-        value: The value, as JSON or TOML gave it.
-        low: Smallest allowed value.
-        high: Largest allowed value.
-
-    Raises:
-        TypeError: It is not a finite number.
-        ValueError: It is out of the range.
+    Raises TypeError: it is not a finite number. ValueError: it is out of the range.
     """
     # An integer of 400 digits is no float; comparing it is exact, where converting it would overflow.
     if type(value) not in (int, float) or not -_LARGEST <= value <= _LARGEST:
@@ -29,17 +22,7 @@ def number(value: Any, low: float = -math.inf, high: float = math.inf) -> float:
 
 
 def integer(value: Any, low: int = 0, high: int = 2**63 - 1) -> int:
-    """Check that a value from a file is an integer within a range, and return it.
-
-    Args:
-        value: The value, as JSON or TOML gave it.
-        low: Smallest allowed value.
-        high: Largest allowed value.
-
-    Raises:
-        TypeError: It is not an integer.
-        ValueError: It is out of the range.
-    """
+    """Check that a value from a file is an integer within a range. Raises TypeError or ValueError: it is not."""
     if type(value) is not int:
         raise TypeError(f"an integer is expected, not {shown(value)}")
     if not low <= value <= high:
@@ -48,16 +31,7 @@ def integer(value: Any, low: int = 0, high: int = 2**63 - 1) -> int:
 
 
 def text(value: Any, most: int = 10_000) -> str:
-    """Check that a value from a file is a text of a limited length, and return it.
-
-    Args:
-        value: The value, as JSON or TOML gave it.
-        most: Largest number of characters.
-
-    Raises:
-        TypeError: It is not a text.
-        ValueError: It is too long.
-    """
+    """Check that a value from a file is a text of a limited length. Raises TypeError or ValueError: it is not."""
     if not isinstance(value, str):
         raise TypeError(f"a text is expected, not {shown(value)}")
     if len(value) > most:

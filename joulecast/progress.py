@@ -34,12 +34,9 @@ def paced(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def tracked(items: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
-    """Give items one after the other, and show on the terminal how many are done.
+    """Give items one after the other, and show on the terminal how many are done: all before the one that is asked for.
 
-    Args:
-        items: What is worked on; an item is done when the next one is asked for.
-        what: What they are, such as "folds", for the text before the bar.
-        total: Number of items; None for the length of `items`, if they have one.
+    `what` they are, such as "folds", is the text before the bar. Without a total it is the length of the items, if any.
     """
     if not sys.stderr.isatty():
         yield from items

@@ -284,10 +284,12 @@ def printed(call):
 def service(tmp_path_factory):
     """A service in a separate process, with default settings."""
     pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
-    from service_process import start
+    from service_process import PROFILE, start
 
+    PROFILE.write(tmp_path_factory.mktemp("calibrations") / "desk.json")
     # A long limit, because the machine may be busy. Limits on time have their own tests.
-    running = start(tmp_path_factory.mktemp("service"), "--max-seconds", "600")
+    folder = tmp_path_factory.mktemp("service")
+    running = start(folder, "--max-seconds", "600", "--calibrations", str(folder.parent / "calibrations0"))
     yield running
     running.stop()
 

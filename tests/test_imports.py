@@ -96,6 +96,11 @@ def modules_after(code: str) -> set[str]:
     return {name.split(".")[0] for name in all_modules_after(code)}
 
 
+def test_no_file_of_python_is_too_long_to_be_read_at_once():
+    files = [path for folder in ("joulecast", "tests") for path in (PACKAGE.parent / folder).rglob("*.py")]
+    assert {path.name for path in files if len(path.read_text().splitlines()) > 400} == set()
+
+
 def test_import_is_light():
     assert not modules_after("import joulecast") & HEAVY
 

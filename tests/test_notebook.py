@@ -111,8 +111,6 @@ def test_a_network():
 
 @pytest.mark.parametrize("what", ["prediction", "choice", "choices", "sweep"])
 def test_plots_are_pictures(what, tmp_path):
-    if what == "sweep":
-        pytest.importorskip("matplotlib")
     sweep = joulecast.sweep(*JOB, gpus="A30", clocks=[900, 1440])
     values = {
         "prediction": joulecast.predict(*JOB, "A30"),

@@ -46,11 +46,10 @@ def extract(
     """List the operations of a model without running it. Neither weights nor activations are allocated.
 
     Args:
-        model: Name of a model of torchvision, of a well-known transformer (listed in
-            `joulecast.extraction.models.transformers_configs`)
-            or of timm ("timm/..." where torchvision has the name, too); a `torch.nn.Module`; a configuration of
-            transformers or the path of its config.json; a Network, the path of one saved as JSON, or a list of pairs
-            of Operation and count.
+        model: Name of a model of torchvision, of a well-known transformer (`joulecast models` lists them) or of timm
+            ("timm/..." where torchvision has the name, too); a `torch.nn.Module`; a configuration of transformers or
+            the path of its config.json; a Network, the path of one saved as JSON, or a list of pairs of Operation and
+            count.
         input_shape: Shape of the input, batch first; a list of shapes; a dictionary of names and shapes. An example
             tensor may be given instead of a shape: its shape and type are used, its values are not. An input that is
             given by a shape has the type of the model's parameters, or integers for token ids of transformers.

@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "mcp": ("serve", "serve_agents"),
     "models": ("catalogue", "list_models"),
     "gpus": ("catalogue", "list_gpus"),
+    "published": ("catalogue", "published"),
     "host": ("machine", "host"),
     "calibrate": ("machine", "calibrate"),
     "memory-levels": ("machine", "memory_levels"),
@@ -52,10 +53,11 @@ TIMED = ("extract", "sweep", "train", "evaluate", "train-kernels", "datasets", "
 _EXTRA = {"allow_extra_args": True, "ignore_unknown_options": True}
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "collect": {"context_settings": {**_EXTRA, "help_option_names": []}},
+    "published": {"context_settings": {**_EXTRA, "help_option_names": []}},
     "check": {"context_settings": _EXTRA, "options_metavar": "MODEL [SHAPE]... [OPTIONS OF PREDICT] [OPTIONS]"},
 }
 """Commands whose further arguments are read elsewhere: in profiling/command.py, so that collecting works where typer is
-not installed; and by `joulecast predict`."""
+not installed; by `joulecast predict`; and by benchmarks/published.py."""
 
 
 def application(only: str | None = None) -> typer.Typer:

@@ -9,7 +9,7 @@ import typer
 
 from ..operations.inputs import titled
 from ..units import duration, number, si
-from .options import REQUIRED, AsJson, Asked, Option, Pareto, Plot, Shown, WaysCsv, asking, option
+from .options import PRICES, REQUIRED, RUN, AsJson, Asked, Option, Pareto, Plot, Shown, WaysCsv, asking, option
 from .printing import LEVEL, Column, listing, quantity, table, tell, tell_ways, totals, word
 from .reading import positive_integers
 
@@ -20,12 +20,12 @@ _J_PER_KWH = 3.6e6
 
 
 _TRAINED = ("model", "input_shape", "model_option", "samples", "tokens", "epochs", "lora", "lora_targets", "optimizer")
-_WHERE = ("power_limit", "predictor", "execution", "host", "price_per_hour", "price_per_kwh", "carbon", "pue")
+_WHERE = (*RUN, *PRICES, "pue")
 _PRECISION = Option(option(str, help="default, fp32, tf32, fp16, bf16, fp8, amp or amp_fp16."), default="default")
 
 
 @asking(
-    *(*_TRAINED, "clock", "calibration", *_WHERE),
+    *(*_TRAINED, "clock", *_WHERE),
     gpu=Option(option(str, help='The GPUs, such as "8x H100 SXM".'), default=REQUIRED),
     precision=_PRECISION,
     accumulation=Option(option(int, help="Micro-batches of each replica in a step."), default=1),

@@ -83,14 +83,11 @@ class NetworkMeasurement:
         network: Name of the model.
         input_shape: Shape of its input, batch first.
         precision: Requested precision ("default", "fp32", ...).
-        mode: inference or training.
         time_s: Seconds per iteration, wall clock.
-        power_w: Mean power over the loop; None where no sensor was read.
-        energy_j: Joules per iteration; None without power.
+        power_w, energy_j: Mean power over the loop, and joules per iteration; None where no sensor was read.
         clock_mhz: Mean graphics clock that was held, where known.
         operations: Operations of the network, where the source lists them; None where its name identifies it.
-        usable: Whether the measurement can be trusted.
-        remark: The reason where it cannot.
+        usable, remark: Whether the measurement can be trusted, and the reason where it cannot.
     """
 
     network: str
@@ -193,11 +190,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Measurements of one GPU and clock setting, with their provenance.
-
-    Raises:
-        DatasetError: Measurements are impossible; the message names their lines.
-    """
+    """Measurements of one GPU and clock setting, with their provenance. Impossible ones are a DatasetError."""
 
     card: Card
     measurements: tuple[Measurement, ...]
@@ -239,11 +232,9 @@ def _fault(time_s: float, power_w: float | None, energy_j: float | None, most_w:
 
 
 def refuse_impossible(card: Card, rows: Sequence[Measurement | NetworkMeasurement]) -> None:
-    """Raise an error for impossible measurements that names their lines.
+    """Raise a DatasetError for impossible measurements that names their lines.
 
-    Raises:
-        DatasetError: Time is not positive, power exceeds 1.2 x the cap, or energy is not power x time.
-        UnknownNameError: There is power, the card states no cap, and the GPU is not in the catalogue.
+    Time is not positive, power exceeds 1.2 x the cap, or energy is not power x time.
     """
     most_w = math.inf
     # The energy counters of a CPU come without a cap.

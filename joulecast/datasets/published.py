@@ -17,18 +17,11 @@ from .measurement import Dataset
 
 @dataclass(frozen=True)
 class Published:
-    """Measurements that their authors have published.
+    """Measurements that their authors have published in a work, and on which terms they may be used.
 
-    Args:
-        measured: What was measured, and on which GPUs.
-        authors: Who published them, and in which work.
-        address: Where the authors' files are.
-        licence: Terms on which they may be used.
-        tables: Names of the files that the importer needs, which are made from the authors' files.
-        importer: Function that reads a folder with these files as Datasets.
-        more_tables: Names of files that the importer reads if they are there.
-        thinned: Whether only a part of each table is read by default. The importer then takes `rows`, the number of
-            rows of each table; None for all.
+    The tables are the files that the importer needs in a folder, made from the authors' files at the address; it also
+    reads `more_tables` if they are there. Where it is `thinned`, only a part of each table is read by default: the
+    importer then takes `rows`, the number of rows of each table; None for all.
     """
 
     measured: str

@@ -23,18 +23,13 @@ _MOST_BYTES = 1 << 30
 
 
 def read_limited(path: Path, most_values: int, columns: list[str] | None = None) -> Any:
-    """The table of a Parquet file, unless it says much more than any file of its kind holds.
+    """These columns of a Parquet file (None: all), unless it says much more than any file of its kind holds.
 
     How long lists are is seen only when they are read, so memory is limited meanwhile. (pyarrow would tell the number
     of values of a column beforehand, but ends the process where what a file says of a column contradicts itself.)
 
-    Args:
-        path: The file.
-        most_values: Largest number of rows times columns.
-        columns: Names of the columns to read; None for all.
-
     Raises:
-        DatasetError: It lacks columns, or holds more values than that, or more than 1 GiB.
+        DatasetError: It lacks columns, or holds more than `most_values`, rows times columns, or more than 1 GiB.
         OSError, pyarrow.ArrowException: It cannot be read.
     """
     import pyarrow
@@ -76,7 +71,7 @@ def _too_large(path: Path, given: str, most_values: int) -> DatasetError:
 # Version 3 added engine, kernel and sustained. In older files these columns are missing and read as unknown. Since
 # version 4, networks may have no power.
 _READABLE = (2, 3, SCHEMA_VERSION)
-_MOST_VALUES = 20_000_000
+_MOST_VALUES = 50_000_000
 _OPERATIONS, _NETWORKS, _CARD = "operations.parquet", "networks.parquet", "card.json"
 _OPERATION = ("operation", "kind", "mode", "precision")
 """Columns that describe an operation: what its to_dict gives as JSON, and three values of it."""
@@ -184,10 +179,8 @@ def _operation(value: str, known: dict[str, Operation]) -> Operation:
 def load(folder: str | Path) -> Dataset:
     """Read a dataset and check every file against its card.
 
-    Raises:
-        DatasetError: There is no dataset, a file is missing or was changed, the schema has another version, or rows are
-            impossible.
-        MissingDependencyError: pyarrow is not installed.
+    Raises DatasetError: there is no dataset, a file is missing or was changed, the schema has another version, or rows
+    are impossible.
     """
     with refusing_damage("a file of this dataset is damaged", Path(folder), DatasetError):
         return _loaded(Path(folder))

@@ -54,9 +54,11 @@ class Figure:
         return cls(0.0, "missing", 1) if value is None or source == "missing" else cls(float(value), source)
 
     @classmethod
-    def total(cls, figures: Iterable[Figure]) -> Self:
+    def total(cls, figures: Iterable[Self]) -> Self:
         """The sum, rounded once (`math.fsum`), so that the order of the summands does not matter."""
         listed = list(figures)
+        if len(listed) == 1:
+            return listed[0]
         known = [figure for figure in listed if figure.source != "missing"]
         source: Source = max((figure.source for figure in known), key=SOURCES.index, default="missing")
         unknown = sum(figure.unknown for figure in listed)
@@ -83,7 +85,7 @@ class Share:
     @classmethod
     def total(cls, shares: Iterable[Share]) -> Share:
         """The sum of shares, device by device and component by component."""
-        listed = list(shares)
+        listed = [share for share in shares if share.time or share.energy]
         if len(listed) == 1:
             return listed[0]
         times: dict[str, list[Figure]] = {}

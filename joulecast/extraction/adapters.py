@@ -29,9 +29,7 @@ _BY_DEFAULT = (
 class Adapted(nn.Module):
     """A frozen layer, beside which two learned ones of low rank compute what is added to its result.
 
-    Args:
-        base: A linear layer, or the transposed one of GPT-2 in transformers (`Conv1D`).
-        rank: Features between the two learned layers.
+    It is a linear layer, or the transposed one of GPT-2 in transformers (`Conv1D`).
     """
 
     def __init__(self, base: nn.Module, rank: int) -> None:
@@ -51,15 +49,10 @@ class Adapted(nn.Module):
 
 
 def adapt(module: nn.Module, rank: int, targets: str | Sequence[str] | None = None) -> None:
-    """Freeze all parameters of a module and put adapters into some of its layers.
+    """Freeze all parameters of a module and put adapters of this rank into some of its layers.
 
-    Args:
-        module: The module, which is changed.
-        rank: Rank of the adapters.
-        targets: Last names of the layers, such as ("q_proj", "v_proj"), or "all-linear"; None for peft's default.
-
-    Raises:
-        InputError: The rank is not a positive integer, or the module has no such layers.
+    The targets are last names of layers, such as ("q_proj", "v_proj"), or "all-linear"; None for peft's default. Raises
+    InputError: the rank is not a positive integer, or the module has no such layers.
     """
     require_positive_integer("lora", rank)
     layers = {path: each for path, each in module.named_modules() if _is_linear(each)}

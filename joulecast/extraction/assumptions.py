@@ -24,14 +24,12 @@ EXPERTS = "every expert gets equally many tokens"
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Assumptions about unknown values.
+    """Assumptions about unknown values; None stands for no assumption.
 
     Args:
         experts: Whether every expert of a mixture gets equally many tokens.
-        boxes: Number of candidates that each selection by values keeps, such as the boxes of a detector; None for no
-            assumption.
-        box_side: Length of each side of a box in pixels, for models whose operations depend on it; None for no
-            assumption.
+        boxes: Number of candidates that each selection by values keeps, such as the boxes of a detector.
+        box_side: Length of each side of a box in pixels, for models whose operations depend on it.
     """
 
     experts: bool = False
@@ -82,12 +80,7 @@ OPTIMIZERS: tuple[str, ...] = tuple(kind.removesuffix("_step") for kind, row in 
 
 
 def refuse_optimizer(optimizer: str | None, mode: str) -> None:
-    """Refuse an optimizer that does not exist, or that is given in inference.
-
-    Raises:
-        UnknownNameError: There is no such optimizer.
-        InputError: The mode is not training.
-    """
+    """Refuse an optimizer that does not exist, or that is given in inference."""
     if optimizer is None:
         return
     if optimizer not in OPTIMIZERS:

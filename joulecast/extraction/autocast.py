@@ -89,15 +89,10 @@ class Autocast:
         convert: Callable[[torch.Tensor, torch.dtype], torch.Tensor],
         is_cached: Callable[[torch.Tensor], bool],
     ) -> tuple[Any, dict[str, Any]]:
-        """Cast the arguments of an operator as the current region does.
+        """Cast the arguments of an operator such as "linear" as the current region does.
 
-        Args:
-            name: Name of the operator, such as "linear".
-            args: Its arguments by position.
-            kwargs: Its arguments by name.
-            convert: Casts a tensor to a type.
-            is_cached: Tells whether the cast of a tensor is cached until the outermost region ends, as PyTorch does
-                for parameters that need a gradient.
+        `is_cached` tells whether `convert`'s cast of a tensor is kept until the outermost region ends, as PyTorch does
+        for parameters that need a gradient.
         """
         lower = self._regions[-1]
         if lower is None:

@@ -29,11 +29,7 @@ TRACING_VERSION = 3
 
 
 def digest(operators: Iterable[str]) -> str:
-    """Sixteen hexadecimal digits that identify how extraction treats these operators.
-
-    Args:
-        operators: Namespace and name of each, such as "aten.linear", in any order.
-    """
+    """Sixteen hexadecimal digits that identify how extraction treats operators such as "aten.linear", in any order."""
     text = json.dumps([TRACING_VERSION, {operator: _treatment(operator) for operator in sorted(set(operators))}])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -70,9 +66,7 @@ def _path(name: str, key: list[Any]) -> Path:
 def recall(name: str, key: list[Any]) -> Network | None:
     """Look up the network of a named model; None if it is not in the cache.
 
-    Args:
-        name: Name of the model, as users write it.
-        key: Everything else that determines the network, as JSON: inputs, mode, precision and more.
+    The key is everything else that determines the network, as JSON: inputs, mode, precision and more.
     """
     # The name becomes part of a path, so anything but letters, digits, "_", "/" and "." is refused.
     if not re.fullmatch(r"\w+(/\w+)?(\.\w+)?", name):
@@ -93,14 +87,7 @@ def recall(name: str, key: list[Any]) -> Network | None:
 
 
 def remember(network: Network, name: str, key: list[Any], operators: Collection[str]) -> None:
-    """Store the network of a named model. If the folder cannot be written, nothing is stored.
-
-    Args:
-        network: The network that was extracted.
-        name: Name of the model.
-        key: As for `recall`.
-        operators: Every operator that the model ran, such as "aten.linear".
-    """
+    """Store the network of a named model, and the operators that it ran, if the folder can be written."""
     path = _path(name, key)
     entry = {"operators": sorted(operators), "digest": digest(operators), "network": network.to_dict()}
     with contextlib.suppress(OSError):

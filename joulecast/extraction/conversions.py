@@ -43,12 +43,9 @@ def result_of(bound: Bound) -> Any:
 
 
 def call(kind: str, *inputs: str, **attributes: str) -> Callable[[Bound], Converted]:
-    """An operation whose shapes and attributes are those of the call.
+    """An operation of a kind whose input shapes are those of these arguments; `attributes` maps names to arguments.
 
-    Args:
-        kind: Its kind.
-        inputs: Names of the arguments whose shapes are its inputs; "<first>" and "<output>" for those without a name.
-        attributes: Attribute -> name of the argument with its value.
+    "<first>" and "<output>" stand for tensors without a name.
     """
 
     def convert(bound: Bound) -> Converted:
@@ -277,20 +274,15 @@ def scatter_add(bound: Bound) -> Converted:
     return _scattered(result_of(bound), places, places, accumulate=True)
 
 
-def _slices(bound: Bound, *, accumulate: bool) -> Converted:
-    x, places = result_of(bound), shape_of(bound["index"]) or (1,)
-    row = _numel(x) // x.shape[bound["dim"]] if x.ndim else 1
-    return _scattered(x, (size(places), row), places, accumulate)
+def slices(*, accumulate: bool) -> Callable[[Bound], Converted]:
+    """Slices of the source are added to those that the index selects, or replace them."""
 
+    def convert(bound: Bound) -> Converted:
+        x, places = result_of(bound), shape_of(bound["index"]) or (1,)
+        row = _numel(x) // x.shape[bound["dim"]] if x.ndim else 1
+        return _scattered(x, (size(places), row), places, accumulate)
 
-def index_add(bound: Bound) -> Converted:
-    """Slices of the source are added to those that the index selects."""
-    return _slices(bound, accumulate=True)
-
-
-def index_copy(bound: Bound) -> Converted:
-    """Slices of the source replace those that the index selects."""
-    return _slices(bound, accumulate=False)
+    return convert
 
 
 def index_put(bound: Bound) -> Converted:

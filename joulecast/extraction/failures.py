@@ -5,6 +5,7 @@ A message has what PyTorch said, where it was raised, and what may help.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from ..errors import ExtractionError, InputError, JoulecastError
 from ..operations.inputs import Inputs, shape_text
+from .known_values import LARGEST, NeedsValuesError
 
 if TYPE_CHECKING:
     from .assumptions import Assume
@@ -34,14 +36,15 @@ _HINTS: Mapping[str, str] = {
     "targets should not be none": "a detector trains on lists of boxes, which a shape cannot describe: "
     "assume={'boxes': 20} gives each image as many",
     "fake impl": "register one with torch.library.register_fake, so that its shapes are known",
-    "Index": "give an example tensor of the right type, such as torch.empty(shape, dtype=torch.int64), for indices",
-    "indices": "give an example tensor of the right type, such as torch.empty(shape, dtype=torch.int64), for indices",
-    "meta tensor": _LEAVES_PYTORCH,
-    "meta device type tensor": _LEAVES_PYTORCH,
-    "unallocated storage": _LEAVES_PYTORCH,
-    "data pointer": _LEAVES_PYTORCH,
-    "CUDA": "the forward asks for a GPU by itself: move tensors to that of another, tensor.to(x.device)",
-    "NVIDIA": "the forward asks for a GPU by itself: move tensors to that of another, tensor.to(x.device)",
+    **dict.fromkeys(
+        ("Index", "indices"),
+        "give an example tensor of the right type, such as torch.empty(shape, dtype=torch.int64), for indices",
+    ),
+    **dict.fromkeys(("meta tensor", "meta device type tensor", "unallocated storage", "data pointer"), _LEAVES_PYTORCH),
+    **dict.fromkeys(
+        ("CUDA", "NVIDIA"),
+        "the forward asks for a GPU by itself: move tensors to that of another, tensor.to(x.device)",
+    ),
 }
 _ASSUMPTIONS: tuple[Assume, ...] = ({"experts": "uniform"}, {"boxes": 100}, {"boxes": 100, "box_side": 100})
 _NOTHING_TO_ASSUME = (
@@ -53,19 +56,21 @@ _NOTHING_TO_ASSUME = (
 def explained(error: Exception, name: str, recorder: Recorder, inputs: Inputs, hint: str | None) -> ExtractionError:
     """Convert an exception of a forward to an error that says where it was raised and what to do.
 
-    Args:
-        error: The exception.
-        name: Name of the model.
-        recorder: The recorder, which knows the module and the operator that ran.
-        inputs: Inputs of the forward.
-        hint: What to do; None to choose a hint by the message of PyTorch.
+    Without a hint, one is chosen by the message of PyTorch.
     """
     where = f"{name}.{recorder.path}" if recorder.path else name
     what = next(iter(str(error).strip().splitlines()), "no message")[:LONGEST]
     within = f" in {recorder.operator}" if recorder.operator else ""
+    most = None
+    if isinstance(error, NeedsValuesError) and any(math.prod(each.shape) >= LARGEST for each in inputs.all):
+        most, hint = (
+            f"fewer than {LARGEST:,} tokens, because not even positions are followed in more",
+            "give fewer tokens",
+        )
     return ExtractionError(
         f"{name} does not run on this input: {where} raised {type(error).__name__}{within}: {what}",
         given=shape_text(inputs.shape),
+        allowed=most,
         hint=hint or _meant(inputs) or next((each for sign, each in _HINTS.items() if sign in what), _CHECK_DIMENSIONS),
     )
 
@@ -81,9 +86,7 @@ def _meant(inputs: Inputs) -> str | None:
 def what_to_assume(trace: Callable[..., Any], stated: Assume | None) -> str:
     """Try assumptions on a model whose forward depends on values, and suggest one under which it runs.
 
-    Args:
-        trace: Function that extracts the model, with `assume` as its argument.
-        stated: Assumptions that the user has made already; they are kept.
+    `trace` extracts the model with `assume` as its argument. What the user has stated already is kept.
     """
     for assume in _worth_trying(stated):
         try:
@@ -101,28 +104,12 @@ def _worth_trying(stated: Assume | None) -> tuple[Assume, ...]:
 
 
 def refuse_module(module: torch.nn.Module) -> None:
-    """Refuse modules that hide their operators, run on several GPUs, or do not know their sizes yet.
-
-    Raises:
-        InputError: The module or one of its submodules is such a module; the message says what to give instead.
-    """
+    """Refuse modules that hide their operators, run on several GPUs, or do not know their sizes yet."""
     for path, part in module.named_modules():
         for is_such, what, hint in _REFUSED:
             if is_such(part):
                 where = f" at {path}" if path else ""
                 raise InputError(what, given=f"{type(part).__name__}{where}", hint=hint)
-
-
-def _is_wrapped_for_several_gpus(module: torch.nn.Module) -> bool:
-    return isinstance(module, torch.nn.DataParallel | torch.nn.parallel.DistributedDataParallel)
-
-
-def _is_script(module: torch.nn.Module) -> bool:
-    return isinstance(module, torch.jit.ScriptModule)
-
-
-def _is_compiled(module: torch.nn.Module) -> bool:
-    return hasattr(module, "_orig_mod") and hasattr(module, "dynamo_ctx")
 
 
 def _is_lazy(module: torch.nn.Module) -> bool:
@@ -139,12 +126,20 @@ def _is_for_integers_on_cpus(module: torch.nn.Module) -> bool:
 
 _REFUSED: Sequence[tuple[Callable[[torch.nn.Module], bool], str, str]] = (
     (
-        _is_wrapped_for_several_gpus,
+        lambda module: isinstance(module, torch.nn.DataParallel | torch.nn.parallel.DistributedDataParallel),
         "this module spreads a batch over several GPUs",
         "give what it wraps, model.module, with the share of the batch that one GPU gets",
     ),
-    (_is_script, "TorchScript hides which operators a module runs", "give the original module, before torch.jit"),
-    (_is_compiled, "a compiled module hides which operators it runs", "give the original module, model._orig_mod"),
+    (
+        lambda module: isinstance(module, torch.jit.ScriptModule),
+        "TorchScript hides which operators a module runs",
+        "give the original module, before torch.jit",
+    ),
+    (
+        lambda module: hasattr(module, "_orig_mod") and hasattr(module, "dynamo_ctx"),
+        "a compiled module hides which operators it runs",
+        "give the original module, model._orig_mod",
+    ),
     (
         _is_lazy,
         "a lazy module has no sizes before its first input",

@@ -64,11 +64,7 @@ class Gradients:
 
 
 class CallSizes:
-    """Computes the work of operator calls of one forward.
-
-    Args:
-        parameters: Parameters that the forward uses; their views count as parameters, too.
-    """
+    """Computes the work of operator calls of one forward; views of its parameters count as parameters, too."""
 
     def __init__(self, parameters: Collection[torch.Tensor]) -> None:
         self._parameters = {_storage(tensor) for tensor in parameters}
@@ -123,11 +119,8 @@ def followed(around: Around) -> Iterator[None]:
     Its two ways (use_reentrant) replace autograd's storing and running in ways that meta tensors do not take. PyTorch
     finds both in its own module when a model calls a checkpoint, so they are replaced there.
     """
-    generator, function, mine = (
-        checkpoint._checkpoint_without_reentrant_generator,
-        checkpoint.CheckpointFunction,
-        threading.get_ident(),
-    )
+    generator, function = checkpoint._checkpoint_without_reentrant_generator, checkpoint.CheckpointFunction
+    mine = threading.get_ident()
     signature = inspect.signature(generator)
 
     def without_reentrant(*given: Any, **named: Any) -> Iterator[None]:
@@ -157,10 +150,8 @@ def followed(around: Around) -> Iterator[None]:
 def recomputed(calls: Sequence[tuple[Operation, str]], stops_early: bool) -> list[tuple[Operation, str]]:
     """The calls that the backward repeats of a checkpoint's forward.
 
-    Args:
-        calls: Operations of the forward with the paths of their modules.
-        stops_early: Whether recomputing stops when all tensors are there that the backward needs. The last product is
-            not repeated then, because its inputs are saved before it runs.
+    If recomputing stops as soon as all tensors are there that the backward needs, the last product is not repeated,
+    because its inputs are saved before it runs.
     """
     if not any(operation.has_backward and operation.row.has_gradient for operation, _ in calls):
         return []

@@ -68,14 +68,7 @@ def _import_libraries(suffix: str | None, *, builds_transformer: bool) -> None:
 
 
 def extracted(question: Mapping[str, Any]) -> Network:
-    """Extract the network of a request.
-
-    Args:
-        question: "file" or "name" of the model, and what `Job.to_json` wrote.
-
-    Raises:
-        JoulecastError: See `joulecast.extract`.
-    """
+    """Extract the network of a request: "file" or "name" of the model, and what `Job.to_json` wrote."""
     from .sources import named_network, network_of_file
 
     if "name" in question:

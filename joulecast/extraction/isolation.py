@@ -37,12 +37,7 @@ _OFFLINE = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What one extraction may use.
-
-    Args:
-        memory_bytes: Memory in addition to that of the imported libraries.
-        seconds: Time without that for imports.
-    """
+    """What one extraction may use, in addition to the memory and time of importing the libraries."""
 
     memory_bytes: int = 1 << 30
     seconds: float = 20.0
@@ -59,9 +54,7 @@ class IsolatedExtraction:
     def network(self, question: Mapping[str, Any], limits: Limits) -> Network:
         """Extract a network in the process of isolated_worker.py.
 
-        Raises:
-            JoulecastError: Any error of the extraction; ExtractionError if it takes too much memory or time, or ends
-                its process.
+        Raises any error of the extraction, and ExtractionError if it takes too much or ends its process.
         """
         reply = self._answer(question, limits)
         if "network" not in reply:
@@ -71,11 +64,7 @@ class IsolatedExtraction:
         return Network.from_dict(reply["network"])
 
     def names(self) -> frozenset[str]:
-        """All names of models that the installed libraries have, without tags of weights.
-
-        Raises:
-            ExtractionError: The process ended.
-        """
+        """All names of models that the installed libraries have, without tags of weights."""
         return frozenset(self._answer({"names": True}, Limits(1 << 30, _START_SECONDS))["names"])
 
     def _answer(self, question: Mapping[str, Any], limits: Limits) -> dict[str, Any]:

@@ -26,12 +26,10 @@ def routed(
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Indices that a router chooses if all experts get equally many tokens: each expert in turn.
 
-    Returns:
-        The result that holds the chosen indices, and its values; None if the operator does not choose along a
-        dimension.
+    Returns the result that holds the chosen indices, and its values; None where none are chosen along a dimension.
     """
     place = _ROUTERS.get(func.overloadpacket.__name__)
-    if place is None or place >= len(made) or made[place].is_floating_point() or made[place].numel() > _LARGEST:
+    if place is None or place >= len(made) or made[place].is_floating_point() or made[place].numel() > LARGEST:
         return None
     names = [argument.name for argument in func._schema.arguments]
     dim = {**dict(zip(names, args, strict=False)), **kwargs}.get("dim", -1)
@@ -42,15 +40,9 @@ def routed(
 
 
 def selected(func: Any, args: Any, most: int) -> Any:
-    """Result of an operator that selects by unknown values, assuming that it selects candidates evenly spread.
+    """Result of an operator that selects by unknown values, if it selects at most this many candidates, evenly spread.
 
-    Args:
-        func: An operator whose result depends on values.
-        args: Its arguments.
-        most: Number of candidates to select; all of them if there are fewer.
-
-    Returns:
-        A real tensor of indices; UNKNOWN for other operators.
+    A real tensor of indices; UNKNOWN for other operators.
     """
     name = func.overloadpacket.__name__
     if name == "nonzero":
@@ -61,11 +53,7 @@ def selected(func: Any, args: Any, most: int) -> Any:
 
 
 def decided(func: Any, args: Any, made: list[torch.Tensor], assumptions: Assumptions) -> Any:
-    """Result of an operator according to the assumptions about boxes, if later decisions of the model depend on it.
-
-    Returns:
-        A real tensor; UNKNOWN if the assumptions do not determine the result.
-    """
+    """A real tensor, where the assumptions about boxes determine the result of an operator; otherwise UNKNOWN."""
     if not made or not args or not isinstance(args[0], torch.Tensor):
         return UNKNOWN
     name, first = func.overloadpacket.__name__, made[0]
@@ -107,7 +95,8 @@ def _spread(shape: torch.Size, most: int) -> tuple[torch.Tensor, ...]:
     return torch.unravel_index(places, shape)
 
 
-_LARGEST = 2**20
+LARGEST = 2**22
+"""Most elements of a tensor whose values are followed."""
 _MAKERS = frozenset({"arange", "zeros", "ones", "full", "linspace", "eye", "scalar_tensor"})
 # The first group uses the shape of a tensor but not its values; the second group uses only its type.
 _LIKE = frozenset({"zeros_like", "ones_like", "full_like"})
@@ -154,17 +143,13 @@ def know(tensor: torch.Tensor, value: torch.Tensor, *, is_assumed: bool = False)
 def without_memory(tensor: torch.Tensor) -> torch.Tensor:
     """Copy a real tensor to the meta device; the values of a small one are stored with it."""
     result = tensor.to("meta")
-    if tensor.numel() <= _LARGEST:
+    if tensor.numel() <= LARGEST:
         know(result, tensor.detach().clone())
     return result
 
 
 class KnownValues:
-    """Computes the values of meta tensors that do not depend on the input.
-
-    Args:
-        assumptions: Assumptions about values that depend on the input.
-    """
+    """Computes the values of meta tensors that do not depend on the input."""
 
     def __init__(self, assumptions: Assumptions) -> None:
         self.boxes = assumptions.boxes
@@ -179,8 +164,7 @@ class KnownValues:
     def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run an operator on meta tensors, and on their values if these are known.
 
-        Raises:
-            NeedsValuesError: The operator needs values that depend on the input.
+        Raises NeedsValuesError: the operator needs values that depend on the input.
         """
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         makes = func.overloadpacket.__name__ in _MAKERS | _LIKE | _NEW
@@ -221,7 +205,7 @@ class KnownValues:
                 raise NeedsValuesError("its result depends on values that only the input has") from error
             raise
         made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        if values is not UNKNOWN and all(tensor.numel() <= _LARGEST for tensor in made):
+        if values is not UNKNOWN and all(tensor.numel() <= LARGEST for tensor in made):
             try:
                 real = func(*values[0], **values[1])
             except (NotImplementedError, RuntimeError):
@@ -277,7 +261,7 @@ class KnownValues:
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if not tensors and name not in _MAKERS:
             return UNKNOWN
-        if name in _LIKE and tensors[0].numel() <= _LARGEST:
+        if name in _LIKE and tensors[0].numel() <= LARGEST:
             known = {id(tensors[0]): torch.empty_like(tensors[0], device="cpu")}
         elif name in _NEW:
             known = {id(tensors[0]): torch.empty(0, dtype=tensors[0].dtype)}

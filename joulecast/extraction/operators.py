@@ -28,13 +28,6 @@ def _affine(kind: str, **attributes: str) -> Callable[[Bound], Converted]:
     return convert
 
 
-def _unary(kind: str) -> Callable[[Bound], Converted]:
-    def convert(bound: Bound) -> Converted:
-        return kind, [shape_of(first_of(bound))], {}
-
-    return convert
-
-
 def _binary(kind: str, of_complex: str | None = None) -> Callable[[Bound], Converted]:
     def convert(bound: Bound) -> Converted:
         operands = [value for value in list(bound.values())[:2] if is_tensor(value)]
@@ -144,38 +137,39 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "addmm": conversions.addmm,
     "_scaled_mm": conversions.scaled_product,
     # "matmul" is not listed: its decomposition includes the copies that prepare its operands for a batched product.
-    "mm": conversions.matmul("self", "mat2"),
-    "bmm": conversions.matmul("self", "mat2"),
+    **dict.fromkeys(("mm", "bmm"), conversions.matmul("self", "mat2")),
     "baddbmm": conversions.matmul("batch1", "batch2"),
     "scaled_dot_product_attention": call("attention", "query", "key", "value", causal="is_causal"),
     "batch_norm": _affine("batch_norm"),
     "group_norm": _affine("group_norm", num_groups="num_groups"),
     "layer_norm": _affine("layer_norm", normalized_shape="normalized_shape"),
     "rms_norm": _affine("rms_norm", normalized_shape="normalized_shape"),
-    **{kind: _unary(kind) for kind in KINDS if KINDS[kind].family == "elementwise" and KINDS[kind].inputs == (1, 1)},
-    "clamp_min": _unary("clamp"),
-    "clamp_max": _unary("clamp"),
+    **{
+        kind: call(kind, "<first>")
+        for kind in KINDS
+        if KINDS[kind].family == "elementwise" and KINDS[kind].inputs == (1, 1)
+    },
+    **dict.fromkeys(("clamp_min", "clamp_max"), call("clamp", "<first>")),
     **{kind: _binary(kind) for kind in ("add", "sub", "pow")},
-    "mul": _binary("mul", "complex_mul"),
-    "div": _binary("div", "complex_mul"),
+    **{kind: _binary(kind, "complex_mul") for kind in ("mul", "div")},
     "rsub": _binary("sub"),
-    "addcmul": _addcmul,
+    **dict.fromkeys(("addcmul", "addcdiv"), _addcmul),
     "softmax": call("softmax", "self", dim="dim"),
     "dropout": _dropout,  # after the elementwise kinds, because it replaces the entry of one of them
-    "max_pool2d": _pool("max_pool2d", "kernel_size", "stride", "padding", "dilation", "ceil_mode"),
-    "avg_pool2d": _pool("avg_pool2d", "kernel_size", "stride", "padding", "ceil_mode"),
-    "adaptive_avg_pool2d": call("adaptive_avg_pool2d", "self", output_size="output_size"),
-    "max_pool3d": _pool("max_pool3d", "kernel_size", "stride", "padding", "dilation", "ceil_mode"),
-    "avg_pool3d": _pool("avg_pool3d", "kernel_size", "stride", "padding", "ceil_mode"),
-    "adaptive_avg_pool3d": call("adaptive_avg_pool3d", "self", output_size="output_size"),
-    "adaptive_max_pool2d": call("adaptive_max_pool2d", "self", output_size="output_size"),
-    "mean": _reduction("mean"),
-    "sum": _reduction("sum"),
-    "linalg_vector_norm": _reduction("norm"),
-    "norm": _reduction("norm"),
+    **{
+        f"max_pool{n}d{end}": _pool(f"max_pool{n}d", "kernel_size", "stride", "padding", "dilation", "ceil_mode")
+        for n in (2, 3)
+        for end in ("", "_with_indices")
+    },
+    **{f"avg_pool{n}d": _pool(f"avg_pool{n}d", "kernel_size", "stride", "padding", "ceil_mode") for n in (2, 3)},
+    **{
+        f"{start}{kind}": call(kind, "self", output_size="output_size")
+        for kind in ("adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool2d")
+        for start in ("", "_")
+    },
+    **{kind: _reduction(kind) for kind in ("mean", "sum", "prod", "logsumexp")},
+    **dict.fromkeys(("linalg_vector_norm", "norm"), _reduction("norm")),
     **dict.fromkeys(("var", "std", "var_mean", "std_mean"), _reduction("var")),
-    "prod": _reduction("prod"),
-    "logsumexp": _reduction("logsumexp"),
     **dict.fromkeys(("histc", "bincount"), _reduction("sum")),  # they read the whole input and write little
     **dict.fromkeys(("amax", "amin", "aminmax"), _reduction("max")),
     **dict.fromkeys(("max", "min"), conversions.extreme("mul")),
@@ -186,27 +180,13 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "embedding": _embedding,
     **dict.fromkeys(
         (
-            *(
-                "clone",
-                "copy",
-                "_to_copy",
-                "roll",
-                "flip",
-                "constant_pad_nd",
-                "repeat",
-                "complex",
-                "polar",
-                "tril",
-                "triu",
-            ),
+            *("clone", "copy", "_to_copy", "roll", "flip", "constant_pad_nd", "repeat", "complex", "polar", "tril"),
+            *("triu", "channel_shuffle", "max_unpool2d", "max_unpool3d", "affine_grid_generator"),
             *(f"{side}_pad{n}d" for side in ("reflection", "replication") for n in (1, 2, 3)),
-            *("channel_shuffle", "max_unpool2d", "max_unpool3d", "affine_grid_generator"),
+            # One kernel that reads about as much as it writes, or less.
+            *("index", "_unsafe_index", "im2col", "col2im", "pixel_shuffle", "pixel_unshuffle"),
         ),
         call("copy", "<output>"),
-    ),
-    # One kernel that reads about as much as it writes, or less.
-    **dict.fromkeys(
-        ("index", "_unsafe_index", "im2col", "col2im", "pixel_shuffle", "pixel_unshuffle"), call("copy", "<output>")
     ),
     "lstm": conversions.recurrent("lstm"),
     "gru": conversions.recurrent("gru"),
@@ -214,9 +194,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "_grouped_mm": conversions.grouped_product,
     **dict.fromkeys(("mv", "dot", "vdot"), conversions.vectors),
     **dict.fromkeys(("_cdist_forward", "_euclidean_dist"), conversions.distances),
-    "_fft_c2c": conversions.fourier("c2c"),
-    "_fft_r2c": conversions.fourier("r2c"),
-    "_fft_c2r": conversions.fourier("c2r"),
+    **{f"_fft_{form}": conversions.fourier(form) for form in ("c2c", "r2c", "c2r")},
     **{
         f"{name}{n}d": conversions.interpolation("nearest")
         for name in ("upsample_nearest", "_upsample_nearest_exact")
@@ -243,8 +221,8 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "gather": call("gather", "<first>", "index", dim="dim"),
     "scatter": conversions.scatter,
     **dict.fromkeys(("scatter_add", "scatter_reduce"), conversions.scatter_add),
-    "index_add": conversions.index_add,
-    **dict.fromkeys(("index_copy", "index_fill"), conversions.index_copy),
+    "index_add": conversions.slices(accumulate=True),
+    **dict.fromkeys(("index_copy", "index_fill"), conversions.slices(accumulate=False)),
     **dict.fromkeys(("index_put", "_unsafe_index_put"), conversions.index_put),
     "one_hot": conversions.one_hot,
     **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), conversions.embedding_bag),
@@ -252,25 +230,19 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "topk": call("topk", "self", k="k", dim="dim"),
     # One kernel each, with about the cost of a multiplication.
     **dict.fromkeys(
-        ("minimum", "maximum", "fmin", "fmax", "fmod", "remainder", "floor_divide", "atan2", "xlogy"), _binary("mul")
+        (*("minimum", "maximum", "fmin", "fmax", "fmod", "remainder", "floor_divide", "atan2", "xlogy"), *LOSSES),
+        _binary("mul"),
     ),
-    **dict.fromkeys(LOSSES, _binary("mul")),
     "nll_loss_forward": conversions.labelled,
-    "addcdiv": _addcmul,
     "lerp": _lerp,
     "_weight_norm_interface": _weight_norm,
-    **{name: _unary(kind) for kind, names in ALIKE.items() for name in names},
+    **{name: call(kind, "<first>") for kind, names in ALIKE.items() for name in names},
     # Names that only exported programs use.
     "convolution": conversions.any_convolution,
     "native_layer_norm": _affine("layer_norm", normalized_shape="normalized_shape"),
     "native_group_norm": _affine("group_norm", num_groups="group"),
-    "native_batch_norm": _affine("batch_norm"),
-    "_native_batch_norm_legit_no_training": _affine("batch_norm"),
+    **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit_no_training"), _affine("batch_norm")),
     **dict.fromkeys(("_softmax", "_log_softmax", "log_softmax"), call("softmax", "self", dim="dim")),
-    "max_pool2d_with_indices": _pool("max_pool2d", "kernel_size", "stride", "padding", "dilation", "ceil_mode"),
-    "max_pool3d_with_indices": _pool("max_pool3d", "kernel_size", "stride", "padding", "dilation", "ceil_mode"),
-    "_adaptive_avg_pool2d": call("adaptive_avg_pool2d", "self", output_size="output_size"),
-    "_adaptive_avg_pool3d": call("adaptive_avg_pool3d", "self", output_size="output_size"),
     "native_dropout": _dropout,
 }
 """Operator name without overload and in-place underscore -> conversion to a kind."""

@@ -15,12 +15,8 @@ from ..errors import InputError, unknown_name
 def own_model(text: str, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any] | None]:
     """Find what "my_file.py:Net" means: the file is run, and its Net called with the options.
 
-    Args:
-        text: A file and a name in it; any other text is returned as it is, because it is the name of a model.
-        given: Arguments of the class or function.
-
-    Returns:
-        The model, and the options that it was not built with; None for no options.
+    Any other text is returned as it is, because it is the name of a model. Returns the model, and the options that it
+    was not built with; None for no options.
 
     Raises:
         InputError: The file cannot be run, has no such name, or the model cannot be built.

@@ -52,17 +52,9 @@ _WHOLE_MODULES = {"StochasticDepth": _whole_stochastic_depth}
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records operators with the path of the module that runs them.
+    """Records operators with the path of the module that runs them, for the arguments of `tracing.trace`.
 
-    Args:
-        module: The model; the names of its submodules are the paths.
-        mode: Mode of the operations, "inference" or "training".
-        precision: Precision in which fp32 tensors run; tensors of other types run in their own type.
-        whitelist: Kinds to include.
-        operators: The user's own operators, and how to convert them.
-        learned: Tensors that the forward uses as parameters and that need a gradient.
-        parameters: All tensors that the forward uses as parameters.
-        assumptions: Assumptions about values that depend on the input.
+    The parameters are all tensors that the forward uses as such, and the learned ones those that need a gradient.
     """
 
     def __init__(
@@ -185,12 +177,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @contextmanager
     def recomputing(self, inputs: Any, stops_early: bool) -> Iterator[None]:
-        """Record a checkpoint of training: the inputs that it keeps, and what the backward runs again; see `followed`.
-
-        Args:
-            inputs: The inputs of the checkpoint.
-            stops_early: Whether recomputing stops as soon as the backward has what it needs.
-        """
+        """Record a checkpoint of training: the inputs that it keeps, and what the backward runs again."""
         start = len(self.calls)
         yield
         repeated = recomputed(self.calls[start:], stops_early) if self._mode == "training" else []
@@ -218,14 +205,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def on_meta(self, value: Any) -> Any:
         """Move an argument to the meta device: tensors that a module holds besides its parameters are still real."""
         if isinstance(value, torch.Tensor):
-            if value.is_meta:
-                return value
-            return without_memory(value)
-        if (
-            isinstance(value, list | tuple)
-            and value
-            and any(isinstance(item, torch.Tensor | list | tuple) for item in value)
-        ):
+            return value if value.is_meta else without_memory(value)
+        if isinstance(value, list | tuple) and any(isinstance(item, torch.Tensor | list | tuple) for item in value):
             return type(value)(map(self.on_meta, value))
         return value
 

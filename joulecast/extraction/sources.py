@@ -36,12 +36,7 @@ if TYPE_CHECKING:
 def listed_network(network: Network, job: Job) -> Network:
     """A network that was extracted before, in the mode and precision that are asked for.
 
-    Args:
-        network: The network.
-        job: Shape, mode and precision that are asked for. What only extraction can heed has to be None.
-
-    Raises:
-        InputError: Another shape is asked for, or an argument that only extraction can heed.
+    Raises InputError: another shape is asked for, or an argument that only extraction can heed.
     """
     _refuse_extraction_options(job)
     return _as_asked(_unchanged(network, job.input_shape), job.mode, job.precision)
@@ -50,12 +45,7 @@ def listed_network(network: Network, job: Job) -> Network:
 def network_of_pairs(pairs: Sequence[Any], job: Job) -> Network:
     """The network of a list of operations with counts, in the mode and precision that are asked for.
 
-    Args:
-        pairs: Operations, each with its count.
-        job: Mode and precision that are asked for, as for `listed_network`.
-
-    Raises:
-        InputError: An item is not such a pair, or an argument is given that only extraction can heed.
+    Raises InputError: an item is not such a pair, or an argument is given that only extraction can heed.
     """
     _refuse_extraction_options(job)
     return _as_asked(Network.of(map(_pair, pairs)), job.mode, job.precision)
@@ -72,11 +62,7 @@ def _pair(item: Any) -> tuple[Operation, int]:
 
 
 def _refuse_extraction_options(job: Job) -> None:
-    """Refuse an optimizer, operators and assumptions for operations that were listed before.
-
-    Raises:
-        InputError: One of them is given.
-    """
+    """Refuse an optimizer, operators and assumptions for operations that were listed before."""
     for name in ("optimizer", "operators", "assume"):
         if getattr(job, name) is not None:
             raise InputError(
@@ -87,11 +73,7 @@ def _refuse_extraction_options(job: Job) -> None:
 
 
 def _unchanged(network: Network, input_shape: Any) -> Network:
-    """Check that a network that was extracted before is requested at the same input shape, and return it.
-
-    Raises:
-        InputError: Another shape is requested.
-    """
+    """A network that was extracted before; its input shape must be the one that is requested."""
     if input_shape is not None and network.input_shape is not None:
         asked, listed = Inputs.of(input_shape), Inputs.of(network.input_shape)
         if [item.shape for item in asked.all] != [item.shape for item in listed.all]:
@@ -188,13 +170,8 @@ def network_of_job(job: Job) -> Network:
 def named_network(job: Job, *, may_trace: bool = True) -> Network:
     """List the operations of a named model. The name is never read as the path of a file.
 
-    Args:
-        job: The name of the model, and how it is extracted. Operators of the user do not have a name here.
-        may_trace: Whether the model may be traced with torch if neither the cache nor a template has it.
-
-    Raises:
-        UnknownNameError, InputError, ExtractionError: See `network_of_job`.
-        MissingDependencyError: The model needs a library that is not installed, or torch, and `may_trace` is False.
+    Raises what `network_of_job` does, and MissingDependencyError if neither the cache nor a template has the model, and
+    it may not be traced with torch.
     """
     _check(job)
     return _named(str(job.model), job, may_trace)

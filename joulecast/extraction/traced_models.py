@@ -26,32 +26,20 @@ def traced(
     name: str | None = None,
     on_trace: Callable[[Recorder], None] | None = None,
 ) -> Network:
-    """Trace a module. Transformers, and detectors in training, get the further inputs that they need.
+    """Trace a module on inputs that replace those of the job; for `name` and `on_trace` see `tracing.trace`.
 
-    Args:
-        module: The module.
-        inputs: Its inputs, instead of those of the job.
-        job: How it is traced.
-        name: Name of the network; None for the name of the module's class.
-        on_trace: Function that is called with the recorder at the end, as in `trace`.
+    Transformers, and detectors in training, get the further inputs that they need.
     """
-    if job.lora is not None:
-        from .adapters import adapt
-
-        adapt(module, job.lora, job.lora_targets)
-    with _autocast(job.autocast):
-        return _traced(module, inputs, job, name, on_trace)
-
-
-def _traced(
-    module: torch.nn.Module, inputs: Inputs, job: Job, name: str | None, on_trace: Callable[[Recorder], None] | None
-) -> Network:
     from .models.detectors import is_detector, prepare_training
     from .models.transformers_models import is_transformer, named_inputs, prepare
     from .tracing import trace
 
+    if job.lora is not None:
+        from .adapters import adapt
+
+        adapt(module, job.lora, job.lora_targets)
     name = name or type(module).__name__
-    traces = partial(trace, module, **job.for_trace, on_trace=on_trace)
+    traces = _autocast(job.autocast)(partial(trace, module, **job.for_trace, on_trace=on_trace))
     if is_transformer(module):
         title = name if job.cache_length is None else f"{name} after {job.cache_length} tokens"
         further = partial(prepare, mode=job.mode, cache_length=job.cache_length)

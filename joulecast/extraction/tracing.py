@@ -8,7 +8,7 @@ table of operators is decomposed into simpler ones until all of them are in the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from ..errors import ExtractionError, InputError, JoulecastError, unknown_name
+from ..errors import ExtractionError, InputError, JoulecastError, named
 from ..operations.inputs import Input, Inputs, shape_text
 from ..operations.kinds import KINDS
 from ..operations.network import Network, ParameterBytes
@@ -63,12 +63,9 @@ def _not_on_gpu(value: Any) -> Any:
 
 
 class Forward:
-    """The forward of a module on the meta device. It can be recorded several times.
+    """The forward of a module, which is not changed, on the meta device. It can be recorded several times.
 
-    Args:
-        module: The module, which is not changed.
-        inputs: Shapes of the inputs, and their types if they differ from that of the parameters.
-        precision: "fp16" and "bf16" convert parameters and inputs to that type.
+    The precisions "fp16" and "bf16" convert parameters and inputs to that type.
     """
 
     def __init__(self, module: torch.nn.Module, inputs: Inputs, precision: str) -> None:
@@ -85,11 +82,7 @@ class Forward:
         self.kwargs: dict[str, Any] = {name: self.tensor(item) for name, item in inputs.named}
 
     def tensor(self, item: Input) -> torch.Tensor:
-        """A meta tensor with the shape and type of an input.
-
-        Raises:
-            InputError: PyTorch has no such type, or cannot make a tensor of this size.
-        """
+        """A meta tensor with the shape and type of an input. Raises InputError: there is no such type or tensor."""
         # If the user gives a shape without a type, the module may name one, such as int64 for token ids.
         name = item.dtype or getattr(self.module, "input_dtype", None)
         dtype = getattr(torch, name, None) if name else self._dtype
@@ -109,12 +102,7 @@ class Forward:
             ) from error
 
     def with_inputs(self, inputs: Inputs, further: Mapping[str, Any]) -> Forward:
-        """The same module with other inputs.
-
-        Args:
-            inputs: The inputs.
-            further: Arguments of the forward that are not tensors, by name.
-        """
+        """The same module with other inputs, and further arguments of its forward that are not tensors."""
         other = Forward(self.module, inputs, self.precision)
         other.kwargs.update(further)
         return other
@@ -234,30 +222,11 @@ def trace(
 ) -> Network:
     """List the operations that one forward of a module runs, without computing any of them.
 
-    The module is not changed: parameters, buffers, train/eval flags and the random state stay as they are.
-
-    Args:
-        module: The module.
-        input_shape: Shape of its input, batch first; a list of shapes; or a dictionary from name to shape. An example
-            tensor may take the place of a shape: its type is used, its values are not. An input that is given as a
-            shape has the type of the parameters.
-        mode: "inference" runs the module in eval mode, "training" in train mode. A training operation stands for its
-            forward and backward.
-        precision: "fp16" and "bf16" run the module in that type; the others say which precision fp32 operations run
-            in. Operations on tensors of another type, and those in a region of autocast, get the precision that they
-            really run in.
-        name: Name of the network; None for the name of the module's class.
-        whitelist: Kinds to include. Operations of other kinds are listed in `Network.dropped` and count as uncovered.
-        operators: The user's own operators: "namespace.name" -> its kind, or a function that converts its arguments
-            (by name) to kind, input shapes and attributes.
-        optimizer: One of `OPTIMIZERS`, to add its step over all learned parameters to a training iteration.
-        assume: Assumptions about values of the input, on which the forward depends; see `Assumptions`.
-        prepare: Function that is called before the forward, and may add arguments to it that are not inputs.
-        on_trace: Function that is called with the recorder at the end. The recorder has every call in its order,
-            whereas a Network has the order of first uses only, and the names of the operators that the model runs.
-
-    Returns:
-        The distinct operations with counts and module paths, in order of first use.
+    The module is not changed: parameters, buffers, train/eval flags and the random state stay as they are. A training
+    operation stands for its forward and backward. Operations on tensors of another type than fp32, and those in a
+    region of autocast, get the precision that they really run in. For the arguments see `joulecast.extract`; besides,
+    `prepare` is called before the forward, and may add arguments to it that are not inputs. `on_trace` is called at the
+    end with the recorder, which has every call in its order, whereas a Network has the order of first uses only.
 
     Raises:
         InputError: `input_shape` is not a shape, or mode, precision or a kind does not exist.
@@ -266,7 +235,8 @@ def trace(
     inputs = Inputs.of(input_shape)
     require_mode(mode)
     require_precision(precision)
-    _require_kinds([*whitelist, *(kind for kind in (operators or {}).values() if isinstance(kind, str))])
+    for kind in (*whitelist, *(kind for kind in (operators or {}).values() if isinstance(kind, str))):
+        named("operation kind", kind, KINDS)
     refuse_optimizer(optimizer, mode)
     name = name or type(module).__name__
     refuse_module(module)
@@ -294,7 +264,12 @@ def trace(
                 hint = what_to_assume(partial(again, operators=operators, prepare=prepare), assume)
             raise explained(error, name, recorder, inputs, hint) from error
     if not recorder.calls:
-        raise _runs_nothing(name, inputs, recorder)
+        left_out = "; ".join(f"{d.count} x {d.name}: {d.reason}" for d in recorder.dropped)
+        raise ExtractionError(
+            f"{name} runs no operation on this input",
+            given=shape_text(inputs.shape),
+            hint=f"what it does run is left out: {left_out}"[:LONGEST] if left_out else None,
+        )
     if on_trace is not None:
         on_trace(recorder)
     return Network.of_calls(
@@ -317,22 +292,6 @@ def _parameter_bytes(forward: Forward, recorder: Recorder) -> ParameterBytes | N
     if not recorder.cast_bytes and stored == learned:
         return None
     return ParameterBytes(sum(stored.values()), sum(learned.values()), recorder.cast_bytes)
-
-
-def _require_kinds(kinds: Iterable[str]) -> None:
-    for kind in kinds:
-        if kind not in KINDS:
-            raise unknown_name("operation kind", kind, KINDS)
-
-
-def _runs_nothing(name: str, inputs: Inputs, recorder: Recorder) -> ExtractionError:
-    """Build the error for a forward without any operation that is included."""
-    left_out = "; ".join(f"{d.count} x {d.name}: {d.reason}" for d in recorder.dropped)
-    return ExtractionError(
-        f"{name} runs no operation on this input",
-        given=shape_text(inputs.shape),
-        hint=f"what it does run is left out: {left_out}"[:LONGEST] if left_out else None,
-    )
 
 
 def _stated(assumptions: Assumptions, recorder: Recorder) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..hardware import GPU
+from ..predictors.board.profile import BoardProfile, profile_among
 from ..progress import paced
 from ..queries.evaluation import clock_grid_mhz, prefetch
 from ..queries.objectives import Tariff
@@ -57,12 +58,11 @@ class Limits:
     Args:
         time_to_first_token_s: Largest number of seconds from the arrival of a request to its first token.
         time_per_output_token_s: Largest mean number of seconds from one token of a request to the next.
-        tokens_per_s: Smallest number of output tokens per second, of all requests together.
     """
 
     time_to_first_token_s: float | None = None
     time_per_output_token_s: float | None = None
-    tokens_per_s: float | None = None
+    tokens_per_s: float | None = None  # Smallest number of output tokens per second, of all requests together
 
     def keeps(self, figures: Figures) -> Sequence[bool]:
         """Whether the figures are within the limits, for each clock."""
@@ -86,20 +86,14 @@ class Limits:
 
 
 def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
-    """Choose among batches that are always full.
-
-    Args:
-        asked: The arguments of `best_generation` by name, with all caps in `power_limit_w`.
-
-    Raises:
-        JoulecastError: See `best_generation`.
-    """
+    """Choose among batches that are always full."""
     objective = asked["objective"]
     tariff = asked_tariff(objective, OBJECTIVES, asked)
     engine, decoder = find_engine(asked["engine"]), find_decoder(asked["model"])
     found = replace(engine, sampling=checked_sampling(None, engine, decoder))
     prompt, output = (Lengths.of(name, asked[name]) for name in ("prompt_tokens", "output_tokens"))
     load, batches = checked_load(decoder, 1, prompt, output, checked_batching(None, found)), asked["batches"]
+    listed = compared(asked["gpus"], asked["counts"])
     query = _Query(
         asked["model"],
         decoder,
@@ -108,11 +102,11 @@ def steady_ways(asked: Mapping[str, Any]) -> GenerationChoices:
         load,
         None if batches is None else tuple(replace(load, batch=batch) for batch in sorted(set(batches))),
         None if asked["clocks"] is None else tuple(asked["clocks"]),
+        profile_among(asked["calibration"], (gpu.name for _, gpu in listed)),
     )
     limits = Limits(*(asked[name] for name in LIMITS))
     search: Search[GenerationChoice] = Search()
     seen: list[Figures] = []
-    listed = compared(asked["gpus"], asked["counts"])
     for precision, cap in product(dict.fromkeys(asked["precisions"]), asked["power_limit_w"]):
         for count in sorted({count for count, _ in listed}):
             boards = [gpu for number, gpu in listed if number == count]
@@ -140,19 +134,12 @@ class _Query:
     one: Load
     loads: tuple[Load, ...] | None
     clocks: tuple[float, ...] | None
+    profile: BoardProfile | None
 
     def figures(
         self, boards: Sequence[GPU], count: int, precision: str, cap_w: float | None, search: Search[GenerationChoice]
     ) -> Iterator[tuple[Deployment, Sequence[float], Figures]]:
-        """The figures of each GPU in each layout with each batch that fits, at its clocks.
-
-        Args:
-            boards: The GPUs.
-            count: Number of each.
-            precision: Precision of the weights.
-            cap_w: Power cap of a board in watts; None for its default.
-            search: The search; GPUs that cannot serve the model are left out of it.
-        """
+        """The figures of each GPU in each layout with each batch that fits, at its clocks."""
         precisions = checked_precisions(precision, self.cache_precision, self.engine)
         batching = checked_batching(None, self.engine)
         servers: list[tuple[Server, list[Deployment]]] = []
@@ -161,7 +148,8 @@ class _Query:
             with search.trying(boards_of(count, gpu)):
                 whole = Deployment.of(self.decoder, gpu, self.engine, precisions, parallel, batching, self.one)
                 gpu.running_precision(precisions.products)
-                server = Server.of(self.model, whole, cap_w, None)
+                profile = self.profile and self.profile.of_gpu(gpu.name)
+                server = Server.of(self.model, whole, cap_w, None, profile=profile)
                 servers.append((server, [replace(whole, total_load=load) for load in self._loads(whole)]))
         alike_by: dict[tuple[Parallel, bool], list[tuple[Server, list[Deployment]]]] = {}
         for server, fitting in servers:

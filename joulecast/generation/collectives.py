@@ -45,14 +45,9 @@ _HALF_BYTES = 2.0  # Messages were measured in elements of 16 bits.
 
 
 class Curve(NamedTuple):
-    """Times of a collective on a GPU by message size.
+    """Times of a collective on a GPU by message size."""
 
-    Args:
-        elements: Message sizes in elements of 16 bits, of the larger of input and output, ascending.
-        seconds: Seconds of each size.
-    """
-
-    elements: Sequence[float]
+    elements: Sequence[float]  # Message sizes in elements of 16 bits, of the larger of input and output, ascending
     seconds: Sequence[float]
 
     def at(self, elements: float) -> float:
@@ -73,11 +68,7 @@ def curves() -> Mapping[tuple[str, str, str, int], Curve]:
 
 
 def collective_s(operation: Operation, gpu: GPU) -> float:
-    """Seconds that a collective takes.
-
-    Raises:
-        InputError: No group of this size was measured.
-    """
+    """Seconds that a collective takes."""
     count, kind = operation.attributes["gpus"], operation.kind
     bytes_sent = size(operation.input_shapes[0]) * ELEMENT_BYTES[operation.precision]
     elements = max(1.0, bytes_sent / _HALF_BYTES * (count if kind == "all_gather" else 1))

@@ -16,14 +16,9 @@ Division = Literal["columns", "rows", "none"]
 
 @dataclass(frozen=True)
 class Embedding:
-    """A table of vectors. Each token looks up one of them.
+    """A table of vectors. Each token looks up one of them."""
 
-    Args:
-        rows: Number of vectors: the size of the vocabulary, or the number of positions.
-        size: Elements of a vector.
-    """
-
-    rows: int
+    rows: int  # Number of vectors: the size of the vocabulary, or the number of positions
     size: int
 
     quantized = False
@@ -36,21 +31,13 @@ class Embedding:
 
 @dataclass(frozen=True)
 class Projection:
-    """A linear layer. Layers that read the same input are put together to one.
-
-    Args:
-        inputs: Input features.
-        outputs: Output features.
-        bias: Whether a bias is added.
-        division: How tensor parallelism divides its weights.
-        quantized: Whether engines quantize its weights when the model is served in fp8, nvfp4 or mxfp4.
-    """
+    """A linear layer. Layers that read the same input are put together to one."""
 
     inputs: int
     outputs: int
-    bias: bool = False
-    division: Division = "columns"
-    quantized: bool = True
+    bias: bool = False  # Whether a bias is added
+    division: Division = "columns"  # How tensor parallelism divides its weights
+    quantized: bool = True  # Whether engines quantize its weights when the model is served in fp8, nvfp4 or mxfp4
 
     @property
     def parameters(self) -> int:
@@ -76,19 +63,12 @@ class Logits:
 
 @dataclass(frozen=True)
 class Norm:
-    """A norm. Engines add the residual in the same kernel.
-
-    Args:
-        kind: "rms_norm" or "layer_norm".
-        size: Elements that are normalized together.
-        rows: Number of vectors of this size for each token: 1, or the number of heads.
-        divided: Whether tensor parallelism divides the rows.
-    """
+    """A norm. Engines add the residual in the same kernel."""
 
     kind: str
-    size: int
-    rows: int = 1
-    divided: bool = False
+    size: int  # Elements that are normalized together
+    rows: int = 1  # Number of vectors of this size for each token: 1, or the number of heads
+    divided: bool = False  # Whether tensor parallelism divides the rows
 
     quantized = False
 
@@ -100,22 +80,14 @@ class Norm:
 
 @dataclass(frozen=True)
 class Attention:
-    """Attention to a paged cache of keys and values.
-
-    Args:
-        heads: Number of query heads.
-        cached_heads: Number of heads of keys and values.
-        key_size, value_size: Elements of one key, and of one value, per head.
-        window: The largest number of keys that a query attends to, its own included; None for all.
-        rotary: Whether queries and keys have rotary position embeddings.
-    """
+    """Attention to a paged cache of keys and values."""
 
     heads: int
-    cached_heads: int
-    key_size: int
+    cached_heads: int  # Number of heads of keys and values
+    key_size: int  # Elements of one key, and of one value, per head
     value_size: int
-    window: int | None = None
-    rotary: bool = True
+    window: int | None = None  # The largest number of keys that a query attends to, its own included; None for all
+    rotary: bool = True  # Whether queries and keys have rotary position embeddings
 
     parameters = 0
     quantized = False
@@ -132,19 +104,13 @@ class LatentAttention:
 
     A decoding step does not expand the cached vectors to keys and values. It multiplies the queries with the weights
     that would expand the keys, and the result of attention with those of the values ("absorbed" weights).
-
-    Args:
-        heads: Number of query heads.
-        key_size, value_size: Elements of one key, and of one value, per head, after expanding.
-        latent: Elements of the cached vector from which keys and values are computed.
-        turned: Elements of the key with a rotary position embedding, which are cached beside the vector.
     """
 
     heads: int
-    key_size: int
+    key_size: int  # Elements of one key, and of one value, per head, after expanding
     value_size: int
-    latent: int
-    turned: int
+    latent: int  # Elements of the cached vector from which keys and values are computed
+    turned: int  # Elements of the key with a rotary position embedding, which are cached beside the vector
 
     @property
     def parameters(self) -> int:
@@ -162,15 +128,10 @@ class LatentAttention:
 
 @dataclass(frozen=True)
 class Activation:
-    """The activation between the layers of a feed-forward block.
-
-    Args:
-        size: Output features.
-        gated: Whether one half of its inputs is multiplied with the activation of the other half.
-    """
+    """The activation between the layers of a feed-forward block."""
 
     size: int
-    gated: bool
+    gated: bool  # Whether one half of its inputs is multiplied with the activation of the other half
 
     parameters = 0
     quantized = False
@@ -178,23 +139,14 @@ class Activation:
 
 @dataclass(frozen=True)
 class Experts:
-    """A mixture of experts with the choice of experts for each token, without the router's linear layer.
-
-    Args:
-        hidden: Features of a token.
-        intermediate: Features inside an expert.
-        experts: Number of experts.
-        top_k: Number of experts that compute a token.
-        tensor_parallel: Number of GPUs that share the features of each expert.
-        expert_parallel: Number of GPUs over which whole experts are distributed.
-    """
+    """A mixture of experts with the choice of experts for each token, without the router's linear layer."""
 
     hidden: int
     intermediate: int
     experts: int
-    top_k: int
-    tensor_parallel: int = 1
-    expert_parallel: int = 1
+    top_k: int  # Number of experts that compute a token
+    tensor_parallel: int = 1  # Number of GPUs that share the features of each expert
+    expert_parallel: int = 1  # Number of GPUs over which whole experts are distributed
 
     quantized = True
 
@@ -216,18 +168,14 @@ class Decoder:
     """A language model that generates one token after the other.
 
     Args:
-        name: Its name.
-        parts: Each part, with the paths of all modules that have an equal one.
-        tied: Whether the embedding and the language-model head share their weights, which then count once.
         context: The largest number of tokens of a prompt and its output together; None if it is not known.
-        top_p: Whether its generation_config samples by top-p or top-k.
     """
 
     name: str
-    parts: tuple[tuple[Part, tuple[str, ...]], ...]
-    tied: bool = False
+    parts: tuple[tuple[Part, tuple[str, ...]], ...]  # Each part, with the paths of all modules that have an equal one
+    tied: bool = False  # Whether the embedding and the language-model head share their weights, which then count once
     context: int | None = None
-    top_p: bool = False
+    top_p: bool = False  # Whether its generation_config samples by top-p or top-k
 
     def __iter__(self) -> Iterator[tuple[Part, tuple[str, ...]]]:
         return iter(self.parts)

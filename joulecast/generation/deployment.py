@@ -18,33 +18,25 @@ from .parallel import Parallel, share
 from .serving import BATCHINGS, Batching, Cycle, Load, cycle_of
 from .steps import Precisions, StepTokens
 
-WEIGHTS = ("bf16", "fp16", "fp8", "nvfp4", "mxfp4")
+WEIGHTS = ("bf16", "fp16", "fp8", "nvfp4", "mxfp4", "int4")
 """Precisions in which weights can be served."""
+SAME = {"awq": "int4", "gptq": "int4"}
+"""Other name of a precision -> its name."""
 
 _CACHES = (None, "fp8")
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """A model that is served.
+    """A model that is served."""
 
-    Args:
-        decoder: One GPU's part of the model.
-        gpu: The GPU model; all GPUs are alike.
-        engine: The engine that serves the model.
-        precisions: Precisions of weights and cache.
-        parallel: How the model is divided over the GPUs.
-        batching: How requests follow each other: "continuous" or "static".
-        total_load: The load of all GPUs together.
-    """
-
-    decoder: Decoder
-    gpu: GPU
-    engine: Engine
-    precisions: Precisions
-    parallel: Parallel
-    batching: Batching
-    total_load: Load
+    decoder: Decoder  # One GPU's part of the model
+    gpu: GPU  # The GPU model; all GPUs are alike
+    engine: Engine  # The engine that serves the model
+    precisions: Precisions  # Precisions of weights and cache
+    parallel: Parallel  # How the model is divided over the GPUs
+    batching: Batching  # How requests follow each other: "continuous" or "static"
+    total_load: Load  # The load of all GPUs together
 
     @classmethod
     def of(
@@ -57,11 +49,7 @@ class Deployment:
         batching: Batching,
         asked: Load,
     ) -> Deployment:
-        """A deployment of a whole model.
-
-        Raises:
-            InputError: The engine does not support the GPU or tensor parallelism, or the model cannot be divided so.
-        """
+        """A deployment of a whole model."""
         if engine.capabilities and not gpu.compute_capability.startswith(engine.capabilities):
             raise InputError(
                 f"{engine.name} does not run on {gpu.name}",
@@ -135,11 +123,7 @@ class Deployment:
         return self.parallel.groups * largest_batch(self._memory, self.engine.step_tokens - 1)
 
     def refuse_shortage(self) -> None:
-        """Raise an error if the load does not fit into the memory.
-
-        Raises:
-            InputError: The GPUs have too little memory. The message says what would fit.
-        """
+        """Raise an error if the load does not fit into the memory."""
         if self.memory.fits:
             return
         memory, load = self.memory, self.load
@@ -177,19 +161,7 @@ class Deployment:
 
 
 def checked_load(decoder: Decoder, batch: int, prompt: Lengths, output: Lengths, batching: Batching) -> Load:
-    """The requests, checked.
-
-    Args:
-        decoder: The model.
-        batch: Number of sequences that run at a time.
-        prompt: Tokens of prompts.
-        output: Tokens of outputs.
-        batching: How requests follow each other.
-
-    Raises:
-        InputError: The batch is not positive, prompt and output are longer than the model's context, or the lengths of
-            outputs vary in a static batch.
-    """
+    """The requests, checked."""
     load = Load.of(batch, prompt, output)
     if decoder.context is not None and prompt.longest + output.longest > decoder.context:
         raise InputError(
@@ -209,12 +181,8 @@ def checked_load(decoder: Decoder, batch: int, prompt: Lengths, output: Lengths,
 
 
 def checked_precisions(weights: str, cache: str | None, engine: Engine) -> Precisions:
-    """The precisions of weights and cache, checked.
-
-    Raises:
-        UnknownNameError: No precision has this name.
-        InputError: The engine has no kernels for it.
-    """
+    """The precisions of weights and cache, checked."""
+    weights = SAME.get(weights, weights)
     if weights not in WEIGHTS:
         raise unknown_name("precision of weights", weights, WEIGHTS)
     if cache not in _CACHES:
@@ -230,11 +198,7 @@ def checked_precisions(weights: str, cache: str | None, engine: Engine) -> Preci
 
 
 def checked_batching(name: str | None, engine: Engine) -> Batching:
-    """The kind of batching, checked.
-
-    Raises:
-        UnknownNameError: The engine does not support it.
-    """
+    """The kind of batching, checked."""
     if name is None:
         return "continuous" if engine.fused else "static"
     for known in BATCHINGS:

@@ -27,12 +27,7 @@ Shape = tuple[int, ...]
 
 
 def divided(network: Network, count: int) -> Network:
-    """One GPU's part of a network that is shared by several GPUs.
-
-    Raises:
-        InputError: The heads or features are no multiple of the number of GPUs, or no layers with known names were
-            found.
-    """
+    """One GPU's part of a network that is shared by several GPUs."""
     if count == 1:
         return network
     closing = [entry.operation for entry in network if _division(entry) == "rows"]

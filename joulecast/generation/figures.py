@@ -13,21 +13,13 @@ from .server import Server
 
 @dataclass(frozen=True)
 class Figures:
-    """Time and energy of a deployment at several clocks; arrays of shape (clocks,).
+    """Time and energy of a deployment at several clocks; arrays of shape (clocks,)."""
 
-    Args:
-        time_to_first_token_s: Seconds from the start of a request to its first token.
-        time_per_output_token_s: Mean seconds from one token of a request to the next.
-        latency_s: Seconds from the start of a request to its last token.
-        tokens_per_s: Output tokens per second, of all requests together.
-        energy_per_token_j: Joules of all boards per output token.
-    """
-
-    time_to_first_token_s: FloatArray
-    time_per_output_token_s: FloatArray
-    latency_s: FloatArray
-    tokens_per_s: FloatArray
-    energy_per_token_j: FloatArray
+    time_to_first_token_s: FloatArray  # Seconds from the start of a request to its first token
+    time_per_output_token_s: FloatArray  # Mean seconds from one token of a request to the next
+    latency_s: FloatArray  # Seconds from the start of a request to its last token
+    tokens_per_s: FloatArray  # Output tokens per second, of all requests together
+    energy_per_token_j: FloatArray  # Joules of all boards per output token
 
     @property
     def power_w(self) -> FloatArray:
@@ -37,11 +29,6 @@ class Figures:
 
 def figures_of(deployment: Deployment, server: Server, clocks: Sequence[float]) -> Figures:
     """Add up the steps of a deployment to the figures of its requests.
-
-    Args:
-        deployment: The deployment.
-        server: One of its replicas, which predicts the steps.
-        clocks: Graphics clocks in MHz.
 
     Raises:
         InputError: The GPU lacks a precision, or cannot hold a clock or the cap.

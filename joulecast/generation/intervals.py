@@ -82,27 +82,18 @@ def step_sigmas(
 
 @dataclass(frozen=True)
 class SlowHost:
-    """What a slow host does to a run at a level, as factors of at least one.
-
-    Args:
-        time: Factor on times.
-        power: Factor by which power falls.
-        energy: Factor on joules.
-    """
+    """What a slow host does to a run at a level, as factors of at least one."""
 
     time: float
-    power: float
+    power: float  # Factor by which power falls
     energy: float
 
     @classmethod
     def of(cls, level: float, step_s: float, idle_share: float, spread_s: float = HOST_S) -> SlowHost:
         """A slow host at a level.
 
-        Args:
-            level: The share of runs, above 0 and below 1.
-            step_s: Seconds of a step.
-            idle_share: Power of boards without work, relative to their mean power.
-            spread_s: Seconds that it adds to a step, as one standard deviation; 0 for a host that is known.
+        `idle_share`: Power of boards without work, relative to their mean power.
+        `spread_s`: Seconds that it adds to a step, as one standard deviation; 0 for a host that is known.
         """
         time = (1 + spread_s / step_s) ** normal_quantile(level)
         # The boards do the same work and draw idle power meanwhile.
@@ -114,11 +105,6 @@ def factors(level: float, sigmas: Mapping[str, float], slow: SlowHost) -> Mappin
     """Factors between which the true values of a share of runs lie, by quantity.
 
     A slow host lengthens times, lowers power and costs energy; errors of kernels are independent of it.
-
-    Args:
-        level: The share of runs, above 0 and below 1.
-        sigmas: Standard deviations of the logarithms of "time", "power" and "energy".
-        slow: What a slow host does at this level.
 
     Raises:
         InputError: The level is not between 0 and 1.

@@ -19,29 +19,18 @@ Tokens = int | Sequence[float]
 
 @dataclass(frozen=True)
 class Lengths:
-    """How many tokens requests have.
-
-    Args:
-        mean: Mean number of tokens.
-        deviation: Standard deviation of the number of tokens.
-        longest: The largest number of tokens, or the mean if only mean and deviation are known.
-    """
+    """How many tokens requests have."""
 
     mean: float
-    deviation: float
-    longest: float
+    deviation: float  # Standard deviation of the number of tokens
+    longest: float  # The largest number of tokens, or the mean if only mean and deviation are known
 
     @classmethod
     def of(cls, name: str, value: Any) -> Lengths:
         """Lengths as users give them.
 
-        Args:
-            name: Name of the argument, for messages.
-            value: A positive integer; a list or tuple of two numbers, which are mean and standard deviation; or an
-                array, or a longer list, of the lengths of requests.
-
-        Raises:
-            InputError: A length is below 1 or no number, or there are none.
+        `value`: A positive integer; a list or tuple of two numbers, which are mean and standard deviation; or an
+        array, or a longer list, of the lengths of requests.
         """
         if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
             require_positive_integer(name, int(value) if isinstance(value, np.integer) else value)

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import torch
 
-from ..extraction.models.language_models import LANGUAGE_MODELS
-from ..extraction.models.transformers_configs import Architecture
+from ..extraction.models.language_models import LANGUAGE_MODELS, Architecture
 from ..extraction.models.transformers_models import import_transformers
 from .decoder import Attention, Decoder
 from .known import FILE, TOP_P, context_of, decoder_to_json

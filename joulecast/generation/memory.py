@@ -58,13 +58,7 @@ def weights_bytes(decoder: Decoder, precisions: Precisions) -> int:
 
 
 def cached_bytes(decoder: Decoder, tokens: int, precisions: Precisions) -> float:
-    """Bytes of the keys and values of one sequence; sliding windows drop the oldest.
-
-    Args:
-        decoder: The model, or one GPU's part of it.
-        tokens: Length of the sequence in tokens.
-        precisions: Precisions of weights and cache.
-    """
+    """Bytes of the keys and values of one sequence; sliding windows drop the oldest."""
     return sum(
         layers * part.cached_elements * min(tokens, part.window or tokens) * CACHED_IN[precisions.cache]
         for part, layers in decoder.attentions
@@ -90,9 +84,7 @@ def generation_memory(
 def largest_batch(need: Callable[[int], GenerationMemory], most: int) -> int:
     """The largest number of sequences that fit; 0 if not even one fits.
 
-    Args:
-        need: Function from a number of sequences to the memory that they need, which has to grow with the number.
-        most: The largest number to try.
+    `need`: Function from a number of sequences to the memory that they need, which has to grow with the number.
     """
     fits, fits_not = 0, most + 1
     while fits_not - fits > 1:

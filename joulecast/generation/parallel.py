@@ -39,17 +39,14 @@ class Parallel:
     """How a model is divided.
 
     Args:
-        tensor: Number of GPUs that share each layer.
         expert: Number of GPUs over which whole experts are distributed; 1 if tensor parallelism divides each expert.
             If both are above 1, they are equal.
-        replicas: Number of copies of the model, each on GPUs of its own.
-        link: The connection between the GPUs of a replica: "nvlink" or "pcie".
     """
 
-    tensor: int = 1
+    tensor: int = 1  # Number of GPUs that share each layer
     expert: int = 1
-    replicas: int = 1
-    link: str = "nvlink"
+    replicas: int = 1  # Number of copies of the model, each on GPUs of its own
+    link: str = "nvlink"  # The connection between the GPUs of a replica: "nvlink" or "pcie"
 
     def __str__(self) -> str:
         parts = [f"TP {self.tensor}"] if self.tensor > 1 else []
@@ -82,14 +79,8 @@ ALONE = Parallel()
 def find_gpus(name: str | Path | GPU | None) -> tuple[int, GPU]:
     """Find GPUs by a name with a number: "2x H100 SXM" are two.
 
-    Args:
-        name: A number, "x", and a name or alias from the catalogue; or anything that `find_gpu` takes, for one GPU.
-
     Returns:
         The number of GPUs, and the GPU model.
-
-    Raises:
-        UnknownNameError, InputError: See `find_gpu`; or the number is zero.
     """
     if not isinstance(name, str):
         return 1, find_gpu(name)
@@ -101,9 +92,6 @@ def split_count(name: str) -> tuple[int, str]:
     """Split "2x H100 SXM" into the number and the name; the number is 1 if there is none.
 
     A cloud's machine, such as "p5.48xlarge", is as many boards as it has.
-
-    Raises:
-        InputError: The number is zero.
     """
     machine = find_machine(name)
     if machine is not None:
@@ -119,12 +107,7 @@ def split_count(name: str) -> tuple[int, str]:
 def compared(names: str | GPU | Iterable[str | GPU] | None, counts: Iterable[int]) -> list[tuple[int, GPU]]:
     """GPUs that are compared, each with its number.
 
-    Args:
-        names: Names, aliases or files, with or without a number; None for the whole catalogue.
-        counts: Numbers to try of those without one.
-
-    Raises:
-        UnknownNameError, InputError: See `find_gpus`.
+    `names`: Names, aliases or files, with or without a number; None for the whole catalogue.
     """
     found, numbers = [], tuple(counts)
     for name in [names] if isinstance(names, str | GPU) else (gpus().values() if names is None else names):
@@ -140,13 +123,7 @@ def boards_of(count: int, gpu: GPU | str) -> str:
 
 
 def layouts(count: int, gpu: GPU, decoder: Decoder) -> Iterator[Parallel]:
-    """All ways to use GPUs for a model, those in which more GPUs share its layers first.
-
-    Args:
-        count: Number of GPUs.
-        gpu: The GPU model.
-        decoder: The model; its heads, features and experts have to be divisible.
-    """
+    """All ways to use GPUs for a model, those in which more GPUs share its layers first."""
     for tensor in reversed(GROUPS):
         for expert in (GROUPS if tensor == 1 else (1, tensor)) if decoder.experts else (1,):
             if count % max(tensor, expert) == 0:
@@ -166,14 +143,8 @@ def _divides(decoder: Decoder, parallel: Parallel) -> bool:
 def find_parallel(count: int, gpu: GPU, tensor: int, expert: int) -> Parallel:
     """How GPUs are used: as replicas of as many GPUs as tensor parallelism needs.
 
-    Args:
-        count: Number of GPUs; 1 stands for as many as one replica needs.
-        gpu: The GPU model.
-        tensor: Number of GPUs that share each layer.
-        expert: Number of GPUs over which whole experts are distributed.
-
-    Raises:
-        InputError: The numbers do not fit together, or are not supported.
+    `count`: Number of GPUs; 1 stands for as many as one replica needs.
+    `tensor`: Number of GPUs that share each layer.
     """
     if tensor not in GROUPS or isinstance(tensor, bool):
         raise InputError(

@@ -42,10 +42,6 @@ _ALONG_WORDS = frozenset({"softmax", "argmax", "sort", "cumsum"})
 def sampling_factors(predictions: OperationPredictions, gpu: GPU) -> FloatArray:
     """Factors on time and dynamic energy of the operations of a step; one for all but sorting and drawing.
 
-    Args:
-        predictions: Predictions of the operations at the default clock.
-        gpu: The GPU.
-
     Returns:
         Factors of shape (operations,).
     """
@@ -64,10 +60,7 @@ def sampling_factors(predictions: OperationPredictions, gpu: GPU) -> FloatArray:
 def checked_sampling(name: str | None, engine: Engine, decoder: Decoder) -> str:
     """The name of a way to sample.
 
-    Args:
-        name: A name of `SAMPLINGS`; None for what the engine does with the model by default.
-        engine: The engine.
-        decoder: The model.
+    `name`: A name of `SAMPLINGS`; None for what the engine does with the model by default.
 
     Raises:
         UnknownNameError: It is unknown.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,13 +13,14 @@ from ..arrays import FloatArray
 from ..hardware import GPU
 from ..operations.entry import Entry
 from ..operations.network import Network
+from ..operations.operation import Operation
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.clock import Work
 from ..predictors.physics.least_times import LeastTimes
 from .collectives import KINDS, collective_costs
-from .four_bit_experts import MXFP4_BYTES, four_bit_factors
+from .four_bit_weights import four_bit_factors
 from .run_energy import served_j, with_joules
 from .sampling import sampling_factors
 from .steps import StepTokens
@@ -29,15 +30,10 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ServedStep(PreparedNetwork):
-    """A step of fused kernels in CUDA graphs, whose times are those of the kernels as they were measured.
+    """A step of fused kernels in CUDA graphs, whose times are those of the kernels as they were measured."""
 
-    Args:
-        together: Predictions of the operations of several steps at the default clock.
-        places: Index of each operation of this step in these predictions.
-    """
-
-    together: OperationPredictions | None = None
-    places: Places | None = None
+    together: OperationPredictions | None = None  # Predictions of the operations of several steps at the default clock
+    places: Places | None = None  # Index of each operation of this step in these predictions
 
     @cached_property
     def at_default(self) -> OperationPredictions:
@@ -52,9 +48,6 @@ class ServedStep(PreparedNetwork):
     def half_widths(self, level: float) -> dict[str, FloatArray] | None:
         """Half widths of the intervals of each operation's time, power and energy in logarithms.
 
-        Args:
-            level: The share of operations whose values lie in the intervals.
-
         Returns:
             Quantity -> half widths, shape (operations,); None if no errors are known.
         """
@@ -67,17 +60,11 @@ class ServedStep(PreparedNetwork):
 
 @dataclass(frozen=True)
 class StepNetworks:
-    """The operations of several steps, which are the same on every GPU.
+    """The operations of several steps, which are the same on every GPU."""
 
-    Args:
-        networks: Tokens of a step -> its operations.
-        four_bit_experts: Whether the weights of experts have four bits.
-        samples_in_torch: Whether the engine samples by PyTorch's operations.
-    """
-
-    networks: Mapping[StepTokens, Network]
-    four_bit_experts: bool = False
-    samples_in_torch: bool = False
+    networks: Mapping[StepTokens, Network]  # Tokens of a step -> its operations
+    narrow: Mapping[Operation, float] = field(default_factory=dict)  # Operation with four-bit weights -> bytes of one
+    samples_in_torch: bool = False  # Whether the engine samples by PyTorch's operations
 
     @cached_property
     def together(self) -> Network:
@@ -95,26 +82,20 @@ class StepNetworks:
         }
 
     def on(self, predictor: NetworkPredictor, power_limit_w: float) -> dict[StepTokens, ServedStep]:
-        """The steps on a GPU, predicted together, which takes less time than one after the other.
-
-        Args:
-            predictor: Predicts operations on the GPU.
-            power_limit_w: Power cap of the board.
-        """
+        """The steps on a GPU, predicted together, which takes less time than one after the other."""
         steps = self.networks.items()
         if predictor.host.execution.name == "eager":
             return {tokens: ServedStep(predictor, network, power_limit_w) for tokens, network in steps}
         operations = predictor.operations
         found = operations.predict_for_network(self.together.operations, power_limit_w)
-        if self.four_bit_experts:
-            lighter = four_bit_factors(found)
+        if self.narrow:
+            lighter = four_bit_factors(found, self.narrow)
             found = found.times(lighter, lighter)
         if self.samples_in_torch:
             longer = sampling_factors(found, operations.gpu)
             found = found.times(longer, longer)
         found = with_collectives(found, operations.gpu)
-        expert_bytes = MXFP4_BYTES if self.four_bit_experts else None
-        joules = served_j(found.operations, found.device_time_s, operations.gpu, expert_bytes)
+        joules = served_j(found.operations, found.device_time_s, operations.gpu, self.narrow)
         found = with_joules(found, operations.gpu, joules)
         return {
             tokens: ServedStep(predictor, network, power_limit_w, (), None, found, self.places[tokens])

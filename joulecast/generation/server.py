@@ -30,18 +30,17 @@ from .served import ServedStep, StepNetworks
 from .serving import Steps
 from .steps import StepTokens, step_network
 
+KERNEL_GAP_S = 1e-6
+"""Seconds for which the device waits after each kernel in an engine's CUDA graph, which is an assumption. Loops over
+one kernel, by which engines were measured, do not contain them."""
+
 
 @dataclass(frozen=True)
 class Cost:
-    """Time and energy of steps at several clocks.
+    """Time and energy of steps at several clocks."""
 
-    Args:
-        time_s: Seconds, shape (clocks,).
-        energy_j: Joules, shape (clocks,).
-    """
-
-    time_s: FloatArray
-    energy_j: FloatArray
+    time_s: FloatArray  # Seconds, shape (clocks,)
+    energy_j: FloatArray  # Joules, shape (clocks,)
 
     def times(self, count: float) -> Cost:
         """The cost of `count` such steps."""
@@ -54,19 +53,12 @@ class Cost:
 
 @dataclass(frozen=True)
 class Server:
-    """One GPU of a deployment, which predicts its steps.
+    """One GPU of a deployment, which predicts its steps."""
 
-    Args:
-        model: The model as the user gave it.
-        deployment: The deployment; all its busy GPUs do the same at the same time.
-        predictor: Predicts networks on the GPU.
-        power_limit_w: Power cap of a board in watts; None for its default.
-    """
-
-    model: Any
-    deployment: Deployment
-    predictor: NetworkPredictor
-    power_limit_w: float | None = None
+    model: Any  # The model as the user gave it
+    deployment: Deployment  # The deployment; all its busy GPUs do the same at the same time
+    predictor: NetworkPredictor  # Predicts networks on the GPU
+    power_limit_w: float | None = None  # Power cap of a board in watts; None for its default
     _known: dict[StepTokens, ServedStep] = field(default_factory=dict, repr=False, compare=False)
     _costs: dict[tuple[StepTokens, tuple[float, ...]], Cost] = field(default_factory=dict, repr=False, compare=False)
 
@@ -82,18 +74,16 @@ class Server:
     ) -> Server:
         """One of the GPUs of a deployment, with its predictor.
 
-        Args:
-            model: The model as the user gave it.
-            deployment: The deployment.
-            power_limit_w: Power cap of a board in watts; None for its default.
-            predictor: Name or folder of a predictor; None for the GPU's default.
-            host: The machine that launches.
-            profile: What was measured on the board; None for any board.
+        `predictor`: Name or folder of a predictor; None for the GPU's default.
+        `profile`: What was measured on the board; None for any board.
 
         Raises:
             UnknownNameError, ZooError: No predictor has this name, or it cannot be loaded.
         """
-        execution = Execution("graph" if deployment.engine.fused else "eager", host, profile)
+        engine = deployment.engine
+        execution = (
+            Execution("graph", host, profile, KERNEL_GAP_S) if engine.fused else Execution("eager", host, profile)
+        )
         found = find_predictor(deployment.gpu, "inference", predictor).under(execution)
         return cls(model, deployment, found, power_limit_w)
 
@@ -117,8 +107,17 @@ class Server:
         return self._listed({tokens: self.network(tokens) for tokens in steps})
 
     def _listed(self, networks: Mapping[StepTokens, Network]) -> StepNetworks:
-        served = self.deployment
-        return StepNetworks(networks, served.precisions.weights == "mxfp4", served.engine.samples_in_torch)
+        served, precisions = self.deployment, self.deployment.precisions
+        narrow = {
+            path: precisions.element_bytes(p) for p, at in served.decoder if precisions.has_four_bits(p) for path in at
+        }
+        operations = {
+            entry.operation: narrow[entry.module_paths[0]]
+            for network in networks.values()
+            for entry in network
+            if entry.operation.kind in ("linear", "experts") and entry.module_paths[0] in narrow
+        }
+        return StepNetworks(networks, operations, served.engine.samples_in_torch)
 
     def take(self, steps: StepNetworks) -> None:
         """Predict steps whose operations are known, all of them together.
@@ -132,10 +131,6 @@ class Server:
 
     def predict(self, tokens: StepTokens, clock: float | None) -> Prediction:
         """Predict one step, without the time in which the GPU waits for the engine.
-
-        Args:
-            tokens: Tokens of the step.
-            clock: Graphics clock in MHz; None for the GPU's default.
 
         Raises:
             InputError: The GPU lacks a precision, or cannot hold the clock or the power cap.
@@ -158,10 +153,6 @@ class Server:
     def cost(self, steps: Sequence[Steps], clocks: Sequence[float]) -> Cost:
         """Time and energy of steps. While the GPU waits for the engine, it draws its static power.
 
-        Args:
-            steps: Kinds of steps, with the number of each.
-            clocks: Graphics clocks in MHz.
-
         Raises:
             InputError: The GPU lacks a precision, or cannot hold a clock or the power cap.
             UncoveredError: Too large a part of a step cannot be predicted.
@@ -172,15 +163,10 @@ class Server:
     def kernels(self, steps: Mapping[StepTokens, Network], clock_mhz: float) -> tuple[FloatArray, FloatArray]:
         """Seconds and joules of steps, or of parts of steps, on one GPU that does not wait for the engine.
 
-        Args:
-            steps: Tokens of each step -> its operations.
-            clock_mhz: Graphics clock in MHz.
+        `steps`: Tokens of each step -> its operations.
 
         Returns:
             Arrays of shape (steps,).
-
-        Raises:
-            InputError, UncoveredError: See `cost`.
         """
         alone = replace(self, _known={}, _costs={})
         alone.take(self._listed(steps))

@@ -48,15 +48,12 @@ class Load:
     """Requests that run at the same time.
 
     Args:
-        batch: Number of sequences that run at a time.
-        prompt_tokens: Mean number of tokens of a prompt.
-        output_tokens: Mean number of tokens that are generated for a prompt.
         seen_tokens: Mean number of tokens that a running sequence has written; None if all outputs are equally long.
     """
 
-    batch: int
-    prompt_tokens: int
-    output_tokens: float
+    batch: int  # Number of sequences that run at a time
+    prompt_tokens: int  # Mean number of tokens of a prompt
+    output_tokens: float  # Mean number of tokens that are generated for a prompt
     seen_tokens: float | None = None
 
     def __post_init__(self) -> None:
@@ -79,15 +76,10 @@ class Load:
 
 @dataclass(frozen=True)
 class Steps:
-    """Equal steps of a cycle.
+    """Equal steps of a cycle."""
 
-    Args:
-        tokens: Tokens of each of these steps.
-        count: Number of these steps in a cycle; not always a whole number.
-    """
-
-    tokens: StepTokens
-    count: float
+    tokens: StepTokens  # Tokens of each of these steps
+    count: float  # Number of these steps in a cycle; not always a whole number
 
 
 @dataclass(frozen=True)
@@ -95,13 +87,11 @@ class Cycle:
     """The steps in which a batch of requests is served.
 
     Args:
-        steps: All steps, by kind.
-        first_token: Steps from the moment at which a request joins the batch to its first token.
         next_tokens: Mean steps from one token of a request to the next; none if the output is a single token.
     """
 
     steps: tuple[Steps, ...]
-    first_token: tuple[Steps, ...]
+    first_token: tuple[Steps, ...]  # Steps from the moment at which a request joins the batch to its first token
     next_tokens: tuple[Steps, ...]
 
     @property
@@ -112,17 +102,11 @@ class Cycle:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """How prompts are cut into pieces.
-
-    Args:
-        size: Tokens of a piece.
-        each: Number of pieces of a prompt.
-        most: Largest number of pieces in a step.
-    """
+    """How prompts are cut into pieces."""
 
     size: int
-    each: int
-    most: int
+    each: int  # Number of pieces of a prompt
+    most: int  # Largest number of pieces in a step
 
     @classmethod
     def of(cls, load: Load, room: int) -> _Pieces:
@@ -150,11 +134,7 @@ class _Pieces:
 
 
 def cycle_of(load: Load, engine: Engine, batching: Batching) -> Cycle:
-    """The steps in which an engine serves a load.
-
-    Raises:
-        InputError: More sequences than a step of the engine takes tokens.
-    """
+    """The steps in which an engine serves a load."""
     if load.batch >= engine.step_tokens:
         raise InputError(
             f"the batch has more sequences than {engine.name} computes tokens in a step",

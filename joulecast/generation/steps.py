@@ -30,7 +30,7 @@ from .decoder import (
     Projection,
 )
 from .engines import Engine
-from .four_bit_experts import MXFP4_BYTES
+from .four_bit_weights import FOUR_BIT_BYTES
 from .parallel import ALONE, Parallel
 from .sampling import sampling_operations
 
@@ -39,52 +39,44 @@ _QUANTIZED = ("fp8", "nvfp4")
 
 @dataclass(frozen=True)
 class Precisions:
-    """Precisions of a served model.
+    """Precisions of a served model."""
 
-    Args:
-        weights: Precision of the weights: bf16, fp16, for quantized layers fp8 or nvfp4, or for experts mxfp4.
-        cache: Precision of keys and values; None for 16 bits.
-    """
-
-    weights: str
-    cache: str | None = None
+    weights: str  # Precision of the weights: bf16, fp16, for quantized layers fp8 or nvfp4, or for experts mxfp4
+    cache: str | None = None  # Precision of keys and values; None for 16 bits
 
     @property
     def activations(self) -> str:
         """Precision of the operations without quantized weights."""
-        return "bf16" if self.weights in (*_QUANTIZED, "mxfp4") else self.weights
+        return self.weights if self.weights in ("bf16", "fp16") else "bf16"
 
     @property
     def products(self) -> str:
-        """Precision in which products with quantized weights are computed; bf16 with weights in mxfp4."""
-        return "bf16" if self.weights == "mxfp4" else self.weights
+        """Precision in which products with quantized weights are computed; bf16 with weights of four bits."""
+        return "bf16" if self.weights in FOUR_BIT_BYTES else self.weights
+
+    def has_four_bits(self, part: Part) -> bool:
+        """Whether weights of a part have four bits, while its products are computed in 16."""
+        return (
+            self.weights in FOUR_BIT_BYTES and part.quantized and (self.weights != "mxfp4" or isinstance(part, Experts))
+        )
 
     def element_bytes(self, part: Part) -> float:
         """Bytes of a weight of a part, scales included."""
-        if self.weights == "mxfp4" and isinstance(part, Experts):
-            return MXFP4_BYTES
+        if self.has_four_bits(part):
+            return FOUR_BIT_BYTES[self.weights]
         return ELEMENT_BYTES[self.products if part.quantized else self.activations]
 
 
 @dataclass(frozen=True)
 class StepTokens:
-    """Tokens of one step.
+    """Tokens of one step."""
 
-    Args:
-        decoding: Number of sequences that get one more token.
-        cached: Number of keys that each of these sequences attends to, the new one included.
-        prompts: Number of prompts that are read.
-        prompt_tokens: Tokens of each prompt that this step reads.
-        prompt_cached: Tokens of each prompt that earlier steps have read.
-        sampled: Number of tokens that are sampled.
-    """
-
-    decoding: int = 0
-    cached: int = 0
-    prompts: int = 0
-    prompt_tokens: int = 0
-    prompt_cached: int = 0
-    sampled: int = 0
+    decoding: int = 0  # Number of sequences that get one more token
+    cached: int = 0  # Number of keys that each of these sequences attends to, the new one included
+    prompts: int = 0  # Number of prompts that are read
+    prompt_tokens: int = 0  # Tokens of each prompt that this step reads
+    prompt_cached: int = 0  # Tokens of each prompt that earlier steps have read
+    sampled: int = 0  # Number of tokens that are sampled
 
     @property
     def tokens(self) -> int:
@@ -95,15 +87,7 @@ class StepTokens:
 def step_network(
     decoder: Decoder, tokens: StepTokens, engine: Engine, precisions: Precisions, parallel: Parallel = ALONE
 ) -> Network:
-    """The operations of one step on one GPU.
-
-    Args:
-        decoder: The model, or one GPU's part of it.
-        tokens: Tokens of the step.
-        engine: The engine whose kernels run.
-        precisions: Precisions of weights and cache.
-        parallel: How the model is divided, if the decoder is one GPU's part.
-    """
+    """The operations of one step on one GPU."""
     calls: dict[Operation, list[str]] = {}
     step = _Step(tokens, engine, precisions, parallel)
     for part, modules in decoder:

@@ -139,11 +139,7 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
 
 
 def gpu_name_notes(name: object) -> tuple[str, ...]:
-    """A warning for an answer whose GPU was named by its family or by a cloud's machine: which board it is for.
-
-    Returns:
-        One sentence, or nothing where the name means a single board.
-    """
+    """A warning for an answer whose GPU was named by its family or by a cloud's machine: which board it is for."""
     machine = find_machine(name)
     if machine is not None:
         each = f", one of the {machine.boards} boards of" if machine.boards > 1 else ", the board of"

@@ -11,14 +11,9 @@ from importlib.resources import files
 
 @dataclass(frozen=True)
 class CloudMachine:
-    """A type of machine that a cloud rents out.
+    """A type of machine with a number of boards that a cloud rents out under this name.
 
-    Args:
-        name: Name of the type, as the cloud writes it.
-        cloud: Name of the cloud.
-        gpu: Short name of the GPU model, as in the catalogue.
-        boards: Number of GPUs.
-        usd_per_hour: Price on demand and, where it is known, at the spot price; empty if neither is.
+    The prices are on demand and, where it is known, at the spot price; empty if neither is.
     """
 
     name: str
@@ -29,13 +24,9 @@ class CloudMachine:
 
 
 def find_machine(name: object) -> CloudMachine | None:
-    """Find a cloud's machine by its name. Upper and lower case, and Azure's "Standard_" before it, do not matter.
+    """A cloud's machine by its name; None for all else.
 
-    Args:
-        name: What a user gave as the name of a GPU.
-
-    Returns:
-        The machine; None where no cloud has one of that name.
+    Upper and lower case, and Azure's "Standard_" before it, do not matter.
     """
     if not isinstance(name, str):
         return None

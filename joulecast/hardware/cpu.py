@@ -74,11 +74,7 @@ def find_cpu(name: str) -> CPU:
 
 
 def cpu_is_no_gpu(device: str) -> UnknownNameError:
-    """Build the error for a CPU where only a GPU can be used.
-
-    Args:
-        device: The name as the user or the dataset has it.
-    """
+    """Build the error for a CPU where only a GPU can be used."""
     return UnknownNameError(
         "only GPUs can be used here, and this is a CPU",
         given=repr(device),

@@ -23,10 +23,8 @@ from .gpu import GPU, MEMORY_LEVELS, IdleCurve, VoltageCurve
 class Multiprocessor(NamedTuple):
     """Memory of one multiprocessor; on AMD GPUs of a compute unit.
 
-    Args:
-        l1_bytes: L1 cache. On NVIDIA's GPUs from Volta on, it includes the shared memory, which is a part of it.
-        shared_memory_bytes: Most bytes that kernels may use as shared memory (AMD: local data share).
-        source: Source of the figures.
+    On NVIDIA's GPUs from Volta on, the L1 cache includes the shared memory (AMD: local data share), of which this many
+    bytes are the most that kernels may use.
     """
 
     l1_bytes: int
@@ -44,98 +42,66 @@ def multiprocessors() -> Mapping[str, Multiprocessor]:
 
 _HINT = "docs/gpus.md describes every field, and has an example"
 
-Reader = Callable[[object], object]
+Reader = Callable[[object], Any]
 
 
 class _ExpectedError(ValueError):
     """A value does not fit its field. The text says what the field expects."""
 
 
-def _memory_type(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"(HBM|GDDR|LPDDR)\d*\w*", value):
-        raise _ExpectedError('a type of memory: "HBM2e", "GDDR6", "LPDDR5" or another one of these three families')
-    return value
+def _reader(allowed: str, holds: Callable[[Any], bool], made: Callable[[Any], Any] = lambda value: value) -> Reader:
+    """A reader of the values for which a test holds, in words what is allowed, and what becomes of such a value."""
+
+    def read(value: object) -> Any:
+        if not holds(value):
+            raise _ExpectedError(allowed)
+        return made(value)
+
+    return read
 
 
-def _truth(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise _ExpectedError(
-            "true if error correction takes a part of the memory, as on T4, A10 and L4, otherwise false"
-        )
-    return value
+def _matching(pattern: str, allowed: str) -> Reader:
+    return _reader(allowed, lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None)
 
 
-def _number(low: float, high: float, unit: str) -> Callable[[object], float]:
+def _text(most: int) -> Reader:
+    return _reader(
+        f"a text of up to {most} characters",
+        lambda value: isinstance(value, str) and bool(value.strip()) and len(value) <= most,
+    )
+
+
+def _number(low: float, high: float, unit: str, *, whole: bool = False) -> Reader:
     # The bounds are wide, but catch values in a wrong unit, such as 933 for 933 GB/s.
-    def read(value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            raise _ExpectedError(f"a number of {unit} between {low:g} and {high:g}")
-        return value
-
-    return read
-
-
-def _whole(low: float, high: float, unit: str) -> Reader:
-    number = _number(low, high, unit)
-
-    def read(value: object) -> int:
-        if not isinstance(value, int):
-            raise _ExpectedError(f"a whole number of {unit} between {low:g} and {high:g}")
-        return int(number(value))
-
-    return read
+    types = int if whole else int | float
+    return _reader(
+        f"a {'whole ' if whole else ''}number of {unit} between {low:g} and {high:g}",
+        lambda value: isinstance(value, types) and not isinstance(value, bool) and low <= value <= high,
+    )
 
 
-_LONGEST_TEXT, _LONGEST_NAME = 1000, 100  # a name becomes part of a path
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST_TEXT:
-        raise _ExpectedError(f"a text of up to {_LONGEST_TEXT} characters")
-    return value
-
-
-def _name(value: object) -> str:
-    if len(text := _text(value)) > _LONGEST_NAME:
-        raise _ExpectedError(f"a name of up to {_LONGEST_NAME} characters")
-    return text
-
-
-def _date(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", value):
-        raise _ExpectedError('year and month, such as "2020-05"')
-    return value
-
-
-def _capability(value: object) -> str:
-    # A pattern, because float("nan") would accept the text "nan".
-    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,2}\.[0-9]|[a-z]+(-[a-z]+)*[0-9][0-9a-z]*", value):
-        raise _ExpectedError('a compute capability, such as "8.0", or an LLVM target, such as "gfx90a"')
-    return value
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value:
-        raise _ExpectedError('a list of texts, such as ["A30"]')
-    return tuple(map(_text, value))
-
-
-def _numbers(value: object) -> tuple[float, ...]:
-    if not isinstance(value, list) or not value:
-        raise _ExpectedError("a list of numbers")
-    return tuple(map(_number(1, 1e5, "MHz or watts"), value))
+_words = _text(1000)
+_texts = _reader(
+    'a list of texts, such as ["A30"]',
+    lambda value: isinstance(value, list) and bool(value),
+    lambda value: tuple(map(_words, value)),
+)
+_numbers = _reader(
+    "a list of numbers",
+    lambda value: isinstance(value, list) and bool(value),
+    lambda value: tuple(map(_number(1, 1e5, "MHz or watts"), value)),
+)
+_precisions = _reader(
+    f"a list of precisions, which may be empty, of {', '.join(PRECISIONS)}",
+    lambda value: isinstance(value, list) and all(isinstance(each, str) and each in PRECISIONS for each in value),
+    tuple,
+)
 
 
 def _table(value: object, keys: tuple[str, ...]) -> dict[str, object]:
     if not isinstance(value, dict) or set(value) != set(keys):
         raise _ExpectedError(f"a table of {', '.join(keys)}")
     return value
-
-
-def _precisions(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(each, str) and each in PRECISIONS for each in value):
-        raise _ExpectedError(f"a list of precisions, which may be empty, of {', '.join(PRECISIONS)}")
-    return tuple(value)
 
 
 def _rates(value: object) -> Mapping[str, float]:
@@ -167,37 +133,47 @@ def _voltage(value: object) -> VoltageCurve:
     return curve
 
 
-_CLOCK = _whole(1, 1e4, "MHz")
+_CLOCK = _number(1, 1e4, "MHz", whole=True)
 _POWER = _number(1, 1e4, "watts")
 
 _READERS: dict[str, Reader] = {
-    "name": _name,
+    "name": _text(100),  # which becomes part of a path
     "aliases": _texts,
     "sources": _texts,
-    "architecture": _text,
-    "chip": _text,
-    "compute_capability": _capability,
-    "process": _text,
-    "released": _date,
-    "sms": _whole(1, 1e4, "multiprocessors"),
+    "architecture": _words,
+    "chip": _words,
+    "compute_capability": _matching(
+        # A pattern, because float("nan") would accept the text "nan".
+        r"[0-9]{1,2}\.[0-9]|[a-z]+(-[a-z]+)*[0-9][0-9a-z]*",
+        'a compute capability, such as "8.0", or an LLVM target, such as "gfx90a"',
+    ),
+    "process": _words,
+    "released": _matching(r"\d{4}-(0[1-9]|1[0-2])", 'year and month, such as "2020-05"'),
+    "sms": _number(1, 1e4, "multiprocessors", whole=True),
     "base_clock_mhz": _CLOCK,
     "boost_clock_mhz": _CLOCK,
     "tensor_clock_mhz": _CLOCK,
     "min_clock_mhz": _CLOCK,
     "max_clock_mhz": _CLOCK,
     "clock_step_mhz": _number(0.1, 1e3, "MHz"),
-    "memory_type": _memory_type,
-    "inline_ecc": _truth,
-    "memory_bytes": _whole(1e8, 1e14, "bytes"),
+    "memory_type": _matching(
+        r"(HBM|GDDR|LPDDR)\d*\w*",
+        'a type of memory: "HBM2e", "GDDR6", "LPDDR5" or another one of these three families',
+    ),
+    "inline_ecc": _reader(
+        "true if error correction takes a part of the memory, as on T4, A10 and L4, otherwise false",
+        lambda value: isinstance(value, bool),
+    ),
+    "memory_bytes": _number(1e8, 1e14, "bytes", whole=True),
     "memory_bandwidth": _number(1e9, 1e15, "bytes per second"),
-    "memory_bus_bits": _whole(8, 1e5, "bits"),
+    "memory_bus_bits": _number(8, 1e5, "bits", whole=True),
     "memory_rate": _number(1e8, 1e12, "bits per second and pin"),
-    "l2_bytes": _whole(1e4, 1e12, "bytes"),
-    "infinity_cache_bytes": _whole(1e4, 1e12, "bytes"),
-    "l1_bytes": _whole(1e3, 1e7, "bytes"),
-    "shared_memory_bytes": _whole(1e3, 1e7, "bytes"),
+    "l2_bytes": _number(1e4, 1e12, "bytes", whole=True),
+    "infinity_cache_bytes": _number(1e4, 1e12, "bytes", whole=True),
+    "l1_bytes": _number(1e3, 1e7, "bytes", whole=True),
+    "shared_memory_bytes": _number(1e3, 1e7, "bytes", whole=True),
     "link_bandwidth": _number(1e9, 1e14, "bytes per second"),
-    "link_gpus": _whole(2, 1e4, "GPUs"),
+    "link_gpus": _number(2, 1e4, "GPUs", whole=True),
     "pcie_bandwidth": _number(1e8, 1e13, "bytes per second"),
     "power_limit_w": _POWER,
     "power_range_w": _numbers,
@@ -222,15 +198,11 @@ def _expected(key: str) -> str:
 
 
 def described_gpu(row: Mapping[str, object], where: str) -> GPU:
-    """Make a GPU from a table of its figures.
+    """Make a GPU from a table of its figures: field -> value, as in the catalogue.
 
-    Args:
-        row: Field -> value, as in the catalogue. Without aliases, the GPU has only its name. Without l1_bytes and
-            shared_memory_bytes, these are taken from the compute capability, if it is known.
-        where: Name of the table in messages.
-
-    Raises:
-        InputError: A field is unknown, missing, of another type or out of range, or two contradict each other.
+    Without aliases, the GPU has only its name. Without l1_bytes and shared_memory_bytes, these are taken from the
+    compute capability, if it is known. Raises InputError: a field is unknown, missing, of another type or out of range,
+    or two contradict each other.
     """
     for key in row:
         if key not in _READERS:
@@ -265,8 +237,7 @@ def described_gpu(row: Mapping[str, object], where: str) -> GPU:
 def read_gpu(path: str | Path) -> GPU:
     """Read a GPU from a TOML file: the fields of a catalogue entry, with or without the line `[[gpu]]`.
 
-    Raises:
-        InputError: The file cannot be read, is not TOML, or does not describe exactly one GPU.
+    Raises InputError: the file cannot be read, is not TOML, or does not describe exactly one GPU.
     """
     path = Path(path)
     try:

@@ -24,13 +24,9 @@ _FASTEST, _SLOWEST = 0.05, 20.0
 
 @dataclass(frozen=True)
 class Host:
-    """A machine that launches operations.
+    """A machine that launches operations in this multiple of the reference host's time; below 1 is faster.
 
-    Args:
-        name: Name of the host.
-        factor: Time to launch an operation relative to the reference host; below 1 is faster.
-        source: Source of the factor.
-        note: A warning about it; empty where there is none.
+    The source is that of the factor, and the note a warning about it; empty where there is none.
     """
 
     name: str
@@ -104,16 +100,7 @@ def find_host(wanted: str | float | Path | Host | None) -> Host:
 
 
 def write_profile(path: Path, factor: float, facts: Mapping[str, Any]) -> None:
-    """Write a profile that `find_host` reads.
-
-    Args:
-        path: The file to write.
-        factor: Time of a launch relative to the reference host, see `Host`.
-        facts: The measured times, and the machine that they were measured on.
-
-    Raises:
-        InputError: The file cannot be written.
-    """
+    """Write a profile that `find_host` reads: a factor of launch times, the measured times, and the machine."""
     value = {"kind": "joulecast host", "format": FORMAT, "factor": factor, "processor": processor(), **facts}
     try:
         path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

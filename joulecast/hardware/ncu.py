@@ -49,12 +49,7 @@ _REFUSED = "ERR_NVGPUCTRPERM"
 
 @dataclass(frozen=True)
 class KernelCounters:
-    """Traffic of one kernel, by memory level.
-
-    Args:
-        name: Name of the kernel, as ncu prints it.
-        traffic_bytes: Memory level -> bytes that it served; None if the file has no counter of this level.
-    """
+    """Bytes that each memory level served to a kernel; None if the file has no counter of this level."""
 
     name: str
     traffic_bytes: Mapping[str, float | None]
@@ -62,11 +57,7 @@ class KernelCounters:
 
 @dataclass(frozen=True)
 class Counters:
-    """Traffic of all kernels of a file, by memory level.
-
-    Args:
-        kernels: The kernels, in the order in which they ran.
-    """
+    """Traffic of all kernels of a file, by memory level, in the order in which they ran."""
 
     kernels: tuple[KernelCounters, ...]
 
@@ -88,9 +79,8 @@ def metrics() -> tuple[str, ...]:
 def read_counters(path: str | Path) -> Counters:
     """Read the output of `ncu --csv`, which may contain other lines of ncu and of the program.
 
-    Raises:
-        InputError: The file cannot be read, or has no counters of memory levels; a counter has an unknown unit; or ncu
-            was not permitted to read counters.
+    Raises InputError: the file cannot be read, or has no counters of memory levels; a counter has an unknown unit; or
+    ncu was not permitted to read counters.
     """
     path = Path(path)
     read = lines(path, _MOST_BYTES, _LONGEST_LINE, "this file of counters")

@@ -34,11 +34,8 @@ elements fit into 64 bits. Python's integers hold any number."""
 class Group:
     """Operations of one kind, precision and mode, with equal ranks and equal attributes but for sizes of tensors.
 
-    Args:
-        places: Index of each operation in the list that the group was found in.
-        operations: The operations, at least one.
-        rows: All sizes of each operation in one row: those in attributes, by the name of the attribute, those of the
-            inputs, those of the output, and the number of parameters.
+    `places` are their indices in the list that the group was found in. `rows` has all sizes of each operation: those in
+    attributes, by the name of the attribute, those of the inputs, those of the output, and the number of parameters.
     """
 
     places: Sequence[int]
@@ -87,12 +84,9 @@ def digests_of(operations: OperationList) -> list[str]:
 
 
 class AlikeOperations(Counted):
-    """The operations of a group as one, in which every size is an array of shape (operations,).
+    """The operations of a group as one, in which every size, and what is computed of it, has the shape (operations,).
 
-    So is everything that is computed from sizes.
-
-    Raises:
-        OverflowError: One has more parameters than a 64-bit integer can hold.
+    Raises OverflowError: one has more parameters than a 64-bit integer can hold.
     """
 
     def __init__(self, group: Group) -> None:

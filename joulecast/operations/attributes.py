@@ -19,12 +19,9 @@ REQUIRED = object()
 
 @dataclass(frozen=True)
 class Range:
-    """The values that an attribute may have.
+    """The values that an attribute may have, in words such as "an integer from 1 to 9", and as a check.
 
-    Args:
-        text: The values in words, such as "an integer from 1 to 9".
-        holds: Function that tells whether a value is allowed. Its argument is a number, a text, a truth value, None,
-            or a tuple of those.
+    The argument of the check is a number, a text, a truth value, None, or a tuple of those.
     """
 
     text: str
@@ -39,12 +36,9 @@ class Range:
 class Attribute:
     """An attribute of a kind of operation.
 
-    Args:
-        values: The values that it may have.
-        default: Value that it takes if it is left out, or a function that computes this value from the input shapes;
-            REQUIRED if it must be given.
-        refinement: Whether it was added to its kind later. JSON then contains it only if it differs from its default,
-            so that operations that were written before keep their text and their digest.
+    The default may be a function of the input shapes; REQUIRED stands for none. A refinement was added to its kind
+    later. JSON then contains it only if it differs from its default, so that operations that were written before keep
+    their text and their digest.
     """
 
     values: Range

@@ -23,33 +23,23 @@ def require_positive_integer(name: str, value: object) -> None:
 
 
 def normalized_shape(shape: object) -> Shape:
-    """A shape as a tuple of positive integers.
+    """A list or tuple of integers, of numpy's too, as a tuple of positive integers.
 
-    Args:
-        shape: A list or tuple of integers; numpy's integers are allowed.
-
-    Raises:
-        InputError: It is anything else.
+    Raises InputError: it is anything else.
     """
-    if not isinstance(shape, list | tuple):
-        raise InputError(
-            "a shape is a list of positive integers", given=repr(shape), allowed="such as [32, 3, 224, 224]"
-        )
-    if all(type(n) is int and n > 0 for n in shape):
-        return tuple(shape)
-    for n in shape:  # numpy's integers are not of type int
-        if isinstance(n, bool) or not isinstance(n, Integral) or n < 1:
-            raise InputError(
-                "a shape is a list of positive integers", given=repr(shape), allowed="such as [32, 3, 224, 224]"
-            )
-    return tuple(map(int, shape))
+    if isinstance(shape, list | tuple):
+        if all(type(n) is int and n > 0 for n in shape):
+            return tuple(shape)
+        # numpy's integers are not of type int.
+        if all(isinstance(n, Integral) and not isinstance(n, bool) and int(n) > 0 for n in shape):
+            return tuple(map(int, shape))
+    raise InputError("a shape is a list of positive integers", given=repr(shape), allowed="such as [32, 3, 224, 224]")
 
 
 def _plain_value(value: Any) -> Any:
     """An attribute as a hashable value: lists become tuples.
 
-    Raises:
-        InputError: It is not a number, a text, a truth value, None, or a list of those.
+    Raises InputError: it holds something else than plain values.
     """
     if isinstance(value, list | tuple):
         return tuple(_plain_value(item) for item in value)
@@ -68,11 +58,6 @@ def _shortest_form(name: str, value: Any, spatial: int) -> Any:
     """Replace a value that is the same in every spatial dimension by a single one: a kernel of (3, 3) becomes 3.
 
     Lists of dimensions and normalized shapes are left as they are.
-
-    Args:
-        name: Name of the attribute, such as "kernel_size".
-        value: Value as it was given, with tuples for lists.
-        spatial: Number of spatial dimensions of the operation.
     """
     if name in ("normalized_shape", "dim") or not isinstance(value, tuple) or len(set(value)) != 1:
         return value
@@ -83,12 +68,6 @@ def _shortest_form(name: str, value: Any, spatial: int) -> Any:
 
 def full_attributes(kind: str, row: Kind, shapes: Shapes, given: Mapping[str, Any]) -> dict[str, Any]:
     """All attributes of an operation: those that are given, checked, and the defaults of the others.
-
-    Args:
-        kind: Kind of the operation, such as "conv2d".
-        row: The row of this kind in the table of kinds.
-        shapes: Shapes of the input tensors.
-        given: Attribute -> value, as the caller gave them.
 
     Raises:
         UnknownNameError: The kind has no attribute of a given name.

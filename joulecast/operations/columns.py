@@ -30,7 +30,6 @@ class Calls:
     """The operations of many networks. A row is one operation of one network.
 
     Args:
-        names: Name of each network.
         operations: The different operations of all networks together.
         places: Index of each row's operation in `operations`, shape (rows,).
         owners: Index of each row's network in `names`, ascending, shape (rows,).
@@ -60,19 +59,11 @@ class Calls:
         )
 
     def sums(self, values: FloatArray) -> FloatArray:
-        """The sum over all calls of each network, shape (networks,).
-
-        Args:
-            values: Value of one call of each row, shape (rows,); NaN counts as zero.
-        """
+        """Sums over all calls of each network, shape (networks,), of values of one call, shape (rows,); NaN is zero."""
         return totals_by(self.owners, self.counts * values, len(self.names))
 
     def as_table(self, values: NDArray[np.intp]) -> tuple[NDArray[np.intp], FloatArray]:
-        """A value of each row and its calls, shape (networks, operations of the longest network); 0 fills them up.
-
-        Args:
-            values: One for each row, shape (rows,).
-        """
+        """A value of each row and its calls, shape (networks, operations of the longest network); 0 fills them up."""
         lengths = np.bincount(self.owners, minlength=len(self.names))
         column = np.arange(len(values)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         found, counts = np.zeros((len(self.names), max(lengths)), dtype=np.intp), np.zeros((len(lengths), max(lengths)))
@@ -112,11 +103,7 @@ def is_table(value: object) -> bool:
 
 
 def operations_of(table: Columns) -> tuple[OperationList, NDArray[np.intp]]:
-    """The different operations of a table, and the index of each row's operation among them, shape (rows,).
-
-    Raises:
-        InputError: A column is missing, or a row describes an operation that cannot exist.
-    """
+    """The different operations of a table, and the index of each row's operation among them, shape (rows,)."""
     columns = _columns(table, IDENTITY)
     reader = _Reader()
     places = [reader.places(columns, start, stop) for start, stop in _pieces(len(columns[0]))]
@@ -124,13 +111,10 @@ def operations_of(table: Columns) -> tuple[OperationList, NDArray[np.intp]]:
 
 
 def networks_of(table: Columns) -> Iterator[Calls]:
-    """The networks of a table, some at a time.
+    """The networks of a table, some at a time. The rows of a network follow each other.
 
-    Args:
-        table: A table with the columns of `IDENTITY`, `network` and `count`. The rows of a network follow each other.
-
-    Raises:
-        InputError: A column is missing, rows of a network are apart, or a row describes an operation that cannot exist.
+    Raises InputError: a column is missing, rows of a network are apart, or a row describes an operation that cannot
+    exist.
     """
     columns = _columns(table, (_NETWORK, _COUNT, *IDENTITY))
     names, starts = _runs(columns[0])
@@ -228,11 +212,7 @@ def _pieces(rows: int) -> Iterator[tuple[int, int]]:
 
 
 def _runs(column: Any) -> tuple[list[Any], NDArray[np.intp]]:
-    """The names of the networks in their order, and the row that each begins at, with the number of rows at the end.
-
-    Raises:
-        InputError: A network comes twice, with another one in between.
-    """
+    """The names of the networks in their order, and the row that each begins at, with the number of rows at the end."""
     names: list[Any] = []
     starts: list[int] = []
     row = 0

@@ -14,15 +14,13 @@ from .operation_list import operation_text
 
 @dataclass(frozen=True)
 class NetworkDiff(Plain):
-    """Difference between two networks. Its text has one line per operation that differs.
+    """Difference between two networks, the first and the second. Its text has one line per operation that differs.
 
     Args:
-        names: Names of the first and the second network.
         added: Operations that only the second network has, with their counts.
         removed: Operations that only the first network has, with their counts.
         changed: Operations of both, with the count in the first and in the second network.
-        calls: Number of calls of the first and the second network.
-        flops: FLOPs of the first and the second network; a multiply-add is two.
+        flops: FLOPs of both; a multiply-add is two.
     """
 
     names: tuple[str, str]

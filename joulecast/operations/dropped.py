@@ -38,11 +38,7 @@ _LONGEST_TEXT = 1000
 
 
 def short_text(value: object) -> str:
-    """Check that a value of a network file is a short text, and return it unchanged.
-
-    Raises:
-        InputError: The value is not a text, or it is too long.
-    """
+    """Check that a value of a network file is a short text, and return it. Raises InputError: it is not."""
     if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
         raise InputError(
             "a name, a path or a reason in a network is a short text",
@@ -72,13 +68,8 @@ class DroppedWork:
 
     def plus(self, other: DroppedWork) -> DroppedWork:
         """The sum of both, and the larger of the two largest calls."""
-        return DroppedWork(
-            self.flops + other.flops,
-            self.moved_bytes + other.moved_bytes,
-            self.parameter_bytes + other.parameter_bytes,
-            self.output_bytes + other.output_bytes,
-            max(self.largest_bytes, other.largest_bytes),
-        )
+        added = {field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
+        return DroppedWork(**{**added, "largest_bytes": max(self.largest_bytes, other.largest_bytes)})
 
     @classmethod
     def of(cls, operation: Operation, element_bytes: int) -> Self:
@@ -110,13 +101,12 @@ class DroppedWork:
 
 @dataclass(frozen=True)
 class Dropped:
-    """Calls of a model that no operation of its network represents.
+    """Calls of a model that no operation of its network represents, for the stated reason.
 
     Args:
         name: Name of the operator, such as "aten.topk", or the operation kind of the call.
         count: Number of calls.
         module_paths: Paths of the modules that call it, without repeats.
-        reason: Why no operation represents it.
         work: Amount of work; None if its cost is negligible, or if it is not known, as in files of earlier versions and
             in templates.
     """
@@ -141,8 +131,7 @@ class Dropped:
     def from_dict(cls, value: object) -> Self:
         """Read what `to_dict` wrote, of this version or an earlier one.
 
-        Raises:
-            InputError: The value is not such an object.
+        Raises InputError: the value is not such an object.
         """
         if not isinstance(value, Mapping) or not {"name", "count", "reason"} <= set(value):
             raise InputError(
@@ -168,14 +157,7 @@ class DroppedTally:
         self._paths: dict[tuple[str, str], list[str]] = {}
 
     def add(self, name: str, reason: str, path: str, work: DroppedWork | None) -> None:
-        """Count one call.
-
-        Args:
-            name: Name of the operator or kind.
-            reason: Why no operation represents the call.
-            path: Path of the module that makes the call.
-            work: Amount of work; None if it is not known.
-        """
+        """Count one call of an operator or kind in a module; the work is None if it is not known."""
         self._works.setdefault((name, reason), []).append(work)
         self._paths.setdefault((name, reason), []).append(path)
 

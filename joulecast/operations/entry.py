@@ -17,13 +17,10 @@ from .operation import EXAMPLE, Operation
 
 @dataclass(frozen=True)
 class Entry:
-    """An operation of a network.
+    """An operation of a network, with the number of calls in all modules together, and the paths of these modules.
 
-    Args:
-        operation: The operation.
-        count: Number of calls in all modules together.
-        module_paths: Paths of the modules that call it.
-        module_counts: Number of calls in each of these modules; empty if each calls it once, or if it is not known.
+    `module_counts` has the number of calls in each of these modules; it is empty if each calls it once, or if it is not
+    known.
     """
 
     operation: Operation
@@ -86,8 +83,7 @@ class Entry:
     def from_dict(cls, value: object) -> Self:
         """Read an operation with its count (1 where it is left out) and module paths.
 
-        Raises:
-            InputError: The value is not such an object, or describes an operation that cannot exist.
+        Raises InputError: it is no such object.
         """
         if not isinstance(value, Mapping):
             raise InputError("an operation is an object", given=repr(value)[:200], allowed=f"such as {EXAMPLE}")

@@ -43,22 +43,9 @@ ROLES: Mapping[str, Role] = {
     "movement": "call",
     # Kinds that are unlike the rest of their family.
     **{kind: "call" for kind, row in KINDS.items() if row.is_optimizer_step},
-    "mean": "reduction",
-    "sum": "reduction",
-    "norm": "reduction",
-    "max": "reduction",
-    "argmax": "reduction",
-    "var": "reduction",
-    "prod": "reduction",
-    "logsumexp": "reduction",
+    **dict.fromkeys(("mean", "sum", "norm", "max", "argmax", "var", "prod", "logsumexp"), "reduction"),
     "adaptive_avg_pool2d": "reduction",
-    "cat": "point-wise",
-    "copy": "point-wise",
-    "save_input": "point-wise",
-    "embedding": "point-wise",
-    "gather": "point-wise",
-    "index_select": "point-wise",
-    "one_hot": "point-wise",
+    **dict.fromkeys(("cat", "copy", "save_input", "embedding", "gather", "index_select", "one_hot"), "point-wise"),
 }
 """Kind -> its role; kinds that are not listed have the role of their family."""
 
@@ -79,11 +66,9 @@ def role_of(operation: Operation) -> Role:
 
 
 class Fusion(NamedTuple):
-    """Cost of each operation in a compiled network relative to eager PyTorch.
+    """Cost of each operation in a compiled network relative to eager PyTorch, shape (operations,), in (0, 1].
 
-    Args:
-        kernels: Number of launched kernels relative to eager PyTorch, shape (operations,), in (0, 1].
-        traffic: Bytes moved relative to eager PyTorch, shape (operations,), in (0, 1].
+    `kernels` are launched kernels, and `traffic` bytes moved.
     """
 
     kernels: FloatArray
@@ -95,8 +80,7 @@ class _Tensors:
     """Operations over tensors with the same number of elements. All fields but `places` count calls.
 
     Args:
-        places: Positions in the network of the operations that may be fused.
-        loops: Calls of all these operations.
+        places: Positions in the network of the operations that may be fused; `loops` are calls of all of them.
         reductions, windows: Calls that begin a kernel of their own.
         keeping: Calls of reductions whose input is written in any case.
         left: Tensors of this size that library calls output.

@@ -20,24 +20,14 @@ _ALLOWED = "a shape such as (32, 3, 224, 224), a list of shapes, a dictionary of
 
 @dataclass(frozen=True)
 class Input:
-    """One input tensor.
-
-    Args:
-        shape: Size of each dimension, batch first.
-        dtype: Name of the type, such as "int64", if an example tensor was given; None for the type of the model's
-            parameters.
-    """
+    """One input tensor, batch first; without the name of a type such as "int64" it has the type of the parameters."""
 
     shape: Shape
     dtype: str | None = None
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Read a shape, or the shape and type of an example tensor. The values of the tensor are not used.
-
-        Raises:
-            InputError: The value is neither a shape nor a tensor.
-        """
+        """Read a shape, or the shape and type of an example tensor, whose values are not used. Raises InputError."""
         if hasattr(value, "shape") and hasattr(value, "dtype"):
             return cls(normalized_shape(tuple(map(int, value.shape))), str(value.dtype).removeprefix("torch."))
         if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
@@ -56,8 +46,7 @@ class Inputs:
     def of(cls, value: Any) -> Self:
         """Read the input shapes that a user gives: one shape, a list, or a dictionary; or example tensors.
 
-        Raises:
-            InputError: The value is None, or anything else.
+        Raises InputError.
         """
         if value is None:
             raise InputError("a model needs the shape of its input", given="none", allowed=_ALLOWED)
@@ -110,11 +99,7 @@ class Inputs:
 
 
 def parse_shapes(texts: list[str] | None) -> Any:
-    """Read shapes from the command line: one, several, or several with names ("input_ids=8,128").
-
-    Raises:
-        InputError: A text is not a shape, or only some of them have a name.
-    """
+    """Read shapes from the command line: one, several, or several with names ("input_ids=8,128"). Raises InputError."""
     if not texts:
         return None
     named = [text.partition("=") for text in texts if "=" in text]
@@ -131,8 +116,7 @@ def parse_shapes(texts: list[str] | None) -> Any:
 def parse_shape(text: str) -> tuple[int, ...]:
     """Read a shape such as "32,3,224,224" or "32x3x224x224".
 
-    Raises:
-        InputError: The text is not a list of positive integers.
+    Raises InputError: it is not a list of positive integers.
     """
     parts = re.split(r"\s*[,x]\s*", text.strip(" ()[]"))
     if not all(re.fullmatch(r"\d+", part) for part in parts) or any(int(part) < 1 for part in parts):

@@ -167,13 +167,9 @@ class Network(Tabular, Plain):
         return replace(self, entries=self._with(changed), mode=mode, parameter_bytes=held)
 
     def with_attention_by(self, library: str) -> Network:
-        """The same network with attention computed by a library, which its assumptions name.
+        """The same network with attention computed by a library such as "cudnn", which its assumptions name.
 
-        Args:
-            library: A value of the attribute `implementation` of attention, such as "cudnn".
-
-        Raises:
-            InputError: There is no such library.
+        The library is a value of the attribute `implementation` of attention. Raises InputError: there is none such.
         """
 
         def changed(operation: Operation) -> Operation:

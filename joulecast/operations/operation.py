@@ -143,13 +143,7 @@ class Operation(Counted):
                 allowed="direction='forward'",
                 hint="a gradient alone has mode='inference'",
             )
-        for name, value in (
-            ("kind", kind),
-            ("input_shapes", shapes),
-            ("attributes", full),
-            ("precision", precision),
-            ("mode", mode),
-        ):
+        for name, value in zip(_KEYS, (kind, shapes, full, precision, mode), strict=True):
             object.__setattr__(self, name, value)
         # Both properties are computed here so that shapes that do not fit are refused at once.
         _ = self.output_shape, self.parameters
@@ -231,11 +225,7 @@ class Operation(Counted):
         )
 
     def with_attributes(self, **changed: object) -> Operation:
-        """The same operation with other values of some attributes.
-
-        Raises:
-            InputError, UnknownNameError: An attribute that the kind does not have, or a value that it may not have.
-        """
+        """The same operation with other values of some attributes. Raises InputError: the kind has none such."""
         merged = {**self.attributes, **changed}
         return Operation(self.kind, self.input_shapes, merged, precision=self.precision, mode=self.mode)
 

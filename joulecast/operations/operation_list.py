@@ -30,11 +30,7 @@ class OperationList(tuple[Operation, ...]):
         return {}
 
     def derived(self, make: Callable[[OperationList], Derived]) -> Derived:
-        """The result of a function of this list. The function is called once, so its result must not be changed.
-
-        Args:
-            make: Function that is defined in a module; it is the key under which its result is cached.
-        """
+        """The result of a function of a module, computed of this list once, so it must not be changed."""
         cached = self._derived
         if make not in cached:
             cached[make] = make(self)
@@ -104,8 +100,7 @@ def mode_of(operations: Sequence[Operation]) -> str:
 def checked_operations(operations: Iterable[Operation]) -> list[Operation]:
     """Check that all items are operations, and return them as a list.
 
-    Raises:
-        InputError: The value is not a list of operations.
+    Raises InputError: it is no list of operations.
     """
     listed = list(operations) if isinstance(operations, Iterable) and not isinstance(operations, str) else [operations]
     others = [each for each in listed if not isinstance(each, Operation)]

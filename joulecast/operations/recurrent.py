@@ -70,13 +70,9 @@ def recurrent_flops(gates: int) -> Callable[[Shapes, Attributes, Shape], int]:
     def flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
         steps, batch, _ = shapes[0]
         hidden, projection = attributes["hidden_size"], attributes.get("proj_size", 0)
-        return sum(
-            steps
-            * batch
-            * hidden
-            * (2 * gates * (features + _hidden(attributes)) + 2 * projection + _GATES_AND_FLOPS[gates])
-            for features in _layers(shapes, attributes)
-        )
+        per_unit = 2 * projection + _GATES_AND_FLOPS[gates]
+        layers = (2 * gates * (features + _hidden(attributes)) for features in _layers(shapes, attributes))
+        return sum(steps * batch * hidden * (products + per_unit) for products in layers)
 
     return flops
 

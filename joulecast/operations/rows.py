@@ -195,12 +195,8 @@ def reduction(flops: int, training_reads: Traffic = _SPREAD_READS, training_writ
 def without_backward(family: Family, flops: int, reads: int, writes: int = 1, moments: int | None = None) -> Kind:
     """An operation that only training has and that has no backward, such as an optimizer's step.
 
-    Args:
-        family: Family of the kind.
-        flops: FLOPs per element of the output.
-        reads: How often the inputs are read.
-        writes: How often the output is written.
-        moments: For the step of an optimizer, the values per parameter that it stores.
+    The FLOPs are those per element of the output; `reads` and `writes` say how often inputs and output pass memory, and
+    `moments` how many values per parameter the step of an optimizer stores.
     """
     return Kind(
         family=family,

@@ -70,11 +70,7 @@ def per_input_element(count: int) -> Callable[[Shapes, Attributes, Shape], int]:
 
 
 def dimension_of(shape: Shape, dim: int) -> int:
-    """A dimension as a number from 0; negative dimensions count from the end.
-
-    Raises:
-        InputError: The shape has no such dimension.
-    """
+    """A dimension as a number from 0; negative dimensions count from the end. Raises InputError: there is none such."""
     rank = max(len(shape), 1)  # PyTorch treats a tensor without dimensions as a vector of length 1.
     if not -rank <= dim < rank:
         raise InputError(
@@ -180,16 +176,11 @@ def attention_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> in
 
 
 def visible_pairs(queries: Any, keys: Any, causal: Any, window: Any = None) -> Any:
-    """Number of pairs of a query and a key that it sees, in one head of one sequence.
+    """Number of pairs of a query and a key that it sees, in one head of one sequence; integers, or arrays of one shape.
 
-    All arguments may be integers, or arrays of one shape.
-
-    Args:
-        queries: Number of queries.
-        keys: Number of keys.
-        causal: Whether a query sees no later key, where there are several queries and as many keys or more. The last
-            query stands at the position of the last key.
-        window: Number of keys that a query sees at most, including its own; None for all.
+    If causal, and there are several queries and as many keys or more, a query sees no later key: the last query stands
+    at the position of the last key. The window is the number of keys that a query sees at most, including its own; None
+    for all.
     """
     least, most = (min, max) if isinstance(queries, int) and isinstance(keys, int) else (np.minimum, np.maximum)
     seen = keys if window is None else least(keys, window)

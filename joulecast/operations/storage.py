@@ -24,14 +24,10 @@ DeepSeek-V3 technical report (arXiv 2412.19437), section 3.3.2; DeepGEMM and vLL
 
 
 class Storage(NamedTuple):
-    """Bytes of the tensors of an operation, each counted once.
+    """Bytes of the tensors of an operation, each counted once, as far as it is read or written.
 
-    Args:
-        inputs: Bytes of the parts of the inputs that are read.
-        output: Bytes of the part of the output that is written.
-        parameters: Bytes of weights and biases that are read.
-        workspace: Bytes of further tensors that kernels write, such as the gates of a recurrent layer, or a gradient
-            that is larger than the part of the input that was read.
+    The workspace are further tensors that kernels write, such as the gates of a recurrent layer, or a gradient that is
+    larger than the part of the input that was read.
     """
 
     inputs: float
@@ -103,14 +99,16 @@ def of_mask(position: int) -> Callable[[Shapes, Attributes, Shape, int, str], St
     return stored
 
 
-def to_masks(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """Like `plain`, but the output is a mask of one byte per element."""
-    return plain(shapes, attributes, output, parameters, precision)._replace(output=_MASK_BYTES * size(output))
+def _to(element_bytes: int) -> Callable[[Shapes, Attributes, Shape, int, str], Storage]:
+    """Like `plain`, but an element of the output has so many bytes."""
+
+    def stored(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
+        return plain(shapes, attributes, output, parameters, precision)._replace(output=element_bytes * size(output))
+
+    return stored
 
 
-def to_indices(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """Like `plain`, but the output consists of indices."""
-    return plain(shapes, attributes, output, parameters, precision)._replace(output=_INDEX_BYTES * size(output))
+to_masks, to_indices = _to(_MASK_BYTES), _to(_INDEX_BYTES)
 
 
 def looked_up(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:

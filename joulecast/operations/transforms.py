@@ -32,11 +32,7 @@ def per_dimension(value: Any, length: int) -> tuple[int, ...]:
 
 
 def check_channels(shape: Shape, dimensions: int, divisor: int) -> None:
-    """Check the number of spatial dimensions of a shape, and that its channels are a multiple of a divisor.
-
-    Raises:
-        InputError: One of the two does not hold.
-    """
+    """Check the number of spatial dimensions of a shape, and that its channels are a multiple of a divisor."""
     if len(shape) != dimensions + 2:
         raise InputError(
             f"the input needs {dimensions + 2} dimensions: batch, channels, {dimensions} spatial",

@@ -22,11 +22,7 @@ Record = Mapping[str, Any]
 
 
 def write_summary(journal: Journal, folder: Path) -> Path:
-    """Write SUMMARY.md and its plots.
-
-    Raises:
-        MissingDependencyError: matplotlib is not installed.
-    """
+    """Write SUMMARY.md and its plots. Raises MissingDependencyError: matplotlib is not installed."""
     measured = [record for record in journal.records if record["status"] == "ok"]
     plots: list[tuple[str, str, Callable[[Sequence[Record], Path], bool]]] = [
         ("Power over time", "summary-traces.png", plot_traces),

@@ -73,19 +73,12 @@ class Budget:
 
 @dataclass(frozen=True)
 class Review:
-    """A prediction beside that of a baseline, and the budgets that it has to keep.
+    """A prediction beside that of a baseline, and the budgets that it has to keep."""
 
-    Args:
-        now: The prediction, as `Prediction.to_dict` gives it.
-        before: That of the baseline; None if there is none.
-        budgets: What is allowed.
-        names: What to call the baseline and the prediction.
-    """
-
-    now: Mapping[str, Any]
-    before: Mapping[str, Any] | None
+    now: Mapping[str, Any]  # The prediction, as `Prediction.to_dict` gives it
+    before: Mapping[str, Any] | None  # That of the baseline; None if there is none
     budgets: Sequence[Budget]
-    names: tuple[str, str] = ("before", "now")
+    names: tuple[str, str] = ("before", "now")  # What to call the baseline and the prediction
 
     def __post_init__(self) -> None:
         for budget in self.budgets:

@@ -14,8 +14,10 @@ from ..rendering.notebook import (
     as_picture,
     bars,
     document,
+    front_picture,
     lines_over,
     notes,
+    one_below_the_other,
     short,
     table,
 )
@@ -133,37 +135,53 @@ def left_out_notes(left_out: Sequence[LeftOut]) -> list[str]:
 
 @as_html.register(Sweep)
 def sweep_html(sweep: Sweep) -> str:
-    """Pictures of energy and time over the clock for the best GPUs, and a table of each GPU at its best clock."""
-    curves = sweep.curves()
-    rows = [
-        [
-            row.alias,
-            f"{row.clock_mhz:g}",
-            row.precision,
-            si(row.time_s, "s"),
-            si(row.power_w, "W"),
-            si(row.energy_j, "J"),
-            "" if row.measured else "never measured",
-        ]
-        for row in sweep.best_of_each()[:_ROWS]
-    ]
-    remarks = [f"and {len(curves) - _ROWS} more"] if len(curves) > _ROWS else []
-    remarks += [*incomplete_notes(sweep), *left_out_notes(sweep.left_out)]
+    """Pictures of the sweep, and tables of each GPU at its best clock and of the Pareto front."""
+    best = sweep.best_of_each()
+    remarks = [f"and {len(best) - _ROWS} more"] if len(best) > _ROWS else []
+    measured = [note for row in best if row.measured for note in row.notes]
+    remarks += dict.fromkeys([*incomplete_notes(sweep), *measured, *left_out_notes(sweep.left_out)])
     return document(
-        f"{sweep.job}: least {sweep.objective}",
-        _over_clocks(curves, "energy_j", "J", "Energy over the clock"),
-        _over_clocks(curves, "time_s", "s", "Time over the clock"),
-        table(["GPU", "clock MHz", "precision", "time", "power", "energy", ""], rows, frozenset({1, 3, 4, 5})),
+        f"{sweep.job}: least {OBJECTIVES[sweep.objective].words}",
+        as_picture(sweep).svg,
+        _rows_of(best[:_ROWS], sweep.objective),
+        notes(["the Pareto front of time and energy:"]),
+        _rows_of(sweep.pareto()[:_ROWS], sweep.objective),
         notes(remarks),
     )
 
 
-def _over_clocks(curves: Sequence[Sequence[Choice]], name: str, unit: str, title: str) -> str:
-    lines = []
-    for curve in curves[:_LINES]:
-        marked = min(range(len(curve)), key=lambda i, curve=curve: curve[i].value)  # type: ignore[misc]
-        lines.append(Line(_name(curve[0]), [(row.clock_mhz, getattr(row, name)) for row in curve], marked))
-    return lines_over(lines, ("clock", "MHz"), (title.partition(" ")[0].lower(), unit), title)
+def _rows_of(rows: Sequence[Choice], objective: str) -> str:
+    extra = objective not in ("energy", "time", "edp")
+    header = ["GPU", "clock MHz", "precision", "time", "power", "energy", "EDP"]
+    header += [OBJECTIVES[objective].words] if extra else []
+    cells = (
+        [
+            row.alias,
+            f"{row.clock_mhz:g}",
+            row.precision + ("" if row.batch_size is None else f", batch {row.batch_size}"),
+            *(si(value, unit) for value, unit in zip((row.time_s, row.power_w, row.energy_j), "sWJ", strict=True)),
+            si(row.edp_js, "Js"),
+            *([OBJECTIVES[objective].text(row.value)] if extra else []),
+            "" if row.measured else "never measured",
+        ]
+        for row in rows
+    )
+    return table([*header, ""], cells, frozenset({1, *range(3, len(header))}))
+
+
+@as_picture.register(Sweep)
+def sweep_picture(sweep: Sweep) -> Picture:
+    """The Pareto front, and energy, time and energy-delay product over the clock of the best GPUs."""
+    curves = sweep.curves()[:_LINES]
+    dots, front = ([(row.time_s, row.energy_j) for row in rows] for rows in (sweep.rows, sweep.pareto()))
+    drawn = [front_picture(("all choices", dots), front, "time", f"Energy and time: {sweep.job}").svg]
+    for name, quantity, unit in (("energy", "energy_j", "J"), ("time", "time_s", "s"), ("EDP", "edp_js", "Js")):
+        lines = []
+        for curve in curves:
+            points = [(row.clock_mhz, float(getattr(row, quantity))) for row in curve]
+            lines.append(Line(_name(curve[0]), points, min(range(len(points)), key=lambda at, of=points: of[at][1])))  # type: ignore[misc]
+        drawn.append(lines_over(lines, ("clock", "MHz"), (name, unit), f"{name[0].upper()}{name[1:]} over the clock"))
+    return one_below_the_other(drawn)
 
 
 def _name(choice: Choice) -> str:

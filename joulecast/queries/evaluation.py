@@ -48,10 +48,8 @@ def clock_grid_mhz(gpu: GPU, most: int = MOST_CLOCKS) -> FloatArray:
 def held_clocks_mhz(gpu: GPU, clocks: Iterable[float] | None, refuse: bool) -> FloatArray:
     """The clocks at which a GPU is compared, ascending.
 
-    Args:
-        gpu: The GPU.
-        clocks: Clocks that the user chose; None for a grid.
-        refuse: Whether a clock that the GPU cannot hold is an error; otherwise it is skipped.
+    `clocks`: Clocks that the user chose; None for a grid.
+    `refuse`: Whether a clock that the GPU cannot hold is an error; otherwise it is skipped.
 
     Raises:
         InputError: `refuse` is set, and the GPU cannot hold one of the clocks.
@@ -66,19 +64,12 @@ def held_clocks_mhz(gpu: GPU, clocks: Iterable[float] | None, refuse: bool) -> F
 
 @dataclass(frozen=True)
 class Curve:
-    """The predictions of one job on one GPU, over ascending clocks.
+    """The predictions of one job on one GPU, over ascending clocks."""
 
-    Args:
-        gpu: The GPU that the job runs on.
-        variant: The job in one precision and batch size.
-        memory: Device memory that the job needs.
-        over: The predictions, as arrays with one value per clock.
-    """
-
-    gpu: GPU
-    variant: Variant
-    memory: MemoryNeed
-    over: OverClocks
+    gpu: GPU  # The GPU that the job runs on
+    variant: Variant  # The job in one precision and batch size
+    memory: MemoryNeed  # Device memory that the job needs
+    over: OverClocks  # The predictions, as arrays with one value per clock
 
     @property
     def name(self) -> str:

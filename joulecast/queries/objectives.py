@@ -118,19 +118,12 @@ def _not_negative(what: str, value: object) -> float:
 
 @dataclass(frozen=True)
 class Job:
-    """What an objective may depend on besides time and energy.
+    """What an objective may depend on besides time and energy."""
 
-    Args:
-        gpu: Full name of the GPU.
-        batch_size: Samples per iteration; None where it is not known.
-        tariff: Prices and carbon intensity.
-        per_sample: Whether values are per sample, because iterations of different batch sizes are compared.
-    """
-
-    gpu: str
-    batch_size: int | None
+    gpu: str  # Full name of the GPU
+    batch_size: int | None  # Samples per iteration; None where it is not known
     tariff: Tariff
-    per_sample: bool = False
+    per_sample: bool = False  # Whether values are per sample, because iterations of different batch sizes are compared
 
 
 @dataclass(frozen=True)
@@ -180,12 +173,7 @@ OBJECTIVES: Mapping[str, Objective] = {
 
 
 def find_objective(name: str, tariff: Tariff, has_batch: bool) -> Objective:
-    """Find an objective by name, and check that the prices or sizes that it needs are given.
-
-    Raises:
-        UnknownNameError: There is no such objective.
-        InputError: It needs prices, a carbon intensity or a batch size, and these are missing.
-    """
+    """Find an objective by name, and check that the prices or sizes that it needs are given."""
     if name not in OBJECTIVES:
         raise unknown_name("objective", name, OBJECTIVES)
     refuse_without(name, tariff)
@@ -199,11 +187,7 @@ def find_objective(name: str, tariff: Tariff, has_batch: bool) -> Objective:
 
 
 def refuse_without(objective: str, tariff: Tariff) -> None:
-    """Refuse an objective without the prices or the intensity that it needs.
-
-    Raises:
-        InputError: They are missing.
-    """
+    """Refuse an objective without the prices or the intensity that it needs."""
     if objective == "cost" and not tariff.has_prices:
         raise InputError(
             "the objective cost needs prices",

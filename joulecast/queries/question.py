@@ -16,24 +16,18 @@ from ..hardware.host import find_host
 from ..operations.inputs import Inputs, InputShape, batch_size_of
 from ..operations.network import Network
 from ..operations.operation import require_precision
-from ..predictors.board.profile import find_profile
+from ..predictors.board.profile import profile_among
 from ..predictors.networks.execution import EAGER, Execution
 from ..progress import paced
 
 
 @dataclass(frozen=True)
 class Variant:
-    """The job in one precision and batch size.
-
-    Args:
-        network: Operations of the job.
-        precision: Requested precision.
-        batch_size: Samples per iteration; None where the input has no batch dimension.
-    """
+    """The job in one precision and batch size."""
 
     network: Network
     precision: str
-    batch_size: int | None
+    batch_size: int | None  # Samples per iteration; None where the input has no batch dimension
 
     @cached_property
     def real_precisions(self) -> frozenset[str]:
@@ -46,22 +40,16 @@ class Question:
     """A job, and the ways to run it that are compared.
 
     Args:
-        variants: The job in each precision and batch size.
-        gpus: GPUs to compare.
-        named: Whether the user named the GPUs. Then a GPU that cannot run the job may be an error.
-        clocks: Clocks to compare, in MHz; None for a grid of each GPU's own clocks.
-        power_limit_w: Power cap of each GPU; None for its default.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
-        execution: How the job is run, and on which host.
     """
 
-    variants: tuple[Variant, ...]
+    variants: tuple[Variant, ...]  # The job in each precision and batch size
     gpus: tuple[GPU, ...]
-    named: bool
-    clocks: tuple[float, ...] | None = None
-    power_limit_w: float | None = None
+    named: bool  # Whether the user named the GPUs. Then a GPU that cannot run the job may be an error
+    clocks: tuple[float, ...] | None = None  # Clocks to compare, in MHz; None for a grid of each GPU's own clocks
+    power_limit_w: float | None = None  # Power cap of each GPU; None for its default
     predictor: str | Path | None = None
-    execution: Execution = EAGER
+    execution: Execution = EAGER  # How the job is run, and on which host
 
     @classmethod
     def of(
@@ -75,28 +63,25 @@ class Question:
     ) -> Question:
         """Check what `joulecast.best` and `joulecast.sweep` are asked, and extract the model in each variant.
 
-        Args:
-            job: The model, and how it is run.
-            gpus: GPUs to compare; None for the whole catalogue.
-            clocks: Clocks to compare; None for a grid of each GPU's own clocks.
-            batch_sizes: Batch sizes to compare; None for that of the job.
-            precision: One precision or several, in place of the job's.
-            extract: Function that lists the operations of a job's model.
+        `gpus`: GPUs to compare; None for the whole catalogue.
+        `clocks`: Clocks to compare; None for a grid of each GPU's own clocks.
+        `batch_sizes`: Batch sizes to compare; None for that of the job.
+        `precision`: One precision or several, in place of the job's.
+        `extract`: Function that lists the operations of a job's model.
 
         Raises:
             InputError, UnknownNameError, ExtractionError, MissingDependencyError: As for `joulecast.best`.
         """
-        execution = Execution.of(job.execution, find_host(job.host), find_profile(job.calibration))
         chosen, named = _gpus(gpus)
-        if execution.profile is not None and all(gpu.name != execution.profile.gpu for gpu in chosen):
-            execution.profile.check_gpu(chosen[0].name)
+        profile = profile_among(job.calibration, (gpu.name for gpu in chosen))
+        execution = Execution.of(job.execution, find_host(job.host), profile)
         variants = tuple(_variants(job, precision, batch_sizes, extract))
         return cls(variants, chosen, named, _clocks(clocks), job.power_limit_w, job.predictor, execution)
 
     def execution_on(self, gpu: GPU) -> Execution:
         """How the job is run on one of the GPUs: a calibration is that of a single one."""
         profile = self.execution.profile
-        return self.execution if profile is None or profile.gpu == gpu.name else replace(self.execution, profile=None)
+        return self.execution if profile is None else replace(self.execution, profile=profile.of_gpu(gpu.name))
 
     @property
     def has_several_batches(self) -> bool:

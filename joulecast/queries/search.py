@@ -28,15 +28,10 @@ from .sweep import Sweep
 
 @dataclass(frozen=True)
 class Constraints:
-    """Limits on a choice. None stands for no limit.
-
-    Args:
-        max_time_s: Deadline of an iteration.
-        max_power_w: Mean board power over an iteration.
-    """
+    """Limits on a choice. None stands for no limit."""
 
     max_time_s: float | None = None
-    max_power_w: float | None = None
+    max_power_w: float | None = None  # Mean board power over an iteration
 
     def __post_init__(self) -> None:
         for name, value in (("max_time_s", self.max_time_s), ("max_power_w", self.max_power_w)):
@@ -61,12 +56,7 @@ class Constraints:
         return f"{'misses the deadline' if late else 'exceeds the power budget'} at every clock"
 
     def none_satisfied(self, curves: Sequence[Curve], left_out: int) -> InputError:
-        """The error when no clock of any curve satisfies the limits. It names the binding limit and the nearest choice.
-
-        Args:
-            curves: All curves that were compared.
-            left_out: Number of GPUs that cannot run the job at all.
-        """
+        """The error when no clock of any curve satisfies the limits. It names what binds, and the nearest choice."""
         time_s = np.concatenate([curve.time_s for curve in curves])
         power_w = np.concatenate([curve.power_w for curve in curves])
         names = [f"{curve.name} at {clock:g} MHz" for curve in curves for clock in curve.clocks_mhz]
@@ -102,13 +92,7 @@ _FREE = Tariff({})
 def best(
     question: Question, objective: str = "energy", tariff: Tariff = _FREE, constraints: Constraints | None = None
 ) -> Choices:
-    """Find the best clock of each GPU, precision and batch size; the best choice comes first.
-
-    Raises:
-        InputError: No GPU can run the job, or no choice satisfies the constraints.
-        UncoveredError: Too large a part of the job is not covered.
-        ZooError: A predictor is missing or damaged.
-    """
+    """Find the best clock of each GPU, precision and batch size; the best choice comes first."""
     wanted = find_objective(objective, tariff, question.has_batch)
     limits = constraints or Constraints()
     candidates = _Candidates.of(question, wanted, tariff)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from ..arrays import front_of
 from ..operations.inputs import InputShape, shape_to_json, titled
 from ..rendering.answers import Answer, Table
-from ..rendering.notebook import Picture, as_picture, drawn_into
+from ..rendering.notebook import Picture, as_html, as_picture, check_folder
+from ..rendering.plots import html_page
 from .choice import Choice, LeftOut, choices_table
 from .objectives import Job, Tariff, find_objective
 
@@ -101,22 +102,22 @@ class Sweep(Answer):
     def _table(self) -> Table:
         return choices_table(self.rows)
 
-    @overload
-    def plot(self, path: str | Path) -> Path: ...
-    @overload
-    def plot(self, path: None = None) -> Picture: ...
-    def plot(self, path: str | Path | None = None) -> Path | Picture:
-        """Draw the sweep into a PNG, SVG or self-contained HTML file, according to the ending of the path.
+    def plot(self, path: str | Path | None = None) -> Any:
+        """Draw the sweep into a PNG or SVG file, or into an HTML file that also has its tables.
 
         Returns:
             The path; without a path, a picture that Jupyter shows.
 
         Raises:
             InputError: The path has another ending, or its folder does not exist.
-            MissingDependencyError: matplotlib is not installed.
+            MissingDependencyError: matplotlib, which writes PNG, is not installed.
         """
-        return self._picture() if path is None else drawn_into(self, Path(path))
+        if path is None or Path(path).suffix.lower() != ".html":
+            return super().plot(path)
+        check_folder(Path(path))
+        Path(path).write_text(html_page(self.job, [as_html(self)]), encoding="utf-8")
+        return Path(path)
 
     def _picture(self) -> Picture:
-        """Each quantity against the clock."""
+        """The Pareto front, and each quantity against the clock."""
         return as_picture(self)

@@ -50,10 +50,8 @@ class Ways(Answer, tuple[Row, ...]):
     def __new__(cls, rows: Iterable[Row], left_out: Mapping[str, str], value: Callable[[Row], float]) -> Self:
         """Choose the best of the rows for each GPU and number of GPUs.
 
-        Args:
-            rows: All ways within the limits.
-            left_out: GPUs with their number -> the reason why none of the rows is of them.
-            value: Function that gives the value of a way; the lowest is best.
+        `left_out`: GPUs with their number -> the reason why none of the rows is of them.
+        `value`: Function that gives the value of a way; the lowest is best.
         """
         ordered = sorted(rows, key=value)
         best = {row.boards: row for row in reversed(ordered)}
@@ -145,28 +143,14 @@ class Search(Generic[Row]):
     def refuse(self, what: str, allowed: str | None, hint: str, given: str | None = None) -> InputError:
         """The error of a search that has found nothing.
 
-        Args:
-            what: What is not possible.
-            allowed: What can be reached.
-            hint: What to do next.
-            given: What was asked for; None for the reasons why GPUs were left out.
+        `given`: What was asked for; None for the reasons why GPUs were left out.
         """
         reasons = [f"{boards}: {reason}" for boards, reason in self.left_out.items()]
         return InputError(what, given=given or "; ".join(reasons[:_NAMED]) or "no GPUs", allowed=allowed, hint=hint)
 
 
 def asked_tariff(objective: str, objectives: Iterable[str], asked: Mapping[str, Any]) -> Tariff:
-    """The prices and the intensity of a question, which suffice for its objective.
-
-    Args:
-        objective: Name of the objective.
-        objectives: Names of all that there are.
-        asked: The arguments price_per_hour, price_per_kwh and carbon.
-
-    Raises:
-        UnknownNameError: There is no such objective, country or GPU of a price.
-        InputError: The objective needs prices or an intensity that are missing, or a number cannot be.
-    """
+    """The prices and the intensity of a question, which suffice for its objective."""
     known = tuple(objectives)
     if objective not in known:
         raise unknown_name("objective", objective, known)

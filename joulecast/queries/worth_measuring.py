@@ -55,10 +55,8 @@ def worth_measuring(
 ) -> dict[str, list[Operation]]:
     """Choose the operations to measure.
 
-    Args:
-        predictors: Mode -> predictor of the GPU.
-        count: Number of operations in both modes together, two thirds of them in inference.
-        networks: Function that gives the networks that are common, by GPU and mode.
+    `predictors`: Mode -> predictor of the GPU.
+    `networks`: Function that gives the networks that are common, by GPU and mode.
 
     Returns:
         Mode -> operations, the most valuable first.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
@@ -17,6 +19,7 @@ from ..predictors.board.profile import find_profile
 
 _MOST_BYTES = 2_000_000  # of many networks in a request: half of what a service takes by default
 _MOST_NETWORKS = 1_000
+_NAME = re.compile(r"[\w -]{1,100}")  # no path, and no file with an ending
 NAMES = {"clock": "clock_mhz", "clocks": "clocks_mhz"}
 ONLY_HERE = ("operators", "whitelist", "cluster")
 _OF_LISTED = ("operations", "name", "input_shape", "dropped", "assumptions")
@@ -102,8 +105,10 @@ def _host(value: Any) -> str | float:
     return host.name if host is USUAL or host.name in hosts() else host.factor
 
 
-def _calibration(value: Any) -> dict[str, Any] | None:
-    """The content of a calibration: its file is read here."""
+def _calibration(value: Any) -> dict[str, Any] | str | None:
+    """The content of a calibration, whose file is read here; or the name of one that the service has."""
+    if isinstance(value, str) and _NAME.fullmatch(value) and not Path(value).is_file():
+        return value
     profile = find_profile(value)
     return None if profile is None else profile.to_dict()
 
@@ -145,7 +150,7 @@ def _not_sendable(model: Any) -> InputError:
 
 
 _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
-    "gpu": gpu_name,
+    "gpu": lambda value: [*map(gpu_name, value)] if isinstance(value, list | tuple) else gpu_name(value),
     "gpus": lambda value: None if value is None else [gpu_name(gpu) for gpu in _several(value)],
     "clocks": lambda value: None if value is None else _plain(_several(value)),
     "calibration": _calibration,

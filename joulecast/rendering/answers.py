@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 
 class Table(NamedTuple):
-    """Rows under a header.
-
-    Args:
-        header: Names of the columns.
-        rows: Values of each row, in the order of the header; None where a value is not known.
-    """
+    """Names of columns, and the values of each row in their order; None where a value is not known."""
 
     header: Sequence[str]
     rows: Iterable[Iterable[Any]]

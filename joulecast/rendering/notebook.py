@@ -109,21 +109,13 @@ def quantity_text(column: str, value: object) -> str:
 
 @singledispatch
 def as_picture(value: object) -> Picture:
-    """A value as a picture for Jupyter, by a registered function as in `as_html`.
-
-    Raises:
-        TypeError: No function is registered for this class.
-    """
+    """A value as a picture for Jupyter, by a registered function as in `as_html`."""
     raise TypeError(f"no function is registered that draws a {type(value).__name__}")
 
 
 @singledispatch
 def drawn_into(value: object, path: Path) -> Path:
-    """Draw a value into a file whose ending sets the format, by a registered function as in `as_html`.
-
-    Raises:
-        TypeError: No function is registered for this class.
-    """
+    """Draw a value into a file whose ending sets the format, by a registered function as in `as_html`."""
     raise TypeError(f"no function is registered that draws a {type(value).__name__} into {path.name}")
 
 
@@ -158,14 +150,10 @@ def short(text: str, most: int = 40) -> str:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar of a chart, with its range where it is known.
+    """A bar of a chart with a label to its left, and a text at its end.
 
-    Args:
-        name: Label to the left of the bar.
-        value: Length of the bar.
-        text: Label at the end of the bar.
-        low_high: Ends of the whisker, in the unit of the value; None for no whisker.
-        colour: Index into `COLOURS`.
+    The whisker is from low to high, in the unit of the value; None for no whisker. The colour is an index into
+    `COLOURS`.
     """
 
     name: str
@@ -200,13 +188,9 @@ def bars(items: Sequence[Bar], title: str) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a chart, or dots.
+    """A line of a chart, or dots if its points, from left to right, are not joined.
 
-    Args:
-        name: What the key says of it.
-        points: Its points, from left to right.
-        marked: Index of the point that is marked; None for none.
-        joined: Whether the points are joined; otherwise each is a dot.
+    One of them may be marked by its index.
     """
 
     name: str
@@ -218,11 +202,7 @@ class Line:
 def lines_over(lines: Sequence[Line], x: tuple[str, str], y: tuple[str, str], title: str) -> str:
     """Lines over one axis, from zero up, as SVG. Dots that differ much have logarithmic axes.
 
-    Args:
-        lines: The lines, at least one, none of them empty.
-        x: Title of the horizontal axis, and the unit of its values.
-        y: The same for the vertical axis.
-        title: Title above the chart.
+    The lines, at least one, are not empty; `x` and `y` are the titles of the axes, and the units of their values.
     """
     left, top, width, height = 88, 8, 380, 170
     (x_name, x_unit), (y_name, y_unit) = x, y
@@ -281,14 +261,7 @@ Points = Sequence[tuple[float, float]]
 
 
 def front_picture(all_of_them: tuple[str, Points], front: Points, x: str, title: str) -> Picture:
-    """Ways as dots, and their Pareto front as a line.
-
-    Args:
-        all_of_them: What the dots are, and their seconds and joules.
-        front: Seconds and joules of the Pareto front.
-        x: What the seconds are; the joules are those of the same.
-        title: Title above the chart.
-    """
+    """Ways as dots, and their Pareto front as a line, in seconds of what `x` names and joules of the same."""
     lines = [Line(*all_of_them, joined=False), Line("Pareto front", front)]
     return Picture(lines_over(lines, (x, "s"), (x.replace("time", "energy"), "J"), title))
 

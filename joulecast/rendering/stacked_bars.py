@@ -16,26 +16,14 @@ _LETTER, _ROW, _WIDTH, _KEY = 8, 24, 420, 28
 
 @dataclass(frozen=True)
 class StackedBar:
-    """A bar.
-
-    Args:
-        name: Label to the left of the bar.
-        values: Value of each part, none below zero.
-    """
+    """A bar with a label to its left, and the value of each part, none below zero."""
 
     name: str
     values: Sequence[float]
 
 
 def stacked_bars(items: Sequence[StackedBar], parts: Sequence[str], unit: str, title: str) -> str:
-    """Bars from zero, one below the other, each divided into the same parts.
-
-    Args:
-        items: The bars, from top to bottom.
-        parts: Names of the parts, at most seven, in the order of the values.
-        unit: Unit of the values, such as "J".
-        title: Title above the bars.
-    """
+    """Bars from zero, from top to bottom, each divided into the same parts: at most seven, in the order of values."""
     most = max((sum(item.values) for item in items), default=0.0) or 1.0
     left = 16 + _LETTER * max((len(item.name) for item in items), default=0)
     drawn, at = [], 0

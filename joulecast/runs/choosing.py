@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,6 +13,7 @@ from ..generation.parallel import boards_of, compared
 from ..hardware import GPU
 from ..hardware.host import Host
 from ..operations.network import Network
+from ..predictors.board.profile import find_profile, profile_among
 from ..predictors.networks.memory import MemoryNeed, shortage
 from ..progress import paced
 from ..queries.evaluation import clock_grid_mhz
@@ -26,6 +27,7 @@ from .state import memory_of
 
 if TYPE_CHECKING:
     from ..extraction.sources import InputShape, Model
+    from ..predictors.board.profile import Calibrated
 
 OBJECTIVES: Mapping[str, str] = {"energy": "wall_energy_j", "time": "time_s", "cost": "cost", "carbon": "carbon_kg"}
 """Name of an objective -> the quantity of a run that it is; the lowest is best."""
@@ -60,6 +62,7 @@ def best_run(
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,
     pue: float = 1.0,
+    calibration: Calibrated | None = None,
 ) -> RunChoices:
     """Choose where and how to train: for each GPU and number of GPUs the best way that fits, best first.
 
@@ -91,6 +94,8 @@ def best_run(
         price_per_kwh: Price of a kilowatt-hour, in the same currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE": its yearly average.
         pue: Joules that the data centre draws for each joule of its servers, which price and carbon contain.
+        calibration: What was measured on a board of one of the GPUs; see `joulecast.predict`. Others are predicted as
+            usual.
 
     Raises:
         UnknownNameError: No such model, GPU, precision, objective, optimizer, country or predictor.
@@ -120,10 +125,7 @@ class RunChoices(Ways[Run]):
     def __new__(cls, rows: Iterable[Run], left_out: Mapping[str, str], objective: str) -> Self:
         """Choose the best of the rows for each GPU and number of GPUs.
 
-        Args:
-            rows: All ways within the limits.
-            left_out: GPUs with their number -> the reason why none of the rows is of them.
-            objective: One of `OBJECTIVES`.
+        `left_out`: GPUs with their number -> the reason why none of the rows is of them.
         """
         made = super().__new__(cls, rows, left_out, lambda run: float(getattr(run, OBJECTIVES[objective])))
         made.objective = objective
@@ -141,20 +143,14 @@ class RunChoices(Ways[Run]):
 
 
 def best_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> RunChoices:
-    """Choose as `best_run` does, with networks from a given function.
-
-    Args:
-        extract: Function that gives the network of a job.
-        asked: The arguments of `best_run` by name.
-
-    Raises:
-        JoulecastError: See `best_run`.
-    """
+    """Choose as `best_run` does, with networks from a given function."""
     objective = asked["objective"]
     asked_tariff(objective, OBJECTIVES, asked)
     limits = {name: asked[f"max_{name}"] for name in ("time_s", "cost") if asked[f"max_{name}"] is not None}
+    listed = compared(asked["gpus"], asked["counts"])
+    profile = profile_among(asked.get("calibration"), (gpu.name for _, gpu in listed))
     question = _Question(
-        Training.of(extract, asked),
+        Training.of(extract, {**asked, "calibration": profile}),
         OBJECTIVES[objective],
         limits,
         None if asked["clocks"] is None else tuple(asked["clocks"]),
@@ -162,10 +158,10 @@ def best_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> RunC
     question.training.micro_batch(question.finest)  # A model that cannot be extracted is refused at once.
     search: Search[Run] = Search()
     seen: list[Run] = []
-    for count, gpu in paced(compared(asked["gpus"], asked["counts"])):
+    for count, gpu in paced(listed):
         boards = boards_of(count, gpu)
         with search.trying(boards):
-            found = list(question.ways(count, gpu))
+            found = list(question.on(gpu).ways(count, gpu))
             seen += found
             search.add(boards, [run for run in found if question.keeps(run)])
             search.leave(boards, question.why_not(found))
@@ -184,26 +180,26 @@ def best_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> RunC
 
 @dataclass(frozen=True)
 class _Question:
-    """What does not depend on the GPU.
-
-    Args:
-        training: What is trained.
-        quantity: The quantity of a run that should be low.
-        limits: Name of a quantity of a run -> its highest value.
-        clocks: Graphics clocks to choose from; None for those of `CLOCKS`.
-        memory: Memory of the layouts that were tried.
-    """
+    """What does not depend on the GPU."""
 
     training: Training
-    quantity: str
-    limits: Mapping[str, float]
-    clocks: Sequence[float] | None
-    memory: dict[Layout, MemoryNeed] = field(default_factory=dict)
+    quantity: str  # The quantity of a run that should be low
+    limits: Mapping[str, float]  # Name of a quantity of a run -> its highest value
+    clocks: Sequence[float] | None  # Graphics clocks to choose from; None for those of `CLOCKS`
+    memory: dict[Layout, MemoryNeed] = field(default_factory=dict)  # Memory of the layouts that were tried
 
     @property
     def finest(self) -> Layout:
         """One GPU, with micro-batches of one sample."""
         return Layout(1, accumulation=Layout(1).micro_shape(self.training.job.input_shape)[0])
+
+    def on(self, gpu: GPU) -> _Question:
+        """The question on one of the GPUs: a calibration is that of a single one."""
+        job = self.training.job
+        profile = find_profile(job.calibration)
+        if profile is None or profile.of_gpu(gpu.name) is not None:
+            return self
+        return replace(self, training=replace(self.training, job=replace(job, calibration=None)))
 
     def ways(self, count: int, gpu: GPU) -> Iterator[Run]:
         """Runs on some GPUs: each layout at the default clock, and the best and the quickest at the other clocks.

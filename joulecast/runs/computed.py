@@ -24,10 +24,6 @@ _FP8_STEP = 16  # Sizes of products in fp8 are multiples of it (cuBLASLt; transf
 def computed_part(whole: Network, layout: Layout) -> Network:
     """One GPU's part of a micro-batch through all layers.
 
-    Args:
-        whole: The micro-batch of a replica, with the part of the sequence that each GPU has.
-        layout: How a step is divided.
-
     Raises:
         InputError: Layers, experts or the sequence cannot be divided so.
     """

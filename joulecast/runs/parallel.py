@@ -152,15 +152,7 @@ def predict_parallel_training(
 
 
 def training_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> ParallelTraining:
-    """Predict as `predict_parallel_training` does, with the network from a given function.
-
-    Args:
-        extract: Function that gives the network of a job.
-        asked: The arguments of `predict_parallel_training` by name.
-
-    Raises:
-        JoulecastError: See `predict_parallel_training`.
-    """
+    """Predict as `predict_parallel_training` does, with the network from a given function."""
     count, board = find_gpus(asked["gpu"])
     parts = {name: asked[name] for name in PARTS}
     for name, value in parts.items():

@@ -25,11 +25,5 @@ def servers_w(gpu: GPU, layout: Layout) -> float:
 
 
 def wall_energy_j(time_s: float, boards_j: float, others_w: float) -> float:
-    """Joules at the plugs of all servers of a run.
-
-    Args:
-        time_s: Seconds of the run.
-        boards_j: Joules of all boards.
-        others_w: Watts of everything else in the servers.
-    """
+    """Joules at the plugs of all servers of a run."""
     return others_w * time_s + PER_BOARD_W * boards_j

@@ -152,15 +152,7 @@ def predict_run(
 
 
 def run_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> Run:
-    """Predict as `predict_run` does, with the network from a given function.
-
-    Args:
-        extract: Function that gives the network of a job.
-        asked: The arguments of `predict_run` by name.
-
-    Raises:
-        JoulecastError: See `predict_run`.
-    """
+    """Predict as `predict_run` does, with the network from a given function."""
     count, board = find_gpus(asked["gpu"])
     board.checked_clock_mhz(asked["clock"])
     layout = Layout(count, **{each.name: asked[each.name] for each in fields(Layout) if each.name != "gpus"})
@@ -172,16 +164,13 @@ class Training:
     """What is trained on what, wherever that may be; see `predict_run` for the fields.
 
     Args:
-        extract: Function that gives the network of a job.
-        asked_precision: Precision as it was asked for.
-        size: The name of what the data is counted in, samples or tokens, and how many an epoch has.
         networks: Networks of micro-batches that were extracted, by their shapes.
     """
 
-    extract: Callable[[Job], Network]
+    extract: Callable[[Job], Network]  # Function that gives the network of a job
     job: Job
-    asked_precision: str
-    size: tuple[str, float]
+    asked_precision: str  # Precision as it was asked for
+    size: tuple[str, float]  # The name of what the data is counted in, samples or tokens, and how many an epoch has
     epochs: float
     between: Between
     network_bandwidth: float | None
@@ -194,12 +183,7 @@ class Training:
 
     @classmethod
     def of(cls, extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> Training:
-        """Check the arguments of `predict_run`, as far as they are given.
-
-        Raises:
-            UnknownNameError: No such country or GPU of a price.
-            InputError: A number that cannot be.
-        """
+        """Check the arguments of `predict_run`, as far as they are given."""
         job = Job.of(asked, mode="training")
         if job.precision in AUTOCAST:
             job = replace(job, precision="default", autocast=AUTOCAST[job.precision])
@@ -235,16 +219,7 @@ class Training:
         return self.networks[shape]
 
     def on(self, gpu: GPU, layout: Layout, clock: float | None) -> Run:
-        """Predict the run.
-
-        Args:
-            gpu: The GPU model.
-            layout: How a step is divided over the GPUs.
-            clock: Graphics clock in MHz; None for the GPU's default.
-
-        Raises:
-            JoulecastError: See `predict_run`.
-        """
+        """Predict the run."""
         job = self.job
         gpu.checked_power_limit_w(job.power_limit_w)
         micro_shape = layout.micro_shape(job.input_shape)

@@ -28,26 +28,18 @@ class Sending:
     """What a GPU sends in a step.
 
     Args:
-        layout: How the step is divided.
-        traffic: What collectives cost.
-        state: What a GPU's part of the model holds.
-        blocks: Shape of the result of each block, in a micro-batch.
-        routed: Elements that each GPU sends to experts in a micro-batch.
-        cached: Elements of keys and values of a GPU's part of the sequences, in a micro-batch.
-        attended_s: Seconds of attention in a micro-batch, forward and backward.
-        element_bytes: Bytes of an element of a result.
         pieces: Pieces of a product that are computed while the others are sent. Transformer Engine, which computes in
             fp8, sends as many as GPUs share a layer; PyTorch waits for the whole result.
     """
 
-    layout: Layout
+    layout: Layout  # How the step is divided
     traffic: Traffic
-    state: State
-    blocks: Sequence[tuple[int, ...]]
-    routed: float
-    cached: float
-    attended_s: float
-    element_bytes: float
+    state: State  # What a GPU's part of the model holds
+    blocks: Sequence[tuple[int, ...]]  # Shape of the result of each block, in a micro-batch
+    routed: float  # Elements that each GPU sends to experts in a micro-batch
+    cached: float  # Elements of keys and values of a GPU's part of the sequences, in a micro-batch
+    attended_s: float  # Seconds of attention in a micro-batch, forward and backward
+    element_bytes: float  # Bytes of an element of a result
     pieces: int = 1
 
     @classmethod
@@ -94,12 +86,7 @@ class Sending:
         return Sent(time_s / stages, (joules + (passes + 1) * layers * ring.energy_j) / stages)
 
     def exposed(self, backward_s: float, turn_s: float) -> tuple[float, float, float]:
-        """Seconds that a GPU waits for what is sent, seconds of all that is sent, and joules above static power.
-
-        Args:
-            backward_s: Seconds of the backward of a micro-batch in a stage.
-            turn_s: Seconds of all computation of a micro-batch in a stage.
-        """
+        """Seconds that a GPU waits for what is sent, seconds of all that is sent, and joules above static power."""
         layout, layers = self.layout, self.layers
         stages, times, stride = layout.pipeline_parallel, layout.accumulation, layout.tensor_parallel
         # Micro-batches in flight pass to the next stage forward and back.

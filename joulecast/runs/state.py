@@ -18,17 +18,11 @@ _ATTENTION = ("attention", "matmul", "softmax")  # What selective recomputing re
 
 @dataclass(frozen=True)
 class State:
-    """What a stage's part of a model holds, before replicas and experts divide it.
+    """What a stage's part of a model holds, before replicas and experts divide it."""
 
-    Args:
-        layout: How a step is divided.
-        held: Bytes of the parameters of a stage.
-        experts: The share of experts in them.
-    """
-
-    layout: Layout
-    held: ParameterBytes
-    experts: float
+    layout: Layout  # How a step is divided
+    held: ParameterBytes  # Bytes of the parameters of a stage
+    experts: float  # The share of experts in them
 
     @classmethod
     def of(cls, whole: Network, layout: Layout) -> State:
@@ -56,9 +50,7 @@ def memory_of(whole: Network, layout: Layout) -> MemoryNeed:
     The first stage of a pipeline starts as many micro-batches as there are stages before it continues with a backward
     (1F1B). DistributedDataParallel holds gradients a second time, in the buckets that they are sent in.
 
-    Args:
-        whole: A micro-batch through all layers, in training, with the optimizer's step.
-        layout: How a step is divided.
+    `whole`: A micro-batch through all layers, in training, with the optimizer's step.
 
     Raises:
         InputError: The model has no layers that GPUs can share so.

@@ -47,21 +47,13 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """A step of one of the GPUs.
+    """A step of one of the GPUs."""
 
-    Args:
-        parts: Name of a part -> its seconds and joules.
-        micro: A micro-batch through all layers, or one GPU's part of them under tensor parallelism.
-        memory: Device memory that a GPU needs.
-        communication_s: Seconds of everything that is sent, including what goes on beside the backward.
-        state_bytes: Bytes of all weights and of the state of the optimizer, which a checkpoint stores.
-    """
-
-    parts: dict[str, Cost]
-    micro: Prediction
-    memory: MemoryNeed
-    communication_s: float
-    state_bytes: float
+    parts: dict[str, Cost]  # Name of a part -> its seconds and joules
+    micro: Prediction  # A micro-batch through all layers, or one GPU's part of them under tensor parallelism
+    memory: MemoryNeed  # Device memory that a GPU needs
+    communication_s: float  # Seconds of everything that is sent, including what goes on beside the backward
+    state_bytes: float  # Bytes of all weights and of the state of the optimizer, which a checkpoint stores
 
     @property
     def time_s(self) -> float:
@@ -121,16 +113,7 @@ def step_of(
 ) -> Step:
     """Predict a step.
 
-    Args:
-        whole: A micro-batch through all layers, in training, with the optimizer's step.
-        gpu: The GPU model.
-        layout: How the step is divided.
-        traffic: What collectives cost.
-        predictor: The GPU's predictor for training.
-        of_forward: Its predictor for inference; see `predictors_of`.
-        clock: Graphics clock in MHz; None for the GPU's default.
-        power_limit_w: Power cap of a board in watts; None for its default.
-        clipping: Whether the norm of the gradients is limited before the optimizer's step.
+    `whole`: A micro-batch through all layers, in training, with the optimizer's step.
 
     Raises:
         InputError: The model has no layers that GPUs can share so.
@@ -152,12 +135,15 @@ def step_of(
     if again is not None:
         parts["recomputing"] = work(again, 1.0)
     if steps:
-        run = [replace(each, operation=_of_part(each.operation, stages * state.divisor("moments"))) for each in steps]
+        run = [replace(each, operation=_of_part(each.operation, state.divisor("moments"))) for each in steps]
         if clipping:
-            sizes = [_of_part(each.operation, stages * state.divisor("gradients"), _CLIPPING) for each in steps]
+            sizes = [_of_part(each.operation, state.divisor("gradients"), _CLIPPING) for each in steps]
             run += [replace(each, operation=size) for each, size in zip(steps, sizes, strict=True)]
-        optimizer = predictor.predict(replace(network, entries=tuple(run), dropped=()), clock, power_limit_w)
-        parts["optimizer"] = Cost(optimizer.time_s, optimizer.known_energy_j)
+        # The device steps while the host launches the next forward already: what the step adds to a micro-batch counts.
+        both = predictor.predict(replace(network, entries=(*computed.entries, *run)), clock, power_limit_w)
+        parts["optimizer"] = Cost(
+            (both.time_s - micro.time_s) / stages, (both.known_energy_j - micro.known_energy_j) / stages
+        )
     sent = Sending.of(layout, traffic, state, whole, micro)
     turn_s = (micro.time_s + (again.time_s if again else 0.0)) / stages
     exposed, all_s, dynamic_j = sent.exposed((1 - forward) * micro.time_s / stages, turn_s)

@@ -32,8 +32,6 @@ class Traffic:
     """Collectives between GPUs of a kind.
 
     Args:
-        gpu: The GPU model.
-        gpus_per_node: GPUs of a node.
         network_bandwidth: Bytes per second of a node's adapters to other nodes, in each direction; None for one adapter
             for each GPU, as fast as its PCI Express slot allows.
     """
@@ -61,10 +59,7 @@ class Traffic:
         The rings of NCCL pass through all GPUs of a node and once between neighbouring nodes. The slower of the two
         decides.
 
-        Args:
-            size_bytes: Bytes of the whole tensor.
-            gpus: GPUs of the group.
-            stride: GPUs between two neighbours of the group, such as those that share the layers of one replica.
+        `stride`: GPUs between two neighbours of the group, such as those that share the layers of one replica.
         """
         inside, nodes = self._inside("all_gather", size_bytes, gpus, stride), self._nodes(gpus, stride)
         if nodes == 1:

@@ -28,6 +28,7 @@ from ..errors import JoulecastError, RefusalError
 from ..extraction.isolation import IsolatedExtraction
 from ..hardware import find_gpu
 from ..operations.operation import MODES
+from ..predictors.board.profile import profiles_in
 from ..zoo import find_predictor
 from . import listings, routes
 from .answers import Answers
@@ -42,6 +43,7 @@ from .workers import Workers
 
 _ROUTERS = (routes.predictions, routes.asked, listings.listed, listings.system, listings.usual)
 _TIDY_SECONDS, _TIDY_BYTES = 5.0, 32_000_000
+_COLLECTING = 10_000, 5, 1_000  # so that the young have at most 60,000 objects, 0.1 s; all are scanned when it is idle
 _WARMING_SECONDS = 600.0  # longest time to load a predictor, even from a slow disk
 _DESCRIPTION = (
     "Predicts time, power and energy of PyTorch models on GPUs, before anything runs. All quantities are in SI units, "
@@ -68,6 +70,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     state = app.state
     state.settings = settings
+    state.calibrations = profiles_in(settings.calibrations) if settings.calibrations else {}
     state.answers = Answers(settings)
     state.cache = AnswerCache(settings.cached_answers_bytes)
     state.workers = Workers(settings.threads, settings.max_waiting)
@@ -206,7 +209,7 @@ async def _tidy(app: FastAPI) -> None:
     while trim is not None:
         await asyncio.sleep(_TIDY_SECONDS)
         if resident_bytes() > least_bytes + _TIDY_BYTES and not app.state.workers.waiting:
-            gc.collect(1)  # not the oldest generation, which the caches are in
+            gc.collect()
             await asyncio.to_thread(trim, 0)
             least_bytes = resident_bytes()
         least_bytes = min(least_bytes, resident_bytes())
@@ -238,3 +241,5 @@ async def _warm(app: FastAPI) -> None:
     # Everything loaded so far stays in memory. Scanning it for garbage would delay answers by tens of milliseconds.
     gc.collect()
     gc.freeze()
+    # By default a large answer is scanned again and again while it grows, 0.8 s at a time in which nothing else runs.
+    gc.set_threshold(*_COLLECTING)

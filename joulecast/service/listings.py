@@ -176,6 +176,16 @@ async def zoo(request: Request) -> Response:
     return Response(json_bytes({"entries": entries()}), media_type="application/json")
 
 
+@listed.get("/calibrations", **answering(schemas.CalibrationsAnswer), tags=["catalogue"])
+async def calibrations(request: Request) -> Response:
+    """List the calibrations that requests may name."""
+    rows = [
+        {"name": name, "gpu": profile.gpu, "sha256": profile.sha256, "about": str(profile)}
+        for name, profile in request.app.state.calibrations.items()
+    ]
+    return Response(json_bytes({"calibrations": rows}), media_type="application/json")
+
+
 @listed.get("/gpus/{name}", **naming(schemas.GpuAnswer), tags=["catalogue"])
 async def gpu(request: Request, name: Annotated[str, Path(max_length=100, examples=["A30"])]) -> Response:
     """All figures of a GPU, with their sources."""

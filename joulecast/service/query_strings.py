@@ -42,7 +42,7 @@ class Query(BaseModel):
             raise invalid(error, "query") from error
 
 
-_ONLY_IN_BODIES = {"operations", "name", "dropped", "assumptions", "assume", "model_options", "tree"}
+_ONLY_IN_BODIES = {"operations", "name", "dropped", "assumptions", "assume", "model_options", "tree", "calibration"}
 _AS_TEXTS = {  # prices by GPU need a body
     "precision": (Annotated[list[Precision], up_to(5)] | None, None),
     "price_per_hour": (Price | None, None),

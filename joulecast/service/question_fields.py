@@ -172,8 +172,10 @@ FIELDS: Mapping[str, Declared] = {
     "batching": (Name | None, "continuous or static. Default: what the engine does."),
     "cache_precision": (Name | None, "fp8 for keys and values. Default: 16 bits."),
     "calibration": (
-        Annotated[dict[Name, Any], up_to(20)] | None,
-        "What `joulecast calibrate` measured on a board of the GPU: the content of its file.",
+        Annotated[dict[Name, Any], up_to(20), WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "string"}]})]
+        | None,
+        "What `joulecast calibrate` measured on a board of the GPU: the content of its file, or a name that "
+        "/v1/calibrations lists.",
     ),
     "carbon": (Price | Name | None, "Grams of CO2 per kWh, or a country such as DE."),
     "clock": (Clock | None, "Graphics clock. Default: the GPU's own default."),
@@ -216,7 +218,7 @@ FIELDS: Mapping[str, Declared] = {
     "precision": (Precision, "What operations run in."),
     "precisions": (
         Annotated[list[Name], up_to(5, least=1)],
-        "Of the weights, to choose from: bf16, fp16, fp8, nvfp4 or mxfp4.",
+        "Of the weights, to choose from: bf16, fp16, fp8, nvfp4, mxfp4 or int4.",
     ),
     "predictor": (Name | None, "A zoo name. Default: the best for the GPU."),
     "price_per_hour": (

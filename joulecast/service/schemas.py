@@ -359,6 +359,14 @@ ModelsAnswer = object_of(
 
 ZooAnswer = object_of("ZooAnswer", "Names of the predictors.", entries=list[str])
 
+CalibrationsAnswer = object_of(
+    "CalibrationsAnswer",
+    "The calibrations that requests may name.",
+    calibrations=several(
+        object_of("CalibrationAnswer", "A calibration of a board.", name=str, gpu=str, sha256=str, about=str)
+    ),
+)
+
 CardAnswer = object_of("CardAnswer", "A model card.", name=str)
 
 HealthAnswer = object_of("HealthAnswer", "That the process runs, and its number.", status=str, process=int)

@@ -21,6 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
 from ..errors import InputError
+from ..predictors.board.profile import profiles_in
 from .app import create_app
 from .logs import log, log_to_stderr
 from .reload import follow
@@ -195,6 +196,8 @@ def serve(settings: Settings, tell: Callable[[str], object]) -> None:
     Raises:
         InputError: The port is taken, or this machine does not have the address.
     """
+    if settings.calibrations:
+        profiles_in(settings.calibrations)  # Refused here, and not in each of the processes.
     with listen(settings) as listening:
         url = url_of(settings, listening)
         address = listening.getsockname()

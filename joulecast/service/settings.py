@@ -69,6 +69,9 @@ class Settings:
     cached_predictions_bytes: int = _setting(
         128_000_000, "Memory for networks prepared for a GPU: everything that does not depend on the clock."
     )
+    calibrations: str = _setting(
+        "", "Folder with files of `joulecast calibrate`. Requests name them, without .json, as their calibration."
+    )
     extraction: bool = _setting(
         True, "Whether models without a template are extracted with torch, where it is installed."
     )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from ..errors import RefusalError
+from ..errors import JoulecastError, RefusalError
 from ..progress import PACE, StoppedError
 from .problems import client_left, too_long
 
@@ -65,6 +65,11 @@ class _Job:
         token = PACE.set(self.pace)
         try:
             return self.call()
+        except JoulecastError as error:
+            # A refusal is its message. What led to it would keep the question and half its answer in memory, in cycles
+            # of exceptions and frames that only a collection of all garbage finds.
+            error.__cause__ = error.__context__ = error.__traceback__ = None
+            raise
         finally:
             PACE.reset(token)
             self.cpu_s = time.thread_time() - self._since_s

@@ -21,10 +21,7 @@ _USED: ContextVar[Client | None] = ContextVar("the cluster that is used", defaul
 
 
 def connect(cluster: str | Cluster) -> Client:
-    """A connection to the scheduler of a cluster.
-
-    Args:
-        cluster: Address of the scheduler, such as tcp://host:8786, or the cluster itself.
+    """A connection to the scheduler of a cluster, by its address, such as tcp://host:8786, or the cluster itself.
 
     Raises:
         InputError: No scheduler answers, or TLS is not set up.
@@ -55,10 +52,7 @@ def connect(cluster: str | Cluster) -> Client:
 
 @contextmanager
 def on_cluster(address: str | None) -> Iterator[None]:
-    """Within this context, `call_on_workers` uses the workers of a cluster.
-
-    Args:
-        address: Address of the scheduler, such as tcp://host:8786; None for no cluster.
+    """Within this context, `call_on_workers` uses the workers of the scheduler at an address; None for no cluster.
 
     Raises:
         InputError: No scheduler answers, it has no workers, or a worker has another version of joulecast.
@@ -84,10 +78,8 @@ def is_used() -> bool:
 def call_on_workers(function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
     """Call a function on the workers, several times at once. The results come in the order of the calls.
 
-    Args:
-        function: A function at the top level of a module. It must give the same if it is called again, because the
-            calls of a worker that is lost are made again by another.
-        calls: Arguments of each call. They are read when they are needed, so there may be many.
+    The function stands at the top level of a module, and gives the same if it is called again, because the calls of a
+    worker that is lost are made again by another. Arguments are read when they are needed, so there may be many.
     """
     from joblib import Parallel, delayed, parallel_config
 
@@ -144,12 +136,9 @@ def in_parallel(
 ) -> Iterator[Result]:
     """Call a function several times in parallel. The results are those of sequential calls, and in their order.
 
-    Args:
-        function: A function at the top level of a module. Each process uses one thread.
-        calls: Arguments of each call.
-        worthwhile: Whether processes on this machine are worth their start and a copy of the arguments. Workers of a
-            cluster are used in any case.
-        what: What is done by each call, for the bar on the terminal.
+    The function stands at the top level of a module; each process uses one thread. `worthwhile` says whether processes
+    on this machine are worth their start and a copy of the arguments; workers of a cluster are used in any case. `what`
+    is done by each call, for the bar on the terminal.
     """
     yield from tracked(_results(function, calls, worthwhile), what, total=len(calls))
 

@@ -11,13 +11,7 @@ from ..errors import InputError, JoulecastError
 
 @contextmanager
 def refusing_damage(what: str, path: Path, error_class: type[JoulecastError] = InputError) -> Iterator[None]:
-    """A context manager that turns any exception of a parser into an error of joulecast.
-
-    Args:
-        what: Message of the error, such as "this ONNX file cannot be read".
-        path: Path of the file.
-        error_class: Class of the error.
-    """
+    """Turn any exception of a parser into an error of this class with the message `what`."""
     try:
         yield
     except (JoulecastError, MemoryError):
@@ -30,14 +24,7 @@ def refusing_damage(what: str, path: Path, error_class: type[JoulecastError] = I
 def unreadable(
     what: str, path: Path, error: Exception, error_class: type[JoulecastError] = InputError
 ) -> JoulecastError:
-    """Build the error for a file that cannot be opened, or whose content is not what it should be.
-
-    Args:
-        what: What is wrong, such as "this recipe cannot be read".
-        path: Path of the file.
-        error: The exception that says why.
-        error_class: Class of the error.
-    """
+    """Build the error for a file that cannot be opened, or whose content is not what it should be."""
     if isinstance(error, OSError):
         cause = error.strerror or first_line(error)
         hint = "name a path that exists and that this user may use"

@@ -96,13 +96,10 @@ class Answer(NamedTuple):
 
 
 def fetch(request: urllib.request.Request, *, seconds: float, most_bytes: int, redirects: bool = False) -> Answer:
-    """Send a request, and return the complete answer.
+    """Send a request to an address of http or https, and return the complete answer.
 
-    Args:
-        request: The request, to an address of http or https.
-        seconds: Deadline for the whole request: connecting, every redirect, the head and the body.
-        most_bytes: Largest size of the answer's body.
-        redirects: Whether redirects are followed. The token is not sent to other hosts.
+    The deadline holds for connecting, every redirect, the head and the body together. Redirects are followed only if
+    asked for, and the token is not sent to other hosts.
 
     Raises:
         OSError, http.client.HTTPException: There is no complete answer. TimeoutError if it took too long.

@@ -39,12 +39,9 @@ def within(seconds: float, ask: Callable[[], Result]) -> Result:
 
 @contextmanager
 def limited_memory(more_bytes: int) -> Iterator[None]:
-    """A context manager in which allocations beyond a limit raise MemoryError.
+    """A context manager in which allocating more bytes than this, in addition to what there is, raises MemoryError.
 
     On systems without such a limit (macOS, Windows) it has no effect.
-
-    Args:
-        more_bytes: Bytes that the process may allocate in addition to what it has at the start.
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(ImportError, OSError, ValueError):

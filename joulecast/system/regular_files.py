@@ -38,13 +38,7 @@ def is_file(path: Path) -> bool:
 def open_regular(path: Path, what: str = "this file", error_class: type[JoulecastError] = InputError) -> BinaryIO:
     """Open a regular file for reading in binary.
 
-    Args:
-        path: Path of the file.
-        what: Name of the file in error messages.
-        error_class: Class of the error.
-
-    Raises:
-        InputError or `error_class`: The file cannot be opened, or is a folder, a pipe or a device.
+    Raises an error: it cannot be opened, or is a folder, a pipe or a device.
     """
     try:
         # Without O_NONBLOCK, opening a pipe would wait for a writer.
@@ -62,17 +56,7 @@ def open_regular(path: Path, what: str = "this file", error_class: type[Joulecas
 def read_regular(
     path: Path, most_bytes: int, what: str = "this file", error_class: type[JoulecastError] = InputError
 ) -> bytes:
-    """The content of a regular file.
-
-    Args:
-        path: Path of the file.
-        most_bytes: Largest size that is read.
-        what: Name of the file in error messages.
-        error_class: Class of the error.
-
-    Raises:
-        InputError or `error_class`: The file cannot be read, or is larger than `most_bytes`.
-    """
+    """The content of a regular file. Raises an error: it cannot be read, or is larger than `most_bytes`."""
     with open_regular(path, what, error_class) as file:
         try:
             # read(n) allocates n bytes at once, so n is not larger than the file.
@@ -87,13 +71,7 @@ def read_regular(
 def pieces(path: Path, most_bytes: int, what: str) -> Iterator[bytes]:
     """The content of a regular file in pieces of at most 1 MB, unpacked if it is compressed with gzip.
 
-    Args:
-        path: Path of the file.
-        most_bytes: Largest size that is read, after unpacking.
-        what: Name of the file in error messages.
-
-    Raises:
-        InputError: The file cannot be read or unpacked, or is larger than `most_bytes`.
+    Raises InputError: the file cannot be read or unpacked, or is larger than `most_bytes` after unpacking.
     """
     read_bytes = 0
     with open_regular(path, what) as file:
@@ -124,14 +102,7 @@ def _unpacked(file: BinaryIO) -> Iterator[bytes]:
 def lines(path: Path, most_bytes: int, most_line_bytes: int, what: str) -> Iterator[bytes]:
     """The lines of a regular file, with their ends.
 
-    Args:
-        path: Path of the file.
-        most_bytes: Largest size of the file.
-        most_line_bytes: Largest size of a line.
-        what: Name of the file in error messages.
-
-    Raises:
-        InputError: The file cannot be read, or the file or a line is too large.
+    Raises InputError: it cannot be read, or it or a line is too large.
     """
     with open_regular(path, what) as file:
         if os.fstat(file.fileno()).st_size > most_bytes:
@@ -148,14 +119,7 @@ def lines(path: Path, most_bytes: int, most_line_bytes: int, what: str) -> Itera
 def read_json(path: Path, most_bytes: int, what: str, error_class: type[JoulecastError] = InputError) -> Any:
     """The content of a file with JSON, within a limit on its size and without NaN and infinities.
 
-    Args:
-        path: Path of the file.
-        most_bytes: Largest size of the file.
-        what: Name of the file in error messages.
-        error_class: Class of the error.
-
-    Raises:
-        InputError or `error_class`: The file cannot be read, is too large, or is not JSON.
+    Raises an error: the file cannot be read, is too large, or is not JSON.
     """
     data = read_regular(path, most_bytes, what, error_class)
     try:
@@ -176,13 +140,5 @@ def too_large(
     hint: str = "divide it into several files",
     error_class: type[JoulecastError] = InputError,
 ) -> JoulecastError:
-    """The error for a file with more in it than may be read.
-
-    Args:
-        what: Name of the file, or of a part of it.
-        path: Path of the file.
-        allowed: The limit, in words.
-        hint: The next step of the user.
-        error_class: Class of the error.
-    """
+    """The error for a file, or a part of it, with more in it than may be read."""
     return error_class(f"{what} is too large", given=str(path), allowed=allowed, hint=hint)

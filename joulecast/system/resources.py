@@ -34,16 +34,10 @@ def cache_folder() -> Path:
 
 
 def named_file(path: str | Path, folder: str, what: str) -> Path:
-    """The path of a TOML file of the user, or of one that came with joulecast and is given by its name: "blend".
+    """The path of a TOML file of the user, or of one in a folder that came with joulecast, given by its name: "blend".
 
-    Args:
-        path: Path of a file, or the name of a file of the folder without its ending.
-        folder: Name of a folder, as for `shipped`.
-        what: Name of such files in error messages: "recipe".
-
-    Raises:
-        UnknownNameError: No file of this name came with joulecast.
-        ZooError: This installation has no such folder.
+    `what` names such files in error messages: "recipe". Raises UnknownNameError: no file of this name came with
+    joulecast.
     """
     path = Path(path)
     if path.suffix or len(path.parts) != 1 or path.exists():

@@ -9,19 +9,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A context manager that yields a temporary path in the folder of `path`, and renames it to `path` at the end.
+    """Yield a temporary path in the folder of `path`, and rename it to `path` at the end.
 
     If the block raises an error, the temporary file is removed, and `path` stays as it was.
-
-    Args:
-        path: Path of the finished file. Its folder must exist.
-
-    Raises:
-        OSError: The file cannot be renamed.
     """
     unfinished = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
     try:
@@ -39,8 +34,7 @@ _RENAME_EXCHANGE = 2  # /usr/include/linux/fs.h
 def exchanged(first: Path, second: Path) -> bool:
     """Exchange two files or folders in one step, so that a kill leaves each of them whole at one of the two paths.
 
-    Returns:
-        False where the system or the file system cannot do that, and nothing was changed.
+    It is False where the system or the file system cannot do that, and nothing was changed.
     """
     rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     paths = (_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second))
@@ -51,17 +45,25 @@ def exchanged(first: Path, second: Path) -> bool:
 def locked(path: Path) -> Iterator[None]:
     """A context manager that only one process at a time can be in. The others wait, and a kill ends the lock.
 
-    Args:
-        path: Path of the file that is locked, which is created where there is none. Its folder must exist.
-
-    Raises:
-        OSError: The file cannot be created.
+    The file that is locked is created where there is none.
     """
     with path.open("w") as file:
-        try:
-            import fcntl
-        except ImportError:  # On Windows there is no lock, and the last write counts.
-            pass
-        else:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        lock(file)
         yield
+
+
+def lock(file: IO[Any], *, wait: bool = True) -> bool:
+    """Lock an open file until it is closed, or its process ends. Windows has no such lock, and the last write counts.
+
+    Returns:
+        Whether it is locked now; False if another process has locked it and this one does not wait.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -17,6 +17,7 @@ from ..generation.choosing import told_of
 from ..generation.models import find_decoder
 from ..generation.parallel import Parallel, boards_of, compared, layouts
 from ..hardware import GPU
+from ..predictors.board.profile import BoardProfile, profile_among
 from ..progress import paced
 from ..queries.objectives import Tariff
 from ..queries.ways import Search, asked_tariff
@@ -104,11 +105,21 @@ class _Question:
     asked: Mapping[str, Any]
     drawn: _Arrivals
     tariff: Tariff
+    profile: BoardProfile | None
 
-    def served(self, precision: str, cap_w: float | None, gpu: GPU, parallel: Parallel, clock: float | None) -> Served:
+    def served(
+        self, precision: str, cap_w: float | None, drafts: int, gpu: GPU, parallel: Parallel, clock: float | None
+    ) -> Served:
         """A replica with its steps predicted."""
-        whole = {"gpu": f"{parallel.gpus}x {gpu.name}", "clock": clock, "precision": precision, "power_limit_w": cap_w}
-        divided = {"tensor_parallel": parallel.tensor, "expert_parallel": parallel.expert}
+        whole = {
+            "gpu": f"{parallel.gpus}x {gpu.name}",
+            "clock": clock,
+            "precision": precision,
+            "power_limit_w": cap_w,
+            "draft_tokens": drafts,
+        }
+        divided: dict[str, Any] = {"tensor_parallel": parallel.tensor, "expert_parallel": parallel.expert}
+        divided["calibration"] = self.profile and self.profile.of_gpu(gpu.name)
         return Served.of(
             {**DEFAULTS, **self.asked, "max_sequences": self.batches[-1], **whole, **divided}, *self.drawn.lengths
         )
@@ -132,13 +143,7 @@ class _Question:
     def replica(self, served: Served, sequences: int, part: str = "") -> _Replica:
         """A replica with the highest rate that it holds.
 
-        Args:
-            served: The replica.
-            sequences: Limit of sequences.
-            part: "reading" if it only reads prompts, "decoding" if others do; empty if it does both.
-
-        Raises:
-            InputError: It holds no rate.
+        `part`: "reading" if it only reads prompts, "decoding" if others do; empty if it does both.
         """
         ttft_s, tpot_s = self.asked["p99_ttft_s"], self.asked["p99_tpot_s"]
         if part == "reading":
@@ -254,6 +259,7 @@ class _Question:
             "ttft_p99_s": found.ttft_s,
             "tpot_p99_s": found.tpot_s,
             "prefill_replicas": reading,
+            "draft_tokens": served.limits.step_tokens - 1,
             "prefill_clock_mhz": None if reader is None else reader.served.clock_mhz,
         }
         if self.asked["rate_per_s"] is None:
@@ -262,16 +268,11 @@ class _Question:
 
 
 def ways_at_a_rate(asked: Mapping[str, Any]) -> GenerationChoices:
-    """Choose among replicas that serve requests at a rate.
-
-    Args:
-        asked: The arguments of `best_generation` by name, with all caps in `power_limit_w`.
-
-    Raises:
-        JoulecastError: See `best_generation`.
-    """
+    """Choose among replicas that serve requests at a rate."""
     tariff, decoder = asked_tariff(asked["objective"], OBJECTIVES, asked), find_decoder(asked["model"])
-    question = _Question(asked, _Arrivals(asked, decoder.context or math.inf), tariff)
+    listed = compared(asked["gpus"], sorted(set(asked["counts"])))
+    profile = profile_among(asked["calibration"], (gpu.name for _, gpu in listed))
+    question = _Question(asked, _Arrivals(asked, decoder.context or math.inf), tariff, profile)
     if not question.batches or not all(isinstance(each, int) and 1 <= each <= 8192 for each in question.batches):
         raise InputError(
             "batches are numbers of sequences to choose from",
@@ -282,17 +283,17 @@ def ways_at_a_rate(asked: Mapping[str, Any]) -> GenerationChoices:
     search: Search[GenerationChoice] = Search()
     ways = [
         (*way, gpu, parallel)
-        for count, gpu in compared(asked["gpus"], sorted(set(asked["counts"])))
+        for count, gpu in listed
         for parallel in layouts(count, gpu, decoder)
         if parallel.groups == 1
-        for way in product(dict.fromkeys(asked["precisions"]), asked["power_limit_w"])
+        for way in product(dict.fromkeys(asked["precisions"]), asked["power_limit_w"], {0, asked["draft_tokens"]})
     ]
-    for precision, cap, gpu, parallel in paced(ways):
+    for precision, cap, drafts, gpu, parallel in paced(ways):
         boards = boards_of(parallel.gpus, gpu)
         phases: dict[str, list[_Replica]] = {"reading": [], "decoding": []}
         for clock in question.clocks(gpu):
             with search.trying(boards):
-                served = question.served(precision, cap, gpu, parallel, clock)
+                served = question.served(precision, cap, drafts, gpu, parallel, clock)
                 for sequences in question.batches:
                     with search.trying(boards):
                         search.add(boards, question.ways(question.replica(served, sequences), search, boards))

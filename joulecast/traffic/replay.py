@@ -78,11 +78,7 @@ class Replay:
 
 
 def refuse_beyond_memory(tokens: Any, cache: Cache, model: str, gpu: str) -> None:
-    """Refuse requests of which one alone is larger than the memory for keys and values.
-
-    Raises:
-        InputError: There is such a request.
-    """
+    """Refuse requests of which one alone is larger than the memory for keys and values."""
     longest = float(tokens.max())
     if cache.used(1, longest) > cache.tokens:
         raise InputError(

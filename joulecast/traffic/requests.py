@@ -32,14 +32,11 @@ class Trace:
     """Requests by arrival.
 
     Args:
-        arrival_s: Seconds from the start, in order, shape (requests,).
-        prompt, output: Tokens of prompts and outputs, shape (requests,).
         prefix, shared: Group of requests whose prompts begin alike, -1 for none, and tokens that do; empty for none.
-        notes: What was changed.
     """
 
-    arrival_s: FloatArray
-    prompt: FloatArray
+    arrival_s: FloatArray  # Seconds from the start, in order, shape (requests,)
+    prompt: FloatArray  # Tokens of prompts and outputs, shape (requests,)
     output: FloatArray
     prefix: FloatArray = field(default_factory=lambda: np.zeros(0))
     shared: FloatArray = field(default_factory=lambda: np.zeros(0))
@@ -63,19 +60,13 @@ class Trace:
     def sharing(self, prefixes: tuple[int, int], seed: Any) -> Trace:
         """The same requests with prompts that begin alike, such as with a system prompt.
 
-        Args:
-            prefixes: Number of different beginnings, each as likely as any other, and tokens of each.
-            seed: Seed of which request has which.
+        `prefixes`: Number of different beginnings, each as likely as any other, and tokens of each.
         """
         drawn = np.random.default_rng(seed).integers(prefixes[0], size=len(self.prompt))
         return replace(self, prefix=drawn.astype(float), shared=np.full(len(drawn), float(prefixes[1])))
 
     def until(self, end_s: float | None) -> Trace:
-        """The requests that arrive before a time; all without one.
-
-        Raises:
-            InputError: There are none.
-        """
+        """The requests that arrive before a time; all without one."""
         if end_s is None:
             return self
         some = self.arrival_s < end_s
@@ -97,11 +88,7 @@ class Drawn:
     """
 
     def __init__(self, name: str, value: Any, seed: np.random.SeedSequence) -> None:
-        """Lengths as users give them; see `Lengths.of`.
-
-        Raises:
-            InputError: See `Lengths.of`.
-        """
+        """Lengths as users give them; see `Lengths.of`."""
         self.lengths = Lengths.of(name, value)
         is_pair = not isinstance(value, np.ndarray) and isinstance(value, Sequence) and len(value) == 2
         self._among = None if isinstance(value, int) or is_pair else np.ravel(np.asarray(value, dtype=float))
@@ -131,18 +118,9 @@ def at_rate(
 ) -> Trace:
     """Requests that arrive at random.
 
-    Args:
-        rate_per_s: Mean number of requests per second.
-        burstiness: Coefficient of variation of the time between two of them, gamma distributed; 1 for a Poisson
-            process, 0 for equal times.
-        duration_s: Seconds in which they arrive.
-        prompt: Lengths of prompts.
-        output: Lengths of outputs.
-        context: Largest number of tokens of both; longer outputs, and then prompts, are cut.
-        seed: Seed of the arrivals.
-
-    Raises:
-        InputError: There would be none, or more than fit into the memory of this machine.
+    `burstiness`: Coefficient of variation of the time between two of them, gamma distributed; 1 for a Poisson
+    process, 0 for equal times.
+    `context`: Largest number of tokens of both; longer outputs, and then prompts, are cut.
     """
     expected = rate_per_s * duration_s
     if not expected <= _MOST:
@@ -174,12 +152,6 @@ def read_trace(source: str | Path | Any) -> Trace:
 
     A column `prefix` says whose prompts begin alike, such as the turns of a session, and `prefix_tokens` how far;
     without the latter, as far as the session was known before.
-
-    Args:
-        source: Path of a CSV or Parquet file, or a data frame.
-
-    Raises:
-        InputError: There is no such file, or a column is missing, or a value cannot be.
     """
     named = f"the trace {source}" if isinstance(source, str | Path) else "the trace"
     table = _columns(source, named)

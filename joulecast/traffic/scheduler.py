@@ -29,21 +29,14 @@ class Cache:
     Args:
         layers: Share of the bytes of a long sequence's token that some layers keep, and the window of these layers in
             tokens (infinite without one); shares add up to 1.
-        tokens: Tokens that fit, in bytes of a token of all layers.
-        block: Tokens of a block; half of one is lost at the end of each sequence, on average.
     """
 
-    tokens: float
+    tokens: float  # Tokens that fit, in bytes of a token of all layers
     layers: tuple[tuple[float, float], ...] = ((1.0, math.inf),)
-    block: int = 16
+    block: int = 16  # Tokens of a block; half of one is lost at the end of each sequence, on average
 
     def used(self, sequences: int, tokens: float) -> float:
-        """Tokens that sequences take. It is no less than their sum where windows drop old ones, as all are taken equal.
-
-        Args:
-            sequences: Number of sequences.
-            tokens: Tokens of all of them.
-        """
+        """Tokens that sequences take. No less than their sum where windows drop old ones, as all are taken equal."""
         if len(self.layers) == 1 and self.layers[0][1] >= tokens:
             return tokens + sequences * self.block / 2
         mean = tokens / max(sequences, 1)
@@ -55,19 +48,15 @@ class Limits:
     """What a step of the engine may contain.
 
     Args:
-        sequences: Largest number of running sequences.
-        tokens: Largest number of tokens of a step.
-        cached_share: Share of each prompt that the prefix cache holds.
         step_tokens: Tokens that a step computes for each sequence that decodes, more than 1 where a draft is checked.
-        tokens_per_step: Tokens that a sequence gets in a step, on average.
         prompts_first: Whether sequences that decode wait while prompts are read, and do not share steps with them.
     """
 
-    sequences: int
-    tokens: int
-    cached_share: float = 0.0
+    sequences: int  # Largest number of running sequences
+    tokens: int  # Largest number of tokens of a step
+    cached_share: float = 0.0  # Share of each prompt that the prefix cache holds
     step_tokens: int = 1
-    tokens_per_step: float = 1.0
+    tokens_per_step: float = 1.0  # Tokens that a sequence gets in a step, on average
     prompts_first: bool = False
 
 
@@ -162,12 +151,7 @@ class Replica:
     ) -> None:
         """A replica without requests.
 
-        Args:
-            costs: Time and energy of its steps.
-            cache: Memory for keys and values.
-            limits: Limits of a step.
-            requests: All requests; what becomes of those of this replica is written into it.
-            ended: Called at the end of each request with the time; it may add a request.
+        `ended`: Called at the end of each request with the time; it may add a request.
         """
         self.costs, self.cache, self.limits, self.requests, self.ended = costs, cache, limits, requests, ended
         self.log = Log()

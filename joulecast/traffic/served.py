@@ -27,34 +27,19 @@ from .step_costs import OtherSteps, PredictedSteps, StepCosts
 
 @dataclass(frozen=True)
 class Served:
-    """A model that is served, with its steps predicted.
+    """A model that is served, with its steps predicted."""
 
-    Args:
-        server: A GPU of a replica.
-        clock_mhz: Requested graphics clock in MHz.
-        cache: Memory of a replica for keys and values.
-        limits: Limits of its steps.
-        costs: Time and energy of its steps.
-    """
-
-    server: Server
-    clock_mhz: float
-    cache: Cache
+    server: Server  # A GPU of a replica
+    clock_mhz: float  # Requested graphics clock in MHz
+    cache: Cache  # Memory of a replica for keys and values
     limits: Limits
-    costs: StepCosts
+    costs: StepCosts  # Time and energy of its steps
 
     @classmethod
     def of(cls, asked: Mapping[str, Any], prompt: Lengths, output: Lengths, concurrency: int | None = None) -> Served:
         """Predict the steps of a model.
 
-        Args:
-            asked: Arguments of `simulate_serving` by name.
-            prompt: Lengths of prompts.
-            output: Lengths of outputs.
-            concurrency: Requests at a time on all GPUs; None for any number.
-
-        Raises:
-            JoulecastError: See `simulate_serving`.
+        `concurrency`: Requests at a time on all GPUs; None for any number.
         """
         means = Lengths(prompt.mean, 0.0, prompt.mean), Lengths(output.mean, 0.0, output.mean)
         server = server_of(asked, 1, *means, "continuous", asked["max_step_tokens"])
@@ -97,12 +82,6 @@ class Served:
     ) -> Mapping[str, tuple[float, float]] | None:
         """Factors on "time", "energy" and "power" between which a share of runs lies; None if no errors are known.
 
-        Args:
-            level: The share of runs.
-            sequences: Mean number of sequences in a step.
-            context: Mean number of their tokens.
-            known_host: Whether the machine around the GPUs was named.
-
         Raises:
             InputError: The level is not between 0 and 1.
         """
@@ -132,13 +111,10 @@ class Served:
     ) -> Sequence[Replica]:
         """Replay requests to their end.
 
-        Args:
-            requests: The requests as they arrive; or their lengths, one begins when another one ends.
-            router: A name of `ROUTERS`.
-            concurrency: Requests at a time.
-            duration_s: Seconds in which requests arrive; None for all of a trace.
-            count: Number of replicas; None for those of the GPUs.
-            sequences: Largest number of sequences in a step; None for that of the limits.
+        `requests`: The requests as they arrive; or their lengths, one begins when another one ends.
+        `duration_s`: Seconds in which requests arrive; None for all of a trace.
+        `count`: Number of replicas; None for those of the GPUs.
+        `sequences`: Largest number of sequences in a step; None for that of the limits.
 
         Raises:
             InputError: A request does not fit into the memory.
@@ -170,12 +146,7 @@ class Served:
         A replica that decodes computes the last token of each prompt again, as vLLM does, which gives the first token
         of the output.
 
-        Args:
-            trace: The requests.
-            reader: A replica that reads prompts.
-            readers: Number of these replicas.
-            router: A name of `ROUTERS`.
-            decoders: Number of replicas that decode; None for all other GPUs.
+        `decoders`: Number of replicas that decode; None for all other GPUs.
 
         Returns:
             All replicas, with the requests in the order of the trace.
@@ -213,13 +184,8 @@ _PCIE = 32e9  # Bytes per second of a slot with 16 lanes of PCI Express 4.0, for
 def cache_of(server: Server, sequences: int, drafting: Server | None = None) -> Cache:
     """The memory for keys and values that a replica of a model leaves.
 
-    Args:
-        server: A GPU of the replica.
-        sequences: Largest number of sequences in a step; memory for activations is kept for a full step of them.
-        drafting: A model that drafts tokens, with weights, keys and values of its own; None without one.
-
-    Raises:
-        InputError: The weights alone do not fit.
+    `sequences`: Largest number of sequences in a step; memory for activations is kept for a full step of them.
+    `drafting`: A model that drafts tokens, with weights, keys and values of its own; None without one.
     """
     served, decoder = server.deployment, server.deployment.decoder
     most = served.engine.step_tokens

@@ -44,37 +44,24 @@ class StepCosts(Protocol):
     def decode(self, sequences: int, context: float) -> Cost:
         """A step in which sequences decode.
 
-        Args:
-            sequences: Number of sequences.
-            context: Mean number of keys that they attend to, the new one included.
+        `context`: Mean number of keys that they attend to, the new one included.
         """
 
     def mixed(self, sequences: int, context: float, prompts: int, tokens: int, pairs: float, sampled: int) -> Cost:
         """A step in which sequences decode and prompts are read.
 
-        Args:
-            sequences: Number of sequences that decode.
-            context: Mean number of keys that they attend to.
-            prompts: Number of prompts of which a chunk is read.
-            tokens: Tokens of all these chunks.
-            pairs: Pairs of query and key in the chunks, as if each attended to half of its own chunk.
-            sampled: Number of tokens that are sampled.
+        `context`: Mean number of keys that they attend to.
+        `pairs`: Pairs of query and key in the chunks, as if each attended to half of its own chunk.
         """
 
 
 @dataclass(frozen=True)
 class OtherSteps:
-    """Steps of a replica whose boards have another clock or cap while they read prompts, or which take longer.
+    """Steps of a replica whose boards have another clock or cap while they read prompts, or which take longer."""
 
-    Args:
-        decoding: Steps in which sequences decode and no prompt is read.
-        reading: Steps with prompts.
-        factor: Seconds of all steps times this, for the same joules.
-    """
-
-    decoding: StepCosts
+    decoding: StepCosts  # Steps in which sequences decode and no prompt is read
     reading: StepCosts
-    factor: float = 1.0
+    factor: float = 1.0  # Seconds of all steps times this, for the same joules
 
     @property
     def idle_w(self) -> float:
@@ -97,31 +84,23 @@ class PredictedSteps:
     """Steps of one replica of a served model.
 
     Args:
-        layers: Seconds and joules of layers without attention, by the number of tokens.
-        logits: The same of logits and sampling, by the number of sampled tokens.
-        contexts: Contexts of the columns of `decoding`.
-        padded: Sequences that a step computes in which a number of sequences decode and no prompt is read.
         decoding: Seconds and joules of attention of decoding sequences, by their number, then context.
         reading: Logarithms of seconds and joules of attention of prompts, by logarithms (base 2) of their number, of
             the tokens of a chunk, and of its earlier tokens + 64.
         waiting_s: Seconds of a step in which the GPU waits for the engine, and those for each sequence.
-        idle_w: Watts of all boards that wait.
-        cap_w: Power cap of all boards.
-        drafts: Tokens that are drafted for each sequence and verified in each step.
-        draft: Steps of the model that drafts them; None where drafting costs nothing.
     """
 
-    layers: tuple[list[float], list[float]]
-    logits: tuple[list[float], list[float]]
-    contexts: list[float]
-    padded: list[int]
+    layers: tuple[list[float], list[float]]  # Seconds and joules of layers without attention, by the number of tokens
+    logits: tuple[list[float], list[float]]  # The same of logits and sampling, by the number of sampled tokens
+    contexts: list[float]  # Contexts of the columns of `decoding`
+    padded: list[int]  # Sequences that a step computes in which a number of sequences decode and no prompt is read
     decoding: tuple[list[list[float]], list[list[float]]]
     reading: tuple[list[list[list[float]]], list[list[list[float]]]]
     waiting_s: tuple[float, float]
-    idle_w: float
-    cap_w: float
-    drafts: int = 0
-    draft: PredictedSteps | None = None
+    idle_w: float  # Watts of all boards that wait
+    cap_w: float  # Power cap of all boards
+    drafts: int = 0  # Tokens that are drafted for each sequence and verified in each step
+    draft: PredictedSteps | None = None  # Steps of the model that drafts them; None where drafting costs nothing
 
     @classmethod
     def of(
@@ -135,13 +114,7 @@ class PredictedSteps:
     ) -> PredictedSteps:
         """Predict the tables.
 
-        Args:
-            server: A GPU of the replica.
-            clock_mhz: Graphics clock in MHz.
-            sequences: Largest number of sequences in a step.
-            context: Largest number of tokens of a sequence.
-            drafts: Tokens that are drafted for each sequence and verified in each step.
-            draft: Steps of the model that drafts them; None where drafting costs nothing.
+        `draft`: Steps of the model that drafts them; None where drafting costs nothing.
         """
         served = server.deployment
         engine, boards = served.engine, served.parallel.tensor

@@ -32,9 +32,7 @@ def end_s_of(logs: Sequence[Columns]) -> float:
 def gaps(log: Columns, share: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Seconds from one token of a sequence to the next, and how often: arrays of shape (2 x entries,).
 
-    Args:
-        log: A log.
-        share: Share of each entry that is counted, shape (entries,).
+    `share`: Share of each entry that is counted, shape (entries,).
     """
     time_s, steps, decoding = (column(log, name) for name in ("time_s", "steps", "decoding"))
     each_s = time_s / np.maximum(steps, 1)
@@ -49,11 +47,7 @@ def gaps(log: Columns, share: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def weighted_quantile(values: FloatArray, weights: FloatArray, quantile: float) -> float:
-    """The least value that a share of the weight does not exceed.
-
-    Raises:
-        InputError: The share is not between 0 and 1, or nothing has a weight.
-    """
+    """The least value that a share of the weight does not exceed."""
     if quantile not in (0, 1):
         require_level(quantile)
     some = weights > 0

@@ -66,6 +66,22 @@ def test_layers_of_vidur(vidur, tmp_path):
     assert sorted(m.time_s for m in dataset.measurements) == pytest.approx([39e-6, 208e-6, 294.5e-6])
 
 
+def test_layers_of_llmservingsim(tmp_path):
+    folder = tmp_path / "clone/profiler/perf/RTX4090/meta-llama/Llama-3.1-8B/bf16/tp1"
+    folder.mkdir(parents=True)
+    (folder / "attention.csv").write_text("prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n16,64,0,0,9.78067\n")
+    (folder / "dense.csv").write_text("layer,tokens,time_us\nact_fn,1,2.592\nqkv_proj,1,54.898\n")
+    ((path, (count, _)),) = convert("llmservingsim2026", tmp_path / "clone", tmp_path / "out").items()
+    attention, _, product = parquet.read_table(path).to_pylist()
+    assert count == 3
+    assert (attention["kv_prefill"], attention["tokens"], product["tokens"]) == (64.0, None, 1.0)
+    (dataset,) = PUBLISHED["llmservingsim2026"].importer(tmp_path / "out")
+    assert [m.operation.input_shapes[-1] for m in dataset.measurements] == [(1, 8, 80, 128), (1, 4096)]
+    (folder / "dense.csv").write_text("layer,tokens,time_us\nqkv_proj,one,54.898\n")
+    with pytest.raises(DatasetError, match="another form"):
+        convert("llmservingsim2026", tmp_path / "clone", tmp_path / "out")
+
+
 def test_convolutions_of_miopen(miopen, tmp_path):
     ((path, _),) = convert("miopen2024", miopen, tmp_path / "out", any_commit=True).items()
     small, grouped, *others = parquet.read_table(path).to_pylist()

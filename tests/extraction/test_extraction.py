@@ -230,6 +230,19 @@ def test_errors_name_the_module_and_leave_no_hooks():
         trace(NeedsValues(), (2, 4))
 
 
+class DecidesByPositions(nn.Module):
+    def forward(self, x):
+        return x + 1 if (torch.arange(x.shape[1]) > 5).any() else x
+
+
+def test_positions_of_a_million_tokens_are_followed_and_of_more_than_four_refused():
+    assert [entry.operation.kind for entry in trace(DecidesByPositions(), (1, 2**20))] == ["add"]
+    with pytest.raises(ExtractionError) as refused:
+        trace(DecidesByPositions(), (1, 2**22 + 1))
+    assert refused.value.allowed.startswith("fewer than 4,194,304 tokens")
+    assert refused.value.hint == "give fewer tokens"
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "says"),
     [

@@ -16,9 +16,9 @@ from joulecast import Operation
 from joulecast.errors import ExtractionError, InputError, MissingDependencyError
 from joulecast.extraction import cache, known_values
 from joulecast.extraction.job import Job
+from joulecast.extraction.models.language_models import ARCHITECTURES
 from joulecast.extraction.models.named_models import build
 from joulecast.extraction.models.torchvision_models import model_names
-from joulecast.extraction.models.transformers_configs import ARCHITECTURES
 from joulecast.extraction.templates import Request, answer, plans, refusal, store
 from joulecast.extraction.templates.making import Maker, Sample, fit
 from joulecast.extraction.templates.plans import plan_of

@@ -13,8 +13,8 @@ import joulecast
 from joulecast import Operation
 from joulecast.errors import ExtractionError, InputError, MissingDependencyError, UnknownNameError
 from joulecast.extraction.job import Job
+from joulecast.extraction.models.language_models import ARCHITECTURES
 from joulecast.extraction.models.torchvision_models import import_torchvision
-from joulecast.extraction.models.transformers_configs import ARCHITECTURES
 from joulecast.extraction.sources import network_of_file
 from joulecast.operations.inputs import Inputs
 from joulecast.operations.kinds import KINDS

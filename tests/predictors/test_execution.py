@@ -40,14 +40,13 @@ def test_where_the_device_decides_the_host_hardly_matters():
 
 
 # 20 convolutions and normalizations, 17 ReLUs, 8 additions, 2 poolings and a linear layer; in training also 8 additions
-# of gradients where a block's input goes two ways. A backward is two kernels more.
-@pytest.mark.parametrize(("mode", "calls", "kernels"), [("inference", 68, 1), ("training", 76, 3)])
-def test_a_graph_has_one_launch_and_gaps_between_kernels(mode, calls, kernels):
+# of gradients where a block's input goes two ways.
+@pytest.mark.parametrize(("mode", "calls"), [("inference", 68), ("training", 76)])
+def test_a_graph_has_one_launch_and_the_kernels_of_an_eager_run(mode, calls):
     eager, graph = predicted(SMALL, mode=mode), predicted(SMALL, mode=mode, execution="graph")
     assert sum(cost.count for cost in graph.operations) == calls
     assert graph.host_time_s == 10e-6
-    # The next kernel of a graph starts 1 us after the one before.
-    assert graph.device_time_s - eager.device_time_s == pytest.approx(kernels * calls * 1e-6, rel=0.05)
+    assert graph.device_time_s == eager.device_time_s
     assert graph.time_s < eager.time_s
     assert graph.execution == "graph"
     assert graph.to_dict()["execution"] == "graph"

@@ -153,3 +153,13 @@ def test_networks_without_blocks_are_not_shared():
     with pytest.raises(InputError, match="can share"):
         predict_parallel_training("resnet18", (8, 3, 64, 64), "A30", tensor_parallel=2)
     assert predict_parallel_training("resnet18", (8, 3, 64, 64), "A30", data_parallel=2).gpus == 2
+
+
+@pytest.mark.parametrize("precision", ["default", "bf16"])
+@pytest.mark.parametrize("shape", [(1, 128), (16, 512)], ids=["the host decides", "the device decides"])
+def test_one_gpu_takes_as_long_as_an_iteration(shape, precision):
+    asked = {"precision": precision, "optimizer": "adamw"}
+    one = joulecast.predict("gpt2", shape, "H100 SXM", mode="training", **asked)
+    found = train(shape, "1x H100 SXM", **asked)
+    assert found.time_s == pytest.approx(one.time_s)
+    assert found.energy_j == pytest.approx(one.energy_j)

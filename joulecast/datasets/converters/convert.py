@@ -12,7 +12,7 @@ from typing import Any
 
 from ...errors import DatasetError, MissingDependencyError, named, with_extra
 from ...system.whole_files import whole_file
-from . import aiconfigurator2026, nicolai2025
+from . import aiconfigurator2026, llmservingsim2026, nicolai2025
 from .miopen2024 import convolutions
 from .vidur2024 import layers
 
@@ -20,33 +20,27 @@ Rows = Iterable[Mapping[str, Any]]
 
 CONVERTERS: Mapping[str, tuple[str | None, Mapping[str, Callable[[Path], Rows]]]] = {
     "aiconfigurator2026": ("095f58a", aiconfigurator2026.TABLES),
+    "llmservingsim2026": (None, {"layers.parquet": llmservingsim2026.layers}),
     "miopen2024": ("2d1fd99", {"convolutions.parquet": convolutions}),
     "nicolai2025": (None, {"operations.csv": nicolai2025.operations, "networks.csv": nicolai2025.networks}),
     "vidur2024": ("7d47513", {"layers.parquet": layers}),
 }
 """Source -> the commit whose files are imported, and table -> function that makes its rows from a clone.
 
-None stands for a source whose files are found in the whole history, by their digests.
+None stands for a source whose files are found in the whole history, by their digests, or have never changed.
 """
 
 
 def convert(source: str, clone: Path, out: Path, *, any_commit: bool = False) -> dict[Path, tuple[int, str]]:
-    """Write the tables of a source.
+    """Write the tables of a source, a key of `CONVERTERS`, from a clone of its repository.
 
-    Args:
-        source: Name of the source, a key of `CONVERTERS`.
-        clone: Folder of a clone of its repository.
-        out: Folder for the tables, which is made where there is none.
-        any_commit: Whether a clone at another commit is allowed, whose rows may be others.
-
-    Returns:
-        Path of each table -> number of its rows, and the sha256 of what is in them, which does not depend on how
-        Parquet is written.
+    A clone at another commit, whose rows may be others, is refused unless any commit is allowed. Returns the path of
+    each table -> number of its rows, and the sha256 of what is in them, which does not depend on how Parquet is
+    written.
 
     Raises:
         UnknownNameError: The source has no converter.
         DatasetError: The clone is at another commit, or a file of it is missing or has another form.
-        MissingDependencyError: pyarrow is not installed.
     """
     commit, tables = named("source with a converter", source, CONVERTERS)
     if commit is not None and not any_commit:

@@ -40,9 +40,6 @@ def convolutions(clone: Path) -> Iterator[Mapping[str, Any]]:
     """The rows of convolutions.parquet: the quickest solver of each convolution in two dimensions.
 
     Convolutions in three dimensions, and types that are not imported, have lines of another form and are left out.
-
-    Raises:
-        DatasetError: A file cannot be read.
     """
     for name, gpu in _GPUS.items():
         for path in sorted((clone / "src" / "kernels").glob(f"{name}.HIP.fdb.txt*")):

@@ -77,13 +77,9 @@ _ORDER = ("gpu", "tf32", "mode", "started")
 
 
 def operations(clone: Path) -> list[Mapping[str, Any]]:
-    """The rows of operations.csv, sorted by GPU, TF32, mode and moment.
+    """The rows of operations.csv, sorted by GPU, TF32, mode and moment, from a clone with the whole history.
 
-    Args:
-        clone: Folder of a clone with the whole history.
-
-    Raises:
-        DatasetError: A blob is not in the clone, or is no such log.
+    Raises DatasetError: a blob is not in the clone, or is no such log.
     """
     rows = [row for log, blobs in _OPERATIONS.items() for blob in blobs for row in _rows(clone, log, blob, "module")]
     return sorted(rows, key=lambda row: tuple(str(row[name]) for name in _ORDER))

@@ -33,8 +33,7 @@ _TRUTH = {"True": True, "False": False}
 def layers(clone: Path) -> Iterator[Mapping[str, Any]]:
     """The rows of layers.parquet: median time of each layer, by GPU, model, layer and run.
 
-    Raises:
-        DatasetError: A file is missing columns, or has a value of another form.
+    Raises DatasetError: a file is missing columns, or has a value of another form.
     """
     compute = clone / "data" / "profiling" / "compute"
     for folder, gpu in _GPUS.items():

@@ -62,15 +62,10 @@ class _Found:
 
 @importer
 def import_aiconfigurator2026(folder: str | Path, *, rows: int | None = ROWS) -> list[Dataset]:
-    """Read the source as one Dataset per GPU, at its highest clock.
+    """Read the source as one Dataset per GPU, at its highest clock; single tables may be missing, but not all.
 
-    Args:
-        folder: The folder with the tables. Single tables may be missing, but not all.
-        rows: Most rows to read from each table, sampled evenly from GPUs, engines and precisions; None for all.
-
-    Raises:
-        DatasetError: A file is damaged, there is none, or rows are of unknown GPUs, engines or precisions.
-        MissingDependencyError: pyarrow is not installed.
+    Of each table at most so many rows are sampled evenly from GPUs, engines and precisions; None for all. Raises
+    DatasetError: a file is damaged, there is none, or rows are of unknown GPUs, engines or precisions.
     """
     folder = Path(folder)
     present = [name for name, table in TABLES.items() if (folder / table.file).is_file()] or list(TABLES)[:1]

@@ -34,7 +34,6 @@ class SourceTable:
     """A table of the source.
 
     Args:
-        file: Name of the file.
         words: Text columns that describe what was measured, besides gpu, stack, kernel and precision.
         sizes: Integer columns that describe what was measured.
         along: Function from the columns to the size by which neighbouring rows are sorted.
@@ -42,7 +41,6 @@ class SourceTable:
         has_power: Whether it has power_w and power_limit_w.
         graph_s: Most seconds that a replayed graph of the smallest operations takes.
         skip: Reason -> function from the columns to the rows that are left out for it.
-        operation: Function from a row to the operation that was measured.
     """
 
     file: str
@@ -233,10 +231,7 @@ def _neighbours(values: Values, order: npt.NDArray[np.int64], group: Values, pla
 def spikes(time_us: Values, group: Values, along: Values) -> Flags:
     """Find rows that take more than 1.5 times as long as all four nearest neighbours, or less than 1 / 1.5 of that.
 
-    Args:
-        time_us: Measured microseconds, one value per row.
-        group: A number for each row; rows with the same number can be neighbours.
-        along: The size by which the rows of a group are sorted.
+    Rows with the same number of a group can be neighbours, and are sorted along a size.
     """
     near = _neighbours(time_us, np.lexsort((along, group)), group, _NEIGHBOURS)
     # Rows at the ends have fewer than four neighbours. They never count as spikes, because comparisons with NaN are
@@ -249,11 +244,8 @@ def spikes(time_us: Values, group: Values, along: Values) -> Flags:
 def host_bound(time_s: Values, least_s: Values, stratum: Values, graph_s: float) -> Flags:
     """Find rows whose time may be that of the host, because their stack was not replayed as a CUDA graph.
 
-    Args:
-        time_s: Measured seconds of each row.
-        least_s: Least seconds that the data sheet allows.
-        stratum: A number for each row; rows with the same number were measured in the same way.
-        graph_s: Most seconds that a replayed graph of the smallest operations takes.
+    `least_s` are the least seconds that the data sheet allows. Rows of one stratum were measured in the same way.
+    `graph_s` are the most seconds that a replayed graph of the smallest operations takes.
     """
     quickest = np.full(int(stratum.max(initial=-1)) + 1, np.inf)
     small = least_s < _SMALL_S
@@ -298,13 +290,7 @@ def _least_link_s(operation: Operation, gpu: GPU) -> float:
 
 
 def misread(too_quick: Flags, large: Flags, stratum: Values) -> Flags:
-    """Find rows of strata whose large rows beat the data sheet too often for chance.
-
-    Args:
-        too_quick: Whether each row is faster than the data sheet allows.
-        large: Whether each row is large enough for that comparison.
-        stratum: A number for each row; rows with the same number were measured in the same way.
-    """
+    """Find rows of strata, measured in the same way, whose large rows too often beat the data sheet."""
     count = int(stratum.max(initial=-1)) + 1
     beaten = np.bincount(stratum, too_quick & large, count)
     told = np.bincount(stratum, large, count)

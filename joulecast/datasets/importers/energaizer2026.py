@@ -66,11 +66,8 @@ _MODELS = {
 def import_energaizer2026(folder: str | Path) -> list[Dataset]:
     """Read the source as one Dataset of networks per GPU and clock that was set.
 
-    Args:
-        folder: The folder with networks.csv.
-
-    Raises:
-        DatasetError: A file is missing or damaged, or lines are impossible or of unknown networks; names the lines.
+    Raises DatasetError, which names the lines: a file is missing or damaged, or lines are impossible or of unknown
+    networks.
     """
     folder = Path(folder)
     networks: dict[tuple[str, float], list[NetworkMeasurement]] = defaultdict(list)

@@ -40,11 +40,9 @@ _LINE = (
 
 @dataclass(frozen=True)
 class Launches:
-    """Times that the host of one GPU adds to kernels.
+    """Times that the host of one GPU adds to kernels, by kind of call: the least seconds between two events.
 
-    Args:
-        floor_s: Kind of call -> least seconds between the two events.
-        after_s: Seconds from the launch to the second event.
+    `after_s` are the seconds from the launch to the second event.
     """
 
     floor_s: Mapping[Any, float]
@@ -91,10 +89,9 @@ _THROTTLED = 0.7
 
 
 def throttled_kinds(times: Mapping[str, tuple[Values, Values]]) -> frozenset[str]:
-    """Which kinds of products were measured on a GPU while it was throttled.
+    """The kinds of products that were measured on a GPU while it was throttled.
 
-    Args:
-        times: Kind of product -> measured seconds, and the least seconds that the data sheet allows, of each row.
+    For each kind these are the measured seconds, and the least seconds that the data sheet allows, of each row.
     """
     reached = {}
     for kind, (time_s, least_s) in times.items():

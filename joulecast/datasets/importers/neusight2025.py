@@ -119,12 +119,8 @@ class _Rows(NamedTuple):
 def import_neusight2025(folder: str | Path) -> list[Dataset]:
     """Read the source as one Dataset per GPU, at its default clock.
 
-    Args:
-        folder: The folder with operations.parquet, device_specs.json and, optionally, amd_operations.parquet.
-
-    Raises:
-        DatasetError: A file is missing or damaged, or rows are impossible or of unknown operations; names the rows.
-        MissingDependencyError: pyarrow is not installed.
+    Raises DatasetError, which names the rows: a file is missing or damaged, or rows are impossible or of unknown
+    operations.
     """
     folder = Path(folder)
     columns, software = _columns(folder / "operations.parquet")

@@ -62,58 +62,40 @@ def _conv2d(arguments: Arguments) -> dict[str, Any]:
     return {"out_channels": out_channels, **{name: named[name] for name in names if name in named}}
 
 
-def _batch_norm(arguments: Arguments) -> dict[str, Any]:
-    return {"affine": arguments[1].get("affine", True)}
-
-
 def _layer_norm(arguments: Arguments) -> dict[str, Any]:
     return {"normalized_shape": arguments[0][0], "affine": arguments[1].get("elementwise_affine", True)}
-
-
-def _adaptive_pool(arguments: Arguments) -> dict[str, Any]:
-    return {"output_size": arguments[1]["output_size"]}
 
 
 def _named(*names: str) -> Callable[[Arguments], dict[str, Any]]:
     return lambda arguments: {name: arguments[1][name] for name in names if name in arguments[1]}
 
 
-_nothing = _named()
-
 # Class name as printed: (operation kind, attributes from the printed arguments).
 _MODULES: dict[str, tuple[str, Callable[[Arguments], dict[str, Any]]]] = {
     "Conv2d": ("conv2d", _conv2d),
     "Linear": ("linear", _named("out_features", "bias")),
-    "BatchNorm2d": ("batch_norm", _batch_norm),
-    "LayerNorm": ("layer_norm", _layer_norm),
-    "LayerNorm2d": ("layer_norm", _layer_norm),
-    "ReLU": ("relu", _nothing),
-    "ReLU6": ("relu6", _nothing),
-    "GELU": ("gelu", _nothing),
-    "SiLU": ("silu", _nothing),
-    "Sigmoid": ("sigmoid", _nothing),
-    "Tanh": ("tanh", _nothing),
-    "Hardswish": ("hardswish", _nothing),
-    "Hardsigmoid": ("hardsigmoid", _nothing),
+    "BatchNorm2d": ("batch_norm", _named("affine")),
+    **dict.fromkeys(("LayerNorm", "LayerNorm2d"), ("layer_norm", _layer_norm)),
+    **{
+        name: (name.lower(), _named())
+        for name in ("ReLU", "ReLU6", "GELU", "SiLU", "Sigmoid", "Tanh", "Hardswish", "Hardsigmoid")
+    },
     "Softmax": ("softmax", _named("dim")),
     "Dropout": ("dropout", _named("p")),
     "StochasticDepth": ("stochastic_depth", _named("p", "mode")),
     "MaxPool2d": ("max_pool2d", _named("kernel_size", "stride", "padding", "dilation", "ceil_mode")),
     "AvgPool2d": ("avg_pool2d", _named("kernel_size", "stride", "padding", "ceil_mode")),
-    "AdaptiveAvgPool2d": ("adaptive_avg_pool2d", _adaptive_pool),
+    "AdaptiveAvgPool2d": ("adaptive_avg_pool2d", lambda arguments: {"output_size": arguments[1]["output_size"]}),
 }
 
 
 def operation_from_repr(
     text: str, input_shape: Shape, *, precision: str = "default", mode: str = "inference"
 ) -> Operation:
-    """Read the printed form of a torch module, such as "ReLU(inplace=True)", as an Operation.
+    """Read the printed form of a torch module with one input tensor, such as "ReLU(inplace=True)", as an Operation.
 
-    Args:
-        text: What `repr(module)` printed.
-        input_shape: Shape of the one input tensor.
-        precision: Requested precision ("default", "fp32", "tf32", ...). The Operation gets the one that it runs in.
-        mode: "inference" or "training".
+    The precision is the one that is requested ("default", "fp32", "tf32", ...); the Operation gets the one that it runs
+    in.
 
     Raises:
         UnknownNameError: The module class does not correspond to an operation kind.
@@ -164,10 +146,6 @@ def _optional(text: str, convert: Callable[[str], Any]) -> Any:
     return convert(text) if text else None
 
 
-def _count(text: str) -> int:
-    return int(float(text))
-
-
 def _shape(text: str) -> Shape:
     try:
         return tuple(ast.literal_eval(text))
@@ -184,15 +162,14 @@ def _measurement(row: Mapping[str, str], line: int, method: str) -> Measurement:
         row["module"], _shape(row["input_shape"]), precision=_precision(row), mode=row["mode"]
     )
     time_s, power_w, energy_j = (float(row[name]) for name in ("time_s", "power_w", "energy_j"))
-    iterations, duration_s = _optional(row["iterations"], _count), _optional(row["measured_for_s"], float)
+    iterations, duration_s = (
+        _optional(row["iterations"], lambda text: int(float(text))),
+        _optional(row["measured_for_s"], float),
+    )
     remark = ""
-    if (
-        iterations
-        and duration_s
-        and _is(energy_j, power_w * duration_s / iterations)
-        and not _is(energy_j, power_w * time_s)
-    ):
-        energy_j, remark = power_w * time_s, _RECOMPUTED
+    expected_j = power_w * time_s
+    if iterations and duration_s and _is(energy_j, power_w * duration_s / iterations) and not _is(energy_j, expected_j):
+        energy_j, remark = expected_j, _RECOMPUTED
     return Measurement(
         operation=operation,
         time_s=time_s,
@@ -228,11 +205,8 @@ _COLUMNS = ["gpu", "tf32", "mode", "input_shape", *NUMBERS, "started", "source_f
 def import_nicolai2025(folder: str | Path) -> list[Dataset]:
     """Read the two files of the source as one Dataset per GPU, at its default clock.
 
-    Args:
-        folder: The folder with operations.csv and networks.csv.
-
-    Raises:
-        DatasetError: A file is missing or damaged, or lines are impossible or of unknown operations; names the lines.
+    Raises DatasetError, which names the lines: a file is missing or damaged, or lines are impossible or of unknown
+    operations.
     """
     folder = Path(folder)
     rows = read_rows(folder / "operations.csv", [*_COLUMNS, "module"])
@@ -293,15 +267,17 @@ def _mark_train_mode(measurements: list[Measurement]) -> list[Measurement]:
         if statistics.median(times_s) > _IDENTITY_FACTOR * fastest_s[campaign]
     }
 
-    def marked(m: Measurement) -> Measurement:
-        if m.operation.mode != "inference" or m.campaign not in suspect or m.operation.kind not in _MODE_DEPENDENT:
-            return m
-        remark = (
-            f"ran in train mode: stochastic depth, an identity in eval mode, took {suspect[m.campaign] * 1e6:.0f} us"
-        )
-        return replace(m, usable=False, remark="; ".join(filter(None, (m.remark, remark))))
+    said = "ran in train mode: stochastic depth, an identity in eval mode, took {:.0f} us"
+    return [
+        _with_remark(m, said.format(suspect[m.campaign] * 1e6), usable=False)
+        if m.operation.mode == "inference" and m.campaign in suspect and m.operation.kind in _MODE_DEPENDENT
+        else m
+        for m in measurements
+    ]
 
-    return [marked(m) for m in measurements]
+
+def _with_remark(m: Measurement, remark: str, **flags: bool) -> Measurement:
+    return replace(m, remark="; ".join(filter(None, (m.remark, remark))), **flags)  # type: ignore[arg-type]
 
 
 def _mark_low_power(measurements: list[Measurement]) -> list[Measurement]:
@@ -322,13 +298,11 @@ def _mark_low_power(measurements: list[Measurement]) -> list[Measurement]:
         if len(values) >= _LEAST_SHARED and statistics.median(values) < _LOWER_POWER
     }
 
-    def marked(m: Measurement) -> Measurement:
-        if m.campaign not in low:
-            return m
-        remark = f"campaign reads {low[m.campaign]:.2f} of the power that others read for the same operations"
-        return replace(m, power_usable=False, remark="; ".join(filter(None, (m.remark, remark))))
-
-    return [marked(m) for m in measurements]
+    said = "campaign reads {:.2f} of the power that others read for the same operations"
+    return [
+        _with_remark(m, said.format(low[m.campaign]), power_usable=False) if m.campaign in low else m
+        for m in measurements
+    ]
 
 
 def _card(gpu: str, measurements: list[Measurement]) -> Card:

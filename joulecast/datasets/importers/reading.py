@@ -26,11 +26,7 @@ Importer = Callable[Concatenate[Folder, Options], list[Dataset]]
 
 
 def importer(read: Importer[Options]) -> Importer[Options]:
-    """Decorator of an importer: it raises a DatasetError if a column or a cell does not have the format of the source.
-
-    Args:
-        read: Function that reads datasets from the folder with the files of a source.
-    """
+    """Decorator: the importer raises a DatasetError if a column or a cell does not have the format of the source."""
 
     @wraps(read)
     def imported(folder: Folder, *args: Options.args, **options: Options.kwargs) -> list[Dataset]:
@@ -44,10 +40,9 @@ _MOST_BYTES = 256 << 20
 
 
 def read_rows(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
-    """Read the rows of a CSV file, each as column -> text. The first of them is line 2 of the file.
+    """The rows of a CSV file, each as column -> text. The first of them is line 2 of the file.
 
-    Raises:
-        DatasetError: The file cannot be read, is no table, or lacks a column.
+    Raises DatasetError: the file cannot be read, is no table, or lacks a column.
     """
     what = "this file of measurements"
     data = read_regular(path, _MOST_BYTES, what, DatasetError)
@@ -112,17 +107,7 @@ def rows_of(columns: Columns, places: npt.NDArray[Any]) -> Iterator[dict[str, An
 
 
 def refuse_unknown(columns: Columns, path: Path, what: str, **known: Iterable[Any]) -> None:
-    """Refuse rows with values that are not known.
-
-    Args:
-        columns: The columns.
-        path: File that they are from.
-        what: What the values are, for the error.
-        known: Column -> values that are known.
-
-    Raises:
-        DatasetError: There are such rows; it names them.
-    """
+    """Refuse rows with values that are not among those that are known of a column. The error says what they are."""
     fine = np.all([np.isin(columns[name], list(values)) for name, values in known.items()], axis=0)
     faults = (
         f"row {row + 1}: unknown {what} ({', '.join(str(columns[name][row]) for name in known)})"
@@ -162,13 +147,9 @@ _SEED = 2026
 
 
 def thinned(stratum: npt.NDArray[Any], rows: int | None) -> npt.NDArray[np.int64]:
-    """Indices of the rows to take, ascending.
+    """Indices of so many rows (None: every row), ascending, from the strata that each row belongs to, numbered from 0.
 
     Strata share the rows evenly. What a small stratum does not use is shared by the others.
-
-    Args:
-        stratum: Number of each row's stratum, from 0.
-        rows: Total number of rows to take; None for every row.
     """
     if rows is None or rows >= len(stratum):
         return np.arange(len(stratum))

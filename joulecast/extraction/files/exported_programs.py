@@ -26,27 +26,13 @@ from ..known_values import NeedsValuesError
 
 # ScalarType and MemoryFormat of the same file.
 DTYPES: Mapping[int, torch.dtype] = {
-    1: torch.uint8,
-    2: torch.int8,
-    3: torch.int16,
-    4: torch.int32,
-    5: torch.int64,
-    6: torch.float16,
-    7: torch.float32,
-    8: torch.float64,
-    10: torch.complex64,
-    11: torch.complex128,
-    12: torch.bool,
-    13: torch.bfloat16,
-    29: torch.float8_e4m3fn,
-    30: torch.float8_e5m2,
+    **dict(enumerate((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64), start=1)),
+    **dict(enumerate((torch.float16, torch.float32, torch.float64), start=6)),
+    **dict(enumerate((torch.complex64, torch.complex128, torch.bool, torch.bfloat16), start=10)),
+    **dict(enumerate((torch.float8_e4m3fn, torch.float8_e5m2), start=29)),
 }
-_MEMORY_FORMATS = {
-    1: torch.contiguous_format,
-    2: torch.channels_last,
-    3: torch.channels_last_3d,
-    4: torch.preserve_format,
-}
+_FORMATS = (torch.contiguous_format, torch.channels_last, torch.channels_last_3d, torch.preserve_format)
+_MEMORY_FORMATS = dict(enumerate(_FORMATS, start=1))
 
 
 def size_of(size: Mapping[str, Any]) -> int:
@@ -66,14 +52,9 @@ def bind(output: Mapping[str, Any], result: Any, values: dict[str, Any]) -> None
 
 
 def value_of(argument: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
-    """An argument as a Python value.
+    """An argument as a Python value, with the results of the nodes that have run by their names.
 
-    Args:
-        argument: The argument as the program writes it.
-        values: Name -> result of the nodes that have run.
-
-    Raises:
-        NeedsValuesError: The type of the argument exists only after the program is loaded by torch.
+    Raises NeedsValuesError: the type of the argument exists only after the program is loaded by torch.
     """
     ((sort, content),) = argument.items()
     match sort:
@@ -83,11 +64,9 @@ def value_of(argument: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
             return values[content["name"]]
         case "as_tensors":
             return [values[item["name"]] for item in content]
-        case "as_optional_tensor":
-            return value_of(content, values)
         case "as_optional_tensors" | "as_sym_ints" | "as_sym_bools" | "as_sym_floats":
             return [value_of(item, values) for item in content]
-        case "as_sym_int" | "as_sym_bool" | "as_sym_float":
+        case "as_optional_tensor" | "as_sym_int" | "as_sym_bool" | "as_sym_float":
             return value_of(content, values)
         case "as_name":
             return values[content]
@@ -199,8 +178,7 @@ class ExportedProgram(torch.nn.Module):
     def inputs(self, given: Any) -> Inputs:
         """Inputs by their names in the graph: what is given, or what the model was exported with.
 
-        Raises:
-            InputError: Another number of inputs, or a size that was fixed when the model was exported.
+        Raises InputError: another number of inputs, or a size that was fixed when the model was exported.
         """
         exported = self._exported
         wanted = Inputs.of(given) if given is not None else Inputs(named=tuple(exported.items()))
@@ -317,11 +295,7 @@ def _listed(inputs: Mapping[str, Input]) -> str:
 
 
 def load(path: Path) -> ExportedProgram:
-    """Read the graph of a .pt2 file. Nothing in the file is unpickled, evaluated or run.
-
-    Raises:
-        InputError: The file cannot be read, is damaged, or has another version of the format.
-    """
+    """Read the graph of a .pt2 file. Nothing in the file is unpickled, evaluated or run."""
     with refusing_damage("this exported program cannot be read", path), open_regular(path) as file:
         program = _program(zipfile.ZipFile(file), path)
     hint = "where you trust the file: torch.export.load(path).module(), which may run code from it, and give the module"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from ...errors import ExtractionError, InputError, MissingDependencyError, unknown_name, with_extra
+from ...errors import ExtractionError, InputError, MissingDependencyError, named, with_extra
 from ...operations.dropped import DroppedTally, DroppedWork
 from ...operations.entry import Entry
 from ...operations.inputs import Inputs, shape_text
@@ -31,15 +31,9 @@ _DOMAINS = ("", "ai.onnx")
 
 
 def load(path: Path, input_shape: Any, *, mode: str, precision: str, whitelist: Collection[str]) -> Network:
-    """Read the operations of an ONNX file.
+    """Read the operations of an ONNX file; weights that lie beside it are not read.
 
-    Args:
-        path: Path of the file. Weights that lie beside it are not read.
-        input_shape: Shapes of the inputs, as `joulecast.extract` takes them; None for those in the file, if they are
-            fixed.
-        mode: "inference", which is what an ONNX file is for.
-        precision: The precision in which its fp32 tensors run.
-        whitelist: Kinds to include.
+    The shapes of the inputs are those of `joulecast.extract`; None for those in the file, if they are fixed.
 
     Raises:
         InputError: The file cannot be read or is damaged; or these are not its inputs.
@@ -51,11 +45,12 @@ def load(path: Path, input_shape: Any, *, mode: str, precision: str, whitelist: 
     if mode != "inference":
         raise InputError("an ONNX file describes a forward", given=f"mode={mode}", allowed="inference")
     for kind in whitelist:
-        if kind not in KINDS:
-            raise unknown_name("operation kind", kind, KINDS)
+        named("operation kind", kind, KINDS)
     model = _read(path)
     inputs = _fixed(model, path.stem, input_shape)
-    network = _Reader(model, _shapes(model, path), precision, whitelist).network(path.stem, inputs)
+    with refusing_damage("the shapes of this ONNX file do not fit", path):
+        shapes = Shapes(model)
+    network = _Reader(model, shapes, precision, whitelist).network(path.stem, inputs)
     if not network:
         raise ExtractionError(
             "no operator of this ONNX file is known",
@@ -79,10 +74,7 @@ def _read(path: Path) -> Any:
 
 
 def _refuse_explosion(model: Any) -> None:
-    """Refuse nested functions beyond a limit.
-
-    With nested functions, a short file can stand for any number of nodes.
-    """
+    """Refuse nested functions beyond a limit, with which a short file can stand for any number of nodes."""
     bodies = {(function.domain, function.name): function.node for function in model.functions}
     known: dict[tuple[str, str], int] = {}
 
@@ -119,23 +111,18 @@ def _fixed(model: Any, name: str, given: Any) -> Inputs:
     if given is None and any(None in shape for shape in sizes.values()):
         raise InputError(f"{name} needs the shape of its input", given="none", allowed=allowed)
     wanted = Inputs.of(sizes if given is None else given)
-    named = dict(wanted.named)
-    if len(wanted.all) != len(sizes) or not named.keys() <= sizes.keys():
+    by_name = dict(wanted.named)
+    if len(wanted.all) != len(sizes) or not by_name.keys() <= sizes.keys():
         raise InputError(f"{name} has other inputs", given=shape_text(wanted.shape), allowed=allowed)
-    named.update(zip([key for key in sizes if key not in named], wanted.positional, strict=True))
-    for key, item in named.items():
+    by_name.update(zip([key for key in sizes if key not in by_name], wanted.positional, strict=True))
+    for key, item in by_name.items():
         if len(item.shape) != len(sizes[key]) or any(
             n not in (None, m) for n, m in zip(sizes[key], item.shape, strict=True)
         ):
             raise InputError(f"{name} has other sizes of {key}", given=shape_text(item.shape), allowed=allowed)
         for dim, n in zip(values[key].shape.dim, item.shape, strict=True):
             dim.dim_value = n
-    return wanted if len(wanted.positional) == 1 else Inputs(named=tuple((key, named[key]) for key in sizes))
-
-
-def _shapes(model: Any, path: Path) -> Shapes:
-    with refusing_damage("the shapes of this ONNX file do not fit", path):
-        return Shapes(model)
+    return wanted if len(wanted.positional) == 1 else Inputs(named=tuple((key, by_name[key]) for key in sizes))
 
 
 class _Reader:

@@ -22,12 +22,8 @@ Converted = tuple[str, list[Shape], dict[str, Any]] | None
 class Call:
     """A node of a graph.
 
-    Args:
-        inputs: Shapes of the inputs; () for an input that is left out.
-        outputs: Shapes of the outputs.
-        attributes: Name -> value, as Python values.
-        weights: Whether each input is a parameter of the model.
-        numbers: Position -> values of small constant inputs.
+    The shape () stands for an input that is left out. `weights` says which inputs are parameters of the model, and
+    `numbers` are the values of small constant inputs by their position.
     """
 
     inputs: tuple[Shape, ...]
@@ -51,10 +47,8 @@ def along(kind: str, inputs: int = 1) -> Callable[[Call], Converted]:
     return lambda call: (kind, [x or (1,) for x in call.inputs[:inputs]], {"dim": call.attributes.get("axis", 0)})
 
 
-_GRID_MODES = {
-    "bilinear": "linear",
-    "bicubic": "cubic",
-}  # Names until opset 19. Since then they are "linear" and "cubic".
+# Names until opset 19. Since then they are "linear" and "cubic".
+_GRID_MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
 
 def spatial(x: Shape) -> dict[str, Any]:
@@ -83,15 +77,8 @@ def _recurrent(kind: str) -> Callable[[Call], Converted]:
         x, attributes = call.inputs[0], call.attributes
         if attributes.get("layout", 0):
             x = (x[1], x[0], x[2])
-        return (
-            kind,
-            [x],
-            {
-                "hidden_size": attributes["hidden_size"],
-                "bidirectional": attributes.get("direction", "forward") == "bidirectional",
-                "bias": call.has(3),
-            },
-        )
+        both = attributes.get("direction", "forward") == "bidirectional"
+        return kind, [x], {"hidden_size": attributes["hidden_size"], "bidirectional": both, "bias": call.has(3)}
 
     return convert
 
@@ -160,8 +147,7 @@ _ARITHMETIC = frozenset(
 class Shapes:
     """What is known about the tensors of a graph before it runs.
 
-    Raises:
-        ValueError, RuntimeError: A node does not fit its inputs. The message is that of onnx.
+    Raises ValueError or RuntimeError with a message of onnx: a node does not fit its inputs.
     """
 
     def __init__(self, model: Any) -> None:

@@ -26,13 +26,7 @@ _PLAIN_ATTENTION = ("eager", "sdpa")  # the others load kernels
 _TYPES = ("float32", "float16", "bfloat16", "float64", "auto")
 # What every configuration may have, though not every class declares it.
 _OF_ALL = {
-    "architectures",
-    "dtype",
-    "torch_dtype",
-    "rope_parameters",
-    "rope_scaling",
-    "per_layer_config",
-    "layer_types",
+    *("architectures", "dtype", "torch_dtype", "rope_parameters", "rope_scaling", "per_layer_config", "layer_types")
 }
 # What published configurations have and no model is built from.
 _IGNORED = {"_name_or_path", "name_or_path", "transformers_version", "label2id"}
@@ -40,10 +34,7 @@ _HINT = "leave it out; or build the model in Python, where you trust its source,
 
 
 def configuration_of(content: Mapping[str, Any], transformers: Any) -> Any:
-    """The configuration that a file holds.
-
-    Returns:
-        A `transformers.PretrainedConfig`.
+    """The configuration that a file holds, as a `transformers.PretrainedConfig`.
 
     Raises:
         InputError: transformers has no such type of model; a field names code, files or another library; a value does
@@ -88,13 +79,9 @@ def _refuse_timm(kind: str) -> None:
 
 
 def _fields(content: Mapping[str, Any], chosen: Any, transformers: Any, place: str) -> dict[str, Any]:
-    """The fields of a configuration, or of a part of one, that reach the library.
+    """The fields of a configuration, or of a part of one ("text_config." in messages), that reach the library.
 
-    Args:
-        content: The fields of the file.
-        chosen: Class of the configuration; None where the library decides on it.
-        transformers: The library.
-        place: Where the fields stand, for messages: "" or "text_config.".
+    The class is None where the library decides on it.
     """
     declared = None if chosen is None else {*inspect.signature(chosen).parameters, *_declared(chosen)}
     parts = getattr(chosen, "sub_configs", {})
@@ -177,8 +164,7 @@ def _parts(config: Any, transformers: Any) -> Iterator[Any]:
 def model_class_of(config: Any, transformers: Any) -> Any:
     """The class of the model that a configuration describes: the one that it names, or the bare model.
 
-    Raises:
-        InputError: transformers itself has no such class.
+    Raises InputError: transformers itself has no such class.
     """
     named = (config.architectures or [None])[0]
     if named is None and type(config) in transformers.AutoModel._model_mapping:

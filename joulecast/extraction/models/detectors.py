@@ -22,9 +22,7 @@ def is_detector(module: torch.nn.Module) -> bool:
 def prepare_training(forward: Forward, boxes: int | None) -> None:
     """Give each image of a batch boxes to train on. Each has a quarter of the image's sides, and lies on its diagonal.
 
-    Args:
-        forward: The forward of a detector on one batch of images, shape (images, channels, height, width).
-        boxes: Number of boxes of each image; None for no boxes.
+    The forward is that of a detector on images of shape (images, channels, height, width); None stands for no boxes.
     """
     if boxes is not None and forward.args:
         forward.kwargs["targets"] = [_target(forward.module, forward.args[0], boxes) for _ in forward.args[0]]

@@ -11,8 +11,8 @@ import torch
 from ...errors import InputError, JoulecastError, unknown_name
 from ..exclusive import exclusive
 from . import plain_transformers, timm_models, torchvision_models, transformers_models
-from .language_models import BY_NAME
-from .plain_transformers import EAGER_TRANSFORMERS, PLAIN_TRANSFORMERS
+from .language_models import BY_NAME, EAGER_TRANSFORMERS
+from .plain_transformers import PLAIN_TRANSFORMERS
 
 _WEIGHTS = ("weights", "pretrained", "checkpoint")  # Prefixes of the names of options that would load weights.
 
@@ -28,10 +28,7 @@ def build(name: str, options: Mapping[str, Any] | None = None) -> torch.nn.Modul
     """Build a model by name, without weights.
 
     If torchvision and timm have the same name, it means torchvision's model; "timm/" before the name selects timm's.
-
-    Args:
-        name: Name of the model, as users write it.
-        options: Arguments of the function that builds it, or sizes of a transformer's configuration, by name.
+    The options are arguments of the function that builds it, or sizes of a transformer's configuration.
 
     Raises:
         UnknownNameError: No library has such a model.
@@ -82,13 +79,7 @@ def _built(name: str, options: Mapping[str, Any]) -> torch.nn.Module:
 def build_to_run(name: str, options: Mapping[str, Any] | None = None) -> torch.nn.Module:
     """Build a model by name with random weights on the CPU, so that it can be run.
 
-    Args:
-        name: A model of torchvision, of the table of transformers, or a plain transformer.
-        options: Arguments of the function that builds it, or sizes of a transformer's configuration, by name.
-
-    Raises:
-        UnknownNameError: There is no model of this name.
-        MissingDependencyError: The library of the model is not installed.
+    It belongs to torchvision or to the table of transformers, or is a plain transformer; for the options see `build`.
     """
     given = dict(options or {})
     if name in PLAIN_TRANSFORMERS:

@@ -1,7 +1,7 @@
 """Transformers in plain PyTorch, whose operations can be measured on machines that have only torch.
 
 They have the sizes and operators of the original models but other names of parameters, so published weights do not fit.
-To predict the original models, use `bert_base` and the others of transformers_configs.py.
+To predict the original models, use `bert_base` and the others of transformers.toml.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 (everybody calls it so)
 
-from ...errors import unknown_name
-from .transformers_configs import Architecture
+from ...errors import named
+from .language_models import EAGER_TRANSFORMERS
 from .transformers_models import without_weights
 
 
@@ -147,27 +147,9 @@ PLAIN_TRANSFORMERS: Mapping[str, Callable[[], Encoder | Decoder]] = {
 """Name -> function that builds the model on the default device."""
 
 
-_LARGE = {"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": 24}
-
-EAGER_TRANSFORMERS: Mapping[str, Architecture] = {
-    "bert_large_eager": Architecture("BertModel", "google-bert/bert-large-uncased", _LARGE),
-    "gpt2_eager": Architecture("GPT2Model", "openai-community/gpt2"),
-    # The source's lists of operations have a pooler that is as wide.
-    "vit_large_eager": Architecture("ViTModel", "google/vit-large-patch16-224", {**_LARGE, "pooler_output_size": 768}),
-}
-"""Name -> class and sizes."""
-
-
 def build(name: str, **options: Any) -> torch.nn.Module:
-    """Build one of these models on the meta device.
-
-    Raises:
-        UnknownNameError: There is no such name.
-        MissingDependencyError: transformers is not installed.
-    """
-    if name not in EAGER_TRANSFORMERS:
-        raise unknown_name("transformer with eager attention", name, EAGER_TRANSFORMERS)
-    row = EAGER_TRANSFORMERS[name]
+    """Build a transformer with eager attention on the meta device."""
+    row = named("transformer with eager attention", name, EAGER_TRANSFORMERS)
     model = without_weights(row, **{"use_cache": False, **options, "attn_implementation": "eager"})
     if row.class_name == "BertModel":
         model.register_forward_pre_hook(_with_mask, with_kwargs=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 from ..templates.store import names as templated_names
-from .language_models import BY_NAME, SAME_ARCHITECTURE
 
 _TUNED = re.compile(r"(?<![a-z0-9])(instruct|it|chat|hf|base|thinking|meta|2[3-9](0[1-9]|1[0-2]))(?![a-z0-9])")
 """Words of a name that say how weights were trained, and the months of versions ("2507"). Layers are the same."""
@@ -19,26 +18,26 @@ _NAME = re.compile(r"(?!timm/)(\w[\w.-]*/)?[^/]+")
 
 def known_names() -> list[str]:
     """The names of all models that are known without torch, in alphabetical order."""
+    from .language_models import BY_NAME
+
     return sorted({*templated_names(), *BY_NAME})
 
 
+@lru_cache(maxsize=1024)
 def known_as(name: str) -> str:
     """The name under which a model is known here: "Qwen/Qwen3-32B" and "qwen3-32b" are both "qwen3_32b".
 
     The id of a repository counts by its last part. Words such as "Instruct" are left out if the name is not known with
     them. A name that is not known in any spelling is returned as it is.
     """
+    if name in templated_names():  # which is known without reading the table of transformers
+        return name
     spelled = _spellings()
     return name if name in spelled.values() else _found(name, spelled)
 
 
 def spelled_as(name: str, repositories: Mapping[str, str]) -> str:
-    """As `known_as`, for the names of a table.
-
-    Args:
-        name: The name, as users write it.
-        repositories: Each name of the table -> the id of its repository.
-    """
+    """As `known_as`, for the names of a table, each with the id of its repository."""
     return name if name in repositories else _found(name, _spelled(repositories))
 
 
@@ -52,13 +51,13 @@ def _found(name: str, spelled: Mapping[str, str]) -> str:
 @cache
 def _spellings() -> Mapping[str, str]:
     """Letters and digits of a name, or of the repository that it stands for -> the name."""
-    others = {_letters(repository, tuned=tuned): name for tuned in (False, True) for repository, name in _OTHERS}
+    from .language_models import BY_NAME, SAME_ARCHITECTURE  # which a list of operations does not need
+
+    same = SAME_ARCHITECTURE.items()
+    others = {_letters(repository, tuned=tuned): name for tuned in (False, True) for repository, name in same}
     return others | _spelled(
         {**dict.fromkeys(known_names(), ""), **{name: row.source for name, row in BY_NAME.items()}}
     )
-
-
-_OTHERS = tuple(SAME_ARCHITECTURE.items())
 
 
 def _spelled(repositories: Mapping[str, str]) -> dict[str, str]:

@@ -21,11 +21,7 @@ def installed() -> bool:
 
 
 def import_timm() -> ModuleType:
-    """Import timm, even if torchvision's native operators cannot be loaded.
-
-    Raises:
-        MissingDependencyError: timm is not installed.
-    """
+    """Import timm, even if torchvision's native operators cannot be loaded."""
     if not installed():
         raise MissingDependencyError("this model needs timm", hint=with_extra("timm"))
     import_torchvision()
@@ -38,15 +34,9 @@ def is_known(name: str) -> bool:
 
 
 def build(name: str, **options: Any) -> torch.nn.Module:
-    """Build a model by name on the meta device.
+    """Build a model of `timm.list_models` on the meta device, with or without "timm/" before its name.
 
-    Args:
-        name: Name from `timm.list_models`, with or without "timm/" before it.
-        options: Arguments of `timm.create_model`.
-
-    Raises:
-        UnknownNameError: timm has no such model.
-        MissingDependencyError: timm is not installed.
+    Raises UnknownNameError: timm has no such model. MissingDependencyError: timm is not installed.
     """
     bare = name.removeprefix(PREFIX)
     if not is_known(bare):

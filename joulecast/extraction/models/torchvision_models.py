@@ -97,12 +97,8 @@ def all_names() -> list[str]:
 def build(name: str, *, weights: bool = False, **options: Any) -> torch.nn.Module:
     """Build a model by name.
 
-    A quantized_ model is what torchvision builds where nothing is quantized yet: a float model with stubs.
-
-    Args:
-        name: As `all_names` lists it.
-        weights: Whether to allocate its weights, with random values; without, it is on the meta device.
-        options: Arguments of the function that builds it, such as image_size.
+    A quantized_ model is what torchvision builds where nothing is quantized yet: a float model with stubs. Its weights
+    have random values, or it is on the meta device. The options are arguments of the function that builds it.
 
     Raises:
         UnknownNameError: torchvision has no such model.

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...errors import ExtractionError, InputError, MissingDependencyError, unknown_name, with_extra
+from ...errors import ExtractionError, InputError, MissingDependencyError, named, with_extra
 from ...operations.inputs import Input, Inputs
+from ...system.damage import first_line
 from ..exclusive import exclusive
 from ..known_values import know
 from ..recorder import Recorder
 from .configurations import configuration_of, model_class_of
-from .language_models import BY_NAME
+from .language_models import BY_NAME, Architecture
 from .torchvision_models import import_torchvision
-from .transformers_configs import Architecture
 
 if TYPE_CHECKING:
     from ..tracing import Forward
@@ -27,11 +27,7 @@ if TYPE_CHECKING:
 
 @exclusive
 def import_transformers() -> ModuleType:
-    """Import transformers, even if torchvision's native operators cannot be loaded.
-
-    Raises:
-        MissingDependencyError: transformers is not installed.
-    """
+    """Import transformers, even if torchvision's native operators cannot be loaded."""
     if importlib.util.find_spec("transformers") is None:
         raise MissingDependencyError("this model needs transformers", hint=with_extra("transformers"))
     if importlib.util.find_spec("torchvision") is not None:
@@ -51,31 +47,13 @@ def offline() -> Iterator[None]:
 
 
 def build(name: str, **options: Any) -> torch.nn.Module:
-    """Build a model of the table of architectures on the meta device.
-
-    Args:
-        name: Name of the architecture.
-        options: Sizes of its configuration that differ from the table's.
-
-    Raises:
-        UnknownNameError: The table has no such name.
-        MissingDependencyError: transformers is not installed.
-    """
-    if name not in BY_NAME:
-        raise unknown_name("transformer", name, BY_NAME)
+    """Build a model of the table on the meta device, with sizes that differ from the table's."""
+    named("transformer", name, BY_NAME)
     return without_weights(BY_NAME[name], **options)
 
 
 def build_to_run(name: str, **options: Any) -> torch.nn.Module:
-    """Build a model of the table of architectures with random weights on the CPU.
-
-    Args:
-        name: Name of the architecture.
-        options: Sizes of its configuration that differ from the table's.
-
-    Raises:
-        MissingDependencyError: transformers is not installed.
-    """
+    """Build a model of the table with random weights on the CPU, with sizes that differ from the table's."""
     row = BY_NAME[name]
     model_class = _class(row.class_name)
     with offline(), torch.random.fork_rng(devices=[]):
@@ -84,12 +62,7 @@ def build_to_run(name: str, **options: Any) -> torch.nn.Module:
 
 
 def without_weights(row: Architecture, **settings: Any) -> torch.nn.Module:
-    """Build the model of a row of the table on the meta device.
-
-    Raises:
-        ExtractionError: The settings do not make a model.
-        MissingDependencyError: transformers is not installed.
-    """
+    """Build the model of a row of the table on the meta device."""
     model_class = _class(row.class_name)
     return _without_weights(model_class, model_class.config_class(**{**row.sizes, **settings}))
 
@@ -98,15 +71,13 @@ def without_weights(row: Architecture, **settings: Any) -> torch.nn.Module:
 def from_config(config: Any) -> torch.nn.Module:
     """Build what a configuration describes, on the meta device: the class that it names, or the bare model.
 
-    Args:
-        config: A `transformers.PretrainedConfig`, or its content (config.json) as a dictionary, of which only sizes and
-            plain words are used.
+    The configuration is a `transformers.PretrainedConfig`, or the content of a config.json, of which only sizes and
+    plain words are used.
 
     Raises:
         InputError: transformers does not know this type of model or this class, a field of the content names code,
             files or another library, or it has too many layers.
         ExtractionError: The configuration does not make a model.
-        MissingDependencyError: transformers is not installed.
     """
     transformers = import_transformers()
     if isinstance(config, Mapping):
@@ -131,15 +102,11 @@ def _without_weights(model_class: Any, config: Any) -> torch.nn.Module:
     except Exception as error:
         raise ExtractionError(
             f"this configuration does not make a {model_class.__name__}",
-            given=_first_line(error),
+            given=first_line(error),
             hint="build the model from this configuration with transformers alone, and mend what that reports",
         ) from error
     built: torch.nn.Module = model
     return built
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def is_transformer(module: Any) -> bool:
@@ -172,8 +139,7 @@ def _in_integers(name: str, item: Input) -> Input:
 def prepare(forward: Forward, mode: str, cache_length: int | None) -> None:
     """Add further arguments to the forward of a transformer: a mask without padding, and cached keys and values.
 
-    Raises:
-        InputError: There are more tokens than the model has positions; or a cache is requested, and the model has none.
+    Raises InputError: there are more tokens than the model has positions, or the model has no cache.
     """
     module: Any = forward.module
     for name, tensor in forward.kwargs.items():

@@ -6,8 +6,8 @@ import argparse
 import sys
 import time
 
+from ..models.language_models import ARCHITECTURES
 from ..models.torchvision_models import model_names
-from ..models.transformers_configs import ARCHITECTURES
 from . import store
 from .making import Maker
 

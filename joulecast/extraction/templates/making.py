@@ -31,13 +31,9 @@ Values = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Sample:
-    """One trace.
+    """One trace at sizes of the input, one per symbol.
 
-    Args:
-        sizes: Sizes of the input, one per symbol.
-        calls: Operation and module path of each call.
-        dropped: Work that the trace dropped.
-        half: Whether each call runs in half precision if the model is requested in half precision.
+    `half` says which calls run in half precision if the model is requested in half precision.
     """
 
     sizes: tuple[int, ...]
@@ -61,8 +57,7 @@ class Sample:
 def fit(samples: Sequence[Sample]) -> Template:
     """The template that reproduces every sample.
 
-    Raises:
-        ExtractionError: The samples differ in more than dimensions, or no symbol fits a dimension.
+    Raises ExtractionError: the samples differ in more than dimensions, or no symbol fits a dimension.
     """
     first = samples[0]
     if any(sample.structure() != first.structure() for sample in samples):
@@ -180,11 +175,7 @@ class _Cell:
 
 
 class Maker:
-    """Traces one model and makes its templates.
-
-    Args:
-        name: Name of the model, as users write it.
-    """
+    """Traces one model and makes its templates."""
 
     def __init__(self, name: str) -> None:
         self.name, self.plan = name, plan_of(name)

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..models.transformers_configs import ARCHITECTURES
+from ..models.language_models import ARCHITECTURES
 from .store import Limits, Range
 
 Ranges = tuple[Range, ...]
@@ -25,14 +25,10 @@ _LONGEST = 131072  # for rotary positions, which have no table
 
 @dataclass(frozen=True)
 class Plan:
-    """How the templates of a model are made.
+    """How the templates of a model are made: shapes of inputs with names for sizes, and the ranges of each size.
 
-    Args:
-        inputs: Name of each input -> its shape, in which sizes have names.
-        ranges: Ranges of each size. The regimes are all combinations of them.
-        libraries: Libraries that the model comes from.
-        cached: Ranges of the length of a cache, for models that decode with one; None for others.
-        limits: Limits to combinations of sizes.
+    The regimes are all combinations of the ranges. `cached` are those of the length of a cache, for models that decode
+    with one. `libraries` are those that the model comes from.
     """
 
     inputs: Mapping[str, tuple[int | str, ...]]
@@ -76,13 +72,9 @@ def vision(name: str) -> Plan:
 
 # Number of positions in the table of a model, which refuses more tokens.
 _POSITIONS: Mapping[str, int] = {
-    "bert_base": 512,
-    "bert_large": 512,
-    "distilbert": 512,
-    "roberta_base": 514,
-    "xlm_roberta_base": 514,
-    "gpt2": 1024,
-    "gpt2_xl": 1024,
+    **dict.fromkeys(("bert_base", "bert_large", "distilbert"), 512),
+    **dict.fromkeys(("roberta_base", "xlm_roberta_base"), 514),
+    **dict.fromkeys(("gpt2", "gpt2_xl"), 1024),
 }
 _DECODERS = ("gpt2", "llama", "qwen2")
 

@@ -32,16 +32,13 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits to combinations of sizes (batch, tokens, length of a cache).
-
-    Args:
-        tokens: Most tokens of input and cache together, if positions have a table; None for no limit.
-        elements: Most elements of an input. Extraction stores values that a model creates itself, such as positions,
-            only up to this number of elements. Larger inputs cannot be compared with extraction.
-    """
+    """Limits to combinations of sizes (batch, tokens, length of a cache); None for no limit."""
 
     tokens: int | None = None
+    """Most tokens of input and cache together, if positions have a table."""
     elements: int | None = None
+    """Most elements of an input. Extraction stores values that a model creates itself, such as positions, only up to
+    this number, so larger inputs cannot be compared with extraction."""
 
     def allow(self, sizes: tuple[int, ...]) -> bool:
         """Whether sizes are within these limits."""
@@ -52,12 +49,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Regime:
-    """Sizes of the input that one template covers.
-
-    Args:
-        ranges: Range of each size, in order.
-        template: Index of the template in the model's templates.
-    """
+    """Ranges of the sizes of the input, in order, that one template covers, and its index in the model's templates."""
 
     ranges: tuple[Range, ...]
     template: int
@@ -71,9 +63,8 @@ class Regime:
 class Setting:
     """A mode with or without a cache; or one of these in half precision, if that runs other calls.
 
-    Args:
-        regimes: Regimes in which templates were checked. The first that contains the sizes is used.
-        halves: Half precisions for which they hold.
+    The first of the regimes, in which templates were checked, that contains the sizes is used. `halves` are the half
+    precisions for which they hold.
     """
 
     regimes: tuple[Regime, ...]
@@ -88,8 +79,6 @@ class ModelTemplates:
         inputs: Shape of each input by its name ("" for one without): constants and names of sizes.
         settings: Name -> setting. A name is a mode, followed by " cached" for a setting with a cache, and by a half
             precision that has templates of its own.
-        templates: The templates, which regimes refer to by their index.
-        limits: Limits to combinations of sizes, which hold in all regimes.
         libraries: Name -> version of each library that the model was extracted with.
         operators: Every operator that the model runs, such as "aten.linear".
         digest: What extraction made of these operators (cache.py).
@@ -199,15 +188,7 @@ _CACHED_NETWORKS = 16
 
 @dataclass(frozen=True)
 class Request:
-    """A request for a network of a named model.
-
-    Args:
-        inputs: A single shape; templates have no further inputs.
-        mode: inference or training.
-        precision: Any precision that can be requested.
-        cache_length: Number of tokens whose keys and values are cached; None for no cache.
-        optimizer: Optimizer whose step ends a training iteration; None for no step. The caller has checked the name.
-    """
+    """A request for a network of a named model. The inputs are a single shape; templates have no further inputs."""
 
     inputs: Inputs
     mode: str = "inference"

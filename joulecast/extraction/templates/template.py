@@ -31,12 +31,7 @@ def symbol(index: int) -> Dimension:
 
 @dataclass(frozen=True)
 class Output:
-    """A dimension of the output of an earlier operation.
-
-    Args:
-        position: Index of the operation in the template's list.
-        axis: Axis of the output.
-    """
+    """A dimension of the output of an earlier operation: its place in the template's list, and an axis."""
 
     position: int
     axis: int
@@ -70,12 +65,9 @@ Symbol = Output | Product | Sum
 
 @dataclass(frozen=True)
 class Step:
-    """An operation whose shapes depend on the sizes of the input.
+    """An operation whose shapes depend on the sizes of the input; `shapes` are in dimensions.
 
-    Args:
-        kind, attributes: Kind and attributes of the operation.
-        shapes: Shapes of its inputs, in dimensions.
-        is_half: Whether it runs in half precision if the model is requested in half precision.
+    `is_half` says whether it runs in half precision if the model is requested in half precision.
     """
 
     kind: str
@@ -88,12 +80,8 @@ class Step:
 class Template:
     """The calls of a model at all sizes of one regime.
 
-    Args:
-        sizes: Number of symbols that are sizes of the input; they come first.
-        symbols: All further symbols.
-        steps: The distinct operations, in order of first use.
-        calls: Step and module path of every call.
-        dropped: Dropped work, as in a Network.
+    The first `sizes` symbols are the sizes of the input, and `symbols` are all further ones. `steps` are the distinct
+    operations in order of first use, and `calls` the step and module path of every call.
     """
 
     sizes: int
@@ -103,15 +91,9 @@ class Template:
     dropped: tuple[Dropped, ...]
 
     def operations(self, sizes: Sequence[int], mode: str, precision: str) -> list[tuple[Operation, str]]:
-        """Every call with its module path, in order.
+        """Every call with its module path, in order, at sizes in the order of the template.
 
-        Args:
-            sizes: Sizes of the input, in the order of the template.
-            mode: The mode for which the template was made.
-            precision: One of the precisions for which the template was made.
-
-        Raises:
-            InputError: The model does not run at these sizes.
+        Raises InputError: the model does not run at these sizes.
         """
         values: dict[Dimension, int] = {symbol(i): n for i, n in enumerate(sizes)}
         done: list[Operation] = []

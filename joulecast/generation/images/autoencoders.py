@@ -26,10 +26,7 @@ class Decoder(Protocol):
     def network(self, images: int, size: Shape, precision: str) -> Network:
         """The operations that decode images.
 
-        Args:
-            images: Number of images that are decoded together.
-            size: Height and width of an image in pixels; for a video (frames, height, width).
-            precision: Precision of all operations.
+        `size`: Height and width of an image in pixels; for a video (frames, height, width).
         """
         ...
 
@@ -39,16 +36,13 @@ class Autoencoder(Decoder):
     """The decoder of Stable Diffusion's autoencoder (Rombach et al., arXiv 2112.10752).
 
     Args:
-        latent_channels: Channels of the latents.
         channels: Channels at each resolution, from the pixels to the latents; each further one has half the sides.
-        resnets: Number of residual blocks at each resolution.
-        groups: Number of groups of the group norms.
     """
 
     latent_channels: int
     channels: tuple[int, ...] = (128, 256, 512, 512)
-    resnets: int = 3
-    groups: int = 32
+    resnets: int = 3  # Number of residual blocks at each resolution
+    groups: int = 32  # Number of groups of the group norms
 
     def network(self, images: int, size: Shape, precision: str) -> Network:
         """See `Decoder.network`."""

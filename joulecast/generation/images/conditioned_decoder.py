@@ -15,18 +15,14 @@ class ConditionedDecoder(Decoder):
     """A decoder that processes two latent frames at a time; an odd frame comes together with the first two.
 
     Args:
-        latent_channels: Channels of the latents.
         channels: Channels at each resolution, from the pixels to the latents; each further one has half the sides.
-        doubling: Number of the lowest resolutions whose enlargement also doubles the frames.
-        resnets: Number of residual blocks at each resolution.
-        groups: Number of groups of the group norms.
     """
 
     latent_channels: int = 16
     channels: tuple[int, ...] = (128, 256, 256, 512)
-    doubling: int = 2
-    resnets: int = 4
-    groups: int = 32
+    doubling: int = 2  # Number of the lowest resolutions whose enlargement also doubles the frames
+    resnets: int = 4  # Number of residual blocks at each resolution
+    groups: int = 32  # Number of groups of the group norms
 
     def network(self, images: int, size: Shape, precision: str) -> Network:
         """See `Decoder.network`."""

@@ -15,18 +15,14 @@ class DeepCompression(Decoder):
     """The decoder of SANA's deep compression autoencoder (dc-ae-f32c32-sana-1.0).
 
     Args:
-        latent_channels: Channels of the latents.
         channels: Channels at each resolution, from the pixels to the latents; each further one has half the sides.
-        attending: Number of the lowest resolutions with blocks of linear attention instead of residual blocks.
-        blocks: Number of blocks at each resolution.
-        head_size: Features of an attention head.
     """
 
     latent_channels: int
     channels: tuple[int, ...] = (128, 256, 512, 512, 1024, 1024)
-    attending: int = 3
-    blocks: int = 3
-    head_size: int = 32
+    attending: int = 3  # Number of the lowest resolutions with blocks of linear attention instead of residual blocks
+    blocks: int = 3  # Number of blocks at each resolution
+    head_size: int = 32  # Features of an attention head
 
     def network(self, images: int, size: Shape, precision: str) -> Network:
         """See `Decoder.network`."""

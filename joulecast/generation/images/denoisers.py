@@ -26,11 +26,8 @@ class Denoiser(Protocol):
     def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
         """The operations of one step.
 
-        Args:
-            images: Number of images that are computed together; with guidance each image counts twice.
-            grid: Rows and columns of patches of an image; for a video (latent frames, rows, columns).
-            text_tokens: Number of tokens of a prompt.
-            precision: Precision of all operations.
+        `images`: Number of images that are computed together; with guidance each image counts twice.
+        `grid`: Rows and columns of patches of an image; for a video (latent frames, rows, columns).
         """
         ...
 
@@ -40,31 +37,22 @@ class JointDiT:
     """MMDiT: a transformer in which image and text have separate weights, with attention over both together.
 
     Args:
-        double: Number of blocks with separate weights for image and text.
-        hidden: Features of a token.
-        heads: Number of attention heads.
-        single: Number of further blocks with common weights and a feed-forward parallel to the attention (FLUX).
-        dual: Number of blocks with a second attention among image tokens (SD 3.5 medium).
-        patch: Elements of a patch: its side squared times the channels of the latents.
-        text: Features of a token of the text encoder.
-        pooled: Features of the pooled text that conditions each block.
         guided: Whether guidance is an input, learned by distillation, so that there is one forward per step.
         last_context: Whether the last of the double blocks computes its text output, although nothing reads it.
-        refined: Number of blocks of a transformer over the text alone, before all others (HunyuanVideo).
         convolved: Whether a convolution computes the patches (see `Layers.transposed`), not a linear layer (FLUX).
     """
 
-    double: int
+    double: int  # Number of blocks with separate weights for image and text
     hidden: int
     heads: int
-    single: int = 0
-    dual: int = 0
-    patch: int = 64
-    text: int = 4096
-    pooled: int = 2048
+    single: int = 0  # Number of further blocks with common weights and a feed-forward parallel to the attention (FLUX)
+    dual: int = 0  # Number of blocks with a second attention among image tokens (SD 3.5 medium)
+    patch: int = 64  # Elements of a patch: its side squared times the channels of the latents
+    text: int = 4096  # Features of a token of the text encoder
+    pooled: int = 2048  # Features of the pooled text that conditions each block
     guided: bool = False
     last_context: bool = False
-    refined: int = 0
+    refined: int = 0  # Number of blocks of a transformer over the text alone, before all others (HunyuanVideo)
     convolved: bool = True
 
     def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
@@ -188,14 +176,6 @@ class CrossDiT:
     """A transformer over the image whose blocks have cross-attention to the text.
 
     Args:
-        layers: Number of blocks.
-        hidden: Features of a token.
-        heads: Number of attention heads.
-        inner: Features between the layers of a feed-forward block.
-        patch: Elements of a patch: its side squared times the channels of the latents.
-        patch_out: Elements that are predicted for a patch; twice as many if their variance is predicted as well.
-        text: Features of a token of the text encoder.
-        projected: Whether text is projected to the image's features once, before all blocks (PixArt).
         own_modulation: Whether each block computes its scale and shift from the condition by a layer of its own.
         skips: Number of blocks that also read the output of a much earlier block, by a layer of its own (HunyuanDiT).
     """
@@ -203,11 +183,11 @@ class CrossDiT:
     layers: int
     hidden: int
     heads: int
-    inner: int
-    patch: int
-    patch_out: int
-    text: int
-    projected: bool = True
+    inner: int  # Features between the layers of a feed-forward block
+    patch: int  # Elements of a patch: its side squared times the channels of the latents
+    patch_out: int  # Elements that are predicted for a patch; twice as many if their variance is predicted as well
+    text: int  # Features of a token of the text encoder
+    projected: bool = True  # Whether text is projected to the image's features once, before all blocks (PixArt)
     own_modulation: bool = False
     skips: int = 0
 

@@ -10,31 +10,18 @@ from .layers import Layers
 
 @dataclass(frozen=True)
 class TextEncoder:
-    """A transformer that reads a prompt once.
-
-    Args:
-        name: Name of the encoder.
-        layers: Number of blocks.
-        hidden: Features of a token.
-        heads: Number of attention heads.
-        head_size: Elements of a head.
-        inner: Features between the layers of a feed-forward block.
-        vocabulary: Size of the vocabulary.
-        tokens: Number of tokens to which each prompt is padded.
-        gated: Whether half of the feed-forward's first layer gates the other half (T5 1.1).
-        cached_heads: Number of heads of keys and values; None for as many as query heads.
-    """
+    """A transformer that reads a prompt once."""
 
     name: str
     layers: int
     hidden: int
     heads: int
     head_size: int
-    inner: int
+    inner: int  # Features between the layers of a feed-forward block
     vocabulary: int
-    tokens: int
-    gated: bool = False
-    cached_heads: int | None = None
+    tokens: int  # Number of tokens to which each prompt is padded
+    gated: bool = False  # Whether half of the feed-forward's first layer gates the other half (T5 1.1)
+    cached_heads: int | None = None  # Number of heads of keys and values; None for as many as query heads
 
     def network(self, prompts: int, precision: str) -> Network:
         """The operations that encode a number of prompts."""

@@ -14,23 +14,14 @@ _CONDITION = 512
 
 @dataclass(frozen=True)
 class JointVideoDiT:
-    """A transformer over the text and all patches of all frames, with separate scales and shifts for text and video.
-
-    Args:
-        layers: Number of blocks.
-        heads: Number of attention heads.
-        head_size: Features of each head.
-        rotary: Whether there are rotary position embeddings (5B), or positions are added to the patches (2B).
-        patch: Elements of a patch: its side squared times the channels of the latents.
-        text: Features of a token of the text encoder.
-    """
+    """A transformer over the text and all patches of all frames, with separate scales and shifts for text and video."""
 
     layers: int
     heads: int
     head_size: int
-    rotary: bool
-    patch: int = 64
-    text: int = 4096
+    rotary: bool  # Whether there are rotary position embeddings (5B), or positions are added to the patches (2B)
+    patch: int = 64  # Elements of a patch: its side squared times the channels of the latents
+    text: int = 4096  # Features of a token of the text encoder
 
     def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
         """See `Denoiser.network`."""

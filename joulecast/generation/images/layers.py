@@ -17,7 +17,6 @@ class Layers:
     """The operations that were recorded so far.
 
     Args:
-        precision: Precision of all operations.
         calls: Operation -> path of the module of each of its calls.
     """
 
@@ -27,13 +26,9 @@ class Layers:
     def add(self, path: str, kind: str, *shapes: Shape, blocks: int = 1, each: int = 1, **attributes: object) -> None:
         """Record an operation.
 
-        Args:
-            path: Path of the module that calls it; {} is replaced by the number of the block.
-            kind: Kind of the operation.
-            shapes: Shapes of its inputs.
-            blocks: Number of blocks that have such a module.
-            each: Number of calls in each block.
-            attributes: Attributes of the operation.
+        `path`: Path of the module that calls it; {} is replaced by the number of the block.
+        `blocks`: Number of blocks that have such a module.
+        `each`: Number of calls in each block.
         """
         operation = Operation(kind, shapes, attributes, precision=self.precision)
         paths = [path.format(block) for block in range(blocks) for _ in range(each)]
@@ -48,12 +43,7 @@ class Layers:
         self.add(path, "attention", queries, keys, keys, blocks=blocks)
 
     def projected_text(self, tokens: Shape, features: int) -> None:
-        """Record the two layers that turn the text encoder's features into those of the denoiser.
-
-        Args:
-            tokens: Shape of their input.
-            features: Features of a token of the denoiser.
-        """
+        """Record the two layers that turn the text encoder's features into those of the denoiser."""
         projected = (*tokens[:-1], features)
         self.linear("text_embed.0", tokens, features)
         self.add("text_embed.act", "gelu", projected)
@@ -116,12 +106,7 @@ class Layers:
         self.add(path, "copy", shape, blocks=blocks, each=each)
 
     def network(self, name: str, shape: Mapping[str, Shape]) -> Network:
-        """The recorded operations.
-
-        Args:
-            name: Name of the network.
-            shape: Shape of its input.
-        """
+        """The recorded operations."""
         entries = tuple(Entry.at(operation, paths) for operation, paths in self.calls.items())
         return Network(entries, name=name, input_shape=dict(shape))
 

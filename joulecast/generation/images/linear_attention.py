@@ -13,11 +13,7 @@ def linear_attention(found: Layers, path: str, shape: Shape, *, blocks: int = 1)
 
     `diffusers` computes it in fp32. A row of ones below the values gives the sums that results are divided by.
 
-    Args:
-        found: The operations to which it is added.
-        path: Path of the module; {} is replaced by the number of the block.
-        shape: Shape of queries, keys and values: images, heads, features of a head, tokens.
-        blocks: Number of blocks that have such a module.
+    `shape`: Shape of queries, keys and values: images, heads, features of a head, tokens.
     """
     images, heads, features, tokens = shape
     wide, row = Layers("fp32", found.calls), (images, heads, 1, tokens)
@@ -34,12 +30,7 @@ def linear_attention(found: Layers, path: str, shape: Shape, *, blocks: int = 1)
 def convolutional_feed_forward(found: Layers, path: str, shape: Shape, inner: int, *, blocks: int = 1) -> None:
     """Record a feed-forward block with a depthwise convolution over neighbouring tokens.
 
-    Args:
-        found: The operations to which it is added.
-        path: Path of the module; {} is replaced by the number of the block.
-        shape: Shape of its input and output: images, channels, height, width.
-        inner: Channels of the input of its last layer.
-        blocks: Number of blocks that have such a module.
+    `shape`: Shape of its input and output: images, channels, height, width.
     """
     images, channels, high, wide = shape
     half, both = (images, inner, high, wide), (images, 2 * inner, high, wide)

@@ -12,27 +12,16 @@ from .linear_attention import convolutional_feed_forward, linear_attention
 
 @dataclass(frozen=True)
 class LinearDiT:
-    """A transformer with linear attention over the image, cross-attention to the text, and convolutional feed-forwards.
-
-    Args:
-        layers: Number of blocks.
-        heads: Number of heads of linear attention.
-        head_size: Features of each head.
-        text: Features of a token of the text encoder.
-        cross_heads: Number of heads of the attention to the text.
-        expansion: Channels inside a feed-forward block for each feature of a token.
-        latent_channels: Channels of the latents; a patch is a single latent.
-        normed: Whether queries and keys are normed, over the features of all heads together.
-    """
+    """A transformer with linear attention over the image, cross-attention to the text, convolutional feed-forwards."""
 
     layers: int
-    heads: int
+    heads: int  # Number of heads of linear attention
     head_size: int
-    text: int
-    cross_heads: int
-    expansion: float
-    latent_channels: int
-    normed: bool = False
+    text: int  # Features of a token of the text encoder
+    cross_heads: int  # Number of heads of the attention to the text
+    expansion: float  # Channels inside a feed-forward block for each feature of a token
+    latent_channels: int  # Channels of the latents; a patch is a single latent
+    normed: bool = False  # Whether queries and keys are normed, over the features of all heads together
 
     def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
         """See `Denoiser.network`."""

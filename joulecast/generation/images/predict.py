@@ -314,11 +314,7 @@ def _refuse_frames(model: str, pipeline: ImagePipeline, frames: int | None) -> N
 
 
 def _refuse_shortage(model: str, networks: Sequence[Network], gpu: GPU, precision: str) -> int:
-    """Bytes of all weights, checked against the memory of the GPU. They stay there while the largest part runs.
-
-    Raises:
-        InputError: The GPU has too little memory.
-    """
+    """Bytes of all weights, checked against the memory of the GPU. They stay there while the largest part runs."""
     weights = round(sum(map(parameters_of, networks)) * ELEMENT_BYTES[precision])
     largest = max(memory_need(network).activations_bytes for network in networks)
     lacking = shortage(MemoryNeed(weights, largest), gpu)

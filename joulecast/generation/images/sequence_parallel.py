@@ -50,25 +50,15 @@ class DividedNetwork(PreparedNetwork):
 
 @dataclass(frozen=True)
 class Split:
-    """How GPUs share the tokens.
+    """How GPUs share the tokens."""
 
-    Args:
-        ulysses: Number of GPUs that exchange tokens for heads.
-        ring: Number of groups of such GPUs that pass keys and values on.
-        link: The connection between the GPUs: "nvlink" or "pcie".
-    """
-
-    ulysses: int = 1
-    ring: int = 1
-    link: str = "nvlink"
+    ulysses: int = 1  # Number of GPUs that exchange tokens for heads
+    ring: int = 1  # Number of groups of such GPUs that pass keys and values on
+    link: str = "nvlink"  # The connection between the GPUs: "nvlink" or "pcie"
 
     @classmethod
     def of(cls, gpus: int, ulysses: int | None, ring: int | None, heads: int, gpu: GPU) -> Split:
-        """The degrees that were asked for; where none was, the largest group that can share the heads.
-
-        Raises:
-            InputError: So many GPUs cannot share a denoiser with so many heads, or not in these degrees.
-        """
+        """The degrees that were asked for; where none was, the largest group that can share the heads."""
         if gpus not in GROUPS:
             raise InputError("so many GPUs cannot share an image", given=gpus, allowed=", ".join(map(str, GROUPS)))
         if ulysses is None:
@@ -101,13 +91,7 @@ class Split:
         return whole if whole % self.gpus else whole // self.gpus
 
     def network(self, part: Network, grid: Shape, text_tokens: int) -> Network:
-        """One GPU's part of a denoiser with the attention over all tokens, and with collectives.
-
-        Args:
-            part: The denoiser over one GPU's part of the tokens.
-            grid: One GPU's part of the patches.
-            text_tokens: Tokens of the whole text.
-        """
+        """One GPU's part of a denoiser with the attention over all tokens, and with collectives."""
         if self.gpus == 1:
             return part
         found = Layers(part.entries[0].operation.precision)
@@ -125,14 +109,7 @@ class Split:
         return found.network("denoiser", {"latents": latents})
 
     def _attention(self, found: Layers, entry: Entry, tokens: int, text_whole: bool) -> None:
-        """Record an attention of the whole sequence: exchanges, one part for each member of the ring, and their sum.
-
-        Args:
-            found: The operations to which it is added.
-            entry: The attention over one GPU's part of the tokens.
-            tokens: Tokens of the image in this part.
-            text_whole: Whether each GPU has all tokens of the text.
-        """
+        """Record an attention of the whole sequence: exchanges, one part for each member of the ring, and their sum."""
         queries, keys = entry.operation.input_shapes[:2]
         path, calls = "attention", entry.count
 

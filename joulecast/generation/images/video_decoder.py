@@ -17,16 +17,13 @@ class CausalDecoder(Decoder):
     """A decoder that computes one frame from the first latent frame, and then four from each of the others.
 
     Args:
-        latent_channels: Channels of the latents.
         channels: Channels at each resolution, from the pixels to the latents; each further one has half the sides.
-        doubling: Number of the lowest resolutions whose enlargement also doubles the frames.
-        resnets: Number of residual blocks at each resolution.
     """
 
     latent_channels: int = 16
     channels: tuple[int, ...] = (96, 192, 384, 384)
-    doubling: int = 2
-    resnets: int = 3
+    doubling: int = 2  # Number of the lowest resolutions whose enlargement also doubles the frames
+    resnets: int = 3  # Number of residual blocks at each resolution
 
     def network(self, images: int, size: Shape, precision: str) -> Network:
         """See `Decoder.network`."""
@@ -77,22 +74,17 @@ class GroupedDecoder(Decoder):
     """The decoder of HunyuanVideo's autoencoder (arXiv 2412.03603), with group norms, in tiles that overlap.
 
     Args:
-        latent_channels: Channels of the latents.
         channels: Channels at each resolution, from the pixels to the latents; each further one has half the sides.
-        doubling: Number of resolutions, from the second lowest on, whose enlargement also doubles the frames.
-        resnets: Number of residual blocks at each resolution.
-        groups: Number of groups of the group norms.
         tile: Largest frames, height and width of a tile in latents (`enable_tiling`, which larger videos need).
-        stride: Latents from one tile to the next.
     """
 
     latent_channels: int = 16
     channels: tuple[int, ...] = (128, 256, 512, 512)
-    doubling: int = 2
-    resnets: int = 3
-    groups: int = 32
+    doubling: int = 2  # Number of resolutions, from the second lowest on, whose enlargement also doubles the frames
+    resnets: int = 3  # Number of residual blocks at each resolution
+    groups: int = 32  # Number of groups of the group norms
     tile: tuple[int, int, int] = (5, 32, 32)
-    stride: tuple[int, int, int] = (3, 24, 24)
+    stride: tuple[int, int, int] = (3, 24, 24)  # Latents from one tile to the next
 
     def network(self, images: int, size: Shape, precision: str) -> Network:
         """See `Decoder.network`."""
@@ -140,12 +132,7 @@ class GroupedDecoder(Decoder):
 def causal_conv(found: Layers, path: str, shape: Shape, outputs: int, each: int) -> None:
     """Record a causal convolution over space and time, which reads no later frame.
 
-    Args:
-        found: The operations to which it is added.
-        path: Path of the module.
-        shape: Shape of its input: videos, channels, frames, height, width. Two earlier frames are added in front.
-        outputs: Channels of its output.
-        each: Number of calls.
+    `shape`: Shape of its input: videos, channels, frames, height, width. Two earlier frames are added in front.
     """
     images, channels, frames, high, wide = shape
     earlier = (images, channels, frames + 2, high, wide)

@@ -11,23 +11,14 @@ from .layers import Layers, Shape
 
 @dataclass(frozen=True)
 class VideoDiT:
-    """A transformer whose blocks have attention over the whole video and then cross-attention to the text.
-
-    Args:
-        layers: Number of blocks.
-        heads: Number of attention heads.
-        head_size: Features of each head.
-        inner: Features between the layers of a feed-forward block.
-        patch: Elements of a patch: its side squared times the channels of the latents.
-        text: Features of a token of the text encoder.
-    """
+    """A transformer whose blocks have attention over the whole video and then cross-attention to the text."""
 
     layers: int
     heads: int
     head_size: int
-    inner: int
-    patch: int = 64
-    text: int = 4096
+    inner: int  # Features between the layers of a feed-forward block
+    patch: int = 64  # Elements of a patch: its side squared times the channels of the latents
+    text: int = 4096  # Features of a token of the text encoder
 
     def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
         """See `Denoiser.network`."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -141,6 +141,10 @@ class BoardProfile:
                 hint=f"predict for {self.gpu}, or measure a {name} with `joulecast calibrate`",
             )
 
+    def of_gpu(self, name: str) -> BoardProfile | None:
+        """The profile for its own GPU, and None for the others that this is compared with."""
+        return self if name == self.gpu else None
+
     def to_dict(self) -> dict[str, Any]:
         """The profile as plain lists and dictionaries, with its hash."""
         return {**self._content(), "sha256": self.sha256}
@@ -198,6 +202,35 @@ def find_profile(wanted: Calibrated | None) -> BoardProfile | None:
             hint="measure this board with `joulecast calibrate --out FILE`",
         )
     return _read(read_json(path, MOST_BYTES, "this calibration"), str(path))
+
+
+def profile_among(wanted: Calibrated | None, gpus: Iterable[str]) -> BoardProfile | None:
+    """Find the calibration for a comparison of GPUs, in which it holds for its own GPU.
+
+    Raises:
+        InputError: It is no calibration, see `find_profile`, or of none of the GPUs.
+    """
+    profile, names = find_profile(wanted), list(gpus)
+    if profile is not None and names and profile.gpu not in names:
+        profile.check_gpu(names[0])
+    return profile
+
+
+def profiles_in(folder: str | Path) -> dict[str, BoardProfile]:
+    """The calibrations in a folder, by the names of their files without .json.
+
+    Raises:
+        InputError: There is no such folder, it has no calibration, or a JSON file in it is none.
+    """
+    found = {path.stem: find_profile(path) for path in sorted(Path(folder).glob("*.json"))}
+    if not found:
+        raise InputError(
+            "this folder has no calibrations",
+            given=str(folder),
+            allowed="a folder with files that `joulecast calibrate --out FILE.json` wrote",
+            hint="measure a board with `joulecast calibrate --out FOLDER/NAME.json`",
+        )
+    return {name: profile for name, profile in found.items() if profile is not None}
 
 
 def _read(value: Any, where: str) -> BoardProfile:

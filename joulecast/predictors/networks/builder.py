@@ -17,7 +17,7 @@ from ..intervals.conformal import power_range_w
 from ..intervals.network_spread import FAR_SHARE, NetworkSpread
 from ..operation_predictions import OperationPredictions
 from ..physics.roofline import roofline
-from .execution import COMPILED_LAUNCH_S, EAGER, GAP_S
+from .execution import COMPILED_LAUNCH_S, EAGER, GRAPH_LAUNCH_S
 from .interval import Interval, interval_around
 from .knowledge import NetworkKnowledge
 from .operation_cost import Bound, OperationCost
@@ -192,7 +192,7 @@ def _execution_notes(knowledge: NetworkKnowledge, device_s: float, host_s: float
     if launcher.note:
         yield launcher.note
     if execution.name == "graph":
-        yield f"run as a CUDA graph: that {1e6 * GAP_S:g} us pass between kernels is an assumption"
+        yield f"run as a CUDA graph: that the host launches it in {1e6 * GRAPH_LAUNCH_S:g} us is an assumption"
     elif execution.name == "compiled":
         yield (
             "run by torch.compile: rules say which operations share a kernel, and that the host launches one in "

@@ -31,7 +31,7 @@ from ..operation_predictions import OperationPredictions
 from ..physics.norms import smooth_max
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
 from ..physics.power_cap import Jobs
-from .execution import COMPILED_CALL_S, EAGER, GAP_S, GRAPH_LAUNCH_S, KERNELS_IN_TRAINING, Execution
+from .execution import COMPILED_CALL_S, EAGER, GRAPH_LAUNCH_S, Execution
 
 LEAST_HOST_S = 5e-6
 """About what a kernel launch alone takes. No call inside a network costs the host less."""
@@ -107,23 +107,9 @@ class HostModel:
         launch_s = {"eager": 0.0, "graph": GRAPH_LAUNCH_S, "compiled": COMPILED_CALL_S}[self.execution.name]
         return launch_s * self.launcher.factor
 
-    def gaps_s(self, calls: Any, mode: str) -> Any:
-        """Seconds of an iteration in which the device waits between the kernels of a graph.
-
-        In eager runs this is 0, because device times were measured in eager loops and already contain such gaps.
-
-        Args:
-            calls: Number of calls of all operations in one iteration: of a network, or an array over networks.
-            mode: "inference" or "training".
-        """
-        if self.execution.name != "graph":
-            return 0.0
-        return GAP_S * calls * (KERNELS_IN_TRAINING if mode == "training" else 1)
-
     def device_s(self, counts: FloatArray, predictions: OperationPredictions) -> float:
         """Seconds that the device needs for an iteration of a network; missing operations are left out."""
-        mode = predictions.operations[0].mode if len(predictions.operations) else "inference"
-        return float(total(counts * predictions.device_time_s) + self.gaps_s(float(counts.sum()), mode))
+        return float(total(counts * predictions.device_time_s) + self.execution.gap_s * counts.sum())
 
     def to_dict(self) -> dict[str, Any]:
         """The model as a dictionary."""
@@ -201,7 +187,7 @@ def composed(jobs: Jobs, clock_mhz: FloatArray, gaps_s: FloatArray) -> FloatArra
     Args:
         jobs: The networks, with their GPUs and power caps.
         clock_mhz: Requested graphics clocks in MHz, shape (jobs, clocks).
-        gaps_s: Seconds of an iteration between the kernels of a graph, shape (jobs, 1).
+        gaps_s: Seconds of an iteration for which the device waits between operations, shape (jobs, 1).
 
     Returns:
         The clock that all operations share under the power cap, the mean clock over device time, seconds, joules, and

@@ -1,9 +1,9 @@
 """How a network is run, and on which host. Both decide the host time, which no GPU can shorten.
 
 Eager PyTorch launches one operation after the other, and the device waits when the host is slower. A CUDA graph is
-recorded once: the host then launches all of its kernels together, and between two kernels there is only a gap of about
-a microsecond. torch.compile generates kernels that compute several operations at once (operations/fusion.py). It
-launches them from code that it generated for this network, which takes less time than PyTorch's dispatcher.
+recorded once: the host then launches all of its kernels together. torch.compile generates kernels that compute several
+operations at once (operations/fusion.py). It launches them from code that it generated for this network, which takes
+less time than PyTorch's dispatcher.
 """
 
 from __future__ import annotations
@@ -22,9 +22,6 @@ EXECUTIONS: tuple[ExecutionName, ...] = ("eager", "graph", "compiled")
 GRAPH_LAUNCH_S = 10e-6
 """Seconds that the reference host needs to launch a whole graph. This is an assumption, about the time of one kernel
 launch. No data of this project shows it; it is small compared with the time of any real network."""
-
-GAP_S = 1e-6
-"""Seconds from the end of a kernel in a graph to the start of the next one, which is an assumption as well."""
 
 COMPILED_CALL_S = 50e-6
 """Seconds that the reference host needs to enter a compiled function, where it checks that the compiled code fits the
@@ -48,11 +45,14 @@ class Execution:
             "compiled": by torch.compile with its default mode.
         host: The machine that launches the kernels.
         profile: What was measured on the board that it runs on; None for any board of the GPU.
+        gap_s: Seconds for which the device waits after each operation. Loops of PyTorch contain such gaps already;
+            the kernels of engines were measured without them.
     """
 
     name: ExecutionName = "eager"
     host: Host = USUAL
     profile: BoardProfile | None = field(default=None, compare=False)  # It does not change how a network is run.
+    gap_s: float = 0.0
 
     @property
     def most_clock_mhz(self) -> float:

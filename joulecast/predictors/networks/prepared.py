@@ -152,7 +152,7 @@ def _composed(asked: Sequence[tuple[PreparedNetwork, FloatArray]]) -> list[Float
         [prepared.counts for prepared in each],
         [prepared.facts for prepared in each],
     )
-    gaps_s = [prepared.knowledge.host.gaps_s(prepared.counts.sum(), prepared.network.mode) for prepared in each]
+    gaps_s = [prepared.knowledge.host.execution.gap_s * prepared.counts.sum() for prepared in each]
     values = composed(jobs, wanted, np.array(gaps_s)[:, None])
     return [values[:, place, : len(clocks_mhz)] for place, (_, clocks_mhz) in enumerate(asked)]
 

@@ -81,9 +81,6 @@ def save_any_gpu(
     """Write an entry.
 
     Args:
-        folder: Folder to write, such as zoo/any-gpu/boosting.
-        learned: The residual model, just fitted.
-        card: Card of the entry.
         golden: GPU -> operations of one mode for the golden prediction; the first eight are used.
     """
     facts, files = learned.to_files()

@@ -27,9 +27,6 @@ def save_cpu_entry(
     """Write an entry.
 
     Args:
-        folder: Folder to write, such as zoo/cpu-amd-epyc/forest-inference.
-        predictor: The predictor, with regressors that were just fitted.
-        card: Card of the entry.
         golden: Operations for the golden prediction; the first eight are used.
     """
     operations = predictor.operations

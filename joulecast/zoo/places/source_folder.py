@@ -26,8 +26,7 @@ _MOST_MEMBERS = 100_000
 def checked_path(path: str) -> PurePosixPath:
     """Check that a relative path stays within its folder.
 
-    Raises:
-        ZooError: The path is absolute or leads out of the folder.
+    Raises ZooError: the path is absolute or leads out of the folder.
     """
     pure = PurePosixPath(path)
     if pure.is_absolute() or "\\" in path or "\0" in path or ":" in path or {"..", "."} & set(path.split("/")):
@@ -62,6 +61,11 @@ class FolderSource:
         return sorted(
             f"{manifest.parent.parent.name}/{manifest.parent.name}" for manifest in self._folder.glob(f"*/*/{MANIFEST}")
         )
+
+    def files(self, name: str) -> list[str]:
+        """See `Source.files`."""
+        folder = self._folder / checked_path(name)
+        return sorted(path.name for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
 
     def write(self, files: Mapping[str, bytes]) -> None:
         """See `Source.write`."""
@@ -110,6 +114,10 @@ class FolderSource:
 
 class ReadOnly(ABC):
     """A place that cannot be written to. Its subclasses say why."""
+
+    def files(self, name: str) -> list[str]:
+        """Refuse: only changes need it."""
+        raise self.refusal()
 
     def write(self, files: Mapping[str, bytes]) -> None:
         """Refuse."""

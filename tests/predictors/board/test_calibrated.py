@@ -149,6 +149,44 @@ def test_every_question_takes_it(profile, tmp_path):
         joulecast.predict(network, gpu="A30", calibration=profile)
 
 
+SERVED = {"prompt_tokens": 100, "output_tokens": 20}
+WHOLE = {"samples": 1e4, "precision": "bf16"}
+AMONG = {"gpus": [GPU.name, "L40S"], "clocks": [1200.0]}
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda **c: joulecast.predict_generation("gpt2", GPU.name, batch=4, **SERVED, **c).energy_per_token_j,
+        lambda **c: joulecast.predict_run("resnet18", (8, 3, 64, 64), GPU.name, **WHOLE, **c).energy_j,
+        lambda **c: joulecast.simulate_serving("gpt2", GPU.name, requests=4, duration_s=5, **SERVED, **c).energy_j,
+    ],
+    ids=["predict_generation", "predict_run", "simulate_serving"],
+)
+def test_generation_runs_and_serving_use_it(ask, profile):
+    assert ask(calibration=profile) != ask()
+
+
+@pytest.mark.parametrize(
+    ("choose", "given", "asked", "joules"),
+    [
+        (joulecast.best_generation, ("gpt2",), {**SERVED, "batches": [4]}, "energy_per_token_j"),
+        (joulecast.best_generation, ("gpt2",), {**SERVED, "rate_per_s": 20.0, "batches": [4]}, "energy_per_token_j"),
+        (joulecast.best_run, ("resnet18", (8, 3, 64, 64)), {**WHOLE, "counts": [1]}, "energy_j"),
+    ],
+    ids=["full batches", "a rate", "best_run"],
+)
+def test_a_choice_among_gpus_uses_it_for_its_own(choose, given, asked, joules, profile):
+    found, usual = (
+        {way.gpu: getattr(way, joules) for way in choose(*given, **AMONG, **asked, calibration=each)}
+        for each in (profile, None)
+    )
+    assert found.keys() == usual.keys() == {GPU.name, find_gpu("L40S").name}
+    assert [name for name in found if found[name] != usual[name]] == [GPU.name]
+    with pytest.raises(InputError, match="another GPU"):
+        choose(*given, gpus=["L40S"], **asked, calibration=profile)
+
+
 def test_what_takes_most_and_is_least_sure_is_measured_first():
     small, large = (Operation("linear", [(n, 1024)], {"out_features": 1024}, precision="bf16") for n in (2048, 4096))
     others = [Operation("relu", [(4096, n)]) for n in (512, 1024)]

@@ -49,7 +49,6 @@ def test_a_copy_inside_a_network_costs_a_launch_whatever_it_costs_in_a_loop():
 
 
 def test_eager_loops_hold_their_gaps_already():
-    assert HostModel(5e-6).gaps_s(COUNTS.sum(), "inference") == 0.0
     assert HostModel(5e-6).device_s(COUNTS, predictions()) == pytest.approx(7e-3)
 
 
@@ -59,12 +58,10 @@ def test_a_graph_costs_one_launch_of_10_us_for_all_calls():
     assert graph.total_s(COUNTS, predictions()) == pytest.approx(20e-6)
 
 
-@pytest.mark.parametrize(("mode", "gaps_s"), [("inference", 5e-6), ("training", 15e-6)])
-def test_the_device_waits_a_microsecond_between_the_kernels_of_a_graph(mode, gaps_s):
-    """Five calls, of one kernel each in inference and three in training."""
-    graph = HostModel(5e-6, execution=Execution("graph"))
-    assert graph.gaps_s(COUNTS.sum(), mode) == pytest.approx(gaps_s)
-    assert graph.device_s(COUNTS, predictions(mode)) == pytest.approx(7e-3 + gaps_s)
+def test_the_device_waits_between_the_kernels_of_an_engine():
+    """Five calls."""
+    graph = HostModel(5e-6, execution=Execution("graph", gap_s=1e-6))
+    assert graph.device_s(COUNTS, predictions()) == pytest.approx(7e-3 + 5e-6)
 
 
 def test_an_empty_network_takes_no_time():
