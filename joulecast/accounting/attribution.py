@@ -28,9 +28,7 @@ class _Frame:
     """Module, phase and operator of everything that runs inside an open event.
 
     Args:
-        end_s: Time in seconds at which the event ends.
         path: Path of the module; None outside the model.
-        phase: The phase.
         operation: Operator or node around; None if there is none inside the innermost module.
     """
 
@@ -76,12 +74,7 @@ def attributed(trace: Trace) -> Events:
 
 
 def module_share(events: Events, phase: Phase | None = None) -> float | None:
-    """Share of the time of events that belongs to a module, in one phase or in all; None without such events.
-
-    Args:
-        events: Events of the program.
-        phase: "forward", "backward" or "optimizer"; None for all.
-    """
+    """Share of the time of events that belongs to a module, in one phase or in all; None without such events."""
     length_s = events.end_s - events.start_s
     wanted = np.array([phase in (None, place.phase) for place in events.places], dtype=bool)
     within = np.array([place.path is not None for place in events.places], dtype=bool)

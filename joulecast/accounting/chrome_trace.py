@@ -32,9 +32,8 @@ _FRAME_PREFIX = "nn.Module: "
 def read_chrome_trace(path: str | Path) -> Trace:
     """Read a trace that torch.profiler exported as JSON, with or without gzip compression.
 
-    Raises:
-        InputError: The file cannot be read, is not such a trace, contains no operators, or has more than a million
-            events or 4 GB.
+    Raises InputError: the file cannot be read, is not such a trace, contains no operators, or has more than a million
+    events or 4 GB.
     """
     path = Path(path)
     items, found = JsonItems(pieces(path, _MOST_BYTES, "this trace"), "traceEvents"), _Reading(path)
@@ -90,9 +89,8 @@ class _Reading:
     def add(self, row: Mapping[str, Any]) -> None:
         """Add an event, if it is of those that are used.
 
-        Raises:
-            KeyError, TypeError, ValueError: A field of it is missing or wrong.
-            InputError: There are too many events.
+        Raises KeyError, TypeError, ValueError: a field of it is missing or wrong. Raises InputError: there are too many
+        events.
         """
         start_us, category = number(row["ts"], -_MOST_US, _MOST_US), row.get("cat")
         if self.origin_us is None:
@@ -177,8 +175,7 @@ class _Reading:
 def _id(value: Any) -> int | float | str | None:
     """The id of a process, thread or stream, which may be a text.
 
-    Raises:
-        TypeError, ValueError: It is anything else, or too large.
+    Raises TypeError, ValueError: it is anything else, or too large.
     """
     if value is None:
         return None
@@ -186,9 +183,5 @@ def _id(value: Any) -> int | float | str | None:
 
 
 def _whole(value: Any) -> int:
-    """An integer from -1, possibly as text.
-
-    Raises:
-        TypeError, ValueError: It is anything else.
-    """
+    """An integer from -1, possibly as text. Raises TypeError, ValueError: it is anything else."""
     return integer(int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 20 else value, -1)

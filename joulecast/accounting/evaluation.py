@@ -18,7 +18,6 @@ import numpy as np
 from ..arrays import FloatArray
 from ..errors import InputError
 from ..rendering.answers import Plain
-from ..rendering.notebook import Picture, as_picture, drawn_into
 from ..rendering.plots import CHART_STYLE, INK, pyplot, svg_of
 from ..units import si
 from .events import Events
@@ -54,8 +53,6 @@ class Experiment:
     """A run with the best known energy over time.
 
     Args:
-        events: The events of the run.
-        counters: Energy over time, on the clock of the events.
         known_j: True joules of each event if power is simulated, shape (events,); None if it was measured.
     """
 
@@ -70,9 +67,7 @@ class Overhead:
 
     Args:
         time: Relative increase of time, such as 0.1 for 10 %; mean over pairs of blocks.
-        time_std: Standard deviation of the increase over these pairs.
         energy: Relative increase of energy; None if energy was not measured.
-        energy_std: Standard deviation of this increase; None if energy was not measured.
     """
 
     time: float
@@ -86,19 +81,12 @@ class Evaluation(Plain):
     """Reliability of the accounting of a model.
 
     Args:
-        title: Description of the model and of how it ran.
-        power: Whether joules were measured or simulated.
-        experiments: Number of equal runs.
-        iterations: Number of iterations of each run.
-        periods_s: Sampling periods.
         by_period: Correlations between runs sampled with each two periods, shape (periods, periods).
         by_period_of_operators: The same of single operators of modules instead of whole modules.
-        lengths_s: Run lengths in seconds.
         by_length: Correlations between runs of each two lengths, shape (lengths, lengths); `assw` is its first row.
         by_experiment: Correlations between each two equal runs, shape (experiments, experiments).
         errors: Sampling period -> largest relative error of a module with over 5 % of the joules; empty where the truth
             is not known.
-        overhead: Overhead of profiling; None if it was not measured.
     """
 
     title: str
@@ -120,17 +108,31 @@ class Evaluation(Plain):
         return self.by_length[0, 1:]
 
     def save(self, path: str | Path) -> Path:
-        """Draw the correlations into a PNG or SVG file.
+        """Draw the correlations into a PNG or SVG file: three matrices side by side.
 
-        Raises:
-            InputError: The file is neither, or lies in no folder.
-            MissingDependencyError: matplotlib is not installed.
+        Raises InputError: the file is neither, or its folder does not exist. Raises MissingDependencyError: matplotlib
+        is not installed.
         """
-        return drawn_into(self, Path(path))
+        path = Path(path)
+        if path.suffix.lower() not in (".png", ".svg") or not path.parent.is_dir():
+            raise InputError(
+                "the plot of correlations cannot be written to this path",
+                given=str(path),
+                allowed="a name that ends in .png or .svg, in a folder that exists",
+                hint="create the folder, or choose another name",
+            )
+        plt = pyplot()
+        with plt.rc_context(CHART_STYLE):
+            figure = _figure(plt, self)
+            if path.suffix.lower() == ".svg":
+                path.write_text(svg_of(figure), encoding="utf-8")
+            else:
+                figure.savefig(path)
+            plt.close(figure)
+        return path
 
     def to_dict(self) -> dict[str, Any]:
         """The evaluation as plain lists and dictionaries; quantities in SI units."""
-        overhead = self.overhead
         return {
             "title": self.title,
             "power": self.power,
@@ -141,14 +143,7 @@ class Evaluation(Plain):
             "assw": {"lengths_s": list(self.lengths_s), "pearson": self.by_length.tolist()},
             "stability": {"pearson": self.by_experiment.tolist()},
             "errors": {str(period_s): error for period_s, error in self.errors.items()},
-            "overhead": None
-            if overhead is None
-            else {
-                "time": overhead.time,
-                "time_std": overhead.time_std,
-                "energy": overhead.energy,
-                "energy_std": overhead.energy_std,
-            },
+            "overhead": None if self.overhead is None else vars(self.overhead),
             "published": dict(PUBLISHED),
         }
 
@@ -166,11 +161,7 @@ def evaluate(
     Each period and each length takes another run than its neighbours, where there are several.
 
     Args:
-        title: Description of the model and of how it ran.
-        experiments: Equal runs, at least two.
-        periods_s: Sampling periods in seconds.
         lengths: Run lengths as shares of the whole run, above 0 and up to 1.
-        overhead: Overhead of profiling; None if it was not measured.
 
     Raises:
         InputError: There are fewer than two runs, or a period or a length is out of range.
@@ -222,10 +213,7 @@ def summary(experiment: Experiment, period_s: float, length: float = 1.0, *, ope
     """Joules by phase and module with repeated layers added up, as a sensor with this period would measure them.
 
     Args:
-        experiment: A run.
-        period_s: Seconds between two updates of the sensor.
         length: Share of the run that is used, from its start.
-        operators: Whether to tell the operators of a module apart.
     """
     start_s, end_s = experiment.events.window_s
     window_s = start_s, start_s + length * (end_s - start_s)
@@ -251,12 +239,7 @@ def known_summary(experiment: Experiment) -> Summary:
 
 
 def largest_error(experiment: Experiment, period_s: float) -> float:
-    """Largest relative error of the joules of a module with over 5 % of the true joules; 0 if there is no such module.
-
-    Args:
-        experiment: A run with simulated power.
-        period_s: Seconds between two updates of the sensor.
-    """
+    """Largest relative error of the joules of a module with over 5 % of the true joules; 0 if there is none."""
     accounted, known = summary(experiment, period_s), known_summary(experiment)
     whole_j = sum(known.values())
     large = {key: joules for key, joules in known.items() if joules > _LARGE * whole_j}
@@ -286,47 +269,6 @@ def _starred(path: str) -> str:
 
 
 _PALEST = 0.8  # Correlation of the palest colour; the lowest correlation, if that is smaller.
-
-
-@as_picture.register(Evaluation)
-def picture(evaluation: Evaluation) -> Picture:
-    """The three matrices side by side.
-
-    Raises:
-        MissingDependencyError: matplotlib is not installed.
-    """
-    plt = pyplot()
-    with plt.rc_context(CHART_STYLE):
-        figure = _figure(plt, evaluation)
-        drawn = svg_of(figure)
-        plt.close(figure)
-    return Picture(drawn)
-
-
-@drawn_into.register(Evaluation)
-def save(evaluation: Evaluation, path: Path) -> Path:
-    """Draw the matrices into a file.
-
-    Raises:
-        InputError: The name does not end in .png or .svg, or its folder does not exist.
-        MissingDependencyError: matplotlib is not installed.
-    """
-    if path.suffix.lower() not in (".png", ".svg") or not path.parent.is_dir():
-        raise InputError(
-            "the plot of correlations cannot be written to this path",
-            given=str(path),
-            allowed="a name that ends in .png or .svg, in a folder that exists",
-            hint="create the folder, or choose another name",
-        )
-    if path.suffix.lower() == ".svg":
-        path.write_text(picture(evaluation).svg, encoding="utf-8")
-        return path
-    plt = pyplot()
-    with plt.rc_context(CHART_STYLE):
-        figure = _figure(plt, evaluation)
-        figure.savefig(path)
-        plt.close(figure)
-    return path
 
 
 def _figure(plt: Any, evaluation: Evaluation) -> Any:

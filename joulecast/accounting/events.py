@@ -26,8 +26,8 @@ class Place(NamedTuple):
     """Module, phase and operator to which an event belongs.
 
     Args:
-        path: Qualified name of the module, such as "layer1.0.conv2"; empty for the model itself; None if the event
-            ran outside the model, such as in a loss.
+        path: Qualified name of the module, such as "layer1.0.conv2"; empty for the model itself; None if the event ran
+            outside the model, such as in a loss.
         phase: "forward", "backward" or "optimizer".
         operation: Name of the operator, such as "aten::conv2d".
     """
@@ -48,11 +48,8 @@ class Events:
         end_s: When each ended, shape (events,); not before it started.
         place: Index of each event's place in `places`, shape (events,).
         device: Index of each event's device in `devices`, shape (events,).
-        places: All places of events, without repeats.
-        devices: Names of the devices, such as "cpu" and "gpu0".
         origin_ns: Wall-clock time of second 0, in nanoseconds since 1970.
         windows: Start and end of each iteration in seconds, in their order; empty if iterations were not marked.
-        notes: Notes on the origin of the events.
     """
 
     start_s: FloatArray
@@ -133,14 +130,7 @@ class Events:
         windows: Sequence[tuple[float, float]] = (),
         notes: Sequence[str] = (),
     ) -> Events:
-        """Put rows into columns.
-
-        Args:
-            rows: Start and end in seconds, place and device of each event.
-            origin_ns: Wall-clock time of second 0.
-            windows: Start and end of each iteration in seconds.
-            notes: Notes on the origin of the events.
-        """
+        """Put rows into columns."""
         places: dict[Place, int] = {}
         devices: dict[str, int] = {}
         place = [places.setdefault(row[2], len(places)) for row in rows]

@@ -34,9 +34,6 @@ def evaluate_model(
     If this machine has no energy counter, the power of the operators that ran is simulated (`simulated_power`).
 
     Args:
-        steps: Iterations of the model.
-        experiments: Number of equal runs, at least two.
-        iterations: Number of iterations in each run, at least two.
         pairs: Number of pairs of blocks with and without the profiler, whose comparison gives its overhead.
         sensors: Devices to measure; None for all that have a counter, empty for simulated power.
 

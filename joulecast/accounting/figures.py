@@ -223,9 +223,8 @@ _DEEPEST = 4  # Levels of the tree in the table.
 def save(accounting: Accounting, path: Path) -> Path:
     """Write an accounting; see `Accounting.save`.
 
-    Raises:
-        InputError: The path is neither a folder nor a name that ends in .html.
-        MissingDependencyError: matplotlib is not installed.
+    Raises InputError: the path is neither a folder nor a name that ends in .html. Raises MissingDependencyError:
+    matplotlib is not installed.
     """
     if path.is_dir():
         drawn(accounting, lambda name, picture: picture.savefig(path / f"{name}.png"))
@@ -242,11 +241,7 @@ def save(accounting: Accounting, path: Path) -> Path:
 
 
 def page(accounting: Accounting) -> str:
-    """The accounting as the text of an HTML file.
-
-    Raises:
-        MissingDependencyError: matplotlib is not installed.
-    """
+    """The accounting as the text of an HTML file. Raises MissingDependencyError: matplotlib is not installed."""
     parts = [f"<p>{escape(str(accounting))}. {escape(accounting.basis)}</p>", quiet(accounting.notes)]
     for name, svg in drawn(accounting, lambda _, picture: svg_of(picture)).items():
         parts.append(f"<h2>{_TITLES[name]}</h2>{figure(svg, _TITLES[name])}")

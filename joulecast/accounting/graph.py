@@ -36,9 +36,7 @@ class GraphNode:
 
     Args:
         name: Qualified name of the module; "(model)" for the model itself, "(input)" for its inputs.
-        calls: Number of operators that it ran in the forward.
         energy_j: Joules of its own operators in an iteration, forward and backward; None if they are not known.
-        time_s: Seconds of these operators; None if they are not known.
     """
 
     name: str
@@ -49,14 +47,7 @@ class GraphNode:
 
 @dataclass(frozen=True)
 class GraphEdge:
-    """Tensors that one module writes and another one reads.
-
-    Args:
-        source: Name of the node that writes.
-        target: Name of the node that reads.
-        tensors: Number of different tensors.
-        size_bytes: Size of these tensors together.
-    """
+    """Tensors that one module writes and another one reads."""
 
     source: str
     target: str
@@ -66,13 +57,7 @@ class GraphEdge:
 
 @dataclass(frozen=True)
 class EnergyGraph(Plain):
-    """Modules in the order in which they first ran, and the tensors that flow between them in a forward.
-
-    Args:
-        title: Title of the energies.
-        nodes: The modules.
-        edges: The flows, by their target.
-    """
+    """Modules in the order in which they first ran, and the tensors that flow between them in a forward."""
 
     title: str
     nodes: tuple[GraphNode, ...]
@@ -136,8 +121,7 @@ class EnergyGraph(Plain):
     def save(self, path: str | Path) -> Path:
         """Write the graph as GraphML, JSON or SVG, by the end of the file's name.
 
-        Raises:
-            InputError: The name ends otherwise, or its folder does not exist.
+        Raises InputError: the name ends otherwise, or its folder does not exist.
         """
         path = Path(path)
         if path.suffix not in _FORMATS or not path.parent.is_dir():
@@ -159,7 +143,6 @@ def energy_graph(module: torch.nn.Module, inputs: Any, energies: Any) -> EnergyG
     """The energy dependency graph of a model, from one forward, which runs here.
 
     Args:
-        module: The model.
         inputs: What `joulecast.account` takes: tensors, or shapes.
         energies: Where its joules come from: an Accounting, a Prediction, or the tree of one.
 
@@ -200,8 +183,6 @@ def _watched(
     """Watch which module writes and which reads each tensor, until the context ends.
 
     Args:
-        module: The model.
-        inputs: Its inputs, in any nesting.
         calls: Node -> number of operators, which is filled in the order of their first.
         flows: Source and target -> size in bytes of each tensor, which is filled.
     """

@@ -43,7 +43,6 @@ def tree_by_module(tree: EnergyTree, component: str | None = None) -> dict[Key, 
     """Phase and module -> joules of the operators that the module runs itself, without those of its parts.
 
     Args:
-        tree: A tree of predicted or of accounted joules.
         component: The component whose joules are wanted, such as "dynamic"; None for all components.
     """
     found: dict[Key, float] = {}
@@ -70,8 +69,6 @@ def model_shares(
 
     Args:
         rows: Seconds and joules of each place, divided by time.
-        unattributed: Seconds without operators, and their joules.
-        predicted_j: Phase and module -> predicted dynamic joules.
         static_w: Device and component of a counter -> static power in watts.
 
     Returns:
@@ -143,7 +140,6 @@ class MeasuredLevels:
         energy_j: Component -> joules: static, memory levels that were counted, and all other dynamic energy ("rest").
         traffic_bytes: Memory level -> counted bytes; None for a level that was not counted, whose joules are in the
             rest.
-        energies: Energy of an access at each level.
     """
 
     energy_j: Mapping[str, float]
@@ -168,11 +164,7 @@ def measured_levels(
     """Divide the measured joules of an iteration by memory level.
 
     Args:
-        energy_j: Joules of an iteration.
         static_j: The part of `energy_j` that the board draws whether anything runs or not.
-        counters: Traffic that was counted while the same program ran.
-        gpu: The GPU that the program ran on.
-        clock_mhz: The graphics clock that the GPU held.
         iterations: Number of iterations that ran while the traffic was counted.
 
     Raises:
@@ -210,10 +202,6 @@ class Power:
 
     Args:
         phase: Phase of the part; None for the root of the tree.
-        path: Qualified name of the module.
-        name: Name of the operation, or of the module if the part is a module.
-        time_s: Seconds in which the part ran.
-        power_w: Joules over seconds; None if the joules are not known.
     """
 
     phase: Phase | None

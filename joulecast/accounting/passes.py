@@ -36,9 +36,6 @@ def one_pass(title: str, events: Events, recording: Recording | None, clock_offs
     """Account the joules that were measured while the profiler ran.
 
     Args:
-        title: Description of the program.
-        events: The events of the profile.
-        recording: Recording of the sensors; None to account only seconds.
         clock_offset_s: Seconds by which the clock of the events is ahead of that of the recording.
 
     Raises:
@@ -54,10 +51,7 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
     """Run a model in an undisturbed loop for its joules, and under the profiler for the shares of its modules.
 
     Args:
-        steps: Iterations of the model.
         sensors: Devices to measure; None for all that have a counter, empty for only seconds.
-        loop_s: Shortest length of the loop in seconds.
-        profiled_iterations: Number of iterations to profile.
 
     Raises:
         ExtractionError: The model raises an error.
@@ -96,10 +90,7 @@ def profiled_events(steps: Steps, iterations: int) -> Events:
     """Run some iterations under the profiler, and return their events.
 
     One more iteration runs first and is left out, because the profiler is slow at first, and compiled modules may be
-    compiled again.
-
-    Raises:
-        ExtractionError: The model raises an error.
+    compiled again. Raises ExtractionError: the model raises an error.
     """
     from .profiling import iteration, profiled
 
@@ -173,7 +164,6 @@ def meter_of(sensors: Collection[str] | None, interval_s: float = INTERVAL_S) ->
     Args:
         sensors: "cpu", "ram", "gpu" or names of devices; None for all that have a counter, or an estimate if none has
             one; empty for none.
-        interval_s: Seconds between two samples.
     """
     return Meter(sensors, interval_s=interval_s) if sensors is None or sensors else None
 
@@ -184,11 +174,7 @@ def recording_of(meter: Meter | None) -> Recording | None:
 
 
 def wait_for_gpu(on_gpu: bool) -> None:
-    """Wait until the GPU has finished all launched work.
-
-    Args:
-        on_gpu: Whether there is a GPU to wait for.
-    """
+    """Wait until the GPU has finished all launched work."""
     if on_gpu:
         import torch
 

@@ -92,12 +92,7 @@ class Profile:
 def profiled(model: torch.nn.Module, *, on_gpu: bool) -> Iterator[Profile]:
     """A context manager that profiles what runs inside it, with the calls of a model's modules.
 
-    Args:
-        model: The model whose modules are marked in the profile.
-        on_gpu: Whether to record kernels of GPUs as well.
-
-    Raises:
-        InputError: Another profiler is running.
+    Raises InputError: another profiler is running.
     """
     import torch
 
@@ -132,7 +127,6 @@ def _trace(results: Any, gpus: Mapping[int, str]) -> Trace:
     """The trace of a profile.
 
     Args:
-        results: The profile in PyTorch's internal form.
         gpus: Index of a GPU in this process -> its name.
     """
     origin_ns = int(results.trace_start_ns())

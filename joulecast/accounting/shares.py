@@ -29,9 +29,7 @@ class Shares:
     """Seconds and joules of all places, and of the time without events.
 
     Args:
-        rows: Seconds and joules of each place.
         unattributed: Seconds without events and their joules, by device.
-        notes: Notes on what is unknown.
     """
 
     rows: tuple[Row, ...]
@@ -44,17 +42,11 @@ class Counter:
     """The energy of one counter over time.
 
     Args:
-        device: The device that it measures.
         curve: Joules over time, on the clock of the events.
     """
 
     device: DeviceInfo
     curve: EnergyCurve
-
-    @property
-    def runs(self) -> str:
-        """The device of events that it counts for."""
-        return device_of(self.device)
 
 
 @dataclass(frozen=True)
@@ -62,19 +54,12 @@ class Used:
     """The energy of an iteration by one counter.
 
     Args:
-        device: The device that the counter measures.
-        joules: Known joules.
         known: Whether the counter could be read all the time; otherwise `joules` is a lower bound.
     """
 
     device: DeviceInfo
     joules: float
     known: bool = True
-
-    @property
-    def runs(self) -> str:
-        """The device of events that it counts for."""
-        return device_of(self.device)
 
     @property
     def part(self) -> tuple[str, str]:
@@ -96,7 +81,6 @@ def counters_of(recording: Recording, origin_ns: int, offset_s: float = 0.0) -> 
     """The counters of a recording whose energies add up to the machine's, with times on the clock of a trace.
 
     Args:
-        recording: The recording.
         origin_ns: Wall-clock time of the trace's second 0, in nanoseconds since 1970.
         offset_s: Seconds by which the clock of the trace is ahead of the recording's wall clock.
     """
@@ -112,12 +96,7 @@ def counters_of(recording: Recording, origin_ns: int, offset_s: float = 0.0) -> 
 def refuse_apart(counters: Sequence[Counter], window_s: tuple[float, float]) -> None:
     """Check that every counter was read at some time within the accounted time.
 
-    Args:
-        counters: The counters, on the clock of the events.
-        window_s: Start and end of the accounted time in seconds.
-
-    Raises:
-        InputError: A counter was read only before or after it.
+    Raises InputError: a counter was read only before or after it.
     """
     for counter in counters:
         time_s = counter.curve.time_s
@@ -133,21 +112,15 @@ def refuse_apart(counters: Sequence[Counter], window_s: tuple[float, float]) -> 
 
 
 def swept(events: Events, counters: Sequence[Counter], window_s: tuple[float, float] | None = None) -> Shares:
-    """Account the joules that were counted while the events ran (one pass).
-
-    Args:
-        events: The events.
-        counters: The counters, on the clock of the events; none to account only seconds.
-        window_s: Start and end of the accounted time in seconds; None for the window of the events.
-    """
+    """Account the joules that were counted while the events ran (one pass)."""
     window_s = window_s or events.window_s
     by_place: dict[int, list[Share]] = {}
     calls: dict[int, float] = {}
     idle: list[Share] = []
     unknown_s = 0.0
-    for device in dict.fromkeys([*events.devices, *(counter.runs for counter in counters)]):
+    for device in dict.fromkeys([*events.devices, *(device_of(counter.device) for counter in counters)]):
         mine = events.on(device)
-        read = [counter for counter in counters if counter.runs == device]
+        read = [counter for counter in counters if device_of(counter.device) == device]
         found = sweep(events.start_s[mine], events.end_s[mine], [counter.curve for counter in read], window_s)
         table = np.vstack([found.time_s, found.energy_j, found.unknown_s])
         present, column, counts = np.unique(events.place[mine], return_inverse=True, return_counts=True)
@@ -170,12 +143,10 @@ def spread(events: Events, iteration_s: float, used: Sequence[Used]) -> Shares:
     are scaled up by the same factor as the iteration. The time that operators do not fill is unattributed.
 
     Args:
-        events: Events of the profiled iterations.
         iteration_s: Seconds of an undisturbed iteration.
-        used: Energy of an undisturbed iteration for each counter; empty to account only seconds.
     """
     plain = swept(events, ())
-    counted = {device: [one for one in used if one.runs == device] for device in events.devices}
+    counted = {device: [one for one in used if device_of(one.device) == device] for device in events.devices}
     start_s, end_s = events.window_s
     slower = max(1.0, iteration_s * events.iterations / (end_s - start_s)) if end_s > start_s else 1.0
     busy_s = {
@@ -198,7 +169,7 @@ def spread(events: Events, iteration_s: float, used: Sequence[Used]) -> Shares:
         return replace(row, share=share, calls=row.calls / events.iterations)
 
     idle = [of_iteration(device, iteration_s - min(iteration_s, seconds)) for device, seconds in busy_s.items()]
-    without_events = [Share({}, {one.part: one.figure}) for one in used if one.runs not in counted]
+    without_events = [Share({}, {one.part: one.figure}) for one in used if device_of(one.device) not in counted]
     return Shares(tuple(map(of_row, plain.rows)), Share.total([*idle, *without_events]))
 
 

@@ -30,7 +30,6 @@ class KnownPower:
     """A device with simulated power.
 
     Args:
-        counter: The exact energy of the device over time.
         energy_j: True joules of each event, shape (events,): its own above idle, and its share of the idle joules. Zero
             for events of other devices.
     """
@@ -47,14 +46,7 @@ def operator_power_w(operation: str) -> float:
 def known_power(
     events: Events, device: str = "cpu", watts: Mapping[str, float] | None = None, static_w: float = STATIC_W
 ) -> KnownPower:
-    """Simulate the power of a device on which events run.
-
-    Args:
-        events: The events.
-        device: The device to simulate: cpu, gpu0, ...
-        watts: Operator -> watts above idle; None for `operator_power_w`.
-        static_w: Power in watts while nothing runs.
-    """
+    """Simulate the power of a device on which events run."""
     mine = events.on(device)
     start_s, end_s = events.start_s[mine], events.end_s[mine]
     by_place = np.array([
@@ -79,8 +71,6 @@ def sampled(counter: Counter, period_s: float, phase: float = 0.0) -> Counter:
     """The readings of a counter that is updated periodically, which say nothing about the time between two updates.
 
     Args:
-        counter: The exact energy over time.
-        period_s: Seconds between two updates.
         phase: Share of a period that passes before the first update, 0 to 1.
     """
     curve = counter.curve

@@ -35,14 +35,6 @@ class Steps:
     """Iterations of a model, which all do the same work.
 
     As a context manager, it sets the mode of the model, and restores the previous mode at the end.
-
-    Args:
-        module: The model.
-        args: Positional inputs of the model.
-        kwargs: Inputs of the model by name.
-        training: Whether a backward pass follows each forward pass.
-        optimizer: Optimizer that makes a step after each backward pass; None for no steps.
-        title: Description of model, shapes and mode.
     """
 
     module: torch.nn.Module
@@ -67,9 +59,8 @@ class Steps:
     def run(self) -> None:
         """Run one iteration.
 
-        Raises:
-            ExtractionError: The model raises an error.
-            InputError: No output of the model requires a gradient, in training.
+        Raises ExtractionError: the model raises an error. Raises InputError: no output of the model requires a
+        gradient, in training.
         """
         gradients: AbstractContextManager[Any] = nullcontext() if self.training else torch.no_grad()
         try:
@@ -116,9 +107,7 @@ def steps_of(
     """Prepare iterations of a model.
 
     Args:
-        module: The model. It is moved to the device, if one is given.
         inputs: A tensor, a list of tensors, or tensors by name; or shapes, for which random numbers are drawn.
-        mode: inference or training.
         device: Device to run on; None for the device of the model's parameters.
         optimizer: sgd, adam or adamw, which makes a tiny step after each backward pass; None for no steps.
 
@@ -126,13 +115,7 @@ def steps_of(
         UnknownNameError: There is no such mode or optimizer.
         InputError: `module` is not a module, or `inputs` are neither tensors nor shapes.
     """
-    if not isinstance(module, torch.nn.Module):
-        raise InputError(
-            "this is not a module",
-            given=type(module).__name__,
-            allowed="a torch.nn.Module",
-            hint="pass the model itself, not its name or its class",
-        )
+    checked_module(module)
     require_mode(mode)
     refuse_optimizer(optimizer, mode)
     if device is not None:
@@ -143,6 +126,18 @@ def steps_of(
     stepper = None if optimizer is None else _OPTIMIZERS[optimizer](module.parameters(), lr=_SMALL_RATE)
     title = f"{type(module).__name__} {shape_text(shapes.shape)}, {mode}, on {place}"
     return Steps(module, args, kwargs, mode == "training", stepper, title)
+
+
+def checked_module(module: Any) -> torch.nn.Module:
+    """Check that a value is a module, and return it. Raises InputError: it is not."""
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(
+            "this is not a module",
+            given=type(module).__name__,
+            allowed="a torch.nn.Module",
+            hint="pass the model itself; `joulecast account NAME SHAPE` builds models by name",
+        )
+    return module
 
 
 def _tensors(

@@ -32,7 +32,6 @@ class Sweep:
         time_s: Seconds of each event, shape (events,). Events that run at the same time share them.
         energy_j: Joules of each event for each curve, shape (curves, events).
         unknown_s: Seconds of each event in which the power is unknown, shape (curves, events).
-        idle_s: Seconds without any event.
         idle_j: Joules in the time without events, shape (curves,).
         idle_unknown_s: Seconds without events in which the power is unknown, shape (curves,).
     """
@@ -125,7 +124,6 @@ class Resolution:
 
     Args:
         update_s: Median time between two updates of the sensor in seconds; None if there is no sensor.
-        iteration_s: Seconds of an iteration.
         resolved_share: Share of the time that is spent in events of at least one update period, whose power the sensor
             measures. The joules of shorter events are divided by time, or by a model.
     """
@@ -145,21 +143,11 @@ class Resolution:
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, in SI units."""
-        return {
-            "update_s": self.update_s,
-            "iteration_s": self.iteration_s,
-            "resolved_share": self.resolved_share,
-        }
+        return dict(vars(self))
 
 
 def resolution(events: Events, curves: Sequence[EnergyCurve], iteration_s: float) -> Resolution:
-    """The resolution of sensors for some events.
-
-    Args:
-        events: The events that ran.
-        curves: Energy over time of each counter. The slowest counter decides.
-        iteration_s: Seconds of an iteration.
-    """
+    """The resolution of sensors for some events."""
     spacings = [float(np.median(np.diff(curve.time_s))) for curve in curves if len(curve.time_s) > 1]
     if not spacings:
         return Resolution(None, iteration_s, 0.0)

@@ -17,9 +17,7 @@ def parts_table(
     """The rows of the table: level, name and columns of each part, parents first, and the unattributed share last.
 
     Args:
-        tree: The tree.
         duration_s: Seconds that the whole took, which is 100 % of the time.
-        depth: Number of levels to show; 0 for all.
         least_share: Parts with a smaller share are left out, 0 to 1. It is a share of the joules, or of the seconds if
             there are no joules.
     """

@@ -33,11 +33,9 @@ class TraceEvent:
     """One event of a trace.
 
     Args:
-        kind: Kind of the event.
         name: Name of the operator, node, optimizer or kernel; qualified name of a module.
         lane: Thread or stream that it ran on.
         start_s: Start in seconds since the trace's origin.
-        end_s: End in seconds since the trace's origin.
         device: Device that it ran on: "cpu", "gpu0", ...
         sequence: Number of autograd's node: of an operator, the node that it creates; -1 if there is none.
         numbering: Thread of the forward pass. Sequence numbers are unique within it.
@@ -60,9 +58,7 @@ class Trace:
     """Events of a trace, in any order.
 
     Args:
-        events: The events.
         origin_ns: Wall-clock time of second 0, in nanoseconds since 1970.
-        names_modules: How the trace shows calls of modules.
     """
 
     events: tuple[TraceEvent, ...]
@@ -74,7 +70,6 @@ def kind_and_name(name: str, is_annotation: bool) -> tuple[Kind, str] | None:
     """The kind of an event on the host, from its name in torch.profiler, and its name without the profiler's prefix.
 
     Args:
-        name: Name of the event in the profile.
         is_annotation: Whether it is a range that a program marked (`record_function`), not an operator.
 
     Returns:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import InputError
 from ..extraction import Job, network_of_job
 from ..hardware import GPU, find_gpu
 from ..hardware.host import Host, find_host
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 def predict_many(
     networks: Iterable[Model] | Columns,
-    gpu: str | GPU,
-    clock: float | None = None,
+    gpu: str | GPU | Sequence[str | GPU],
+    clock: float | Sequence[float] | None = None,
     *,
     input_shape: InputShape | None = None,
     power_limit_w: float | None = None,
@@ -37,20 +38,22 @@ def predict_many(
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
     calibration: Calibrated | None = None,
+    level: float | None = None,
     cluster: str | None = None,
 ) -> NetworkPredictions:
     """Predict the totals of many networks, such as the thousands of candidates of an architecture search.
 
     The totals are those of `predict`, to the last bit. Operations that networks share are predicted once. For a single
-    network, `predict` also gives intervals, notes, and the cost of each operation.
+    network, `predict` also gives notes and the cost of each operation.
 
     Args:
         networks: Models as `extract` takes them, such as lists of pairs of Operation and count. They are read one
             after the other and not stored, so a generator may yield more of them than fit into memory. Or a table (of
             pandas, polars or Arrow, or a dictionary of columns), which is quicker: the columns that
             `Network.to_frame` writes, and `network` with a name for each row; the rows of a network follow each other.
-        gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU.
-        clock: Graphics clock in MHz; None for the GPU's default.
+        gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU; or a list
+            of these.
+        clock: Graphics clock in MHz, or several, which each GPU must be able to hold; None for each GPU's default.
         input_shape: Shape of the input of all of them, batch first; None for Networks, their files, or lists.
         power_limit_w: Power cap in watts; None for the board's default.
         mode: "inference" or "training"; that of all networks.
@@ -60,12 +63,14 @@ def predict_many(
         execution: How the networks are run; see `predict`.
         host: The machine that launches operations; see `predict`.
         calibration: What was measured on the board; see `predict`.
+        level: Share of networks that lie within their intervals, such as 0.9; None for no intervals, which take some
+            milliseconds of each network.
         cluster: Address of Dask's scheduler, such as tcp://host:8786, whose workers extract and predict; None for this
             process. The workers must have the same version of joulecast and the same predictors.
 
     Returns:
-        Arrays with one value per network, in their order. A network of which too much is not covered has NaN, and
-        `problems` says why.
+        Arrays with one value per network, in their order; with several GPUs or clocks, one for each network on each GPU
+        at each clock. A network of which too much is not covered has NaN, and `problems` says why.
 
     Raises:
         UnknownNameError, InputError, ZooError, ExtractionError, MissingDependencyError: See `predict`.
@@ -75,10 +80,13 @@ def predict_many(
         >>> predictions.names[predictions.energy_j.argmin()]
         'alexnet'
     """
-    job, board = _ManyJob.of(locals()), find_gpu(gpu)
-    predicted = partial(
-        job.predicted, board, clock, Execution.of(execution, find_host(host), find_profile(calibration))
-    )
+    job = _ManyJob.of(locals())
+    boards = [find_gpu(each) for each in (gpu if isinstance(gpu, Sequence) and not isinstance(gpu, str) else [gpu])]
+    clocks = [*clock] if isinstance(clock, Iterable) else [clock]
+    if not boards or not clocks:
+        raise InputError("no GPU or no clock is given", given=f"gpu={gpu!r}, clock={clock!r}", allowed="at least one")
+    run = Execution.of(execution, find_host(host), find_profile(calibration))
+    predicted = partial(job.predicted, boards, clocks, run, level)
     if cluster is None:
         return predicted(networks)
     with on_cluster(cluster):
@@ -93,14 +101,19 @@ class _ManyJob(Job):
     """What is asked about all of many networks. It can be sent to a worker of a cluster."""
 
     def predicted(
-        self, gpu: GPU, clock: float | None, run: Execution, networks: Iterable[Model] | Columns | Calls
+        self,
+        gpus: Sequence[GPU],
+        clocks: Sequence[float | None],
+        run: Execution,
+        level: float | None,
+        networks: Iterable[Model] | Columns | Calls,
     ) -> NetworkPredictions:
         """The totals of networks, which are extracted one after the other."""
-        predictor = find_predictor(gpu, self.mode, self.predictor).under(run)
-        pieces = self._pieces(gpu, networks)
-        return predict_networks(predictor, pieces, clock, self.power_limit_w, composition=self.composition)
+        predictors = [find_predictor(gpu, self.mode, self.predictor).under(run) for gpu in gpus]
+        pieces, cap_w, way = self._pieces(gpus, networks), self.power_limit_w, self.composition
+        return predict_networks(predictors, pieces, clocks, cap_w, composition=way, level=level)
 
-    def _pieces(self, gpu: GPU, networks: Iterable[Model] | Columns | Calls) -> Iterator[Calls]:
+    def _pieces(self, gpus: Sequence[GPU], networks: Iterable[Model] | Columns | Calls) -> Iterator[Calls]:
         if isinstance(networks, Calls):
             pieces: Iterable[Calls] = [networks]
         elif is_table(networks):
@@ -108,5 +121,6 @@ class _ManyJob(Job):
         else:
             pieces = in_pieces(network_of_job(replace(self, model=model)) for model in networks)
         for calls in pieces:
-            refuse_precisions(gpu, calls.operations)
+            for gpu in gpus:
+                refuse_precisions(gpu, calls.operations)
             yield calls

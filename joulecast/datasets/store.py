@@ -71,7 +71,7 @@ def _too_large(path: Path, given: str, most_values: int) -> DatasetError:
 # Version 3 added engine, kernel and sustained. In older files these columns are missing and read as unknown. Since
 # version 4, networks may have no power.
 _READABLE = (2, 3, SCHEMA_VERSION)
-_MOST_VALUES = 20_000_000
+_MOST_VALUES = 50_000_000
 _OPERATIONS, _NETWORKS, _CARD = "operations.parquet", "networks.parquet", "card.json"
 _OPERATION = ("operation", "kind", "mode", "precision")
 """Columns that describe an operation: what its to_dict gives as JSON, and three values of it."""

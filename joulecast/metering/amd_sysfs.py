@@ -15,11 +15,7 @@ _AMD = "0x1002"  # Vendor id of PCI.
 
 
 def gpus(folder: Path = CARDS) -> list[Path]:
-    """Folders with the sensors of the AMD GPUs that state their power.
-
-    Args:
-        folder: The folder in which Linux shows graphics cards.
-    """
+    """Folders with the sensors of the AMD GPUs that state their power."""
     found = []
     for card in sorted(folder.glob("card[0-9]*/device")):
         with contextlib.suppress(OSError):
@@ -29,11 +25,7 @@ def gpus(folder: Path = CARDS) -> list[Path]:
 
 
 def facts(sensors: Path) -> dict[str, Any]:
-    """Name and power limit of a GPU, as far as the driver states them.
-
-    Args:
-        sensors: One of `gpus`.
-    """
+    """Name and power limit of a GPU, as far as the driver states them."""
     known: dict[str, Any] = {"device": "AMD GPU", "driver": "amdgpu"}
     with contextlib.suppress(OSError):
         known["device"] = (sensors.parents[1] / "product_name").read_text().strip() or known["device"]
@@ -43,14 +35,7 @@ def facts(sensors: Path) -> dict[str, Any]:
 
 
 def open_reader(sensors: str) -> Reader:
-    """The reader of a GPU's power; the driver has no energy counter here.
-
-    Args:
-        sensors: One of `gpus`.
-
-    Raises:
-        SensorError: It states no power.
-    """
+    """The reader of a GPU's power; the driver has no energy counter here. Raises SensorError: it states no power."""
     file = _power_file(Path(sensors))
 
     def read() -> Mapping[str, float]:

@@ -17,9 +17,8 @@ _UNSUPPORTED = 0xFFFF  # Value of a reading that a board does not have; newer re
 def handles() -> list[Any]:
     """Handles of the AMD GPUs, in amdsmi's order.
 
-    Raises:
-        MissingDependencyError: amdsmi, or ROCm's library behind it, is not installed.
-        SensorError: The driver does not answer.
+    Raises MissingDependencyError: amdsmi, or ROCm's library behind it, is not installed. Raises SensorError: the driver
+    does not answer.
     """
     amdsmi = _library()
     try:
@@ -43,8 +42,7 @@ def facts(index: int) -> dict[str, Any]:
 def open_reader(index: int) -> Reader:
     """The reader of a GPU: power, and the energy counter where the board has one.
 
-    Raises:
-        MissingDependencyError, SensorError: It cannot be read.
+    Raises MissingDependencyError, SensorError: it cannot be read.
     """
     amdsmi, handle = _library(), handles()[index]
 

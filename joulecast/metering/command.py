@@ -31,10 +31,7 @@ def measure_command(
     """Run a command while a meter measures the machine.
 
     Args:
-        command: The program and its arguments.
-        meter: The meter, which this function enters and leaves.
         metrics_port: Port on which Prometheus can read metrics while the command runs; None for no port.
-        second: A context to enter while the command runs, such as another meter.
 
     Returns:
         The exit code of the command (128 + n if signal n ended it), and the result; None instead of the result if

@@ -71,12 +71,7 @@ class Program(NamedTuple):
     """A program that prints joules of the CPU.
 
     Args:
-        command: Its name and arguments, to print again and again.
         once: Arguments that make it end after the first line, to see whether it can be read.
-        joules_of: Makes the function that reads its lines.
-        system: `sys.platform` that it is for.
-        hint: What allows it.
-        about: The sensor, for recordings.
     """
 
     command: tuple[str, ...]
@@ -122,8 +117,7 @@ PROGRAMS: Mapping[str, Program] = {
 def check(program: str) -> None:
     """Check whether a program of `PROGRAMS` can count the energy of the CPU.
 
-    Raises:
-        SensorError: It is not installed, the processor has no such counter, or reading it is not permitted.
+    Raises SensorError: it is not installed, the processor has no such counter, or reading it is not permitted.
     """
     row = PROGRAMS[program]
     command = [*(PERF if program == "perf" else row.command), *row.once]

@@ -69,7 +69,6 @@ class EnergyCurve:
         time_s: Moments of the points on the samples' clock, ascending, shape (points,).
         energy_j: Known joules used until each point, shape (points,).
         unknown_s: Seconds until each point in which the power is unknown, shape (points,).
-        spacing_s: Typical time in seconds between two readings.
     """
 
     time_s: FloatArray
@@ -189,7 +188,6 @@ def window_rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
     """Time and energy of windows by device, without those of the windows inside them.
 
     Args:
-        recording: The recording of one machine.
         several: Whether the tree has several machines, so that names of devices need the name of the machine.
 
     Returns:

@@ -34,19 +34,13 @@ class PowerEstimate:
 
     Args:
         power_w: Best estimate in watts: from the counter if possible, otherwise integrated; None if there is neither.
-        power_std_w: Standard deviation of the power readings in watts.
-        counter_w: Mean power in watts from the total-energy counter.
-        integrated_w: Mean power in watts from the power readings.
         instant_w: Mean power in watts from the readings over the sensor's shortest window.
         three_sigma_w: Mean power in watts of the readings within three standard deviations, each weighted by the time
             that it was held.
         nicolai_w: The same without weights, as Nicolai (2025) takes it.
         naive_w: Plain mean in watts of all readings since the start of the loop, for comparison only.
-        clock_mhz: Mean graphics clock in MHz.
-        memory_clock_mhz: Mean memory clock in MHz.
         temperature_c: Temperature at the end of the window in degrees Celsius.
         utilization: Mean share of the time in which a kernel ran, 0 to 1.
-        warnings: Reasons to doubt the estimate.
     """
 
     power_w: float | None
@@ -93,8 +87,6 @@ def integrated_power_w(
     Args:
         time_s: Times of the readings in seconds, shape (readings,).
         power_w: Readings in watts, shape (readings,). Each is held until the next one, the last one until the end.
-        start_s: Start of the window in seconds.
-        end_s: End of the window in seconds.
         three_sigma: Whether to drop readings more than three standard deviations from the mean, like Nicolai (2025).
     """
     known = ~np.isnan(power_w)
@@ -118,10 +110,7 @@ def estimate(
 
     Args:
         samples: Samples of the whole loop, preferably with some before it.
-        start_s: Start of the loop in seconds, on the clock of the samples.
-        end_s: End of the loop in seconds.
         discard_s: Seconds to leave out at the start, while the reading rises; at most half of the loop is left out.
-        three_sigma: Whether to drop outliers, see `integrated_power_w`.
 
     Raises:
         InputError: The window is empty.

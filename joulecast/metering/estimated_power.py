@@ -16,19 +16,14 @@ from typing import NamedTuple
 
 from ..errors import SensorError
 from . import nvml
+from .gpu_shares import busy_s
 from .samples import Reader
 
 _CPUINFO, _STAT = Path("/proc/cpuinfo"), Path("/proc/stat")
 
 
 class ThreadPower(NamedTuple):
-    """Power of a server by hardware thread.
-
-    Args:
-        generation: The processors that it was measured with.
-        idle_w: Watts of a thread while the server does nothing.
-        busy_w: Watts of a thread while all threads are busy.
-    """
+    """Power of a server by hardware thread."""
 
     generation: str
     idle_w: float
@@ -53,11 +48,7 @@ _OTHERS = ThreadPower("servers of 2017 to 2019", 0.64, 3.10)
 
 
 def thread_power(cpuinfo: Path = _CPUINFO) -> ThreadPower:
-    """Power of the servers whose processor is this machine's, or the mean of several if it is not known.
-
-    Args:
-        cpuinfo: The kernel's file that describes the processors.
-    """
+    """Power of the servers whose processor is this machine's, or the mean of several if it is not known."""
     try:
         listed = cpuinfo.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
         facts = {name.strip(): text.strip() for name, _, text in (line.partition(":") for line in listed.splitlines())}
@@ -71,13 +62,7 @@ def thread_power(cpuinfo: Path = _CPUINFO) -> ThreadPower:
 def open_cpu_reader(idle_w: float, busy_w: float, stat: str = str(_STAT)) -> Reader:
     """A counter of the joules that a CPU is estimated to have used.
 
-    Args:
-        idle_w: Power of the machine in watts while no thread is busy.
-        busy_w: Power in watts while all threads are busy.
-        stat: The kernel's file of the time that threads were busy.
-
-    Raises:
-        SensorError: The system does not say how long threads were busy.
+    Raises SensorError: the system does not say how long threads were busy.
     """
     path, threads, begun_s = Path(stat), os.cpu_count() or 1, time.monotonic()
     first_s = _busy_s(path)
@@ -95,7 +80,6 @@ def open_gpu_reader(index: int, idle_w: float, busy_w: float) -> Reader:
 
     Args:
         index: Index of the GPU in NVML.
-        idle_w: Idle power in watts.
         busy_w: Power in watts while kernels run all the time: the power cap.
 
     Raises:
@@ -118,14 +102,11 @@ def open_gpu_reader(index: int, idle_w: float, busy_w: float) -> Reader:
 
 
 def _busy_s(stat: Path) -> float:
-    """Seconds that all hardware threads together were busy since the machine started."""
     try:
-        values = stat.read_text().split("\n", 1)[0].split()[1:9]
-        user, nice, system, _idle, _waiting, irq, soft_irq, _stolen = (int(value) for value in values)
+        return busy_s(stat)
     except (OSError, ValueError) as error:
         raise SensorError(
             "the time that processors were busy cannot be read",
             given=str(error),
             allowed="a file as Linux writes /proc/stat",
         ) from error
-    return (user + nice + system + irq + soft_irq) / os.sysconf("SC_CLK_TCK")

@@ -17,9 +17,7 @@ PREFIX = "system/"
 def active_run() -> Any:
     """The active run, to which metrics are logged.
 
-    Raises:
-        MissingDependencyError: MLflow is not installed.
-        InputError: No run is active.
+    Raises MissingDependencyError: MLflow is not installed. Raises InputError: no run is active.
     """
     try:
         import mlflow
@@ -75,12 +73,7 @@ def exposition(totals: Mapping[str, Mapping[str, float | None]]) -> str:
 class MetricsServer:
     """Answers GET /metrics until it is closed, for clients on this machine only.
 
-    Args:
-        port: Port that the server listens on.
-        totals: Returns the present joules and watts of each device.
-
-    Raises:
-        InputError: The port is in use or is not a valid port number.
+    Raises InputError: the port is in use or is not a valid port number.
     """
 
     def __init__(self, port: int, totals: Totals) -> None:

@@ -35,9 +35,6 @@ class GpuShare:
 
     Args:
         busy: Share of the time in which kernels of the program ran, 0 to 1.
-        others_busy: Share of the time in which kernels of other processes ran, 0 to 1.
-        memory_bytes: Device memory of the program.
-        others_memory_bytes: Device memory of all other processes.
     """
 
     busy: float | None
@@ -50,8 +47,6 @@ class GpuShare:
         """Divide the use of a GPU between a program and all other processes.
 
         Args:
-            uses: Process id -> its use.
-            mine: Ids of the program's processes.
             visible: Tells whether a process id exists for this process. In a container, the driver may use other ids;
                 then the processes cannot be assigned.
         """
@@ -97,7 +92,6 @@ def program_share(shares: Sequence[Mapping[str, Any]], device: str) -> float | N
 
     Args:
         shares: The lines of a recording with shares, each of the time since the line before.
-        device: Name of the device.
     """
     moments = [float(share["time_s"]) for share in shares]
     weighed: list[tuple[float, float]] = []
@@ -114,6 +108,16 @@ def program_share(shares: Sequence[Mapping[str, Any]], device: str) -> float | N
 
 
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+def busy_s(stat: Path) -> float:
+    """Seconds that all hardware threads together were busy since the machine started.
+
+    Raises OSError, ValueError: the kernel's file cannot be read, or has another form.
+    """
+    values = stat.read_text().split("\n", 1)[0].split()[1:9]
+    user, nice, system, _idle, _waiting, irq, soft_irq, _stolen = map(int, values)
+    return (user + nice + system + irq + soft_irq) / _TICKS
 
 
 class ProcessTree:
@@ -182,8 +186,6 @@ class ProcessTree:
 
     def _machine_s(self) -> float:
         try:
-            values = (self._folder / "stat").read_text().split("\n", 1)[0].split()[1:9]
+            return busy_s(self._folder / "stat")
         except OSError:
             return 0.0
-        user, nice, system, _idle, _waiting, irq, soft_irq, _stolen = (int(value) for value in values)
-        return (user + nice + system + irq + soft_irq) / _TICKS

@@ -29,7 +29,6 @@ class Listener:
     """Answers commands for the windows of a meter, on a port of this machine, until one of them is "end".
 
     Args:
-        meter: The meter, which is entered.
         port: Port to listen on; 0 for any that is free.
 
     Raises:

@@ -30,8 +30,6 @@ class Machine:
     """The devices of a machine that can be read.
 
     Args:
-        readers: Name of a device -> its reader.
-        devices: Descriptions of the same devices.
         absent: Sensors that were looked for but cannot be read: why, and what would allow it.
     """
 
@@ -45,11 +43,7 @@ class Machine:
         self.readers[device.name] = reader
 
     def header(self, program: Collection[str] = ()) -> dict[str, Any]:
-        """The first line of a recording on this machine.
-
-        Args:
-            program: The command that is measured, and its arguments.
-        """
+        """The first line of a recording on this machine."""
         return {
             "host": platform.node(),
             "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -64,10 +58,10 @@ def find_machine(wanted: Collection[str] = GROUPS) -> Machine:
     """Find the devices of this machine that can be measured.
 
     Args:
-        wanted: "cpu", "ram", "gpu", or names of devices such as "gpu1". Memory without a counter is modelled if
-            "ram" is requested by name, and reported as modelled. "estimate" alone: CPU and GPUs are not read but
-            estimated (`estimated_power`). Containers that mount the host's counters elsewhere
-            name that folder in JOULECAST_POWERCAP.
+        wanted: "cpu", "ram", "gpu", or names of devices such as "gpu1". Memory without a counter is modelled if "ram"
+            is requested by name, and reported as modelled. "estimate" alone: CPU and GPUs are not read but estimated
+            (`estimated_power`). Containers that mount the host's counters elsewhere name that folder in
+            JOULECAST_POWERCAP.
 
     Returns:
         The devices that were found. There may be none; `absent` has the reasons.
@@ -161,15 +155,14 @@ def _add_nvidia(machine: Machine) -> None:
 
 
 def _add_amd(machine: Machine) -> None:
+    first = sum(device.component == "board" for device in machine.devices)
     try:
         count = len(amdsmi.handles())
     except JoulecastError:  # Most machines have no AMD GPU, so there is no note about it.
-        first = len([device for device in machine.devices if device.component == "board"])
         for place, sensors in enumerate(amd_sysfs.gpus(), first):
             facts = {**amd_sysfs.facts(sensors), "sensor": f"amdgpu, {sensors.name}"}
             machine.add(_gpu(f"gpu{place}", facts), ReaderSpec("amd-sysfs", {"sensors": str(sensors)}))
         return
-    first = len([device for device in machine.devices if device.component == "board"])
     for index in range(count):
         spec = ReaderSpec("amdsmi", {"index": index})
         machine.add(_gpu(f"gpu{first + index}", {**amdsmi.facts(index), "sensor": "amdsmi"}), spec)
@@ -220,11 +213,7 @@ def _add_estimates(machine: Machine) -> None:
 
 
 def chosen_devices(text: str) -> Iterator[str]:
-    """The names in a list such as "cpu,ram,gpu0".
-
-    Raises:
-        InputError: The text contains no name.
-    """
+    """The names in a list such as "cpu,ram,gpu0". Raises InputError: the text contains no name."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise InputError("there is nothing to measure", given=repr(text), allowed=", ".join(GROUPS))

@@ -43,12 +43,7 @@ def modules_gb(edac: Path = _EDAC, meminfo: Path = _MEMINFO) -> list[float]:
 
 
 def open_reader(capacities_gb: Sequence[float], meminfo: str = str(_MEMINFO)) -> Reader:
-    """The model as a reader.
-
-    Args:
-        capacities_gb: Capacity of each memory module in gigabytes.
-        meminfo: Path of the kernel's file with the total and the available memory.
-    """
+    """The model as a reader."""
     full_w = sum(map(module_w, capacities_gb))
 
     def read() -> Mapping[str, float]:

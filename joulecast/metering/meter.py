@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 from ..energy.node import require_levels
@@ -119,9 +118,7 @@ class Meter:
             return Machine(estimated.readers, estimated.devices, absent)
         return Machine({d.name: found.readers[d.name] for d in chosen}, chosen, found.absent)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._sampler is None:
             return
         self._send()

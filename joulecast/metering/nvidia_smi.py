@@ -28,8 +28,7 @@ _COLUMNS = {
 def nvidia_smi(*arguments: str) -> str:
     """Run `nvidia-smi` and return its output.
 
-    Raises:
-        SensorError: It is not installed, or fails; the error has its message.
+    Raises SensorError: it is not installed, or fails; the error has its message.
     """
     result = subprocess.run([_program(), *arguments], capture_output=True, text=True, check=False)  # noqa: S603
     if result.returncode:
@@ -52,8 +51,7 @@ def _program() -> str:
 def nvidia_smi_facts(index: int) -> dict[str, Any]:
     """Facts about a GPU from `nvidia-smi`: device, driver, highest clock, power limit.
 
-    Raises:
-        SensorError: nvidia-smi is not installed, or does not know this GPU.
+    Raises SensorError: nvidia-smi is not installed, or does not know this GPU.
     """
     asked = nvidia_smi(f"--id={index}", "--query-gpu=name,driver_version,clocks.max.sm,power.limit", _FORMAT)
     name, driver, clock, limit = (part.strip() for part in asked.splitlines()[-1].split(","))

@@ -16,11 +16,7 @@ _SLOW_EVERY = 10  # Clocks, temperature and the like change slowly and take long
 
 
 def pynvml() -> ModuleType:
-    """Import the module pynvml of nvidia-ml-py.
-
-    Raises:
-        MissingDependencyError: It is not installed.
-    """
+    """Import the module pynvml of nvidia-ml-py. Raises MissingDependencyError: it is not installed."""
     try:
         import pynvml
     except ImportError as error:
@@ -35,9 +31,8 @@ def pynvml() -> ModuleType:
 def opened(index: int) -> Iterator[tuple[ModuleType, Any]]:
     """Open NVML, and yield it with the handle of a GPU.
 
-    Raises:
-        MissingDependencyError: nvidia-ml-py is not installed.
-        SensorError: There is no driver or no such GPU, or NVML raises an error while it is open.
+    Raises MissingDependencyError: nvidia-ml-py is not installed. Raises SensorError: there is no driver or no such GPU,
+    or NVML raises an error while it is open.
     """
     nvml = pynvml()
     try:
@@ -54,9 +49,7 @@ def opened(index: int) -> Iterator[tuple[ModuleType, Any]]:
 def nvml_facts(index: int) -> dict[str, Any]:
     """Facts about a GPU (device, driver, highest clock, power limit), after checking that it can be read.
 
-    Raises:
-        MissingDependencyError: nvidia-ml-py is not installed.
-        SensorError: There is no driver or no such GPU.
+    Raises MissingDependencyError: nvidia-ml-py is not installed. Raises SensorError: there is no driver or no such GPU.
     """
     with opened(index) as (nvml, handle):
         facts = {
@@ -73,9 +66,7 @@ def nvml_facts(index: int) -> dict[str, Any]:
 def gpu_count() -> int:
     """Number of GPUs that NVML finds.
 
-    Raises:
-        MissingDependencyError: nvidia-ml-py is not installed.
-        SensorError: There is no driver.
+    Raises MissingDependencyError: nvidia-ml-py is not installed. Raises SensorError: there is no driver.
     """
     nvml = pynvml()
     try:
@@ -100,11 +91,7 @@ def _text(value: str | bytes) -> str:
 
 
 def open_reader(index: int) -> Reader:
-    """The reader of a GPU, by NVML's index.
-
-    Raises:
-        MissingDependencyError, SensorError: It cannot be read.
-    """
+    """The reader of a GPU, by NVML's index. Raises MissingDependencyError, SensorError: it cannot be read."""
     with opened(index) as (nvml, handle):
         return _Reader(nvml, handle)
 
@@ -112,8 +99,7 @@ def open_reader(index: int) -> Reader:
 def open_process_reader(index: int) -> ProcessReader:
     """The reader of each process's use of a GPU, by NVML's index: time of kernels since the last reading, and memory.
 
-    Raises:
-        MissingDependencyError, SensorError: It cannot be read.
+    Raises MissingDependencyError, SensorError: it cannot be read.
     """
     with opened(index) as (nvml, handle):
         return _ProcessReader(nvml, handle)
@@ -176,11 +162,7 @@ class _Reader:
     def _read(self, readings: Mapping[str, Callable[[], float]]) -> dict[str, float]:
         """Read what this GPU supports.
 
-        Returns:
-            Name -> value; without the readings that the GPU does not have.
-
-        Raises:
-            SensorError: The GPU is lost.
+        Returns name -> value; without the readings that the GPU does not have. Raises SensorError: the GPU is lost.
         """
         nvml, found = self._nvml, {}
         absent = (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_NO_PERMISSION, nvml.NVML_ERROR_UNKNOWN)

@@ -22,10 +22,7 @@ class PolledDevice:
     """A device that is polled.
 
     Args:
-        name: Name of the device, such as "gpu0".
-        read: Function that reads the device once.
         waits: Whether a reading waits for the sensor, so that the moment of a reading cannot be chosen.
-        clock: Monotonic time in seconds.
     """
 
     def __init__(
@@ -95,11 +92,7 @@ class PolledDevice:
         return [block_of(self.name, Samples(*np.array(fresh).T))]
 
     def since(self, since_s: float) -> dict[str, Any]:
-        """Answer a request for samples: all since a moment, and the last one before it, which is valid until the next.
-
-        Args:
-            since_s: Monotonic time in seconds; samples before it are deleted.
-        """
+        """Answer a request: all samples since a moment, and the last one before it, which is valid until the next."""
         if self.lost is not None:
             return {"lost": self.lost}
         while len(self.samples) > 1 and self.samples[1][0] <= since_s:

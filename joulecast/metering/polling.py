@@ -39,10 +39,6 @@ class CloseLook:
 
     A counter may update only every 100 ms, so the value of a regular reading may be that old. When a window opens or
     closes, a close look finds the moments of the updates, and with them the energy up to the end of the window.
-
-    Args:
-        devices: All devices that are polled.
-        clock: Monotonic time in seconds.
     """
 
     def __init__(self, devices: Sequence[PolledDevice], clock: Clock) -> None:
@@ -79,15 +75,7 @@ class CloseLook:
 
 
 class Recorder:
-    """Writes the samples since the last block to the recording.
-
-    Args:
-        writer: The recording.
-        devices: All devices that are polled.
-        tree: The processes whose share of the machine is recorded; None for no processes.
-        clock: Function that returns monotonic time in seconds.
-        gpu_processes: Device -> reader of each process's use of it.
-    """
+    """Writes the samples since the last block to the recording."""
 
     def __init__(
         self,
@@ -154,7 +142,7 @@ def main() -> None:
     requests = _Lines()
     settings = next(iter(requests.wait(None)))
     try:
-        specs = {name: ReaderSpec.from_dict(spec) for name, spec in settings["devices"].items()}
+        specs = {name: ReaderSpec(**spec) for name, spec in settings["devices"].items()}
         devices = [PolledDevice(name, spec.open(), waits=spec.waits) for name, spec in specs.items()]
         for device in devices:
             device.poll()
@@ -183,11 +171,7 @@ def poll(
     """Poll until a request or the end of all requests says to stop.
 
     Args:
-        devices: Devices to poll.
         recorder: Writes the samples; None to keep them in memory until they are requested.
-        period_s: Seconds between two samples of a device.
-        requests: Source of requests.
-        clock: Function that returns monotonic time in seconds.
     """
     exit_code, next_s, look = None, clock() + period_s, CloseLook(devices, clock)
     if recorder is not None:
@@ -259,11 +243,7 @@ class Requests(Protocol):
     ended: bool
 
     def wait(self, seconds: float | None) -> Iterable[Mapping[str, Any]]:
-        """Wait for requests, and return those that have arrived.
-
-        Args:
-            seconds: Longest time to wait for the first request; None to wait without a limit.
-        """
+        """Wait for requests, and return those that have arrived."""
         ...
 
     def rest(self, seconds: float) -> None:

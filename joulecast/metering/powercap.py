@@ -28,9 +28,7 @@ class Zone:
     """A domain with an energy counter.
 
     Args:
-        folder: Folder of its files.
         device: Our name for it: "cpu0", "cpu0.core", "ram0", "platform", ...
-        component: "package", "core", "uncore", "dram" or "psys".
         counted: Whether its joules are added to the machine's; False if another zone contains them.
     """
 
@@ -46,11 +44,7 @@ def zones_folder() -> Path:
 
 
 def zones(folder: Path = ZONES) -> list[Zone]:
-    """All zones of a machine, without zones that show a counter a second time.
-
-    Args:
-        folder: The folder in which Linux shows the zones.
-    """
+    """All zones of a machine, without zones that show a counter a second time."""
     found = {path.parent: _text(path) for path in sorted(folder.glob("*/name"))}
     by_registers = {name for zone, name in found.items() if not _is_mmio(zone)}
     names = {zone: name for zone, name in found.items() if not (_is_mmio(zone) and name in by_registers)}
@@ -86,11 +80,7 @@ def _number_of_package(zone: Path, names: Mapping[Path, str]) -> str:
 def counted_zones(folder: Path = ZONES) -> list[Path]:
     """The folders of the counters whose sum is the energy of CPUs and their memory.
 
-    Args:
-        folder: The folder in which Linux shows the zones.
-
-    Raises:
-        SensorError: There is no counter, or this user may not read it.
+    Raises SensorError: there is no counter, or this user may not read it.
     """
     found = [zone.folder for zone in zones(folder) if zone.counted]
     if not found:
@@ -115,11 +105,7 @@ def allowing(folder: Path = ZONES) -> str:
 
 
 def open_reader(folders: Sequence[str]) -> Reader:
-    """The reader of the sum of some zones.
-
-    Raises:
-        SensorError: A counter cannot be read.
-    """
+    """The reader of the sum of some zones. Raises SensorError: a counter cannot be read."""
     read = _Reader([Path(folder) for folder in folders])
 
     def checked() -> Mapping[str, float]:

@@ -32,8 +32,6 @@ class SensorTraits:
     """How a sensor measures power; None for what could not be found.
 
     Args:
-        power_update_s: Seconds between two updates of the power reading.
-        counter_update_s: Seconds between two updates of the energy counter.
         averaging_s: Seconds over which a power reading averages, to within about one update period.
     """
 
@@ -89,7 +87,6 @@ def probe(sensor: Sensor, load: Load, check: Sensor | None = None) -> tuple[Sens
     Args:
         sensor: The sensor, which was entered and polls every POLLING_S.
         load: Loads the device. It is called once before the first step, so that initialization is not measured.
-        check: Another sensor of the same device, which was entered, to compare with; None for no comparison.
 
     Returns:
         The traits, and the relative difference of the other sensor's power under load; None without `check`.
@@ -118,12 +115,7 @@ def probe(sensor: Sensor, load: Load, check: Sensor | None = None) -> tuple[Sens
 
 
 def idle(sensor: Sensor, seconds: float) -> PowerEstimate:
-    """Measure the power of an idle device.
-
-    Args:
-        sensor: The sensor, which was entered.
-        seconds: How long to measure.
-    """
+    """Measure the power of an idle device."""
     start_s = time.monotonic()
     time.sleep(seconds)
     end_s = time.monotonic()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from ..errors import InputError, MissingDependencyError
+from ..system.whole_files import lock
 from .result import Metering, merged
 
 _JOBS = (
@@ -47,7 +48,6 @@ class MachineLock:
     """A lock that is held by the process that measures a machine for a job. The system releases it when that ends.
 
     Args:
-        environment: Environment variables that identify the job; None for those of this process.
         folder: Folder of the lock files, the same for all processes of the machine; None for the temporary folder.
     """
 
@@ -65,19 +65,13 @@ class MachineLock:
         """Try to take the lock. Returns whether this process measures, which is always so outside parallel jobs."""
         if self._found is None:
             return True
-        try:
-            import fcntl
-        except ImportError:  # Windows has no fcntl, and none of these launchers.
-            return True
+        user = getattr(os, "getuid", lambda: "")()  # Windows has none, and none of these launchers.
         name = hashlib.sha256(self._found[0].encode()).hexdigest()[:16]
-        self._file = (self._folder / f"joulecast-meter-{os.getuid()}-{name}.lock").open("w")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.close()
-            self._file = None
-            return False
-        return True
+        self._file = (self._folder / f"joulecast-meter-{user}-{name}.lock").open("w")
+        if lock(self._file, wait=False):
+            return True
+        self.release()
+        return False
 
     def release(self) -> None:
         """Release the lock, so that another process can measure."""
@@ -95,11 +89,7 @@ class Communicator(Protocol):
 
 
 def world() -> Communicator:
-    """All processes of the job.
-
-    Raises:
-        MissingDependencyError: mpi4py is not installed.
-    """
+    """All processes of the job. Raises MissingDependencyError: mpi4py is not installed."""
     try:
         from mpi4py import MPI
     except ImportError as error:
@@ -113,8 +103,6 @@ def gathered(metering: Metering | None, title: str, communicator: Communicator |
 
     Args:
         metering: Result of this process; None if another process measures this machine.
-        title: Title of the measurement.
-        communicator: The processes to gather from; None for all processes of the job.
 
     Returns:
         The merged result at rank 0: the sum of the energies, and the longest time. None at other ranks.

@@ -25,9 +25,8 @@ _MOST_RECORDS = 2_000_000
 def read_recording(path: str | Path) -> Recording:
     """Read a recording, even if its program or its meter was killed.
 
-    Raises:
-        InputError: The file does not exist or is empty, is not a recording, has another format, is damaged before its
-            last line, contains values that no sensor reads, or is larger than 1 GB.
+    Raises InputError: the file does not exist or is empty, is not a recording, has another format, is damaged before
+    its last line, contains values that no sensor reads, or is larger than 1 GB.
     """
     path = Path(path)
     if not path.is_file():
@@ -88,8 +87,8 @@ class _Reading:
     def add(self, record: Mapping[str, Any]) -> None:
         """Add the record of a line.
 
-        Raises:
-            InputError, KeyError, IndexError, TypeError, ValueError, AttributeError: It is not one that a meter writes.
+        Raises InputError, KeyError, IndexError, TypeError, ValueError, AttributeError: it is not one that a meter
+        writes.
         """
         if (record["kind"] == "machine") != (self.count == 0):
             raise _no_recording(f"a line of the kind {record['kind']} in line {self.count + 1}")
@@ -165,11 +164,7 @@ class _Reading:
         self._exit_code, self._complete = None if code is None else integer(code, -(2**31), 2**32), True
 
     def finished(self) -> Recording:
-        """The recording.
-
-        Raises:
-            InputError: The times of a device's samples do not ascend, or its counter sinks.
-        """
+        """The recording. Raises InputError: the times of a device's samples do not ascend, or its counter sinks."""
         return Recording(
             start_s=self._start_s,
             end_s=self._end_s,
@@ -207,8 +202,7 @@ def _use(share: Mapping[str, Any]) -> dict[str, float | None]:
 def _joined(blocks: Sequence[Samples]) -> Samples:
     """The samples of a device from those of its blocks.
 
-    Raises:
-        InputError: The times do not ascend, or the counter sinks.
+    Raises InputError: the times do not ascend, or the counter sinks.
     """
     empty = Samples.of(np.empty(0))
     found = Samples(*(np.concatenate([getattr(block, name) for block in (empty, *blocks)]) for name in FIELDS))

@@ -22,7 +22,6 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -53,7 +52,6 @@ class DeviceInfo:
         counted: Whether its energy is added to the machine's; False for a part that another device contains.
         method: "measured", or "modelled" if a formula takes the place of a sensor.
         idle_w: Power without any load in watts; None if it is not known.
-        facts: Other facts: model name, sensor, driver, power limit.
     """
 
     name: str
@@ -65,21 +63,13 @@ class DeviceInfo:
 
     def to_dict(self) -> dict[str, Any]:
         """The device as a dictionary."""
-        return {
-            "name": self.name,
-            "component": self.component,
-            "counted": self.counted,
-            "method": self.method,
-            "idle_w": self.idle_w,
-            "facts": dict(self.facts),
-        }
+        return {**vars(self), "facts": dict(self.facts)}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_dict` wrote.
 
-        Raises:
-            AttributeError, KeyError, TypeError, ValueError: The content is not what `to_dict` writes.
+        Raises AttributeError, KeyError, TypeError, ValueError: the content is not what `to_dict` writes.
         """
         if value["method"] not in ("measured", "modelled") or type(value["counted"]) is not bool:
             raise ValueError('a device needs a method of "measured" or "modelled", and true or false for "counted"')
@@ -94,14 +84,7 @@ class Recording:
     """The content of a recording.
 
     Args:
-        host: Name of the machine.
         started: Wall-clock time of the first line, ISO 8601 with the offset from UTC.
-        start_s: Monotonic time of the first line in seconds.
-        end_s: Monotonic time of the last sample, window or end in seconds.
-        devices: The devices that were read.
-        samples: Name of a device -> its samples.
-        windows: Windows of the program, in the order in which they closed.
-        events: Descriptions of what happened, such as devices that were lost and wall clocks that jumped.
         shares: The program's shares of CPU and GPUs over time, in the form of their lines.
         absent: Sensors that cannot be read: why, and what would allow it.
         exit_code: Exit code of the measured command; None if no command was measured or it did not end.
@@ -129,7 +112,6 @@ class Writer:
 
     Args:
         path: Path of the file, which must not exist yet.
-        machine: Content of the first line, see `Machine.header`.
 
     Raises:
         InputError: The file exists already, or cannot be created.
@@ -152,8 +134,7 @@ class Writer:
     def write(self, *records: Mapping[str, Any]) -> None:
         """Append records, and return when they are on disk.
 
-        Raises:
-            InputError: Writing failed, such as on a full disk. Then none of the records is in the recording.
+        Raises InputError: writing failed, such as on a full disk. Then none of the records is in the recording.
         """
         end, left = self._file.tell(), "".join(map(sealed, records)).encode()
         try:
@@ -173,9 +154,7 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
 
@@ -188,8 +167,7 @@ def sealed(record: Mapping[str, Any]) -> str:
 def unsealed(line: str) -> dict[str, Any] | None:
     """The record of a line; None if the line is incomplete or does not match its checksum.
 
-    Raises:
-        ValueError, RecursionError: The checksum is right, but the line is no record that a meter writes.
+    Raises ValueError, RecursionError: the checksum is right, but the line is no record that a meter writes.
     """
     found = _SEAL.search(line)
     if found is None or int(found[1], 16) != zlib.crc32(line[: found.start()].encode()):

@@ -21,11 +21,7 @@ COLUMNS = (
 
 
 def runs_csv(runs: Sequence[Metering]) -> str:
-    """The devices of measurements with what is known of them, as CSV.
-
-    Args:
-        runs: Measurements, which are numbered from 1 in the column "run".
-    """
+    """The devices of measurements with what is known of them, as CSV."""
 
     def rows() -> Iterator[list[object]]:
         for number, metering in enumerate(runs, 1):
@@ -68,14 +64,7 @@ def p_value(first: Sequence[float], second: Sequence[float]) -> float:
 
     It is that of a permutation test, which assumes no distribution: the share of all divisions of the pooled values
     into two samples of these sizes whose means differ as much. Of more than 20,000 divisions as many are drawn at
-    random.
-
-    Args:
-        first: Values of one program, at least two.
-        second: Values of another one, at least two.
-
-    Raises:
-        InputError: A sample has fewer than two values.
+    random. Raises InputError: a sample has fewer than two values.
     """
     if min(len(first), len(second)) < 2:
         raise InputError(

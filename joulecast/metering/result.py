@@ -23,6 +23,7 @@ from .samples import Samples
 from .sensor_errors import BOARD_SPREAD, corrected_j, sensor_note
 
 _POINTS = 400  # Most points of a power trace.
+_WRITTEN = ("energy_j", "complete", "mean_w", "peak_w", "idle_j", "corrected_j", "program_share")
 
 
 @dataclass(frozen=True)
@@ -234,28 +235,12 @@ class Metering(Answer):
 
     def to_dict(self) -> dict[str, Any]:
         """Totals, devices and the tree as plain lists and dictionaries; quantities in SI units."""
+        totals = ("title", "duration_s", "energy_j", "complete", "source", "mean_w", "exit_code", "cpu_share")
         return {
-            "title": self.title,
-            "duration_s": self.duration_s,
-            "energy_j": self.energy_j,
-            "complete": self.complete,
-            "source": self.source,
-            "mean_w": self.mean_w,
-            "exit_code": self.exit_code,
-            "cpu_share": self.cpu_share,
+            **{name: getattr(self, name) for name in totals},
             "gpu_shares": {name: asdict(share) for name, share in self.gpu_shares.items()},
             "devices": [
-                {
-                    "host": found.host,
-                    **found.device.to_dict(),
-                    "energy_j": found.energy_j,
-                    "complete": found.complete,
-                    "mean_w": found.mean_w,
-                    "peak_w": found.peak_w,
-                    "idle_j": found.idle_j,
-                    "corrected_j": found.corrected_j,
-                    "program_share": found.program_share,
-                }
+                {"host": found.host, **found.device.to_dict(), **{name: getattr(found, name) for name in _WRITTEN}}
                 for found in self.devices
             ],
             "tree": self.tree().to_dict(),

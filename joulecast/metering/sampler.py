@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -58,12 +58,7 @@ _WAITING = frozenset({"nvidia-smi", "counting-program"})  # Readings wait for th
 
 @dataclass(frozen=True)
 class ReaderSpec:
-    """A reader before it is opened: plain values, so that it can be sent to another process.
-
-    Args:
-        reader: A key of `READERS`.
-        settings: Arguments of the function behind it.
-    """
+    """A reader before it is opened: plain values, so that it can be sent to another process."""
 
     reader: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -71,9 +66,8 @@ class ReaderSpec:
     def open(self) -> Reader:
         """Make the reader.
 
-        Raises:
-            SensorError: The device cannot be read.
-            MissingDependencyError: A library that it needs is not installed.
+        Raises SensorError: the device cannot be read. Raises MissingDependencyError: a library that it needs is not
+        installed.
         """
         return READERS[self.reader](**self.settings)
 
@@ -81,15 +75,6 @@ class ReaderSpec:
     def waits(self) -> bool:
         """Whether a reading waits for the sensor, so that we cannot choose the moment of a reading."""
         return self.reader in _WAITING
-
-    def to_dict(self) -> dict[str, Any]:
-        """The spec as a dictionary."""
-        return {"reader": self.reader, "settings": dict(self.settings)}
-
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote."""
-        return cls(str(value["reader"]), dict(value["settings"]))
 
 
 PERIOD_S = 0.01
@@ -103,10 +88,8 @@ class Sampler:
     """Polls devices in a process of its own while it is entered.
 
     Args:
-        devices: Name of a device -> its reader.
         period_s: Seconds between two samples of a device; 0 if the reader itself waits.
         recording: Path of the recording; None to keep samples in memory until they are requested.
-        machine: First line of the recording.
         process: Id of the process whose share of the machine is recorded, with its children; None for no process.
 
     Raises:
@@ -122,7 +105,7 @@ class Sampler:
         process: int | None = None,
     ) -> None:
         self._settings = {
-            "devices": {name: spec.to_dict() for name, spec in devices.items()},
+            "devices": {name: vars(spec) for name, spec in devices.items()},
             "period_s": period_s,
             "recording": None if recording is None else str(recording),
             "machine": dict(machine or {}),
@@ -133,8 +116,7 @@ class Sampler:
     def start(self) -> None:
         """Start the process, and return when every device has been read once.
 
-        Raises:
-            SensorError: A device cannot be opened.
+        Raises SensorError: a device cannot be opened.
         """
         self._process = subprocess.Popen(
             # With -P, a file in the working folder cannot be imported in place of a module that the sampler needs.
@@ -166,8 +148,7 @@ class Sampler:
     def samples(self, device: str, since_s: float) -> Samples:
         """The samples of a device since a moment, and the last one before it. Earlier samples are deleted.
 
-        Raises:
-            SensorError: The device was lost, or the sampler ended.
+        Raises SensorError: the device was lost, or the sampler ended.
         """
         answer = self.ask({"do": "samples", "device": device, "since_s": since_s})
         if "lost" in answer:
@@ -193,11 +174,7 @@ class Sampler:
         self.ask({"do": "flush"})
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request and wait for its answer.
-
-        Raises:
-            SensorError: The sampler ended, or does not answer.
-        """
+        """Send a request and wait for its answer. Raises SensorError: the sampler ended, or does not answer."""
         try:
             self.send(request)
             output = self._process.stdout

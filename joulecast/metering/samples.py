@@ -18,16 +18,10 @@ class Samples:
     """Readings of a sensor, oldest first, each of shape (samples,). Missing readings are NaN, never zero.
 
     Args:
-        time_s: Monotonic time in seconds.
         power_w: Board power as the sensor reports it, which may be an average over the last second.
         instant_w: Board power over the shortest window that the sensor has.
-        energy_j: Total-energy counter in joules.
-        clock_mhz: Graphics clock in MHz.
-        memory_clock_mhz: Memory clock in MHz.
-        temperature_c: Temperature of the chip in degrees Celsius.
         throttle_reasons: Bit mask of the reasons that limit the clock; see `THROTTLE_REASONS`.
         utilization: Share of the time in which a kernel ran, 0 to 1.
-        processes: Number of processes that compute on the device.
     """
 
     time_s: FloatArray
@@ -52,11 +46,7 @@ class Samples:
             )
 
     def refuse_sinking_counter(self) -> None:
-        """Refuse an energy counter that falls without having restarted.
-
-        Raises:
-            InputError: It does.
-        """
+        """Refuse an energy counter that falls without having restarted. Raises InputError: it does."""
         known_j = self.energy_j[~np.isnan(self.energy_j)]
         wrong = np.flatnonzero(~is_possible_next(known_j[1:], known_j[:-1]))
         if len(wrong):
@@ -83,12 +73,7 @@ class Samples:
         return len(self.time_s)
 
     def between(self, start_s: float, end_s: float) -> Samples:
-        """The samples of a window, and the last one before it, which is valid until the next one.
-
-        Args:
-            start_s: Start of the window in seconds, on the clock of the samples.
-            end_s: End of the window in seconds.
-        """
+        """The samples of a window, and the last one before it, which is valid until the next one."""
         first = max(0, int(np.searchsorted(self.time_s, start_s, side="right")) - 1)
         last = int(np.searchsorted(self.time_s, end_s, side="right"))
         return Samples(*(getattr(self, name)[first:last] for name in FIELDS))
@@ -96,11 +81,7 @@ class Samples:
     def trace(self, start_s: float) -> dict[str, list[float | None]]:
         """The samples in which power or counter changed. They are few, and contain all that an estimator uses.
 
-        Args:
-            start_s: The moment that times are relative to, in seconds.
-
-        Returns:
-            Lists of "time_s", "power_w" and "energy_j"; energies are relative to the first reading of the counter.
+        Returns lists of "time_s", "power_w" and "energy_j"; energies are relative to the first reading of the counter.
         """
         seen = np.column_stack([self.power_w, self.energy_j])
         changed = np.ones(len(self), dtype=bool)
@@ -136,12 +117,7 @@ _ROUNDING_J = 0.1
 
 
 def is_possible_next(energy_j: FloatArray | float, before_j: FloatArray | float) -> NDArray[np.bool_]:
-    """Whether a counter can have a value after another one: it rises, or it has restarted near zero.
-
-    Args:
-        energy_j: Values in joules, any shape.
-        before_j: The values before them in joules, of the same shape.
-    """
+    """Whether a counter can have a value after another one: it rises, or it has restarted near zero."""
     # A counter that restarts begins at zero, so less than half of what it had is left.
     now, before = np.asarray(energy_j), np.asarray(before_j)
     found: NDArray[np.bool_] = (now >= before - _ROUNDING_J) | (now < before / 2)

@@ -69,9 +69,7 @@ def differences(metering: Metering, other_j: Mapping[str, float], name: str) -> 
     """One line for each device that both have read: the joules of both, and their relative difference.
 
     Args:
-        metering: Our measurement.
         other_j: Device, or cpu, ram or gpu for all of them -> joules of the other program.
-        name: Name of the other program.
     """
     ours: Joules = {}
     for found in metering.devices:

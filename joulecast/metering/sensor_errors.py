@@ -68,8 +68,6 @@ def corrected_j(name: str, energy_j: float, duration_s: float) -> float | None:
 
     Args:
         name: Name of the GPU as its driver states it.
-        energy_j: Joules that the board reported.
-        duration_s: Seconds in which it did.
     """
     error = _KNOWN.get(name)
     return None if error is None else max(0.0, (energy_j - error.offset_w * duration_s) / error.gain)
@@ -79,7 +77,6 @@ def sensor_note(device: str, name: str, counter: bool) -> str | None:
     """What is to be known about the sensor of a GPU, in a sentence; None if nothing is.
 
     Args:
-        device: Name of the device, such as "gpu0".
         name: Name of the GPU as its driver states it.
         counter: Whether its energy comes from a counter, which sees what readings miss.
     """

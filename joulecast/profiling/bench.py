@@ -27,8 +27,6 @@ class Opened:
 
     Args:
         device: Name of the device's model, by which measurements are put into datasets.
-        board: The board itself; None where boards have no names.
-        facts: Facts for the card of a dataset: driver, torch, CUDA, sensor, limits.
         session: The power of the idle device and the properties of its sensor, for the journal; None without a sensor.
     """
 
@@ -56,10 +54,7 @@ def open_device(campaign: Campaign, device: str, version: str, *, power: bool) -
     """Get the device of this worker ready, and describe it.
 
     Args:
-        campaign: The campaign whose operations will be measured.
-        device: cpu, cuda or cuda:1.
         version: Version of joulecast that directs the campaign.
-        power: Whether to read the power sensor.
 
     Raises:
         InputError: This worker has another version of joulecast, or no such device.
@@ -98,9 +93,7 @@ def open_device(campaign: Campaign, device: str, version: str, *, power: bool) -
 def measure_here(task: Task | NetworkTask) -> dict[str, Any]:
     """Make one measurement on the device that `open_device` has opened, at the clock of the task.
 
-    Raises:
-        ClockError: The clock cannot be locked.
-        SensorError, DeviceError: The sensor or the GPU is lost.
+    Raises ClockError: the clock cannot be locked. Raises SensorError, DeviceError: the sensor or the GPU is lost.
     """
     from . import collection
 

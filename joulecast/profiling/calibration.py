@@ -40,12 +40,7 @@ _LEAST_FIT = 0.99  # A straight line must explain this share of the variance, or
 
 @dataclass(frozen=True)
 class Chase:
-    """A run of the kernel.
-
-    Args:
-        duration_s: Seconds that the run took.
-        energy_j: Joules that the board used in that time.
-    """
+    """A run of the kernel."""
 
     duration_s: float
     energy_j: float
@@ -65,11 +60,7 @@ class ChaseDevice(Protocol):
         """Follow the chain in the array of a memory level.
 
         Args:
-            level: The memory level, one of `MEMORY_LEVELS`.
-            blocks: Number of thread blocks.
-            threads: Number of threads in each block.
             steps: Number of steps of each thread.
-            access: What a step does, one of `ACCESSES`.
             size_bytes: Size of the array, instead of one that fits into the level.
 
         Raises:
@@ -80,12 +71,7 @@ class ChaseDevice(Protocol):
     def idle(self, settle_s: float, seconds: float) -> tuple[float, float]:
         """Measure the power of the idle GPU.
 
-        Args:
-            settle_s: Seconds to wait before the measurement.
-            seconds: Length of the measurement.
-
-        Returns:
-            Mean power in watts, and the middle of the measurement in monotonic seconds.
+        Returns mean power in watts, and the middle of the measurement in monotonic seconds.
         """
         ...
 
@@ -103,13 +89,9 @@ class LevelCalibration:
     """The result for one memory level.
 
     Args:
-        level: The memory level, one of `MEMORY_LEVELS`.
         access_j: Joules of an access to 32 bytes, the median of all sweeps.
-        slopes_j: Joules of an access by each sweep.
         blocks, threads: Numbers of blocks and threads at which the accesses per second reach their plateau.
-        accesses_per_s: Accesses per second at these numbers.
         fit: Share of the variance that a straight line explains, the smallest of all sweeps.
-        access: What a step did, one of `ACCESSES`.
     """
 
     level: str
@@ -132,7 +114,6 @@ class Calibration:
     """The result for a GPU.
 
     Args:
-        levels: The result for each memory level.
         idle_w: Idle power in watts, before the first sweep and after each.
         phases_s: Of the first sweep, in monotonic seconds: begin (t0) and end (t1) of the idle time before it, begin
             (t2) and end (t3) of its runs, begin (t4) and end (t5) of the idle time after it.
@@ -180,7 +161,6 @@ def calibrate(
     """Measure the energy of an access to each memory level.
 
     Args:
-        device: The GPU.
         runs: Number of sweeps of each level, at least three.
         levels: The levels to measure. A file for the catalogue needs all of them.
         accesses: What the steps do, of `ACCESSES`. A file for the catalogue needs loads.
@@ -267,12 +247,6 @@ def energy_of(
     """Joules of an access by one sweep over its number, and the share of the variance that a line explains.
 
     Args:
-        device: The GPU.
-        level: The memory level.
-        blocks: Number of thread blocks.
-        threads: Number of threads in each block.
-        per_s: Accesses per second with these numbers of blocks and threads.
-        access: What a step does, one of `ACCESSES`.
         idle: Idle power and when it was measured, at least once; what is measured after the sweep is added.
     """
     points = []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..errors import InputError, unknown_name
 from ..extraction.own_file import own_model
@@ -43,13 +44,7 @@ class Campaign:
     """What to measure, and how.
 
     Args:
-        subjects: Networks whose unique operations are measured.
-        name: Name of the campaign.
-        modes: inference, training or both.
-        precisions: Requested precisions: default, fp32, tf32, fp16, bf16.
         seconds: Seconds that each measurement runs. Power sensors need about a second.
-        repeats: Number of measurements of each operation.
-        seed: Seed for the order of measurements and for the inputs.
         clocks: Graphics clocks in MHz to lock, one after the other; None leaves the GPU's default.
         whole_networks: Whether to measure each named network as a whole, too. Predictions are compared with these, and
             the host cost inside a network is learned from them.
@@ -97,35 +92,25 @@ class Campaign:
                 hint='omit clocks, or write "default", for the default clock',
             )
         for clock in self.clocks:
-            if clock is not None and not _is_integer(clock, least=1):
+            if clock is not None and not _is_number(clock, 1, math.inf, int):
                 raise InputError(
                     "a clock of a campaign is not a number of MHz",
                     given=repr(clock),
                     allowed='MHz as an integer, or "default"',
                 )
-        if isinstance(self.seconds, bool) or not isinstance(self.seconds, int | float) or not 0 < self.seconds <= 600:
-            raise InputError(
-                "seconds of a campaign are out of range", given=repr(self.seconds), allowed="above 0, at most 600"
-            )
-        floor_s = self.floor_s
-        if isinstance(floor_s, bool) or not isinstance(floor_s, int | float) or not 0 <= floor_s <= self.seconds:
-            raise InputError(
-                "floor_s of a campaign is out of range",
-                given=repr(floor_s),
-                allowed=f"0 to seconds, which is {self.seconds:g}",
-            )
-        if self.loop_lengths and not _is_integer(self.loop_lengths, LEAST_LENGTHS):
-            raise InputError(
-                "loop_lengths of a campaign is out of range",
-                given=repr(self.loop_lengths),
-                allowed=f"0, or an integer from {LEAST_LENGTHS}",
-            )
+        for name, good, allowed in self._limits():
+            if not good:
+                what, given = f"{name} of a campaign is out of range", repr(getattr(self, name))
+                raise InputError(what, given=given, allowed=allowed, hint=f"write another {name}, or leave it out")
+
+    def _limits(self) -> Iterator[tuple[str, bool, str]]:
+        """Names of numbers, whether each is within its limits, and these. Later ones build on earlier ones."""
+        yield "seconds", _is_number(self.seconds, 0, 600) and self.seconds > 0, "above 0, at most 600"
+        yield "floor_s", _is_number(self.floor_s, 0, self.seconds), f"0 to seconds, which is {self.seconds:g}"
+        good = not self.loop_lengths or _is_number(self.loop_lengths, LEAST_LENGTHS, math.inf, int)
+        yield "loop_lengths", good, f"0, or an integer from {LEAST_LENGTHS}"
         for name, least in (("repeats", 1), ("seed", 0)):
-            value = getattr(self, name)
-            if not _is_integer(value, least):
-                raise InputError(
-                    f"{name} of a campaign is out of range", given=repr(value), allowed=f"an integer from {least}"
-                )
+            yield name, _is_number(getattr(self, name), least, math.inf, int), f"an integer from {least}"
 
     def to_dict(self) -> dict[str, Any]:
         """The campaign as plain lists and dictionaries, by which its journal is recognized."""
@@ -136,8 +121,9 @@ class Campaign:
         return {name: list(item) if isinstance(item, tuple) else item for name, item in value.items()}
 
 
-def _is_integer(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _is_number(value: object, least: float, most: float, kind: type[float] = float) -> bool:
+    """Whether a value is a number, or with `int` an integer, within limits."""
+    return type(value) in (int, kind) and least <= cast("float", value) <= most
 
 
 @dataclass(frozen=True)
@@ -244,8 +230,7 @@ def _subject(row: Mapping[str, Any]) -> Subject:
 def operations_of(campaign: Campaign) -> list[Operation]:
     """The unique operations of a campaign's networks, without identities.
 
-    Raises:
-        JoulecastError: A network cannot be extracted.
+    Raises JoulecastError: a network cannot be extracted.
     """
     return list(dict.fromkeys(_operations(campaign)))
 
@@ -266,7 +251,6 @@ def plan(campaign: Campaign, limit: int | None = None) -> list[Task | NetworkTas
     plan.
 
     Args:
-        campaign: What to measure.
         limit: Most operations and whole networks to measure, together; None for all. Whole networks are taken first.
     """
     operations, networks = operations_of(campaign), [*_network_tasks(campaign)]

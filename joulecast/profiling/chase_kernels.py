@@ -45,12 +45,7 @@ kernel of L2, with an array that is larger than L2."""
 
 
 def source(level: str, access: str) -> str:
-    """The kernel "chase" that follows a chain, in CUDA C++.
-
-    Args:
-        level: The memory level, one of `MEMORY_LEVELS`.
-        access: What a step does, one of `ACCESSES`.
-    """
+    """The kernel "chase" that follows a chain, in CUDA C++."""
     where, kind = _IN[level]
     step = _STEPS[access].replace("LEVEL", where).replace("KIND", kind)
     if level == "shared":  # Its addresses are 32-bit, and the array is copied there first.
@@ -80,9 +75,6 @@ def array_bytes(gpu: GPU) -> dict[str, int]:
     On the A100 of the paper, the arrays have 48 kB for shared memory, 150 kB for L1, 250 kB for L2 and 50 MB for DRAM.
     Here they follow from the sizes of the GPU's caches. Because the order is random, the share of hits in L2 is the
     share of the array that fits into it, so the array for DRAM is eight times as large as L2.
-
-    Args:
-        gpu: The GPU, with the sizes of its caches.
     """
     l1_bytes = gpu.l1_bytes or 128 * 1024
     return {
@@ -96,8 +88,7 @@ def array_bytes(gpu: GPU) -> dict[str, int]:
 def chain(nodes: int, device: torch.device | str = "cpu") -> torch.Tensor:
     """An array of nodes that form a single chain in random order: each begins with the index of the next one.
 
-    Returns:
-        Shape (8 * nodes,), 32-bit integers.
+    Returns shape (8 * nodes,), 32-bit integers.
     """
     order = torch.randperm(nodes, generator=torch.Generator().manual_seed(0)).to(device)
     array = torch.zeros(nodes * _WORDS, dtype=torch.int32, device=device)
@@ -116,14 +107,8 @@ def stride(nodes: int) -> int:
 class CudaChase:
     """Chases pointers on a GPU of this machine while a sensor reads its energy.
 
-    Args:
-        device: The GPU.
-        gpu: The GPU in the catalogue.
-        sensor: Power sensor of the GPU, which was entered.
-
-    Raises:
-        MissingDependencyError: The installed torch cannot compile kernels.
-        DeviceError: The kernels cannot be compiled for this GPU.
+    Raises MissingDependencyError: the installed torch cannot compile kernels. Raises DeviceError: the kernels cannot be
+    compiled for this GPU.
     """
 
     def __init__(self, device: torch.device, gpu: GPU, sensor: Sensor) -> None:

@@ -33,9 +33,7 @@ class OverThreads:
     """Energy of an access over numbers of threads.
 
     Args:
-        level: The memory level.
         threads: Threads on the whole GPU: a single one first, then one block on each multiprocessor.
-        access_j: Joules of an access with each number of threads, from the slope of one sweep.
     """
 
     level: str
@@ -48,8 +46,6 @@ class CacheSize:
     """A cache, as the times of chains through larger and larger arrays show it.
 
     Args:
-        level: "l1" or "l2".
-        array_bytes: Sizes of the arrays.
         miss_rate: Share of the steps in each array that missed, from their times.
         size_bytes: The largest array of whose steps at most a tenth missed.
     """
@@ -61,12 +57,7 @@ class CacheSize:
 
 
 def over_threads(device: ChaseDevice, level: str) -> OverThreads:
-    """Measure the energy of a load with a single thread, and with more and more threads on each multiprocessor.
-
-    Args:
-        device: The GPU.
-        level: The memory level.
-    """
+    """Measure the energy of a load with a single thread, and with more and more threads on each multiprocessor."""
     choices = [(1, 1), *((device.multiprocessors, threads) for threads in (1, 32, *THREADS))]
     idle = [idle_of(device)]
     found = [energy_of(device, level, *choice, rate_of(device, level, *choice), "load", idle)[0] for choice in choices]
@@ -76,12 +67,7 @@ def over_threads(device: ChaseDevice, level: str) -> OverThreads:
 def sizes(device: ChaseDevice, gpu: GPU) -> tuple[CacheSize, ...]:
     """Find the sizes of L1 and L2 by a single thread that follows chains through arrays around the catalogue's sizes.
 
-    Args:
-        device: The GPU.
-        gpu: The GPU in the catalogue.
-
-    Raises:
-        SensorError: The time of a step does not rise with the size of the array.
+    Raises SensorError: the time of a step does not rise with the size of the array.
     """
     return tuple(
         _size(device, level, kernel, known)
@@ -113,13 +99,8 @@ def _size(device: ChaseDevice, level: str, kernel: str, known_bytes: int) -> Cac
 def hits(level: str, program: str = "ncu") -> Mapping[str, float]:
     """The share of the bytes of a chain that each memory level served, counted by Nsight Compute.
 
-    Args:
-        level: The memory level whose kernel runs.
-        program: The profiler.
-
-    Raises:
-        SensorError: The profiler is not there or fails.
-        InputError: It may not read the counters, or writes something else; see `read_counters`.
+    Raises SensorError: the profiler is not there or fails. Raises InputError: it may not read the counters, or writes
+    something else; see `read_counters`.
     """
     command = [program, "--csv", "--print-units", "base", "--metrics", ",".join(metrics()), "-k", "regex:chase"]
     command += [sys.executable, "-m", f"{__package__}.chase_kernels", level]

@@ -10,11 +10,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from ..errors import ClockError, MissingDependencyError, SensorError
 from ..metering.nvidia_smi import nvidia_smi
 from ..metering.nvml import opened
+from ..system.whole_files import lock
 
 _NEAREST = 5
 
@@ -36,11 +37,7 @@ class Clocks:
         self._marker = state_folder() / f"locked-{self._identity()}"
 
     def check(self, clock_mhz: int) -> None:
-        """Check that the GPU supports a clock.
-
-        Raises:
-            ClockError: It does not. The message names the nearest clocks.
-        """
+        """Check that the GPU supports a clock. Raises ClockError: it does not. The message names the nearest clocks."""
         supported = self._supported_mhz()
         if supported and clock_mhz not in supported:
             nearest = sorted(sorted(supported, key=lambda mhz: abs(mhz - clock_mhz))[:_NEAREST])
@@ -54,9 +51,8 @@ class Clocks:
     def locked(self, clock_mhz: int | None) -> Iterator[None]:
         """Lock a clock; None leaves the GPU as it is.
 
-        Raises:
-            ClockError: There is no permission, in which case the message names the command to run; or another campaign
-                holds this GPU's clock.
+        Raises ClockError: there is no permission, in which case the message names the command to run; or another
+        campaign holds this GPU's clock.
         """
         if clock_mhz is None:
             yield
@@ -76,8 +72,7 @@ class Clocks:
     def restore(self) -> bool:
         """Reset a clock that a crashed campaign left locked, and return whether there was one.
 
-        Raises:
-            ClockError: The clock cannot be reset, or another campaign holds this GPU's clock.
+        Raises ClockError: the clock cannot be reset, or another campaign holds this GPU's clock.
         """
         if not self._marker.exists():
             return False
@@ -90,7 +85,12 @@ class Clocks:
     def _marked(self) -> Iterator[None]:
         self._marker.parent.mkdir(parents=True, exist_ok=True)
         with self._marker.open("a") as file:
-            _hold(file, self._index)
+            if not lock(file, wait=False):
+                raise ClockError(
+                    "another campaign holds this GPU's clock",
+                    given=f"GPU {self._index}",
+                    hint="wait for it, or use another GPU",
+                )
             file.flush()
             os.fsync(file.fileno())
             yield
@@ -141,16 +141,3 @@ class Clocks:
                     given=f"{error.given or error.what}; {second.given}",
                     hint=f"run `sudo nvidia-smi --id={self._index} {argument}`; {after}",
                 ) from second
-
-
-def _hold(file: IO[str], index: int) -> None:
-    try:
-        import fcntl
-    except ImportError:  # not on Windows; there a second campaign is not noticed
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise ClockError(
-            "another campaign holds this GPU's clock", given=f"GPU {index}", hint="wait for it, or use another GPU"
-        ) from error

@@ -50,13 +50,8 @@ def run_on_cluster(
     """Run a campaign on the workers of a cluster, and return its results in a line for each model of GPU.
 
     Args:
-        campaign: What to measure.
         out: Folder that gets a folder for each model of GPU, with journal and dataset.
         cluster: Address of Dask's scheduler, such as tcp://host:8786, or the cluster itself.
-        device: Device of each worker: cpu, cuda or cuda:1.
-        limit: Most operations to measure; None for all.
-        resume: Whether to continue the journals in `out`.
-        power: Whether to read the power sensors.
 
     Raises:
         InputError: No scheduler answers, a worker does not fit, or `out` has measurements that are not resumed.
@@ -104,8 +99,6 @@ class _Worker:
     Args:
         call: The call; None where it is idle.
         task: The measurement that the call makes; None where it opens the device.
-        model: Folder of its model of GPU, as soon as it is known.
-        board: Its GPU, as soon as it is known.
         refusal: Why nothing is measured on it; None where something is.
     """
 

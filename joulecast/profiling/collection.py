@@ -42,10 +42,6 @@ def measure(
     """Make one measurement. Where the operation cannot run or does not fit into memory, the record says why.
 
     Args:
-        task: What to measure.
-        campaign: How to measure.
-        device: The device to measure on.
-        sensor: The power sensor, already entered.
         second: Another sensor of the same device that checks the first, already entered; None for no check.
     """
     seed = campaign.seed + task.repeat
@@ -110,18 +106,8 @@ def collect(
 ) -> None:
     """Make all measurements that the journal does not have yet. A clock stays locked until the plan changes it.
 
-    Args:
-        tasks: The measurements to make, in order.
-        campaign: The campaign that they belong to.
-        device: The device to measure on.
-        journal: Journal into which each record is written before the next measurement starts.
-        sensor: The power sensor, already entered as a context manager.
-        progress: Function that is called after each measurement with the number done and the record.
-        second: Another sensor of the same device that checks the first, already entered; None for no check.
-
-    Raises:
-        ClockError: A clock cannot be locked.
-        JournalError, SensorError, DeviceError: The campaign cannot go on. Finished measurements are in the journal.
+    Raises ClockError: a clock cannot be locked. Raises JournalError, SensorError, DeviceError: the campaign cannot go
+    on. Finished measurements are in the journal.
     """
     known = {record["key"] for record in journal.records}
     left = [task for task in tasks if task.key not in known]
@@ -136,9 +122,5 @@ def collect(
 
 
 def held(clock_mhz: int | None, device: torch.device) -> AbstractContextManager[None]:
-    """The device with its clock locked; None leaves it as it is.
-
-    Raises:
-        ClockError: The clock cannot be locked.
-    """
+    """The device with its clock locked; None leaves it as it is. Raises ClockError: the clock cannot be locked."""
     return nullcontext() if clock_mhz is None else clocks_of(device).locked(clock_mhz)

@@ -19,9 +19,8 @@ time. The campaign is read from a TOML file and from the options, which override
 def collect(arguments: Sequence[str], program: str = "joulecast collect") -> str:
     """Run the campaign that the arguments describe, and print its result in a few lines.
 
-    Raises:
-        JoulecastError: The campaign cannot go on. Finished measurements are in the journal.
-        SystemExit: An argument is unknown, or --help was given.
+    Raises JoulecastError: the campaign cannot go on. Finished measurements are in the journal. Raises SystemExit: an
+    argument is unknown, or --help was given.
     """
     a = _parser(program).parse_args(arguments)
     campaign = load_campaign(a.campaign, _options(a))

@@ -27,11 +27,7 @@ _LOAD_SIZE = {"cuda": 4096, "cpu": 512}  # Size of the square matrices that load
 
 
 def find_device(name: str) -> torch.device:
-    """The device that a user names: cpu, cuda or cuda:1.
-
-    Raises:
-        InputError: There is no such device.
-    """
+    """The device that a user names: cpu, cuda or cuda:1. Raises InputError: there is no such device."""
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -67,8 +63,7 @@ def board_of(device: torch.device) -> str | None:
 def sensor_of(device: torch.device, period_s: float = PERIOD_S) -> Sensor:
     """The power sensor of a device: NVML, or nvidia-smi where that fails; powercap, or none, for a CPU.
 
-    Raises:
-        MissingDependencyError, SensorError: The GPU's power cannot be read.
+    Raises MissingDependencyError, SensorError: the GPU's power cannot be read.
     """
     if device.type != "cuda":
         try:
@@ -92,11 +87,7 @@ def second_sensor_of(device: torch.device) -> Sensor | None:
 
 
 def clocks_of(device: torch.device) -> Clocks:
-    """The clock of a device.
-
-    Raises:
-        InputError: It is no GPU.
-    """
+    """The clock of a device. Raises InputError: it is no GPU."""
     if device.type != "cuda":
         raise InputError("the clock of this device cannot be locked", given=device.type, hint="omit clocks")
     return Clocks(nvml_index(device))
@@ -151,8 +142,7 @@ def load(device: torch.device, seconds: float) -> None:
 def refuse_broken(device: torch.device, reason: str) -> None:
     """End the campaign if the device itself is in an error state. Otherwise all further operations would fail as well.
 
-    Raises:
-        DeviceError: The GPU is in an error state, which only a new process can leave.
+    Raises DeviceError: the GPU is in an error state, which only a new process can leave.
     """
     try:
         synchronize(device)

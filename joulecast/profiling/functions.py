@@ -244,9 +244,6 @@ def draw_inputs(
 
     Args:
         operation: The operation to run. In training, its inputs of numbers require gradients.
-        device: The device that they are drawn on.
-        dtype: Type of the inputs that are numbers.
-        generator: Random number generator.
     """
     mask = MASKS.get(operation.kind)
     position, values = INDICES.get(operation.kind, (None, None))

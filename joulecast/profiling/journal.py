@@ -15,10 +15,10 @@ import re
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from ..errors import JournalError
+from ..system.whole_files import lock
 
 JOURNAL_VERSION = 3
 """Version of the format. Since version 3 lines have checksums."""
@@ -66,7 +66,12 @@ class Journal:
         self._reads_only = campaign is None
         self._file = self._opened()
         try:
-            self._lock()
+            if not lock(self._file, wait=False):
+                raise JournalError(
+                    "another campaign is writing to this journal",
+                    given=str(self.path),
+                    hint="wait for it, or use another --out",
+                )
             header, self.records = self._read(campaign, facts or {})
             self.campaign: dict[str, Any] = header["campaign"]
             self.facts: dict[str, Any] = header.get("facts", {})
@@ -77,16 +82,13 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Write a record, and wait until it is on disk.
 
-        Raises:
-            JournalError: The disk is full. Earlier records stay, and the incomplete line is removed.
+        Raises JournalError: the disk is full. Earlier records stay, and the incomplete line is removed.
         """
         self._write(record)
         self.records.append(dict(record))
@@ -100,20 +102,6 @@ class Journal:
         except OSError as error:
             raise JournalError(
                 "the journal cannot be opened", given=f"{self.path}: {error.strerror}", hint="use another --out"
-            ) from error
-
-    def _lock(self) -> None:
-        try:
-            import fcntl
-        except ImportError:  # Not on Windows, where the open file itself prevents others from replacing it.
-            return
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise JournalError(
-                "another campaign is writing to this journal",
-                given=str(self.path),
-                hint="wait for it, or use another --out",
             ) from error
 
     def _read(

@@ -30,9 +30,7 @@ Record = Mapping[str, Any]
 def datasets_of(journal: Journal) -> dict[int | None, Dataset]:
     """The finished measurements of a journal, by the clock that was set; None stands for the GPU's default.
 
-    Raises:
-        InputError: The journal has no finished measurement.
-        DatasetError: A measurement is impossible.
+    Raises InputError: the journal has no finished measurement. Raises DatasetError: a measurement is impossible.
     """
     records = [(line, record) for line, record in enumerate(journal.records, start=2) if "clock_mhz" in record]
     clocks = dict.fromkeys(
@@ -164,9 +162,8 @@ def _energy_std_j(
 def write_datasets(journal: Journal, folder: Path) -> list[Path]:
     """Turn a journal into a dataset in a folder or, where several clocks were set, into one folder for each.
 
-    Raises:
-        InputError, DatasetError: As for `datasets_of`.
-        MissingDependencyError: pyarrow is not installed; the journal holds everything.
+    Raises InputError, DatasetError: as for `datasets_of`. Raises MissingDependencyError: pyarrow is not installed; the
+    journal holds everything.
     """
     datasets = datasets_of(journal)
     if len(datasets) == 1:

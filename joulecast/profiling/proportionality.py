@@ -28,7 +28,6 @@ class Proportionality:
     Args:
         slope: Slope of log iterations over log seconds, 1 where they are proportional.
         deviation: Standard deviation of the residuals of the fitted loops, in decades of iterations.
-        outliers_s: Seconds of the loops that lie off the line, in ascending order.
     """
 
     slope: float

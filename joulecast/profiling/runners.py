@@ -37,9 +37,8 @@ def _arguments(operation: Operation) -> dict[str, Any]:
 def runner(operation: Operation) -> Run:
     """Find the function that makes a runnable module or function for an operation.
 
-    Raises:
-        InputError: The operation is not a single call of PyTorch: an engine's kernel, a quantized product, one gradient
-            of a convolution, attention with a window, or a collective.
+    Raises InputError: the operation is not a single call of PyTorch: an engine's kernel, a quantized product, one
+    gradient of a convolution, attention with a window, or a collective.
     """
     rows = operation.row.attributes
     others = [
@@ -73,7 +72,6 @@ def _with(function: Callable[..., torch.Tensor], *names: str, **renamed: str) ->
     """A runner for a function of tensors that takes attributes: some by their places after the tensors, some by name.
 
     Args:
-        function: The function.
         *names: Attributes that follow the tensors.
         **renamed: Argument of the function -> attribute.
     """
@@ -146,13 +144,10 @@ def _optimizer_step(optimizer: type[torch.optim.Optimizer], way: str = "foreach"
     return run
 
 
+_OPTIMIZERS = ("SGD", "Adam", "AdamW")
 RUNNERS: Mapping[str, Runner] = {
-    "conv1d": _over(nn.Conv1d, 1),
-    "conv2d": _over(nn.Conv2d, 1),
-    "conv3d": _over(nn.Conv3d, 1),
-    "conv_transpose1d": _over(nn.ConvTranspose1d, 1),
-    "conv_transpose2d": _over(nn.ConvTranspose2d, 1),
-    "conv_transpose3d": _over(nn.ConvTranspose3d, 1),
+    **{f"conv{n}d": _over(getattr(nn, f"Conv{n}d"), 1) for n in (1, 2, 3)},
+    **{f"conv_transpose{n}d": _over(getattr(nn, f"ConvTranspose{n}d"), 1) for n in (1, 2, 3)},
     "linear": _over(nn.Linear, -1),
     "matmul": _plain(torch.matmul),
     "attention": _with(F.scaled_dot_product_attention, is_causal="causal"),
@@ -177,28 +172,13 @@ RUNNERS: Mapping[str, Runner] = {
     "hardsigmoid": _module(nn.Hardsigmoid),
     "hardswish": _module(nn.Hardswish),
     "clamp": _plain(lambda x: torch.clamp(x, -0.5, 0.5)),
-    "exp": _plain(torch.exp),
-    "log": _plain(torch.log),
-    "sqrt": _plain(torch.sqrt),
-    "rsqrt": _plain(torch.rsqrt),
-    "abs": _plain(torch.abs),
-    "neg": _plain(torch.neg),
-    "sin": _plain(torch.sin),
-    "cos": _plain(torch.cos),
+    **{name: _plain(getattr(torch, name)) for name in ("exp", "log", "sqrt", "rsqrt", "abs", "neg", "sin", "cos")},
     "softmax": _module(nn.Softmax),
-    "add": _binary(torch.add),
-    "sub": _binary(torch.sub),
-    "mul": _binary(torch.mul),
-    "div": _binary(torch.div),
-    "pow": _binary(torch.pow),
+    **{name: _binary(getattr(torch, name)) for name in ("add", "sub", "mul", "div", "pow")},
     "gradient_accumulation": _plain(lambda x: torch.add(x, x)),
     "save_input": _plain(torch.clone),
-    "sgd_step": _optimizer_step(torch.optim.SGD),
-    "adam_step": _optimizer_step(torch.optim.Adam),
-    "adamw_step": _optimizer_step(torch.optim.AdamW),
-    "sgd_fused_step": _optimizer_step(torch.optim.SGD, "fused"),
-    "adam_fused_step": _optimizer_step(torch.optim.Adam, "fused"),
-    "adamw_fused_step": _optimizer_step(torch.optim.AdamW, "fused"),
+    **{f"{name.lower()}_step": _optimizer_step(getattr(torch.optim, name)) for name in _OPTIMIZERS},
+    **{f"{name.lower()}_fused_step": _optimizer_step(getattr(torch.optim, name), "fused") for name in _OPTIMIZERS},
     "dropout": _module(nn.Dropout),
     "stochastic_depth": _stochastic_depth,
     "max_pool2d": _module(nn.MaxPool2d),
@@ -251,9 +231,7 @@ class WholeNetwork:
     Args:
         model: The model, on its device and in its type, shared by the instances of a block. A model that takes token
             ids has the attributes `input_dtype` and `vocabulary` (the number of different tokens).
-        shape: Shape of the input, batch first.
         mode: "inference" runs the forward pass, "training" also the backward pass with a random output gradient.
-        generator: Random number generator for input and gradient.
     """
 
     def __init__(self, model: Any, shape: tuple[int, ...], mode: str, generator: torch.Generator) -> None:
@@ -284,7 +262,6 @@ class Instance:
     Args:
         operation: The operation to run: forward in eval and inference mode, or forward and backward in train mode with
             cleared gradients.
-        device: The device that it runs on.
         generator: Random number generator for inputs and gradient, which are standard normal, because regular data
             draws less power.
     """

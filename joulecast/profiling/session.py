@@ -59,16 +59,7 @@ def run(
 ) -> str:
     """Run a campaign, and return its result in a line of text.
 
-    Args:
-        campaign: What to measure.
-        out: Folder for journal and dataset.
-        device: cpu, cuda or cuda:1.
-        limit: Most operations and whole networks to measure; None for all.
-        resume: Whether to continue the journal in `out`.
-        power: Whether to read the power sensor.
-
-    Raises:
-        JoulecastError: The campaign cannot go on. Finished measurements are in the journal.
+    Raises JoulecastError: the campaign cannot go on. Finished measurements are in the journal.
     """
     try:
         from . import collection, devices

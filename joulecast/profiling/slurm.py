@@ -41,13 +41,8 @@ class SlurmJobs:
 
     Args:
         number: How many jobs run at the same time. A job that ends is replaced until the campaign is finished.
-        partition: Partition to submit to; None for the cluster's default.
-        account: Account that is charged; None for the user's default.
         gres: Generic resources of a job: one GPU, such as gpu:a100:1, or none.
         walltime: Longest time that a job runs, such as 01:00:00. The measurement that it ends in is made again.
-        cpus: Processor cores of a job.
-        memory: Memory of a job, such as 16GB.
-        directives: Further options of sbatch, such as --exclusive.
     """
 
     number: int
@@ -62,8 +57,7 @@ class SlurmJobs:
     def __post_init__(self) -> None:
         """Refuse what would end a line of the job's script, and what dask-jobqueue cannot read.
 
-        Raises:
-            InputError: A text contains a control character, the memory is no size, or there are too many jobs.
+        Raises InputError: a text contains a control character, the memory is no size, or there are too many jobs.
         """
         texts = (self.partition, self.account, self.gres, self.walltime, self.memory, *self.directives)
         for text in filter(None, texts):
@@ -126,7 +120,6 @@ def slurm_cluster(jobs: SlurmJobs, folder: Path) -> Iterator[SLURMCluster]:
     """Start a scheduler here and submit the jobs of its workers. The jobs are cancelled at the end.
 
     Args:
-        jobs: The jobs.
         folder: Folder that all nodes see, for logs and for certificates while the campaign runs.
 
     Raises:
@@ -202,8 +195,7 @@ def _certificates(folder: Path) -> Iterator[Security]:
 def _check(script: str) -> None:
     """Have Slurm look at a job without running it, so that what is wrong is said at once and not in a log.
 
-    Raises:
-        InputError: Slurm does not accept it.
+    Raises InputError: Slurm does not accept it.
     """
     tried = subprocess.run(
         ["sbatch", "--test-only"],  # noqa: S607  (wherever the cluster has it)

@@ -35,16 +35,13 @@ class Timing:
     """The times of an operation.
 
     Args:
-        time_s: Wall time per iteration of the loop.
         device_time_s: Time per iteration of its kernels, replayed as a CUDA graph without the host; None where the
             device is the CPU, or where the operation cannot be captured.
         event_time_s: Time per iteration between CUDA events around the loop, which includes gaps in which the device
             waits for the host; None where the device is the CPU.
-        iterations: Number of iterations of the loop.
         start_s, end_s: Start and end of the loop on `time.monotonic`, for the power sensor.
         time_std_s: Standard error of `time_s`, from the Timer's blocks; None where there is only one.
         loops: Iterations and seconds of every loop that was timed, including those that check proportionality.
-        warnings: Reasons to doubt the times.
     """
 
     time_s: float
@@ -97,14 +94,8 @@ def time_operation(
     """Time an operation on a device.
 
     Args:
-        operation: The operation to run, in its mode and precision.
-        device: The device that it runs on.
-        seconds: Duration of the loop.
-        seed: Seed for inputs and output gradients.
         loop_lengths: Number of loop lengths that check proportionality by a linear fit; 0 for one short loop.
-        floor_s: Least seconds that the loop must take.
         cache_bytes: Size of the device's last-level cache.
-        memory_bytes: Free memory of the device.
 
     Raises:
         RuntimeError: PyTorch cannot run the operation here; torch.OutOfMemoryError where it does not fit.
@@ -131,15 +122,7 @@ def time_block(
     loop_lengths: int = 0,
     floor_s: float = 0.0,
 ) -> Timing:
-    """Time a block of distinct instances that run one after the other. Times are per instance.
-
-    Args:
-        block: The instances.
-        device: The device that they run on.
-        seconds: Duration of the loop.
-        loop_lengths: Number of loop lengths that check proportionality by a linear fit; 0 for one short loop.
-        floor_s: Least seconds that the loop must take.
-    """
+    """Time a block of distinct instances that run one after the other. Times are per instance."""
     calls = 0
 
     def run() -> None:

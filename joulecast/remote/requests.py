@@ -150,7 +150,7 @@ def _not_sendable(model: Any) -> InputError:
 
 
 _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
-    "gpu": gpu_name,
+    "gpu": lambda value: [*map(gpu_name, value)] if isinstance(value, list | tuple) else gpu_name(value),
     "gpus": lambda value: None if value is None else [gpu_name(gpu) for gpu in _several(value)],
     "clocks": lambda value: None if value is None else _plain(_several(value)),
     "calibration": _calibration,

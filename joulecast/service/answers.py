@@ -185,20 +185,29 @@ class Answers:
 
     def predict_many(self, question: Any) -> NetworkPredictions:
         """See `joulecast.predict_many`."""
-        gpu = checked_gpu(question.gpu)
-        predictor = checked_predictor(question.predictor, gpu, question.mode)
-        run = find_predictor(gpu, question.mode, predictor).under(_execution(question))
+        boards = [checked_gpu(name) for name in ([question.gpu] if isinstance(question.gpu, str) else question.gpu)]
+        clock = question.clock_mhz
+        clocks = [plain_clock(each) for each in (clock if isinstance(clock, list) else [clock])]
+        rows = len(question.networks) * len(boards) * len(clocks)
+        if rows > self._settings.max_choices:
+            raise too_large(
+                "there are too many predictions: networks x GPUs x clocks", rows, self._settings.max_choices
+            )
+        mode, execution = question.mode, _execution(question)
+        names = [checked_predictor(question.predictor, board, mode) for board in boards]
+        runs = [
+            find_predictor(*each).under(execution) for each in zip(boards, [mode] * len(boards), names, strict=True)
+        ]
 
         def found() -> Iterator[Network]:
             for subject in paced(question.subjects()):
                 network = self.networks.of(subject, question.precision)
-                refuse_precisions(gpu, network.operations)
+                for board in boards:
+                    refuse_precisions(board, network.operations)
                 yield network
 
-        clock = plain_clock(question.clock_mhz)
-        return predict_networks(
-            run, in_pieces(found()), clock, question.power_limit_w, composition=question.composition
-        )
+        way, level = question.composition, question.level
+        return predict_networks(runs, in_pieces(found()), clocks, question.power_limit_w, composition=way, level=level)
 
     def sweep(self, question: Any) -> Sweep:
         """See `joulecast.sweep`."""
@@ -239,6 +248,8 @@ class Answers:
     def best_generation(self, question: Any) -> GenerationChoices:
         """See `joulecast.best_generation`; models are those whose parts are known without torch."""
         _refuse_unknown(question.model, question.engine)
+        if question.draft_model is not None:
+            _refuse_unknown(question.draft_model, question.engine)
         for name in question.gpus or ():
             _check_gpus(name)
         clocks, caps = question.clocks_mhz, question.power_limit_w
@@ -246,7 +257,11 @@ class Answers:
         choices = sum(
             len(list(layouts(count, gpu, decoder))) for count, gpu in compared(question.gpus, question.counts)
         )
-        choices *= len(question.precisions) * (len(caps) if isinstance(caps, list) else 1)
+        choices *= (
+            len(question.precisions)
+            * (len(caps) if isinstance(caps, list) else 1)
+            * (2 if question.draft_tokens else 1)
+        )
         simulated = question.rate_per_s is not None or question.max_total_power_w is not None
         most = _MOST_WAYS if simulated else self._settings.max_choices
         choices *= len(question.batches or (rates.BATCHES if simulated else BATCHES))

@@ -218,7 +218,7 @@ FIELDS: Mapping[str, Declared] = {
     "precision": (Precision, "What operations run in."),
     "precisions": (
         Annotated[list[Name], up_to(5, least=1)],
-        "Of the weights, to choose from: bf16, fp16, fp8, nvfp4 or mxfp4.",
+        "Of the weights, to choose from: bf16, fp16, fp8, nvfp4, mxfp4 or int4.",
     ),
     "predictor": (Name | None, "A zoo name. Default: the best for the GPU."),
     "price_per_hour": (

@@ -172,12 +172,20 @@ class _Many(Strict):
             yield Subject.model_construct(**vars(item), input_shape=shape, mode=asked["mode"])
 
 
+_LEVEL = (Annotated[float, Field(gt=0, lt=1)] | None, "Share that lies within intervals, such as 0.9. Default: none.")
+
 ManyQuestion = _question(
     "ManyQuestion",
     api.predict_many,
-    "The totals of many networks on one GPU",
+    "The totals of many networks",
     {"networks": [{"model": "resnet18"}, {"model": "resnet34"}], "input_shape": [8, 3, 64, 64], "gpu": "A30"},
     base=_Many,
+    gpu=(Name | Annotated[list[Name], up_to(100, least=1)], "Name or alias from the catalogue, or several.", "A30"),
+    clock=(
+        Clock | Annotated[list[Clock], up_to(100, least=1)] | None,
+        "Graphics clock, or several. Default: each GPU's.",
+    ),
+    level=_LEVEL,
 )
 
 _Sizes = Annotated[list[Size], up_to(8, least=1)]
@@ -191,7 +199,7 @@ GenerationQuestion = _question(
     "What text costs that an engine writes",
     {"model": "llama3_8b", "gpu": "H100 SXM", "batch": 64, "prompt_tokens": 512, "output_tokens": 512},
     gpu=_GPU_OR_SEVERAL,
-    precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4."),
+    precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4, mxfp4 or int4."),
 )
 
 _Share = Annotated[float, Field(ge=0, le=1)]
@@ -229,6 +237,9 @@ BestGenerationQuestion = _question(
     prefill_split=(bool, "Whether to try replicas that only read prompts, too."),
     burstiness=(Annotated[float, Field(gt=0, le=100)], "Variation of the time between arrivals: 1 for Poisson."),
     prefix_hit_rate=(_Share, "Share of prompts that the prefix cache holds."),
+    draft_tokens=(Annotated[int, Field(ge=0, le=32)], "Tokens to draft, tried with and without, with a rate."),
+    draft_model=(Name | None, "Name of the model that drafts. Default: drafts cost nothing."),
+    acceptance=(_Share, "Probability that a drafted token is accepted."),
     seed=(Annotated[int, Field(ge=0, le=2**63)], "Of arrivals and lengths."),
 )
 
@@ -245,7 +256,7 @@ ServingQuestion = _question(
         "output_tokens": [300, 200],
     },
     gpu=_GPU_OR_SEVERAL,
-    precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4."),
+    precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4, mxfp4 or int4."),
     requests=(Positive | None, "Mean requests per second."),
     prompt_tokens=(Lengths | None, LENGTHS, 500),
     output_tokens=(Lengths | None, LENGTHS, 300),
@@ -261,7 +272,7 @@ ServingQuestion = _question(
         "How many beginnings prompts share, and tokens of each.",
         [20, 1000],
     ),
-    level=(Annotated[float, Field(gt=0, lt=1)] | None, "Share of runs that lie in intervals. Default: none."),
+    level=_LEVEL,
     prefill_power_limit_w=(Positive | None, "Power cap of boards while they read prompts."),
     max_sequences=(Side, "Sequences of a replica in a step."),
     max_step_tokens=(Side | None, "Tokens of a step. Default: the engine's."),

@@ -77,7 +77,7 @@ _PATHS = (
         NetworkPredictions,
         schemas.ManyAnswer,
         "predict",
-        "Predict the totals of up to thousands of networks on one GPU, such as those of an architecture search.",
+        "Predict the totals of thousands of networks on GPUs at clocks, such as those of an architecture search.",
     ),
     _Path(
         "predict_operations",

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 
 @contextmanager
@@ -47,10 +48,22 @@ def locked(path: Path) -> Iterator[None]:
     The file that is locked is created where there is none.
     """
     with path.open("w") as file:
-        try:
-            import fcntl
-        except ImportError:  # On Windows there is no lock, and the last write counts.
-            pass
-        else:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        lock(file)
         yield
+
+
+def lock(file: IO[Any], *, wait: bool = True) -> bool:
+    """Lock an open file until it is closed, or its process ends. Windows has no such lock, and the last write counts.
+
+    Returns:
+        Whether it is locked now; False if another process has locked it and this one does not wait.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -190,8 +190,7 @@ def _for_another(name: str, device: Device, its_mode: str, asked: Device, mode: 
 def _shared(found: Loaded, gpu: GPU, mode: str, predictor: str | Path | None) -> NetworkPredictor:
     """The predictor of a GPU and mode from an entry that several GPUs share.
 
-    Raises:
-        InputError: The entry predicts no networks, or those of a CPU.
+    Raises InputError: the entry predicts no networks, or those of a CPU.
     """
     from ..predictors.cpu.network import CpuNetworkPredictor
     from .entries.any_gpu_entry import AnyGpuEntry

@@ -60,8 +60,6 @@ class _Shown(NamedTuple):
     """What a measured network shows of operations inside networks. Times are relative to its predicted time.
 
     Args:
-        chip: Chip that it was measured on.
-        network: Its name.
         products: Time in which products would find their data in the cache, if they ran in loops.
         others: Time of each operation whose elements the load units may bound, shape (operations,).
         loading: Time in which load units load these elements at a cycle for each, shape (operations,).
@@ -83,7 +81,6 @@ def network_factors(entry: AnyGpuEntry, kernels: OneModel, networks: Networks) -
     wait for their host are left out.
 
     Args:
-        entry: Predictor of the operations that kernels do not cover.
         kernels: Device times of kernels; factors that they have are ignored.
         networks: Measured networks. Those in other precisions are ignored.
     """
@@ -96,15 +93,7 @@ def network_errors(
     """Errors on measured networks in half precision, with factors from networks of other names, or of other chips.
 
     Device times and energies of operations are those of the whole entry, which were learned from operations, and from
-    all networks together.
-
-    Args:
-        entry: Predictor of the operations that kernels do not cover.
-        kernels: Device times of kernels; factors that they have are ignored.
-        networks: Measured networks. Those in other precisions are ignored.
-
-    Returns:
-        Basis -> quantity -> sorted absolute log errors.
+    all networks together. Returns basis -> quantity -> sorted absolute log errors.
     """
     shown = _shown(entry, kernels, networks)
     found: dict[NetworkBasis, list[FloatArray]] = defaultdict(list)
@@ -208,8 +197,6 @@ def train_kernels(
 
     Args:
         datasets: Datasets with the folders that they were loaded from. Operations that belong to no part are ignored.
-        recipe: Settings.
-        networks: Measured networks, to learn how much longer kernels take inside them.
         base: Predictor of the other operations in these networks; None where there are no networks.
 
     Raises:
@@ -262,10 +249,8 @@ def learn_networks(
     """Learn factors and errors of networks again, after `base` was trained again or more networks were measured.
 
     Args:
-        datasets: Datasets of the networks, with the folders that they were loaded from.
         kept: The entry. Its device times and powers are copied unchanged.
         networks: Measured networks, at least one in half precision.
-        base: Predictor of the other operations in these networks.
     """
     model = _with_networks(kept.kernels, networks, base)
     shown = [each for each in datasets if any(m.precision in HALF_PRECISIONS for m in each[1].networks)]

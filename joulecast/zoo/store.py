@@ -63,8 +63,7 @@ def zoo_cache() -> Path:
 def object_folder(sha256: str) -> Path:
     """The folder in the cache for the entry with this manifest, whether it exists or not.
 
-    Raises:
-        ZooError: The text is not a sha256 digest.
+    Raises ZooError: the text is not a sha256 digest.
     """
     if not re.fullmatch("[0-9a-f]{64}", sha256):
         raise ZooError("this is not a sha256 digest", given=sha256[:80], allowed="64 digits from 0 to 9 and a to f")
@@ -74,8 +73,7 @@ def object_folder(sha256: str) -> Path:
 def pulled() -> dict[str, Pulled]:
     """Names of pulled entries -> what was pulled under them; empty where nothing was.
 
-    Raises:
-        ZooError: The list of names is damaged.
+    Raises ZooError: the list of names is damaged.
     """
     path = zoo_cache() / "names.json"
     if not path.exists():
@@ -92,8 +90,7 @@ def pulled() -> dict[str, Pulled]:
 def pulled_folder(name: str) -> Path | None:
     """Find the folder of the entry that was pulled under a name, and check its manifest; None if none was pulled.
 
-    Raises:
-        ZooError: The folder is missing, or its manifest was changed.
+    Raises ZooError: the folder is missing, or its manifest was changed.
     """
     row = pulled().get(name)
     if row is None:
@@ -115,9 +112,6 @@ def admit(files: Mapping[str, bytes], name: str, source: str, *, replace: bool =
     """Check an entry from another place, and put it into the cache under a name.
 
     Args:
-        files: Files of the entry as they are stored, with the manifest.
-        name: Name under which `predictor=` finds it.
-        source: The place that it came from.
         replace: Whether it may take the name of an entry that ships with joulecast.
 
     Raises:
@@ -181,8 +175,7 @@ def _refuse_other_name(name: str, manifest: Mapping[str, Any], files: Mapping[st
 def forget(name: str) -> None:
     """Remove a name from the cache, and its entry unless that has other names.
 
-    Raises:
-        ZooError: Nothing was pulled under this name.
+    Raises ZooError: nothing was pulled under this name.
     """
     with _writing(), _locked():
         names = pulled()
@@ -202,8 +195,7 @@ def forget(name: str) -> None:
 def verify_apart(folder: Path) -> None:
     """Load an entry in another process with limited memory and time.
 
-    Raises:
-        ZooError: The entry cannot be loaded there.
+    Raises ZooError: the entry cannot be loaded there.
     """
     code = (
         "import sys\n"

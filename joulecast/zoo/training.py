@@ -58,9 +58,6 @@ class Trained(Generic[Predictor, Validation, CardOf]):
     """What was trained, with its validation and card, ready to be stored.
 
     Args:
-        predictor: What was fitted on everything.
-        validation: Its errors on what was left out.
-        card: Card of the entry.
         golden: Operations of the golden prediction, in the form that the entry takes.
         save_as: Function that writes the entry from a folder, the predictor, the card and these operations.
         network_errors: Errors on networks, in units of difficulty, which other GPUs may borrow; None where there are
@@ -90,11 +87,7 @@ def train(
     """Validate a recipe on a dataset, then fit it on everything.
 
     Args:
-        dataset: Measurements of one GPU.
         dataset_folder: The folder that the dataset was loaded from, for its digest.
-        mode: inference or training.
-        recipe: Settings of the predictor, see `fit_own`.
-        networks: The operations of each measured network of this mode.
         borrowed: Errors on another GPU's networks, in units of difficulty, for a GPU on which no network was measured.
 
     Raises:
@@ -223,9 +216,6 @@ def train_any_gpu(
     """Validate a recipe on the measurements of many GPUs, then fit it on everything.
 
     Args:
-        datasets: Datasets with the folders that they were loaded from.
-        networks: The operations of each measured network.
-        recipe: Settings.
         quick: Whether to test on one fold and a few chips only, see `validate_any_gpu`.
 
     Raises:
@@ -280,18 +270,7 @@ def _golden_of_gpus(rows: Iterable[DeviceRow]) -> dict[str, list[Operation]]:
 def train_cpu(
     dataset: Dataset, dataset_folder: Path, mode: str, recipe: Recipe, networks: Mapping[NetworkMeasurement, Network]
 ) -> Trained[CpuNetworkPredictor, cpu.CpuValidation, ModelCard]:
-    """Validate a recipe on a dataset, then fit it on everything.
-
-    Args:
-        dataset: Measurements of one CPU.
-        dataset_folder: The folder that the dataset was loaded from, for its digest.
-        mode: inference or training.
-        recipe: Settings of the predictor, see `fit_cpu`.
-        networks: The operations of each measured network of this mode.
-
-    Raises:
-        DatasetError: Too few usable operations.
-    """
+    """Validate a recipe on a dataset, then fit it on everything. Raises DatasetError: too few usable operations."""
     validation = cpu.validate_cpu(dataset, mode, recipe, networks)
     operations = fit_cpu(dataset, mode, recipe)
     measured = quickest_networks(dataset.usable_networks(mode))

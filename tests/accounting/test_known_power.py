@@ -177,10 +177,8 @@ def test_correlations_are_pearsons():
 
 def test_correlations_are_drawn(tmp_path):
     pytest.importorskip("matplotlib")
-    from joulecast.accounting.evaluation import save
-
     found = evaluate("model", [experiment(seed) for seed in range(2)])
-    assert save(found, tmp_path / "e.png").stat().st_size > 1000
+    assert found.save(tmp_path / "e.png").stat().st_size > 1000
     assert "0.99" in found.save(tmp_path / "e.svg").read_text() or "1.000" in (tmp_path / "e.svg").read_text()
     with pytest.raises(InputError, match="plot of correlations cannot be written"):
         found.save(tmp_path / "e.pdf")

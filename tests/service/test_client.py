@@ -275,6 +275,10 @@ def test_many_networks_are_equal(client):
     here = joulecast.predict_many(listed, "A30", host=0.5, composition="sum")
     same_totals(client.predict_many(iter(listed), "A30", host=0.5, composition="sum"), here)
     assert len(client.predict_many([], "A30")) == 0
+    several = {"clock": [900, 1200], "level": 0.9, "input_shape": (4, 3, 64, 64)}
+    there, here = (where.predict_many(named, ["A30", "T4"], **several) for where in (client, joulecast))
+    assert (there.gpu, there.intervals, there.predictor) == (here.gpu, here.intervals, here.predictor)
+    assert there.to_csv() == here.to_csv()
     table = listed[0].to_frame().assign(network="first")
     same_totals(client.predict_many(table, "A30"), joulecast.predict_many(table, "A30"))
     rows = client.predict_operations(table, "A30").energy_j.tolist()

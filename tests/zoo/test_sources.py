@@ -160,7 +160,7 @@ def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(wher
         address = "s3://bucket/zoo"
     first, other = (
         write_files(
-            tmp_path / name, {"card.json": name.encode(), "trees.bin": b"1" * len(name)}, {}, predictor="forest"
+            tmp_path / name, {"card.json": name.encode(), f"{name}.bin": b"1" * len(name)}, {}, predictor="forest"
         )
         for name in ("first", "another")
     )
@@ -200,6 +200,8 @@ def test_a_push_that_is_killed_anywhere_leaves_the_old_entry_or_the_new_one(wher
             if not killed:
                 break
         assert found[-1] == entries[entry]
+        # Nothing is left of pushes that were killed while they deleted.
+        assert set(open_source(address).files(NAME)) == set(entries[entry])
     assert len(found) > 2 * len(entries[other])
     remove(address, NAME)
     left = list(Bucket.objects) if where == "s3" else [path.name for path in folder.rglob("*") if path.is_file()]

@@ -14,6 +14,8 @@ Basis = Literal["measured", "same generation", "other generations"]
 
 BASES: tuple[Basis, ...] = get_args(Basis)
 
+_ALIKE = 0.1
+"""Boards of a chip whose numbers of multiprocessors differ by less than this log ratio take after the same board."""
 
 _SAME_KERNELS = {"10.3": "10.0", "12.1": "12.0"}
 """Compute capabilities whose GPUs run the kernels of another one: they are of one family in CUDA (compute_100f and
@@ -40,11 +42,11 @@ def stands_for(gpu: GPU, measured: Iterable[GPU]) -> GPU:
     """The board that stands for all with the chip of a GPU.
 
     It is the measured one with the most similar number of multiprocessors, otherwise one of the catalogue. Of several
-    it has the slowest memory, and the highest rate.
+    with about as many it has the slowest memory, and the lowest rate.
     """
 
     def rank(other: GPU) -> tuple[float, float, float]:
-        return abs(math.log(other.sms / gpu.sms)), other.memory_bandwidth, -max(other.peak_flops.values())
+        return max(abs(math.log(other.sms / gpu.sms)), _ALIKE), other.memory_bandwidth, max(other.peak_flops.values())
 
     known, others = ([each for each in some if each.chip == gpu.chip] for some in (measured, gpus().values()))
     return min(known or others, key=rank, default=gpu)

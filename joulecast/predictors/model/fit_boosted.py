@@ -120,6 +120,14 @@ def _is_counted(operation: Operation) -> bool:
     return operation.mode == "inference" and operation.kind in ("layer_norm", "softmax")
 
 
+def measured_kinds(rows: Sequence[DeviceRow]) -> dict[str, frozenset[str]]:
+    """Chip -> kinds that were measured on it."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        found[row.gpu.chip].add(row.operation.kind)
+    return {chip: frozenset(kinds) for chip, kinds in sorted(found.items())}
+
+
 def fit_any_gpu(
     datasets: Sequence[Dataset], networks: Networks, recipe: BoostingRecipe, rows: Sequence[DeviceRow] | None = None
 ) -> BoostedResidual:
@@ -145,7 +153,7 @@ def fit_any_gpu(
     table = table._replace(log_ratio=table.log_ratio - _usual(ordered, typical))
     time = FittedTrees(trees.fit(table.inputs, table.log_ratio, sample_weight=table.weight))
     ranges = ratio_ranges([row.operation for row in ordered], table.log_ratio)
-    chips, names = frozenset(row.gpu.chip for row in ordered), frozenset(row.gpu.name for row in ordered)
+    chips, names = measured_kinds(ordered), frozenset(row.gpu.name for row in ordered)
     perceptron = _perceptron(ordered, table, recipe.perceptron, recipe.seed)
     learned = BoostedResidual(
         time, perceptron, chips, ranges, PRIOR_ENERGY, launch_times_s(datasets), typical, gpus=names

@@ -1,8 +1,8 @@
 """Totals of many networks at once, for a search over architectures.
 
 The candidates of a search share most of their operations, so each different operation is predicted only once. Only
-totals are computed, as arrays over all networks. For intervals, notes and the cost of each operation, call
-`predict` on the few best candidates.
+totals are computed, as arrays over all networks, and intervals if they are asked for. For notes and the cost of each
+operation, call `predict` on the few best candidates.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import FloatArray, front_of
 from ...errors import InputError, UncoveredError
@@ -21,11 +22,13 @@ from ...operations.network import Network
 from ...progress import paced
 from ...rendering.answers import Answer, Table
 from ...rendering.notebook import Picture, front_picture
+from ..intervals.conformal import conformal_rank
 from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
-from .builder import refuse_uncovered
+from .builder import caveats, refuse_uncovered
 from .composition import composed
+from .interval import Interval
 from .knowledge import NetworkKnowledge
 from .network_predictor import NetworkPredictor
 from .parts import part_factors
@@ -36,16 +39,20 @@ Item = TypeVar("Item")
 
 _DOTS = 2_000  # Networks in a picture.
 _AT_ONCE = 1_000  # Networks whose operations are predicted together: enough to share most, few enough for memory.
+_WHERE = ("gpu", "clock_mhz")
 _COLUMNS = ("time_s", "power_w", "energy_j", "edp_js", "device_time_s", "host_time_s", "held_clock_mhz")
 
 
 @dataclass(frozen=True, repr=False)
 class NetworkPredictions(Answer):
-    """Totals of networks on one GPU at one clock, as arrays with one value per network; NaN where there is no total.
+    """Totals of networks, as arrays with one value per row; NaN where there is no total.
+
+    A row is a network. Where several GPUs or clocks are asked for, it is a network on one of these GPUs at one of these
+    clocks: first all rows of the first network, GPU by GPU.
 
     Args:
-        names: Name of each network.
-        gpu: Full name of the GPU.
+        names: Name of each row's network.
+        gpu: Full name of the GPU; where several GPUs or clocks are asked for, that of each row, as with the next three.
         clock_mhz: Requested graphics clock in MHz.
         power_limit_w: Power cap in watts.
         predictor: Name of the zoo entry that predicted.
@@ -54,14 +61,15 @@ class NetworkPredictions(Answer):
         device_time_s, host_time_s: Seconds that GPU and host need per iteration; the larger decides the time.
         held_clock_mhz: Graphics clock that the GPU settles at.
         uncovered_share: Share of each network's FLOPs or bytes that the totals lack; NaN where it is not known.
-        problems: Why a network has no total; empty where it has one.
+        problems: Why a row has no total; empty where it has one.
+        intervals: Interval of each row, None where no errors are known; empty where none were asked for.
     """
 
     names: tuple[str, ...]
-    gpu: str
-    clock_mhz: float
-    power_limit_w: float
-    predictor: str
+    gpu: str | tuple[str, ...]
+    clock_mhz: float | FloatArray
+    power_limit_w: float | FloatArray
+    predictor: str | tuple[str, ...]
     time_s: FloatArray
     energy_j: FloatArray
     device_time_s: FloatArray
@@ -69,13 +77,14 @@ class NetworkPredictions(Answer):
     held_clock_mhz: FloatArray
     uncovered_share: FloatArray
     problems: tuple[str, ...]
+    intervals: tuple[Interval | None, ...] = ()
 
     @classmethod
     def joined(cls, parts: Sequence[NetworkPredictions]) -> NetworkPredictions:
         """Predictions for several groups of networks as one, in their order.
 
         Args:
-            parts: At least one; all on the same GPU and at the same clock.
+            parts: At least one; all on the same GPUs and at the same clocks.
         """
         values: dict[str, Any] = {}
         for field in fields(cls):
@@ -91,21 +100,25 @@ class NetworkPredictions(Answer):
 
     @property
     def power_w(self) -> FloatArray:
-        """Mean board power over an iteration, shape (networks,)."""
+        """Mean board power over an iteration, shape (rows,)."""
         return self.energy_j / self.time_s
 
     @property
     def edp_js(self) -> FloatArray:
-        """Energy-delay product, shape (networks,)."""
+        """Energy-delay product, shape (rows,)."""
         return self.energy_j * self.time_s
 
     def __str__(self) -> str:
         count, missing = len(self), sum(map(bool, self.problems))
         without = f", {missing} of them without a total" if missing else ""
-        return f"{count:,} networks{without}, on {self.gpu} at {self.clock_mhz:g} MHz, predicted by {self.predictor}"
+        if isinstance(self.gpu, str):
+            on = f"on {self.gpu} at {self.clock_mhz:g} MHz, predicted by {self.predictor}"
+            return f"{count:,} networks{without}, {on}"
+        clocks = len(set(np.atleast_1d(self.clock_mhz).tolist()))
+        return f"{count:,} predictions{without}, on {len(set(self.gpu))} GPUs at {clocks} clocks"
 
     def pareto(self) -> tuple[int, ...]:
-        """The Pareto front, fastest first: indices of networks that no other beats in energy without taking longer."""
+        """The Pareto front, fastest first: indices of rows that no other beats in energy without taking longer."""
         return tuple(front_of(self.time_s, self.energy_j))
 
     def _picture(self) -> Picture:
@@ -121,21 +134,27 @@ class NetworkPredictions(Answer):
         return front_picture(("networks", dots), front, "time", str(self))
 
     def to_dict(self) -> dict[str, Any]:
-        """One object for each network, with None where a value is not known, and what all have in common."""
+        """One object for each row, with None where a value is not known, and what all have in common."""
         table = self._table()
+        common = {name: getattr(self, name) for name in (*_WHERE, "power_limit_w", "predictor")}
         return {
-            "gpu": self.gpu,
-            "clock_mhz": self.clock_mhz,
-            "power_limit_w": self.power_limit_w,
-            "predictor": self.predictor,
+            **{name: [*value] if isinstance(value, tuple | np.ndarray) else value for name, value in common.items()},
             "networks": [dict(zip(table.header, row, strict=True)) for row in table.rows],
         }
 
     def _table(self) -> Table:
-        header = ["network", *_COLUMNS, "uncovered_share", "problem"]
-        columns = (getattr(self, name) for name in (*_COLUMNS, "uncovered_share"))
-        known = ([None if value != value else value for value in column.tolist()] for column in columns)
-        return Table(header, zip(self.names, *known, self.problems, strict=True))
+        several = [] if isinstance(self.gpu, str) else _WHERE
+        columns: dict[str, Iterable[Any]] = {"network": self.names, **{name: getattr(self, name) for name in several}}
+        columns |= {name: getattr(self, name) for name in _COLUMNS}
+        if self.intervals:
+            ends = [None if each is None else each.to_dict() for each in self.intervals]
+            for name in ("time_s", "power_w", "energy_j", "edp_js"):
+                for place, side in enumerate(("low", "high")):
+                    columns[f"{name}_{side}"] = [each and each[name] and each[name][place] for each in ends]
+        columns |= {"uncovered_share": self.uncovered_share, "problem": self.problems}
+        plain = (column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values())
+        known = ([None if value != value else value for value in column] for column in plain)
+        return Table([*columns], zip(*known, strict=True))
 
 
 def in_pieces(networks: Iterable[Network]) -> Iterator[Calls]:
@@ -156,85 +175,141 @@ def batched(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 def predict_networks(
-    predictor: NetworkPredictor,
+    predictors: Sequence[NetworkPredictor],
     pieces: Iterable[Calls],
-    clock_mhz: float | None = None,
+    clocks_mhz: Sequence[float | None] = (None,),
     power_limit_w: float | None = None,
     *,
     composition: str | None = None,
+    level: float | None = None,
 ) -> NetworkPredictions:
     """Predict the totals of many networks, equal to those of `NetworkPredictor.predict` to the last bit.
 
     Args:
-        predictor: The predictor of a GPU and mode.
+        predictors: A predictor for each GPU, all of one mode.
         pieces: Networks in that mode, some at a time.
-        clock_mhz: Graphics clock; None for the GPU's default.
-        power_limit_w: Power cap; None for the board's default.
+        clocks_mhz: Graphics clocks of each GPU; None for its default.
+        power_limit_w: Power cap; None for each board's default.
         composition: "overlap" or "sum"; None for the predictor's own.
+        level: Level of intervals; None for none. Each network is predicted apart then, in milliseconds.
 
     Raises:
-        InputError: Another mode, a clock or a cap that the GPU cannot hold, or an unknown composition.
+        InputError: Another mode, a clock or a cap that a GPU cannot hold, an unknown composition, or a level that is
+            not between 0 and 1.
     """
-    gpu = predictor.operations.gpu
-    clock, cap_w = gpu.checked_clock_mhz(clock_mhz), gpu.checked_power_limit_w(power_limit_w)
-    chosen = predictor.composition if composition is None else checked_composition(composition)
+    if level is not None:
+        conformal_rank(level, 1)
+    asked = [_Asked.of(each, clocks_mhz, power_limit_w, composition, level) for each in predictors]
     names: list[str] = []
-    found = [np.empty((6, 0))]
-    problems: list[str] = []
+    ways = len(asked) * len(clocks_mhz)
+    parts = [_Part.empty(0, ways)]
     for calls in paced(pieces):
         names += calls.names
-        values, why = _totals(predictor, calls, clock, cap_w, chosen)
-        found.append(values)
-        problems += why
-    time_s, energy_j, device_s, host_s, held_mhz, uncovered = np.concatenate(found, axis=1)
+        parts.append(_Part(*map(_beside, zip(*(each.totals(calls) for each in asked), strict=True))))
+    values = np.concatenate([part.values for part in parts], axis=1).reshape(6, -1)
+    time_s, energy_j, device_s, host_s, held_mhz, uncovered = values
+    gpus = [each.predictor.operations.gpu.name for each in asked for _ in clocks_mhz]
+    by = [each.predictor.name for each in asked for _ in clocks_mhz]
+    clocks, caps = (
+        np.concatenate([each.clocks_mhz for each in asked]),
+        np.repeat([each.cap_w for each in asked], ways // len(asked)),
+    )
+    many, count = ways > 1, len(names)
     return NetworkPredictions(
-        names=tuple(names),
-        gpu=gpu.name,
-        clock_mhz=clock,
-        power_limit_w=cap_w,
-        predictor=predictor.name,
+        names=tuple(name for name in names for _ in range(ways)),
+        gpu=tuple(gpus * count) if many else gpus[0],
+        clock_mhz=np.tile(clocks, count) if many else float(clocks[0]),
+        power_limit_w=np.tile(caps, count) if many else float(caps[0]),
+        predictor=tuple(by * count) if many else by[0],
         time_s=time_s,
         energy_j=energy_j,
         device_time_s=device_s,
         host_time_s=host_s,
         held_clock_mhz=held_mhz,
         uncovered_share=uncovered,
-        problems=tuple(problems),
+        problems=tuple(each for part in parts for each in part.problems.ravel().tolist()),
+        intervals=() if level is None else tuple(each for part in parts for each in part.intervals.ravel().tolist()),
     )
 
 
-def _totals(
-    predictor: NetworkPredictor, calls: Calls, clock_mhz: float, cap_w: float, composition: str
-) -> tuple[FloatArray, list[str]]:
-    """Totals of the networks, shape (6, networks), and why a network has none.
+class _Part(NamedTuple):
+    """Totals of some networks, shape (6, networks, ways); why there are none, and intervals, shape (networks, ways)."""
 
-    Networks that are not fully covered are predicted apart, and so are all networks if the cost of an operation depends
-    on the rest of its network.
-    """
-    found = predictor.operations.predict_for_network(calls.operations, cap_w)
-    problems = [""] * len(calls.names)
-    if composition == "overlap" and _same_everywhere(predictor, calls):
-        values = _of_shared(predictor, calls, found, clock_mhz, cap_w)
-        missing = np.array([source == "missing" for source in found.source], dtype=bool)
-        alone = calls.sums(missing[calls.places].astype(float)) > 0
-        if calls.listed:
-            alone |= [bool(network.uncounted) for network in calls.listed]
-    else:
-        values, alone = np.empty((6, len(problems))), np.ones(len(problems), dtype=bool)
-    prepared = {}
-    for place in np.flatnonzero(alone).tolist():
-        network = calls.network(place)
-        known = found.take(calls.places_of(place), network.operations)
-        prepared[place] = PreparedNetwork(predictor, network, cap_w, known=known), np.array([clock_mhz])
-    for place, over in zip(prepared, over_gpus([*prepared.values()], composition=composition), strict=True):
-        try:
-            refuse_uncovered(over)
-        except (InputError, UncoveredError) as error:
-            values[:, place], problems[place] = np.nan, str(error)
-            continue
-        share, totals = over.coverage.share, (over.time_s[0], over.energy_j[0], over.device_time_s[0])
-        values[:, place] = *totals, over.host_time_s, over.held_clocks_mhz[0], np.nan if share is None else share
-    return values, problems
+    values: FloatArray
+    problems: NDArray[np.object_]
+    intervals: NDArray[np.object_]
+
+    @classmethod
+    def empty(cls, networks: int, ways: int) -> _Part:
+        """No totals yet."""
+        shape = (networks, ways)
+        return cls(np.empty((6, *shape)), np.full(shape, "", dtype=object), np.full(shape, None, dtype=object))
+
+
+def _beside(arrays: tuple[NDArray[Any], ...]) -> NDArray[Any]:
+    return np.concatenate(arrays, axis=-1)
+
+
+class _Asked(NamedTuple):
+    """What is asked about networks on one GPU: its predictor, clocks, cap, composition and the level of intervals."""
+
+    predictor: NetworkPredictor
+    clocks_mhz: FloatArray
+    cap_w: float
+    composition: str
+    level: float | None
+
+    @classmethod
+    def of(
+        cls,
+        predictor: NetworkPredictor,
+        clocks_mhz: Sequence[float | None],
+        power_limit_w: float | None,
+        composition: str | None,
+        level: float | None,
+    ) -> _Asked:
+        """Check what is asked. Raises InputError: see `predict_networks`."""
+        gpu = predictor.operations.gpu
+        clocks = np.array([gpu.checked_clock_mhz(clock) for clock in clocks_mhz], dtype=float)
+        chosen = predictor.composition if composition is None else checked_composition(composition)
+        return cls(predictor, clocks, gpu.checked_power_limit_w(power_limit_w), chosen, level)
+
+    def totals(self, calls: Calls) -> _Part:
+        """Totals of some networks at each clock.
+
+        Networks that are not fully covered are predicted apart, and so are all networks if the cost of an operation
+        depends on the rest of its network, or if intervals are asked for.
+        """
+        predictor, count = self.predictor, len(calls.names)
+        part = _Part.empty(count, len(self.clocks_mhz))
+        found = predictor.operations.predict_for_network(calls.operations, self.cap_w)
+        alone = np.ones(count, dtype=bool)
+        if self.level is None and self.composition == "overlap" and _same_everywhere(predictor, calls):
+            part.values[:] = _of_shared(predictor, calls, found, self.clocks_mhz, self.cap_w)
+            missing = np.array([source == "missing" for source in found.source], dtype=bool)
+            alone = calls.sums(missing[calls.places].astype(float)) > 0
+            if calls.listed:
+                alone |= [bool(network.uncounted) for network in calls.listed]
+        prepared = {}
+        for place in np.flatnonzero(alone).tolist():
+            network = calls.network(place)
+            known = found.take(calls.places_of(place), network.operations)
+            prepared[place] = PreparedNetwork(predictor, network, self.cap_w, known=known), self.clocks_mhz
+        over_all = over_gpus([*prepared.values()], composition=self.composition)
+        for place, over in zip(prepared, over_all, strict=True):
+            try:
+                refuse_uncovered(over)
+            except (InputError, UncoveredError) as error:
+                part.values[:, place], part.problems[place] = np.nan, str(error)
+                continue
+            share = np.nan if over.coverage.share is None else over.coverage.share
+            totals = (over.time_s, over.energy_j, over.device_time_s, over.host_time_s, over.held_clocks_mhz, share)
+            for row, values in zip(part.values, totals, strict=True):
+                row[place] = values
+            if self.level is not None:
+                ways = range(len(self.clocks_mhz))
+                part.intervals[place] = [caveats(over, way, self.level).interval for way in paced(ways)]
+        return part
 
 
 def _same_everywhere(knowledge: NetworkKnowledge, calls: Calls) -> bool:
@@ -252,21 +327,22 @@ def _same_everywhere(knowledge: NetworkKnowledge, calls: Calls) -> bool:
 
 
 def _of_shared(
-    knowledge: NetworkKnowledge, calls: Calls, predictions: OperationPredictions, clock_mhz: float, cap_w: float
+    knowledge: NetworkKnowledge, calls: Calls, predictions: OperationPredictions, clocks_mhz: FloatArray, cap_w: float
 ) -> FloatArray:
-    """Totals of networks whose operations are all covered, shape (6, networks); those of others are NaN or too low.
+    """Totals of networks whose operations are all covered, shape (6, networks, clocks); of others NaN or too low.
 
     Args:
         knowledge: The predictor, and what it knows about networks; see `_same_everywhere`.
         calls: The networks.
         predictions: Their operations, alone at the default clock.
-        clock_mhz: Requested graphics clock in MHz.
+        clocks_mhz: Requested graphics clocks in MHz.
         cap_w: Power cap in watts.
     """
     gpu, host, count = knowledge.operations.gpu, knowledge.host, len(calls.names)
+    shape = (count, len(clocks_mhz))
     found = knowledge.operations.in_network(predictions, np.ones(len(calls.operations)))
     if found.work is None:
-        return np.full((6, count), np.nan)
+        return np.full((6, *shape), np.nan)
     host_s = host.fixed_s + calls.sums(np.nan_to_num(host.calls_s(found)[calls.places]))
     gaps_s = host.execution.gap_s * calls.sums(np.ones(len(calls.places)))
     static = found.static_power_w / float(static_power_w(gpu, float(gpu.boost_clock_mhz)))
@@ -276,6 +352,6 @@ def _of_shared(
         factors = np.concatenate([part_factors(network, gpu) for network in calls.listed])
         work, places = work.take(places).scaled_by(factors, factors), np.arange(len(places))
     jobs = Jobs.sharing(work, *calls.as_table(places), facts)
-    clocks_mhz = np.full((count, 1), min(clock_mhz, knowledge.host.execution.most_clock_mhz))
-    _, held_mhz, time_s, energy_j, device_s = composed(jobs, clocks_mhz, gaps_s[:, None])[:, :, 0]
-    return np.array([time_s, energy_j, device_s, host_s, held_mhz, np.zeros(count)])
+    wanted = np.broadcast_to(np.minimum(clocks_mhz, knowledge.host.execution.most_clock_mhz), shape)
+    _, held_mhz, time_s, energy_j, device_s = composed(jobs, wanted, gaps_s[:, None])
+    return np.array([time_s, energy_j, device_s, np.broadcast_to(host_s[:, None], shape), held_mhz, np.zeros(shape)])

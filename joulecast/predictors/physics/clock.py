@@ -107,9 +107,10 @@ class Work:
             operations, least.time_s * ratio, gpu, clocks, constants.l2_saves, constants.voltage_power
         )
         fp32_j, tensor_j, hbm_j, gddr_j, awake_j = (paid * constants.values()).T
-        # `time_s` is at least a nanosecond. An operation with less than that gets this nanosecond as memory time, so
-        # that the p-norm of its parts is `time_s`.
-        parts = replace(least, memory_s=np.where(least.overlapped_s < least.time_s, least.time_s, least.memory_s))
+        # `time_s` is at least a nanosecond. An operation with less gets the rest of it as memory time, so that the
+        # p-norm of its parts is `time_s`.
+        rest_s = np.cbrt(cubed(least.time_s) - cubed(least.compute_s) - cubed(least.cache_s))
+        parts = replace(least, memory_s=np.where(least.overlapped_s < least.time_s, rest_s, least.memory_s))
         works = ratio > 0
         return cls(
             gpu,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ...operations.attributes import PRECISIONS
+from ...operations.attributes import HALF_BYTES, PRECISIONS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from .cached import cached
@@ -82,8 +82,10 @@ def _known(operations: OperationList) -> _Known:
         if len(places):
             some = _some(n, places)
             found.products.append((places, [Products.of(one, linear[places]) for one in _passes(some)]))
+    # Softmax and layer norm take as many steps for a row in half precision.
+    in_rows = (plain | (n.element_bytes == HALF_BYTES)) & ~training
     for kind, rows_of, times_s in _ROW_KERNELS:
-        places = np.flatnonzero(plain & ~training & (n.kind == KIND_PLACES[kind]))
+        places = np.flatnonzero(in_rows & (n.kind == KIND_PLACES[kind]))
         if len(places):
             found.rows.append((places, rows_of(_some(n, places)), times_s))
     return found

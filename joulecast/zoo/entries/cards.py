@@ -192,8 +192,7 @@ def name_of(value: Any) -> str:
 def host_of(value: Mapping[str, Any]) -> HostModel:
     """Host costs of a call inside a network, as a card states them.
 
-    Raises:
-        ZooError, KeyError, TypeError: The value is not such a host cost, or is out of range.
+    Raises ZooError, KeyError, TypeError: the value is not such a host cost, or is out of range.
     """
     offset = value["offset_s"]
     if type(offset) not in (int, float) or not abs(offset) <= _MOST_OFFSET_S:
@@ -214,8 +213,7 @@ def network_tf32_of(facts: Mapping[str, Any]) -> float:
 def _learned(facts: Mapping[str, Any], name: str, otherwise: float, low_high: tuple[float, float]) -> float:
     """What networks taught. Entries of GPUs without measured networks may lack the value; they learned none.
 
-    Raises:
-        ZooError, TypeError: The value is not such a number.
+    Raises ZooError, TypeError: the value is not such a number.
     """
     value, (least, most) = number(facts.get(name, otherwise)), low_high
     if not least <= value <= most:
@@ -240,10 +238,8 @@ class Measured:
     """How much was measured on a GPU or CPU.
 
     Args:
-        operations: Number of measurements of single operations.
         networks: Number of measurements of whole networks; one network at two clocks counts twice.
         clocks_mhz: Clocks that were locked; empty where everything ran at the default clock.
-        has_power: Whether power was measured, or times only.
     """
 
     operations: int = 0
@@ -283,8 +279,7 @@ class Measured:
 def measured_gpus(zoo: Path | None = None) -> Mapping[str, Measured]:
     """Full name of a GPU or CPU -> what was measured on it. Of GPUs that are not listed, only the data sheet is known.
 
-    Raises:
-        ZooError: There is no zoo, or the card of an entry is damaged.
+    Raises ZooError: there is no zoo, or the card of an entry is damaged.
     """
     zoo = zoo or shipped("zoo")
     manifests = sorted(zoo.glob(f"*/*/{MANIFEST}"))

@@ -54,8 +54,7 @@ def operations_left_out(validation: Validation) -> dict[str, dict[str, float]]:
 def left_out_of(folder: Path) -> dict[str, Errors]:
     """Read the errors by which an entry is compared: on "networks", where any were measured, on "operations", or both.
 
-    Raises:
-        ZooError: The entry is damaged, or stores no such errors.
+    Raises ZooError: the entry is damaged, or stores no such errors.
     """
     _, files = checked_files(folder, {"card.json"})
     card = read_card(files)
@@ -106,13 +105,9 @@ class Verdict:
     """The result of comparing a challenger with a champion.
 
     Args:
-        better: Whether the challenger may take the champion's place.
-        why: The reason, in words.
         champion_error, challenger_error: Mean absolute log errors on what both were tested on; NaN where nothing was.
         gain: Difference of the two errors, above 0 where the challenger is better.
         least_gain: The 5th percentile of the gain over the bootstrap samples.
-        compared: Number of networks or operations that both were tested on.
-        enough: Whether that is enough to tell the two apart.
     """
 
     better: bool
@@ -130,7 +125,6 @@ def compare(champion: Errors, challenger: Errors) -> Verdict:
 
     Args:
         champion: Network or operation that was left out -> quantity -> relative error.
-        challenger: Errors of the challenger, in the same form.
     """
     pairs: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for label in sorted(champion.keys() & challenger.keys()):
@@ -166,7 +160,6 @@ def decide(champion: Mapping[str, Errors], challenger: Mapping[str, Errors]) -> 
 
     Args:
         champion: "networks" and "operations", where there are any -> errors on them.
-        challenger: Errors of the challenger, in the same form.
     """
     both = [what for what in ("networks", "operations") if what in champion and what in challenger]
     found = {what: compare(champion[what], challenger[what]) for what in both}

@@ -24,6 +24,7 @@ from .files import json_bytes, parsed_json, predictor_of
 from .stored import (
     GOLDEN_OPERATIONS,
     Stored,
+    golden_of,
     golden_operations,
     golden_values,
     refusing_damage,
@@ -74,12 +75,7 @@ def save_entry(
 
 def _golden(predictor: OperationPredictor, operations: list[Operation]) -> dict[str, Any]:
     """The golden prediction: a few operations, and what they are predicted to cost."""
-    predictions = predictor.predict(operations)
-    return {
-        "operations": [operation.to_dict() for operation in operations],
-        "time_s": predictions.time_s.tolist(),
-        "power_w": predictions.power_w.tolist(),
-    }
+    return golden_of(operations, predictor.predict(operations), "time_s", "power_w")
 
 
 def read_own(stored: Stored) -> tuple[NetworkPredictor, dict[str, Any]]:
@@ -148,9 +144,8 @@ Form = TypeVar("Form")
 def load_any(folder: str | Path) -> Loaded:
     """Load an entry with any kind of predictor, and check it.
 
-    Raises:
-        ZooError: Missing, damaged, changed, of another format, or of a predictor that this joulecast does not know; or
-            its golden prediction comes out differently.
+    Raises ZooError: missing, damaged, changed, of another format, or of a predictor that this joulecast does not know;
+    or its golden prediction comes out differently.
     """
     loaded, stored, again = read_entry(folder)
     require_agreement(stored, golden_values(again, stored.golden))
@@ -181,11 +176,8 @@ def load_entry(folder: str | Path, form: type[Form] = NetworkPredictor) -> Form:
 def read_entry(folder: str | Path) -> tuple[Loaded, Stored, dict[str, Any]]:
     """Read an entry without comparing its golden prediction.
 
-    Returns:
-        What it becomes, its files, and the golden prediction as it comes out now.
-
-    Raises:
-        ZooError: The entry is missing, damaged, changed, or of another format.
+    Returns what it becomes, its files, and the golden prediction as it comes out now. Raises ZooError: the entry is
+    missing, damaged, changed, or of another format.
     """
     stored = stored_entry(folder)
     predictor = predictor_of(stored.manifest)

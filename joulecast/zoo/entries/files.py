@@ -53,8 +53,7 @@ def json_bytes(value: object) -> bytes:
 def parsed_json(data: bytes, what: str) -> Any:
     """Parse JSON that may come from anywhere.
 
-    Raises:
-        ZooError: The data is not JSON, is too large or nested too deeply, or contains NaN or infinite numbers.
+    Raises ZooError: the data is not JSON, is too large or nested too deeply, or contains NaN or infinite numbers.
     """
     if len(data) > _MOST_JSON_BYTES:
         raise damaged_entry(f"{what} is larger than allowed", len(data), f"{_MOST_JSON_BYTES} bytes")
@@ -97,10 +96,8 @@ def write_files(
     """Write an entry. An entry that is already in the folder is replaced once the new one is complete.
 
     Args:
-        folder: Folder to write, such as zoo/a30/forest-inference.
         files: Contents by name. Files that compress well are stored deflated.
         golden: A small prediction, to be made again when the entry is loaded.
-        predictor: Name of its predictor, by which a loader is chosen, see loading.py.
         libraries: Versions of the libraries that it was made with; None for the installed ones.
     """
     stored = {}
@@ -139,8 +136,7 @@ def put_in_place(folder: str | Path, files: Mapping[str, bytes]) -> Path:
 def read_plain(path: Path, most_bytes: int = _MOST_FILE_BYTES) -> bytes:
     """Read a plain file. Links, pipes and devices are not opened, since they may lead out of the folder or never end.
 
-    Raises:
-        ZooError: The file cannot be read, is a link, a pipe or a device, or is larger than allowed.
+    Raises ZooError: the file cannot be read, is a link, a pipe or a device, or is larger than allowed.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
@@ -167,8 +163,7 @@ class EntryFiles(Mapping[str, bytes]):
     def __getitem__(self, name: str) -> bytes:
         """The contents of a file.
 
-        Raises:
-            ZooError: The file cannot be unpacked, or unpacks to more bytes than a file may have.
+        Raises ZooError: the file cannot be unpacked, or unpacks to more bytes than a file may have.
         """
         data = self._stored[self._names[name]]
         return unpacked(data, name) if self._names[name].endswith(PACKED_SUFFIX) else data
@@ -183,8 +178,7 @@ class EntryFiles(Mapping[str, bytes]):
 def unpacked(data: bytes, name: str) -> bytes:
     """Unpack deflated bytes, up to the size that a file may have.
 
-    Raises:
-        ZooError: The bytes are not deflated data, or unpack to more than that.
+    Raises ZooError: the bytes are not deflated data, or unpack to more than that.
     """
     inflater = zlib.decompressobj()
     try:
@@ -203,8 +197,7 @@ def unpacked(data: bytes, name: str) -> bytes:
 def read_manifest(data: bytes, where: str) -> dict[str, Any]:
     """Parse a manifest and check its list of files.
 
-    Raises:
-        ZooError: The manifest is damaged, of another format, or names files that are not allowed.
+    Raises ZooError: the manifest is damaged, of another format, or names files that are not allowed.
     """
     manifest = parsed_json(data, "the manifest of this zoo entry")
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
@@ -236,8 +229,7 @@ def read_manifest(data: bytes, where: str) -> dict[str, Any]:
 def stored_files(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Read the manifest and all files that it names, as they are stored, and compare each with its sha256.
 
-    Raises:
-        ZooError: The entry is missing, damaged, changed, or of another format.
+    Raises ZooError: the entry is missing, damaged, changed, or of another format.
     """
     manifest = read_manifest(read_plain(folder / MANIFEST, _MOST_JSON_BYTES), str(folder))
     found = {}
@@ -251,12 +243,7 @@ def stored_files(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
 def checked_files(folder: Path, needed: Collection[str]) -> tuple[dict[str, Any], EntryFiles]:
     """Read the manifest and the files that it names, unpacked on demand, and compare each with its sha256.
 
-    Args:
-        folder: Folder of the entry.
-        needed: Names of files that the entry must have.
-
-    Raises:
-        ZooError: The entry is missing, damaged, changed, or of another format.
+    Raises ZooError: the entry is missing, damaged, changed, or of another format.
     """
     manifest, stored = stored_files(folder)
     files = EntryFiles(stored)

@@ -45,10 +45,7 @@ class KernelsEntry:
     """A loaded entry.
 
     Args:
-        name: Name of the entry.
         kernels: What it has learned. Trees are read and checked when they are first needed.
-        golden: Operations of its golden prediction.
-        card: Card of the entry, as a dictionary.
     """
 
     name: str
@@ -59,8 +56,7 @@ class KernelsEntry:
     def check(self) -> None:
         """Read and check all trees.
 
-        Raises:
-            ZooError: Trees are damaged, or a golden prediction comes out differently.
+        Raises ZooError: trees are damaged, or a golden prediction comes out differently.
         """
         for trees in (self.kernels.trees, self.kernels.power.trees):
             for key in trees:
@@ -74,14 +70,7 @@ def _columns(of_power: bool) -> int:
 def save_kernels(folder: str | Path, model: OneModel, card: KernelsCard, golden: Golden) -> Path:
     """Write the entry. An entry that is already in the folder is replaced once the new one is complete.
 
-    Args:
-        folder: Folder to write, such as zoo/any-gpu/kernels.
-        model: The fitted model.
-        card: Card of the entry.
-        golden: Operations of the golden prediction.
-
-    Raises:
-        MissingDependencyError: The converter of fitted trees is not installed.
+    Raises MissingDependencyError: the converter of fitted trees is not installed.
     """
     power = model.power
     files = _trees_files(model.trees, "") | _trees_files(power.trees, _POWER)
@@ -140,8 +129,7 @@ def not_by_itself(name: str) -> ZooError:
 def load_kernels(folder: str | Path) -> KernelsEntry:
     """Load the entry. Its trees are checked when they are first needed.
 
-    Raises:
-        ZooError: The entry is missing, damaged, changed, or of another format.
+    Raises ZooError: the entry is missing, damaged, changed, or of another format.
     """
     return _kernels_entry(stored_entry(folder))
 
@@ -223,9 +211,6 @@ class LazyTrees:
     """Trees of an entry, read when they are first used. A GPU needs those of its own generation only.
 
     Args:
-        files: Files of the entry.
-        name: Name of the trees.
-        columns: Number of inputs that they take.
         check: Compares their golden prediction; called once, after they are read.
     """
 
@@ -241,8 +226,7 @@ class LazyTrees:
     def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
         """Predict one value per row of inputs.
 
-        Raises:
-            ZooError: The trees are missing or damaged, or their golden prediction comes out differently.
+        Raises ZooError: the trees are missing or damaged, or their golden prediction comes out differently.
         """
         check, self.check = self.check, None
         if check is not None:

@@ -32,7 +32,7 @@ _MOST_OPERATIONS = 64
 # Sums in fp32 differ between processors: those of trees by 1e-6, and those of a Gaussian process, whose large terms
 # cancel, by up to 5e-4 (measured against fp64). A different forest differs by far more.
 _TOLERANCE = 2e-3
-_FACTS = "predictor.json"
+FACTS = "predictor.json"
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,6 @@ class Stored:
     """An entry as it is stored, each file compared with its sha256.
 
     Args:
-        folder: Its folder.
-        manifest: Its manifest.
-        files: Its files, unpacked on demand.
-        card: Its card.
         facts: What its predictor needs besides arrays, as it was given to `save_as_entry`.
     """
 
@@ -62,7 +58,7 @@ class Stored:
 def stored_entry(folder: str | Path) -> Stored:
     """Read the files of an entry. Raises ZooError: the entry is missing, damaged, changed, or of another format."""
     folder = Path(folder)
-    manifest, files = checked_files(folder, (CARD, _FACTS))
+    manifest, files = checked_files(folder, (CARD, FACTS))
     with refusing_damage(folder):
         return Stored(folder, manifest, files, read_card(files), read_facts(files))
 
@@ -78,19 +74,15 @@ def save_as_entry(
     """Write an entry. An entry that is already in the folder is replaced once the new one is complete.
 
     Args:
-        folder: Folder to write, such as zoo/a30/forest-inference.
-        card: Card of the entry.
         facts: What the predictor needs besides its files, as JSON can hold it.
-        files: Arrays of the predictor: file name -> content.
-        golden: The golden prediction.
         predictor: What the manifest names as the predictor, by which the entry is read (loading.py).
     """
-    return write_files(folder, {**card_files(card), _FACTS: json_bytes(facts), **files}, golden, predictor=predictor)
+    return write_files(folder, {**card_files(card), FACTS: json_bytes(facts), **files}, golden, predictor=predictor)
 
 
 def read_facts(files: Mapping[str, bytes]) -> Any:
     """Parse the facts of an entry's predictor. Raises ZooError: the file is not JSON."""
-    return parsed_json(files[_FACTS], "the predictor of this zoo entry")
+    return parsed_json(files[FACTS], "the predictor of this zoo entry")
 
 
 def golden_sample(operations: Collection[Operation]) -> list[Operation]:
@@ -105,9 +97,8 @@ def golden_sample(operations: Collection[Operation]) -> list[Operation]:
 def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
     """The operations of a golden prediction.
 
-    Raises:
-        ZooError: There is no operation, or there are more than an entry may have.
-        InputError: One of the values does not describe an operation.
+    Raises ZooError: there is no operation, or there are more than an entry may have. Raises InputError: one of the
+    values does not describe an operation.
     """
     if not 0 < len(values) <= _MOST_OPERATIONS:
         raise damaged_entry(
@@ -116,11 +107,16 @@ def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
     return [Operation.from_dict(value) for value in values]
 
 
+def golden_of(operations: Iterable[Operation], predicted: Any, *columns: str) -> dict[str, Any]:
+    """A golden prediction: operations, and columns of what is predicted of them."""
+    found = {name: getattr(predicted, name).tolist() for name in columns}
+    return {"operations": [operation.to_dict() for operation in operations], **found}
+
+
 def smoke_test(predictor: NetworkPredictor | CpuNetworkPredictor, operations: Sequence[Operation]) -> None:
     """Predict a network of these operations with its interval, so that damage shows when an entry is loaded.
 
-    Raises:
-        ZooError: The prediction is not finite.
+    Raises ZooError: the prediction is not finite.
     """
     prediction = predictor.predict(Network.of([(operation, 2) for operation in operations]))
     interval = prediction.interval(0.5)
@@ -139,10 +135,8 @@ def smoke_test(predictor: NetworkPredictor | CpuNetworkPredictor, operations: Se
 def refusing_damage(folder: Path) -> Iterator[None]:
     """Turn every exception that damaged content causes into a `ZooError`.
 
-    Numbers out of range cause no warning here, because the golden prediction shows them later.
-
-    Raises:
-        ZooError: The content is damaged.
+    Numbers out of range cause no warning here, because the golden prediction shows them later. Raises ZooError: the
+    content is damaged.
     """
     try:
         with np.errstate(all="ignore"):
@@ -157,8 +151,7 @@ def refusing_damage(folder: Path) -> Iterator[None]:
 def require_agreement(stored: Stored, pairs: Iterable[tuple[Any, Any]]) -> None:
     """Compare the golden prediction as it comes out now with the stored one.
 
-    Raises:
-        ZooError: They differ by more than rounding, or are not numbers.
+    Raises ZooError: they differ by more than rounding, or are not numbers.
     """
     with refusing_damage(stored.folder):
         agrees = all(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import MissingDependencyError, TrackingError, with_extra
+from ...system.whole_files import lock
 
 EXPERIMENT = "joulecast"
 
@@ -35,7 +36,6 @@ def connected(uri: str | None, what: str, *, reading: bool = False) -> Iterator[
     """Yield the module mlflow, connected to a server or store. Its settings are restored afterwards.
 
     Args:
-        uri: Server or store; None for `default_uri`.
         what: What failed, for the error, such as "the run was not logged".
         reading: Whether the store is only read. A store that does not exist is then an error, and is not made.
 
@@ -136,12 +136,7 @@ def _one_at_a_time(uri: str) -> Iterator[None]:
             hint="give another --tracking-uri",
         ) from error
     with file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except ImportError:  # Windows
-            pass
+        lock(file)
         _held.add(uri)
         try:
             yield

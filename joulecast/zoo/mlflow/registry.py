@@ -60,8 +60,6 @@ def register(folder: Path, uri: str | None = None, *, run_id: str | None = None)
     attempt was killed, the missing steps are done now.
 
     Args:
-        folder: Folder of the entry.
-        uri: Tracking server or store; None for `default_uri`.
         run_id: The run that trained it and logged the model; None to make one.
 
     Raises:
@@ -154,10 +152,8 @@ def promote(name: str, version: str | None = None, *, force: bool = False, uri: 
     Both are compared on networks and operations that were left out of the training of both, see comparing.py.
 
     Args:
-        name: Name of the registered model.
         version: Version of the model; None for the challenger.
         force: Make it champion whatever the comparison says. The version's tags and a run record that.
-        uri: Tracking server or store; None for `default_uri`.
 
     Raises:
         MissingDependencyError: mlflow is not installed.

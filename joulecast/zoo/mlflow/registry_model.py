@@ -29,8 +29,7 @@ _MODEL_CODE = Path(__file__).with_name("mlflow_model.py")
 def model_name(card: Mapping[str, Any]) -> str:
     """Name of the registered model. There is one per GPU and mode, and one for predictors for any GPU.
 
-    Raises:
-        ZooError: The entry is of device times of kernels, which predicts nothing by itself.
+    Raises ZooError: the entry is of device times of kernels, which predicts nothing by itself.
     """
     if "kernels" in card:
         raise not_by_itself(card["name"])

@@ -35,11 +35,7 @@ def track(trained: Trained[Any, Any, Any], recipe: Recipe, entry: Path, uri: str
     """Log a training as an MLflow run: settings, metrics, datasets, report with plots, and the model.
 
     Args:
-        trained: What was trained, with its validation and card.
-        recipe: Settings that it was trained with.
         entry: The folder of the zoo entry, which becomes the model.
-        uri: Tracking server or store; None for `default_uri`.
-        command: The command line that was run.
 
     Returns:
         The id of the run.
@@ -87,13 +83,7 @@ def track_evaluation(
     """Log an evaluation as an MLflow run: settings, metrics per split and kind, datasets, and the report with plots.
 
     Args:
-        name: Name of the recipe.
-        validations: Results of the evaluation.
-        recipe: Settings of the predictors that were evaluated.
-        datasets: Descriptions of the datasets, each with gpu, source and sha256.
         report: The report's file. All of its folder is logged.
-        uri: Tracking server or store; None for `default_uri`.
-        command: The command line that was run.
 
     Returns:
         The id of the run.
@@ -150,14 +140,7 @@ class Tuning:
 def tuning(name: str, tags: Mapping[str, str], uri: str | None = None, *, command: str) -> Iterator[Tuning]:
     """Log a search for hyperparameters. Trials are logged through the object that this yields.
 
-    Args:
-        name: Name of the run.
-        tags: Tags of the run, such as gpu, mode and predictor.
-        uri: Tracking server or store; None for `default_uri`.
-        command: The command line that was run.
-
-    Raises:
-        MissingDependencyError, TrackingError: See `track`.
+    Raises MissingDependencyError, TrackingError: see `track`.
     """
     tags = {**tags, "command": command}
     with connected(uri, "the search was not logged") as mlflow:

@@ -10,9 +10,9 @@ import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
+from typing import Any
 from urllib.parse import quote
 
 from ...errors import InputError, JoulecastError, ZooError, damaged_zoo
@@ -26,8 +26,7 @@ _MOST_MEMBERS = 100_000
 def checked_path(path: str) -> PurePosixPath:
     """Check that a relative path stays within its folder.
 
-    Raises:
-        ZooError: The path is absolute or leads out of the folder.
+    Raises ZooError: the path is absolute or leads out of the folder.
     """
     pure = PurePosixPath(path)
     if pure.is_absolute() or "\\" in path or "\0" in path or ":" in path or {"..", "."} & set(path.split("/")):
@@ -62,6 +61,11 @@ class FolderSource:
         return sorted(
             f"{manifest.parent.parent.name}/{manifest.parent.name}" for manifest in self._folder.glob(f"*/*/{MANIFEST}")
         )
+
+    def files(self, name: str) -> list[str]:
+        """See `Source.files`."""
+        folder = self._folder / checked_path(name)
+        return sorted(path.name for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
 
     def write(self, files: Mapping[str, bytes]) -> None:
         """See `Source.write`."""
@@ -111,17 +115,11 @@ class FolderSource:
 class ReadOnly(ABC):
     """A place that cannot be written to. Its subclasses say why."""
 
-    def write(self, files: Mapping[str, bytes]) -> None:
-        """Refuse."""
+    def write(self, *_: object) -> Any:
+        """Refuse, as all that changes a place."""
         raise self.refusal()
 
-    def delete(self, paths: list[str]) -> None:
-        """Refuse."""
-        raise self.refusal()
-
-    def changing(self) -> AbstractContextManager[None]:
-        """Refuse."""
-        raise self.refusal()
+    delete = changing = files = write
 
     @abstractmethod
     def refusal(self) -> JoulecastError:

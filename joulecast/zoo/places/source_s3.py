@@ -65,24 +65,34 @@ class S3Source:
             hint="check $AWS_PROFILE or $AWS_ACCESS_KEY_ID" if refused else "check $AWS_ENDPOINT_URL",
         )
 
-    def read(self, path: str, most_bytes: int) -> bytes | None:
-        """See `Source.read`."""
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Turn what boto3 and the system raise into errors of the zoo."""
         from botocore.exceptions import BotoCoreError, ClientError
 
-        def get() -> bytes:
-            found: bytes = self._client.get_object(Bucket=self._bucket, Key=self._key(path))["Body"].read(
-                most_bytes + 1
-            )
-            return found
-
         try:
+            yield
+        except (BotoCoreError, ClientError, OSError) as error:
+            raise self._failed(error) from error
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        """See `Source.read`."""
+        from botocore.exceptions import ClientError
+
+        def get() -> bytes | None:
+            try:
+                found = self._client.get_object(Bucket=self._bucket, Key=self._key(path))
+            except ClientError as error:
+                if error.response.get("Error", {}).get("Code") in ("NoSuchKey", "404"):
+                    return None
+                raise
+            data: bytes = found["Body"].read(most_bytes + 1)
+            return data
+
+        with self._asking():
             data = within(_SECONDS, get)
-        except ClientError as error:
-            if error.response.get("Error", {}).get("Code") in ("NoSuchKey", "404"):
-                return None
-            raise self._failed(error) from error
-        except (BotoCoreError, OSError) as error:
-            raise self._failed(error) from error
+        if data is None:
+            return None
         if len(data) > most_bytes:
             raise damaged_zoo("a file of this zoo is larger than allowed", path, f"up to {most_bytes:,} bytes")
         return data
@@ -94,10 +104,8 @@ class S3Source:
         A killed process leaves the lock. Others take it over when it is older than any write of its owner can be.
         Stores that know no conditional writes (HTTP header If-None-Match) have no lock.
         """
-        from botocore.exceptions import BotoCoreError, ClientError
-
         begin_s = time.monotonic()
-        try:
+        with self._asking():
             while not self._took_lock():
                 if time.monotonic() - begin_s > _MOST_WAIT_S:
                     raise ZooError(
@@ -106,8 +114,6 @@ class S3Source:
                         hint=f"try again later: a lock of a killed process ends after {_STALE_S / 60:.0f} minutes",
                     )
                 time.sleep(_POLL_S)
-        except (BotoCoreError, ClientError, OSError) as error:
-            raise self._failed(error) from error
         self._held_until_s = time.monotonic() + _HELD_S
         try:
             yield
@@ -151,24 +157,27 @@ class S3Source:
 
     def names(self) -> list[str]:
         """See `Source.names`."""
-        from botocore.exceptions import BotoCoreError, ClientError
+        return sorted(key.rpartition("/")[0] for key in self._keys("") if _MANIFEST_KEY.fullmatch(key))
+
+    def files(self, name: str) -> list[str]:
+        """See `Source.files`."""
+        return [key for key in self._keys(f"{checked_path(name)}/") if "/" not in key]
+
+    def _keys(self, below: str) -> list[str]:
+        """The keys that begin so, without this beginning."""
+        prefix = self._prefix + below
 
         def keys() -> list[str]:
-            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix)
+            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
             listed = (each["Key"] for page in pages for each in page.get("Contents", ()))
-            return [key.removeprefix(self._prefix) for key in islice(listed, _MOST_KEYS)]
+            return [key.removeprefix(prefix) for key in islice(listed, _MOST_KEYS)]
 
-        try:
-            found = [key.rpartition("/")[0] for key in within(_SECONDS, keys) if _MANIFEST_KEY.fullmatch(key)]
-        except (BotoCoreError, ClientError, OSError) as error:
-            raise self._failed(error) from error
-        return sorted(found)
+        with self._asking():
+            return within(_SECONDS, keys)
 
     def write(self, files: Mapping[str, bytes]) -> None:
         """See `Source.write`."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
+        with self._asking():
             for path, data in files.items():
                 if time.monotonic() > self._held_until_s:
                     raise ZooError(
@@ -178,8 +187,6 @@ class S3Source:
                     )
                 put = partial(self._client.put_object, Bucket=self._bucket, Key=self._key(path), Body=data)
                 within(_SECONDS, put)
-        except (BotoCoreError, ClientError, OSError) as error:
-            raise self._failed(error) from error
 
     def delete(self, paths: list[str]) -> None:
         """See `Source.delete`."""
@@ -187,9 +194,5 @@ class S3Source:
             self._delete(path)
 
     def _delete(self, path: str) -> None:
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
+        with self._asking():
             within(_SECONDS, partial(self._client.delete_object, Bucket=self._bucket, Key=self._key(path)))
-        except (BotoCoreError, ClientError, OSError) as error:
-            raise self._failed(error) from error

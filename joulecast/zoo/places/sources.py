@@ -41,6 +41,10 @@ class Source(Protocol):
         """List the names of entries, for a place without an index."""
         ...
 
+    def files(self, name: str) -> list[str]:
+        """Names of the files of an entry, whether its manifest lists them or not."""
+        ...
+
     def write(self, files: Mapping[str, bytes]) -> None:
         """Write files in this order. A place that cannot be written to raises a ZooError."""
         ...
@@ -72,9 +76,8 @@ class Row:
 def open_source(where: str) -> Source:
     """Open the source at an address: a folder, a .zip file, http://, https:// or s3://.
 
-    Raises:
-        InputError: The address has another form.
-        MissingDependencyError: The address is in S3, and boto3 is not installed.
+    Raises InputError: the address has another form. Raises MissingDependencyError: the address is in S3, and boto3 is
+    not installed.
     """
     scheme = where.split("://", 1)[0].lower() if "://" in where else ""
     try:
@@ -107,8 +110,7 @@ def open_source(where: str) -> Source:
 def index_of(source: Source) -> dict[str, Row]:
     """List the entries of a source, from its index or, where it has none, by looking into its folders.
 
-    Raises:
-        ZooError: The index is damaged.
+    Raises ZooError: the index is damaged.
     """
     data = source.read(INDEX, _MOST_INDEX_BYTES)
     if data is None:
@@ -158,8 +160,6 @@ def fetch(source: Source, name: str, sha256: str | None = None) -> dict[str, byt
     """Fetch all files of an entry. Each is compared with the manifest, and the manifest with the index.
 
     Args:
-        source: The place that it is fetched from.
-        name: Name of the entry, such as "a30/forest-inference".
         sha256: Digest of its manifest; None for the one in the index.
 
     Raises:
@@ -198,7 +198,6 @@ def pull(where: str, name: str, *, replace: bool = False) -> Path:
 
     Args:
         where: Address, as for `open_source`. Models of a registry are pulled by `registry.pull_model`.
-        name: Name of the entry, such as "a30/forest-inference".
         replace: Whether it may stand for a name that ships with joulecast.
 
     Returns:
@@ -214,9 +213,8 @@ def pull(where: str, name: str, *, replace: bool = False) -> Path:
 def push(folder: Path, name: str, where: str) -> None:
     """Copy an entry to a folder or an S3 location. The index is written last.
 
-    Raises:
-        InputError: There is no such place, or the name is not valid.
-        ZooError: The entry is damaged, or the place cannot be written to.
+    Raises InputError: there is no such place, or the name is not valid. Raises ZooError: the entry is damaged, or the
+    place cannot be written to.
     """
     if not NAME.fullmatch(name):
         raise InputError("this is not a valid name of an entry", given=name, allowed="such as a30/forest-inference")
@@ -225,34 +223,32 @@ def push(folder: Path, name: str, where: str) -> None:
     _, files = stored_files(folder)
     data = (folder / MANIFEST).read_bytes()
     with source.changing():
+        # A push that was killed while it deleted has left files that no manifest lists.
+        there = source.files(name)
         old: dict[str, bytes] = {}
         with suppress(ZooError, UnknownNameError):  # There is none, or none that can be read.
             old = fetch(source, name)
-        copies = {f"{name}/{_OLD}{file}": content for file, content in old.items()}
+        copies = {f"{_OLD}{file}": content for file, content in old.items()} if old.get(MANIFEST) != data else {}
         # The manifest follows the files that it lists, and the index follows the manifest. So a reader finds the old
         # entry until the index names the new one.
-        source.write(copies if old.get(MANIFEST) != data else {})
-        source.write({f"{name}/{file}": content for file, content in files.items()} | {f"{name}/{MANIFEST}": data})
+        source.write({f"{name}/{file}": content for file, content in {**copies, **files, MANIFEST: data}.items()})
         _write_index(source)
-        source.delete([*copies, *(f"{name}/{file}" for file in old if file not in {*files, MANIFEST})])
+        source.delete([f"{name}/{file}" for file in dict.fromkeys([*copies, *there]) if file not in {*files, MANIFEST}])
 
 
 def remove(where: str, name: str) -> None:
     """Remove an entry from a folder or an S3 location, first from its index.
 
-    Raises:
-        UnknownNameError: The place has no entry of this name.
-        ZooError: The place cannot be written to.
+    Raises UnknownNameError: the place has no entry of this name. Raises ZooError: the place cannot be written to.
     """
     source = open_source(where)
     with source.changing():
         index = index_of(source)
         if name not in index:
             raise unknown_name("zoo entry there", name, index)
-        data = source.read(f"{name}/{MANIFEST}", _MOST_INDEX_BYTES)
-        files = [] if data is None else list(read_manifest(data, name)["files"])
         _write_index(source, without=name)
-        source.delete([f"{name}/{kept}{file}" for file in (MANIFEST, *files) for kept in ("", _OLD)])
+        # The manifest goes first: without it, the rest of a killed removal is no entry.
+        source.delete([f"{name}/{file}" for file in sorted(source.files(name), key=lambda file: file != MANIFEST)])
         _write_index(source)
 
 

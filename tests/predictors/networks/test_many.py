@@ -56,6 +56,31 @@ def test_totals_are_those_of_predict(gpu, question):
     assert (together.gpu, together.predictor) == (alone[0].gpu, alone[0].predictor)
 
 
+def test_several_gpus_and_clocks_and_intervals():
+    """Each row is what `predict` says of its network on its GPU at its clock, the interval included."""
+    gpus, clocks = ["A30", "H100 SXM"], [900, 1200]
+    found = joulecast.predict_many(CANDIDATES[:2], gpus, clocks, level=0.9)
+    assert len(found) == 8
+    ways = [(each, gpu, clock) for each in CANDIDATES[:2] for gpu in gpus for clock in clocks]
+    for row, (network, gpu, clock) in enumerate(ways):
+        alone = joulecast.predict(network, None, gpu, clock)
+        assert (found.gpu[row], found.clock_mhz[row], found.power_limit_w[row]) == (
+            alone.gpu,
+            clock,
+            alone.power_limit_w,
+        )
+        assert (found.predictor[row], found.energy_j[row]) == (alone.predictor, SAME(alone.energy_j))
+        assert found.intervals[row] == alone.interval(0.9)
+    without = joulecast.predict_many(iter(CANDIDATES[:2]), gpus, clocks)
+    assert without.energy_j.tolist() == SAME(found.energy_j.tolist())
+    assert without.intervals == ()
+    best = min(range(8), key=lambda row: found.energy_j[row])
+    assert best in found.pareto() == without.pareto()
+    frame = found.to_frame()
+    assert frame[["gpu", "clock_mhz"]].values.tolist()[best] == [found.gpu[best], found.clock_mhz[best]]
+    assert frame["energy_j_low"][0] < frame["energy_j"][0] < frame["energy_j_high"][0]
+
+
 def test_the_cap_lowers_the_clock_of_each_network_by_itself():
     found = joulecast.predict_many(CANDIDATES, "T4", power_limit_w=62.0)
     assert len(set(found.held_clock_mhz.tolist())) > 1
@@ -124,5 +149,9 @@ def test_questions_that_no_network_can_answer_are_refused_at_once():
         joulecast.predict_many(CANDIDATES, "A30", 99999.0)
     with pytest.raises(InputError):
         joulecast.predict_many(CANDIDATES, "A30", composition="product")
+    with pytest.raises(InputError, match="at least one"):
+        joulecast.predict_many(CANDIDATES, [])
+    with pytest.raises(InputError, match="level"):
+        joulecast.predict_many(CANDIDATES, "A30", level=1.5)
     with pytest.raises(InputError):
         joulecast.predict_many([candidate(16, 1), 7], "A30")
