@@ -107,6 +107,12 @@ def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
     return [Operation.from_dict(value) for value in values]
 
 
+def golden_of(operations: Iterable[Operation], predicted: Any, *columns: str) -> dict[str, Any]:
+    """A golden prediction: operations, and columns of what is predicted of them."""
+    found = {name: getattr(predicted, name).tolist() for name in columns}
+    return {"operations": [operation.to_dict() for operation in operations], **found}
+
+
 def smoke_test(predictor: NetworkPredictor | CpuNetworkPredictor, operations: Sequence[Operation]) -> None:
     """Predict a network of these operations with its interval, so that damage shows when an entry is loaded.
 
