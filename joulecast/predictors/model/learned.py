@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -333,22 +333,13 @@ def _calibrations(
     return tuple(found)
 
 
-_CALIBRATIONS: dict[tuple[int, str, Basis, Basis | None], tuple[OneModel, Calibration]] = {}
-
-
+@cache  # Intervals cache results for each calibration object, so the same object is returned every time.
 def _calibration(model: OneModel, part: str, basis: Basis, of_power: Basis | None) -> Calibration:
-    # Intervals cache results for each calibration object, so the same object is returned every time.
-    key = (id(model), part, basis, of_power)
-    if key not in _CALIBRATIONS:
-        power = {} if of_power is None else model.power.errors[part][of_power]
-        _CALIBRATIONS[key] = (
-            model,
-            Calibration.of_device_errors(
-                {"": model.errors[part][basis].tolist()},
-                {quantity: {"": errors.tolist()} for quantity, errors in power.items()},
-            ),
-        )
-    return _CALIBRATIONS[key][1]
+    power = {} if of_power is None else model.power.errors[part][of_power]
+    return Calibration.of_device_errors(
+        {"": model.errors[part][basis].tolist()},
+        {quantity: {"": errors.tolist()} for quantity, errors in power.items()},
+    )
 
 
 @cached

@@ -5,9 +5,8 @@ it into tiles. Attention is one as well: its rows are queries, its reduction run
 its columns are the elements of a key and a value. A convolution is the product that it implies, with the bytes of its
 images. All other kernels move bytes, some of them line by line.
 
-Training adds kernels: the gradients of both factors of a product, each with the FLOPs of the forward; and for attention
-one kernel of five products where the forward has two, because it computes the scores again (Dao et al.,
-"FlashAttention", 2022). Masks and windows are work: what no query sees is not counted.
+Training adds a kernel to attention, of five products where the forward has two, because it computes the scores again
+(Dao et al., "FlashAttention", 2022). Masks and windows are work: what no query sees is not counted.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ GROUPS: tuple[str, ...] = ("product", "attention", "decoding", "experts", "convo
 
 PRODUCT, ATTENTION, DECODING, EXPERTS, CONVOLUTION, STREAM, SOFTMAX, NORM = range(len(GROUPS))
 
-PASSES: tuple[str, ...] = ("forward", "input gradient", "weight gradient", "backward", "forward and backward")
-_FORWARD, _INPUT, _WEIGHT, BACKWARD, _BOTH = range(len(PASSES))
+PASSES: tuple[str, ...] = ("forward", "input gradient", "weight gradient", "backward")
+_FORWARD, _INPUT, _WEIGHT, BACKWARD = range(len(PASSES))
 
 IMPLEMENTATIONS: tuple[str, ...] = ("pytorch", "sglang", "tensorrt_llm", "vllm", "flashinfer", "cudnn", "triton")
 """Programs whose kernels an operation calls; others are taken for PyTorch."""
@@ -128,10 +127,9 @@ class _Kernels:
     """Collects kernels of operations, pass by pass."""
 
     def __init__(
-        self, n: Any, implementation: NDArray[np.int64], width: NDArray[np.int64], gradients: NDArray[np.bool_]
+        self, n: Any, implementation: NDArray[np.int64], width: NDArray[np.int64], back: NDArray[np.bool_]
     ) -> None:
-        self.n, self.implementation, self.width = n, implementation, width
-        self.of_inputs, self.of_parameters = gradients
+        self.n, self.implementation, self.width, self.back = n, implementation, width, back
         self.found: list[list[NDArray[Any]]] = [[] for _ in Work._fields]
 
     def add(self, places: NDArray[np.int64], group: int | NDArray[np.int64], part: int, **columns: Any) -> None:
@@ -170,7 +168,7 @@ class _Kernels:
 def _work(operations: OperationList) -> Work:
     n = numbers_of(operations)
     kernels = _Kernels(
-        n, operations.derived(_implementations), operations.derived(_widths), operations.derived(_gradients)
+        n, operations.derived(_implementations), operations.derived(_widths), operations.derived(_backwards)
     )
     kind, works = n.kind.astype(np.int64), n.is_identity == 0
     attention, experts = kind == KIND_PLACES["attention"], kind == KIND_PLACES["experts"]
@@ -203,14 +201,13 @@ def width_of(operation: Operation) -> str:
     return width + more if width + more in WIDTHS else width
 
 
-def _gradients(operations: OperationList) -> NDArray[np.bool_]:
-    """Whether training computes the gradients of inputs, and of parameters: shape (2, operations)."""
-    asked = [o.gradients if o.has_backward else "none" for o in operations]
-    return np.array([[each in ("all", "inputs") for each in asked], [each in ("all", "parameters") for each in asked]])
+def _backwards(operations: OperationList) -> NDArray[np.bool_]:
+    """Whether training computes the gradients of inputs, shape (operations,)."""
+    return np.array([o.has_backward and o.gradients in ("all", "inputs") for o in operations], bool)
 
 
 def _add_products(kernels: _Kernels, places: NDArray[np.int64]) -> None:
-    """Linear layers and products of two tensors: the forward, and in training the gradients of both factors."""
+    """Linear layers and products of two tensors; those of training are operations of their own (parts.py)."""
     n = kernels.n
     batch, m, c, k = (column[places] for column in (n.batch, n.rows, n.columns, n.reduction))
     width = n.element_bytes[places]
@@ -224,14 +221,17 @@ def _add_products(kernels: _Kernels, places: NDArray[np.int64]) -> None:
     # of attention over 197 tokens, begin anywhere, and are loaded element by element.
     odd = ~weights & (width == HALF_BYTES) & ((c % 2 > 0) | (k % 2 > 0))
     loaded = width * np.where(odd, _ODD_LOADS, 1.0)
-    common = {"flops": flops, "batch": batch, "moved_bytes": moved, "held_bytes": held, "in_bytes": loaded}
-    kernels.add(places, PRODUCT, _FORWARD, rows=m, columns=c, reduction=k, passed_bytes=passed, **common)
-    for which, asked, sizes in (
-        (_INPUT, kernels.of_inputs, {"rows": m, "columns": k, "reduction": c}),
-        (_WEIGHT, kernels.of_parameters, {"rows": c, "columns": k, "reduction": m}),
-    ):
-        some = np.flatnonzero(asked[places])
-        kernels.add(places[some], PRODUCT, which, **{name: v[some] for name, v in {**common, **sizes}.items()})
+    sizes = {"batch": batch, "rows": m, "columns": c, "reduction": k, "flops": flops}
+    kernels.add(
+        places,
+        PRODUCT,
+        _FORWARD,
+        moved_bytes=moved,
+        held_bytes=held,
+        in_bytes=loaded,
+        passed_bytes=passed,
+        **sizes,
+    )
 
 
 def _add_convolutions(kernels: _Kernels, places: NDArray[np.int64], operations: OperationList) -> None:
@@ -260,9 +260,8 @@ def _add_convolutions(kernels: _Kernels, places: NDArray[np.int64], operations: 
         _INPUT: {"rows": positions, "columns": inputs, "reduction": met, "saved": n.winograd[places]},
         _WEIGHT: {"rows": c, "columns": k, "reduction": m},
     }
-    asked = {_FORWARD: False, _INPUT: kernels.of_inputs[places], _WEIGHT: kernels.of_parameters[places]}
     for which, of_pass in sizes.items():
-        some = np.flatnonzero((part == which) | asked[which])
+        some = np.flatnonzero(part == which)
         kernels.add(places[some], CONVOLUTION, which, **{name: v[some] for name, v in {**common, **of_pass}.items()})
 
 
@@ -273,7 +272,7 @@ def _add_attention(kernels: _Kernels, places: NDArray[np.int64], operations: Ope
     found = attention_columns(OperationList(operations[place] for place in places.tolist()))
     group = np.where(found.decodes, DECODING, ATTENTION)
     kernels.add(places, group, _FORWARD, **found.forward)
-    some = np.flatnonzero(kernels.of_inputs[places])
+    some = np.flatnonzero(kernels.back[places])
     back = {name: column[some] for name, column in (found.forward | found.backward).items()}
     kernels.add(places[some], group[some], BACKWARD, **back)
 
@@ -325,13 +324,12 @@ def _add_others(kernels: _Kernels, places: NDArray[np.int64]) -> None:
     last = np.maximum(n.last_size[places], 1.0)
     moved = n.bytes_read[places] + n.bytes_written[places]
     lines = np.where(lined, n.input_size[places] / last, 0.0)
-    part = np.where(n.is_training[places] > 0, _BOTH, _FORWARD)
     softmax = n.family[places] == _SOFTMAX_FAMILY
     threads = np.where(softmax, np.where(last > _WARP_ROW, _softmax_threads(last), 0.0), _NORM_THREADS) * lined
     kernels.add(
         places,
         np.where(softmax, SOFTMAX, np.where(n.family[places] == _NORM_FAMILY, NORM, STREAM)),
-        0,
+        _FORWARD,
         moved_bytes=moved,
         flops=n.flops[places],
         lines=lines,
@@ -339,7 +337,6 @@ def _add_others(kernels: _Kernels, places: NDArray[np.int64]) -> None:
         line_threads=threads,
         launches=np.maximum(n.kernels[places], 1.0),
     )
-    kernels.found[Work._fields.index("part")][-1] = part
 
 
 def _softmax_threads(length: FloatArray) -> FloatArray:
