@@ -23,7 +23,7 @@ from ...operations.operation_list import OperationList
 from ..batches import asked_together
 from ..contract import Regressor
 from ..intervals.calibration import Calibration
-from ..physics.bandwidth import chosen_clock_mhz
+from ..physics.bandwidth import READ_SHARE, chosen_clock_mhz
 from ..physics.bounds import kernel_floor_s
 from ..physics.cached import cached
 from .basis import Basis, basis_of, boards_of, generation_of, is_like_measured, is_measured, known_basis, stands_for
@@ -58,12 +58,14 @@ class _Known(NamedTuple):
         demand_w: Board power in watts without a cap, at the default clock.
         uncapped_s: Device seconds at the default clock if no cap lowered it.
         power_share: Share of the dynamic power that is learned, from 0 to 1, as `OneModel.power_share` gives it.
+        read_s: Seconds to read weights and caches from the memory.
     """
 
     device_s: FloatArray
     demand_w: FloatArray
     uncapped_s: FloatArray
     power_share: FloatArray
+    read_s: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,6 +243,14 @@ class OneModel:
         longer: FloatArray = uncapped * slower(operations, gpu, known, self.factors_in_networks(gpu))
         return longer
 
+    def evicted(self, operations: OperationList, gpu: GPU) -> FloatArray:
+        """Time of each operation if its weights and caches come from the memory, over that alone, (operations,).
+
+        Loops may find them in the L2 cache. In a network, other kernels ran in between.
+        """
+        found = _costs(operations, self, gpu)
+        return np.fmax(1.0, found.read_s / found.device_s)
+
     def load_cycles(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Cycles in which all multiprocessors load the elements of each operation inside a network, (operations,)."""
         known = ~np.isnan(self.device_s(operations, gpu))
@@ -349,7 +359,7 @@ def _costs(operations: OperationList, model: OneModel, gpu: GPU) -> _Known:
 
 def _costs_on_each(operations: OperationList, model: OneModel, gpus: Sequence[GPU]) -> dict[GPU, _Known]:
     """Device times and power demands together, because both follow from the same physics and features."""
-    found = {gpu: np.full((4, len(operations)), np.nan) for gpu in gpus}
+    found = {gpu: np.full((5, len(operations)), np.nan) for gpu in gpus}
     parts, some = parts_of(operations), dict[bytes, Parts]()
     asked = {}
     for gpu in gpus:
@@ -367,9 +377,12 @@ def _costs_on_each(operations: OperationList, model: OneModel, gpus: Sequence[GP
         # Where power is learned, it is relative to the burst, and both are kept as they are.
         uncapped_s = np.where(np.isnan(demand_w), burst.uncapped_s, burst.device_s)
         share = np.clip(burst.device_s / kernel_floor_s(gpu) - 1.0, 0.0, 1.0)
-        for row, each in enumerate((burst.device_s, demand_w * burst.device_s, uncapped_s, share * burst.device_s)):
+        work = Work.of(mine.kernels)
+        read_s = np.bincount(work.place, work.held_bytes, len(mine.kernels)) / (READ_SHARE * gpu.memory_bandwidth)
+        columns = (burst.device_s, demand_w * burst.device_s, uncapped_s, share * burst.device_s)
+        for row, each in enumerate((*(passes * column for column in columns), read_s)):
             values[row, mine.places] = 0.0
-            np.add.at(values[row], mine.places, passes * each)
+            np.add.at(values[row], mine.places, each)
         values[[1, 3]] /= values[0]
     for values in found.values():
         values.flags.writeable = False

@@ -103,7 +103,11 @@ class AnyGpuPredictor:
         Raises:
             InputError: An operation of another mode.
         """
-        return self._predict(operations, float(self.gpu.boost_clock_mhz), np.inf)
+        found = self._predict(operations, float(self.gpu.boost_clock_mhz), np.inf)
+        if self.kernels is None:
+            return found
+        slower = self.kernels.evicted(_as_run(OperationList.of(operations), self.gpu), self.gpu)
+        return found if (slower == 1).all() else found.times(slower, _energy_if_slower(found, slower))
 
     def _predict(self, operations: Sequence[Operation], clock: float, cap_w: float) -> OperationPredictions:
         operations = OperationList.of(operations)

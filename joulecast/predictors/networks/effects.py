@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..physics.bandwidth import PRODUCTS_SHARE
+from ..physics.bandwidth import PRODUCTS_SHARE, READ_SHARE
 from ..physics.half_precision import DEPTHWISE_TRAINING
 from ..physics.operation_numbers import BATCHED_START_STEPS
 from .composition import LEAST_HOST_S
@@ -73,6 +73,16 @@ EFFECTS: tuple[Effect, ...] = (
         "158 runs of 4 networks in bf16, on A100 and A10",
         "all of them",
         "the A100 alone gives 1.26, the A10 1.33; networks of other names",
+    ),
+    Effect(
+        "weights from memory",
+        "weights and caches of keys are read at no more than this share of the bandwidth, also where a loop finds them "
+        "in the L2 cache",
+        READ_SHARE,
+        "of the bandwidth at most",
+        "18,000 products of few rows and steps of decoding with over twice the cache on L40S and A100",
+        "nothing: 99 % of these are slower",
+        "physics: a layer comes again after all others",
     ),
     Effect(
         "elements to load",

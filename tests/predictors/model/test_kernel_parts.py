@@ -126,3 +126,16 @@ def test_kernels_lose_what_the_cache_held():
     assert found == pytest.approx([1.5, 1 + 0.5 * shares[1], 1.0, 1.0])
     # The load units may bound what is neither a product nor in fp32: relu reads and writes 1024 x 1024 elements.
     assert loaded_elements(operations, by_kernels).tolist() == [0.0, 0.0, 2 * 1024**2, 0.0]
+
+
+def test_weights_and_caches_come_from_the_memory_inside_networks():
+    """82 MB of keys fit into the L2 of an L40S, and 165 MB do not: twice the heads took 7.8 times as long."""
+    few, many = (
+        Operation("attention", [(16, heads, 1, 128), *[(16, heads, 1259, 128)] * 2], precision="bf16")
+        for heads in (8, 16)
+    )
+    gpu = find_gpu("L40S")
+    found = find_predictor(gpu, "inference").operations.predict_for_network([few, many], 350.0)
+    once_s, twice_s = found.device_time_s
+    assert once_s >= 16 * 8 * 1259 * 256 * 2 / (0.9 * gpu.memory_bandwidth) * 0.999
+    assert 1.5 * once_s < twice_s < 2.1 * once_s
