@@ -98,9 +98,7 @@ class RecipeHandler(NamedTuple):
 def _own(loaded: Sequence[Loaded], asked: Sequence[str]) -> list[tuple[Loaded, str]]:
     """Datasets, each with the modes for which a predictor is trained on it.
 
-    Raises:
-        UnknownNameError: A mode does not exist.
-        DatasetError: No dataset has a usable operation.
+    Raises UnknownNameError, DatasetError: There is no such mode, or no dataset has a usable operation.
     """
     for mode in asked:
         require_mode(mode)
@@ -136,16 +134,8 @@ def tune(
 ) -> Iterator[tuple[Loaded, str, Trial]]:
     """Search for better settings for each dataset and mode, and return the best trial of each.
 
-    Args:
-        loaded: Datasets.
-        asked: Modes; an empty list stands for all.
-        recipe: A recipe with a search space.
-        trials: Most trials per dataset and mode.
-        tracking: MLflow server and command line; None to log nothing.
-
-    Raises:
-        InputError: The recipe has no search space.
-        TrackingError: The trials could not be logged.
+    No mode stands for all; nothing is logged without `tracking`. Raises InputError: The recipe has no search space.
+    Raises TrackingError: The trials could not be logged.
     """
     if not isinstance(recipe, XGBoostRecipe) or not recipe.search:
         raise InputError(

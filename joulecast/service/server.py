@@ -191,12 +191,8 @@ def url_of(settings: Settings, listening: socket.socket) -> str:
 def serve(settings: Settings, tell: Callable[[str], object]) -> None:
     """Run the service until a signal to stop.
 
-    Args:
-        settings: Limits and options of the service.
-        tell: Function that is called with the URL of the page as soon as connections are accepted.
-
-    Raises:
-        InputError: The port is taken, or this machine does not have the address.
+    `tell` is called with the URL of the page as soon as connections are accepted. Raises InputError: The port is taken,
+    or this machine does not have the address.
     """
     if settings.calibrations:
         profiles_in(settings.calibrations)  # Refused here, and not in each of the processes.
@@ -252,10 +248,9 @@ class SharedPort(socket.socket):
 
     @classmethod
     def bound(cls, family: int, address: Any) -> Self:
-        """Reserve a port, together with the other processes of this service.
+        """Reserve a port, together with this service's other processes.
 
-        Raises:
-            InputError: The system cannot divide a port between processes.
+        Raises InputError: The system cannot divide a port.
         """
         option = getattr(socket, "SO_REUSEPORT", None)
         if option is None:
