@@ -99,6 +99,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("build/deeppm-figures"))
     parser.add_argument("--reduced", action="store_true", help="few rows: only to see that it runs")
     arguments = parser.parse_args()
+    if not any(arguments.data.glob("*/*")):
+        makes = f"joulecast datasets import SOURCE FOLDER --out {arguments.data}"
+        parser.error(f"no datasets in {arguments.data}: make those of nicolai2025 and energaizer2026: `{makes}`")
     data = Data(arguments.data, 1)
     train, test = data.fold(HELD_FOLD)
     fits = {}

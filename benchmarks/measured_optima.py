@@ -1,6 +1,6 @@
 """At which clocks networks need least energy and least EDP, measured: does one clock suit all, as Nicolai's model says?
 
-    python benchmarks/measured_optima.py [--data build/datasets]
+    python benchmarks/measured_optima.py [--data ../shared/data/energaizer2026]
 
 Nicolai (figures 6.5 to 6.16) predicts least energy at 900 of 1440 MHz and least EDP at 1200 MHz for every network of
 the A30, and published no measurement at other clocks. energaizer2026 has twelve sweeps of an A100, of which one waits
@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import joulecast
-from joulecast.datasets import load
+from joulecast.datasets.importers.energaizer2026 import import_energaizer2026
 from joulecast.hardware import find_gpu
 
+ROOT = Path(__file__).resolve().parents[1]
 GPU = "A100 PCIe 40GB"
 RULES = {"energy": 900 / 1440, "EDP": 1200 / 1440}
 LEAST_CLOCKS = 8
@@ -33,11 +34,11 @@ def value(found: Any, quantity: str) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("build/datasets"))
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "energaizer2026")
     top = float(find_gpu(GPU).boost_clock_mhz)
     sweeps: dict[tuple[Any, ...], dict[float, Any]] = defaultdict(dict)
-    for folder in sorted(parser.parse_args().data.glob(f"{find_gpu(GPU).slug}/*-mhz")):
-        for m in load(folder).usable_networks("inference"):
+    for dataset in import_energaizer2026(parser.parse_args().data):
+        for m in dataset.usable_networks("inference") if dataset.card.gpu == find_gpu(GPU).name else ():
             sweeps[m.network, tuple(m.input_shape), m.precision][float(m.clock_mhz or top)] = m
     for quantity, rule in RULES.items():
         costs: dict[str, list[float]] = {"rule": [], "ours": []}

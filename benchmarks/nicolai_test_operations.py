@@ -81,6 +81,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data" / "nicolai2025")
     parser.add_argument("--out", type=Path, help="folder for the figures")
     arguments = parser.parse_args()
+    if arguments.out is not None:
+        arguments.out.mkdir(parents=True, exist_ok=True)
     datasets = {dataset.card.gpu: dataset for dataset in import_nicolai2025(arguments.data)}
     modules = modules_of(arguments.data)
     for campaign in CAMPAIGNS:

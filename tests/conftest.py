@@ -36,10 +36,21 @@ FAKE_DRIVER = Path(__file__).parent / "metering" / "fake_nvml"
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
-def _shared(source: str) -> Path:
-    if not (SHARED_DATA / source).is_dir():
-        pytest.skip(f"the measurements of {source} are not beside this checkout")
-    return SHARED_DATA / source
+def _shared(source: str) -> Any:
+    """A fixture with the folder of a source's measurements, by its name."""
+
+    @pytest.fixture(scope="session", name=source)
+    def folder() -> Path:
+        if not (SHARED_DATA / source).is_dir():
+            pytest.skip(f"the measurements of {source} are not beside this checkout")
+        return SHARED_DATA / source
+
+    return folder
+
+
+aiconfigurator2026, energaizer2026 = _shared("aiconfigurator2026"), _shared("energaizer2026")
+miopen2024, neusight2025 = _shared("miopen2024"), _shared("neusight2025")
+nicolai2025, vidur2024 = _shared("nicolai2025"), _shared("vidur2024")
 
 
 @contextlib.contextmanager
@@ -112,36 +123,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         places = {group: place for place, group in enumerate(BEGUN_FIRST)}
         items.sort(key=lambda item: places.get(group_of(item.nodeid), len(places)))
-
-
-@pytest.fixture(scope="session")
-def aiconfigurator2026() -> Path:
-    return _shared("aiconfigurator2026")
-
-
-@pytest.fixture(scope="session")
-def energaizer2026() -> Path:
-    return _shared("energaizer2026")
-
-
-@pytest.fixture(scope="session")
-def miopen2024() -> Path:
-    return _shared("miopen2024")
-
-
-@pytest.fixture(scope="session")
-def vidur2024() -> Path:
-    return _shared("vidur2024")
-
-
-@pytest.fixture(scope="session")
-def neusight2025() -> Path:
-    return _shared("neusight2025")
-
-
-@pytest.fixture(scope="session")
-def nicolai2025() -> Path:
-    return _shared("nicolai2025")
 
 
 @pytest.fixture(autouse=True)

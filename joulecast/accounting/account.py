@@ -57,7 +57,9 @@ class Account:
         title: str | None = None,
     ) -> None:
         torch = needs_torch()
-        self._module = _checked(module)
+        from .steps import checked_module
+
+        self._module = checked_module(module)
         self._title = title or type(module).__name__
         self._on_gpu = any(p.is_cuda for p in module.parameters()) and torch.cuda.is_available()
         self._meter = meter_of(sensors, interval_s)
@@ -159,7 +161,7 @@ def account(
             allowed="seconds above 0, at least 1 iteration",
         )
     place = None if device is None else find_device(device)
-    with steps_of(_checked(module), inputs, mode, place, optimizer) as steps:
+    with steps_of(module, inputs, mode, place, optimizer) as steps:
         return two_passes(steps, sensors, loop_s, profiled_iterations)
 
 
@@ -191,15 +193,3 @@ def needs_torch() -> Any:
     except ImportError as error:
         raise MissingDependencyError("accounting needs torch", hint=with_extra("torch")) from error
     return torch
-
-
-def _checked(module: Any) -> Any:
-    """Check that a value is a module, and return it."""
-    if not isinstance(module, needs_torch().nn.Module):
-        raise InputError(
-            "this is not a module",
-            given=type(module).__name__,
-            allowed="a torch.nn.Module",
-            hint="`joulecast account NAME SHAPE` builds models by name",
-        )
-    return module

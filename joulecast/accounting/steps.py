@@ -115,13 +115,7 @@ def steps_of(
         UnknownNameError: There is no such mode or optimizer.
         InputError: `module` is not a module, or `inputs` are neither tensors nor shapes.
     """
-    if not isinstance(module, torch.nn.Module):
-        raise InputError(
-            "this is not a module",
-            given=type(module).__name__,
-            allowed="a torch.nn.Module",
-            hint="pass the model itself, not its name or its class",
-        )
+    checked_module(module)
     require_mode(mode)
     refuse_optimizer(optimizer, mode)
     if device is not None:
@@ -132,6 +126,18 @@ def steps_of(
     stepper = None if optimizer is None else _OPTIMIZERS[optimizer](module.parameters(), lr=_SMALL_RATE)
     title = f"{type(module).__name__} {shape_text(shapes.shape)}, {mode}, on {place}"
     return Steps(module, args, kwargs, mode == "training", stepper, title)
+
+
+def checked_module(module: Any) -> torch.nn.Module:
+    """Check that a value is a module, and return it. Raises InputError: it is not."""
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(
+            "this is not a module",
+            given=type(module).__name__,
+            allowed="a torch.nn.Module",
+            hint="pass the model itself; `joulecast account NAME SHAPE` builds models by name",
+        )
+    return module
 
 
 def _tensors(

@@ -143,11 +143,7 @@ class Resolution:
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, in SI units."""
-        return {
-            "update_s": self.update_s,
-            "iteration_s": self.iteration_s,
-            "resolved_share": self.resolved_share,
-        }
+        return dict(vars(self))
 
 
 def resolution(events: Events, curves: Sequence[EnergyCurve], iteration_s: float) -> Resolution:

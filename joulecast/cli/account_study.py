@@ -46,13 +46,7 @@ def merge(
 
 
 def repeats_text(trees: Sequence[EnergyTree], top: int, bars_file: Path | None) -> str:
-    """The largest parts of several equal runs, with mean and standard deviation.
-
-    Args:
-        trees: A tree for each run.
-        top: How many parts to list.
-        bars_file: SVG, PNG or HTML file in which they are drawn; None for no drawing.
-    """
+    """The largest parts of several equal runs, with mean and standard deviation."""
     from ..energy.several import repeated
     from ..rendering.notebook import Bar, Picture, bars
 

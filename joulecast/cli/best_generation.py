@@ -10,7 +10,7 @@ from .generate import SERVED
 from .options import PRICES, AsJson, Asked, Option, Pareto, Plot, Shown, WaysCsv, asking, option
 from .printing import Column, listing, quantity, tell_ways, word
 from .reading import names, positive_integers
-from .simulate import BURSTINESS, PREFIX_HIT_RATE
+from .simulate import BURSTINESS, DRAFTS, PREFIX_HIT_RATE
 
 
 @asking(
@@ -40,7 +40,7 @@ from .simulate import BURSTINESS, PREFIX_HIT_RATE
     precision=Option(
         option(
             list[str] | None,
-            help="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4; repeat it, or separate by commas. Default: bf16.",
+            help="Of the weights: bf16 (default), fp16, fp8, nvfp4, mxfp4 or int4 (AWQ, GPTQ); several with commas.",
         ),
         "precisions",
         read=names,
@@ -68,6 +68,7 @@ from .simulate import BURSTINESS, PREFIX_HIT_RATE
     ),
     burstiness=BURSTINESS,
     prefix_hit_rate=PREFIX_HIT_RATE,
+    **DRAFTS,
 )
 def best_generation(
     asked: Asked,
@@ -121,7 +122,7 @@ def _text(choices: Sequence[GenerationChoice], top: int) -> str:
     plain = "{:g}".format
     columns = [
         word("GPU", "boards"),
-        Column("layout", lambda each: each.layout if each.gpus > 1 else None, right=False),
+        Column("layout", lambda each: each.layout if each.gpus > 1 or each.draft_tokens else None, right=False),
         quantity("clock MHz", "clock_mhz", plain),
         quantity("of prompts", "prefill_clock_mhz", plain),
         quantity("cap W", "power_limit_w", plain),

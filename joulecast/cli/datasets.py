@@ -52,7 +52,7 @@ def sources() -> None:
 
 @app.command("convert")
 def convert_clone(
-    source: Annotated[str, typer.Argument(help="The source: miopen2024 or vidur2024.")],
+    source: Annotated[str, typer.Argument(help="The source, such as vidur2024; errors name all.")],
     clone: Annotated[Path, typer.Argument(help="Folder with a clone of the source's repository.")],
     out: Annotated[Path, typer.Option(help="Folder to write the tables into.")],
     any_commit: Annotated[

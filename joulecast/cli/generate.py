@@ -23,7 +23,9 @@ SERVED: Mapping[str, Option] = {
         default=REQUIRED,
         read=lambda text: Path(text) if text.endswith(".json") else text,
     ),
-    "precision": Option(option(str, help="Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4."), default="bf16"),
+    "precision": Option(
+        option(str, help="Of the weights: bf16, fp16, fp8, nvfp4, mxfp4 or int4 (AWQ, GPTQ)."), default="bf16"
+    ),
     "engine": Option(option(str, help=f"The engine that serves it: {', '.join(ENGINES)}."), default="vllm"),
 }
 """Options of all commands about a language model that is served."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..datasets import Dataset, NetworkMeasurement, fingerprint
+from ..datasets import Dataset, NetworkMeasurement
 from ..errors import DatasetError, InputError
 from ..extraction import network_of
 from ..hardware import find_gpu
@@ -24,10 +24,10 @@ from ..predictors.evaluation.any_gpu import (
     validate_any_gpu,
 )
 from ..predictors.evaluation.cpu import SPLITS as CPU_SPLITS
-from ..predictors.evaluation.cpu import CpuValidation, validate_cpu
+from ..predictors.evaluation.cpu import validate_cpu
 from ..predictors.evaluation.one_gpu import Validation, validate
 from ..predictors.evaluation.report import write_report
-from ..predictors.evaluation.scores import Score, any_gpu_scores, cpu_scores, own_scores
+from ..predictors.evaluation.scores import Score, any_gpu_scores, own_scores
 from ..predictors.evaluation.tuning import Trial, search
 from ..predictors.fitting.fit import ANY_GPU_FORMS, predictor_of
 from ..predictors.intervals.network_calibration import NetworkCalibration
@@ -59,19 +59,6 @@ class Loaded:
         }
         return cls(folder, dataset, networks)
 
-    def description(self) -> dict[str, Any]:
-        """Description of the dataset: GPU, source and digest."""
-        card = self.dataset.card
-        return {
-            "gpu": card.gpu,
-            "clock_mhz": card.clock_mhz,
-            "source": card.source,
-            "licence": card.licence,
-            "operations": len({m.operation for m in self.dataset.measurements}),
-            "networks": len(self.dataset.networks),
-            "sha256": fingerprint(self.folder),
-        }
-
 
 Entry = Trained[Any, Any, Any]
 """The result of a training."""
@@ -81,12 +68,6 @@ class RecipeHandler(NamedTuple):
     """How recipes of a class are handled.
 
     An empty list of modes stands for all modes. `quick` concerns predictors for any GPU only, see `validate_any_gpu`.
-
-    Args:
-        train: Function that validates a recipe and fits it on all data.
-        validate: Function that measures the errors of a recipe on data left out of its training.
-        scores: Function that summarizes a validation in a few numbers.
-        report: Function that writes validations into a folder, with the command that made them, and remarks.
     """
 
     train: Callable[[Sequence[Loaded], Sequence[str], Any, bool], Iterator[Entry]]
@@ -98,7 +79,7 @@ class RecipeHandler(NamedTuple):
 def _own(loaded: Sequence[Loaded], asked: Sequence[str]) -> list[tuple[Loaded, str]]:
     """Datasets, each with the modes for which a predictor is trained on it.
 
-    Raises UnknownNameError, DatasetError: There is no such mode, or no dataset has a usable operation.
+    Raises UnknownNameError: a mode does not exist. Raises DatasetError: no dataset has a usable operation.
     """
     for mode in asked:
         require_mode(mode)
@@ -134,8 +115,7 @@ def tune(
 ) -> Iterator[tuple[Loaded, str, Trial]]:
     """Search for better settings for each dataset and mode, and return the best trial of each.
 
-    No mode stands for all; nothing is logged without `tracking`. Raises InputError: The recipe has no search space.
-    Raises TrackingError: The trials could not be logged.
+    Raises InputError: the recipe has no search space. Raises TrackingError: the trials could not be logged.
     """
     if not isinstance(recipe, XGBoostRecipe) or not recipe.search:
         raise InputError(
@@ -163,8 +143,11 @@ def tune(
         yield each, mode, best
 
 
-def _validate_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool) -> list[Validation]:
-    return [validate(each.dataset, mode, recipe, _of_mode(each, mode)) for each, mode in _own(loaded, asked)]
+def _each(function: Callable[..., Any]) -> Callable[[Sequence[Loaded], Sequence[str], Any, bool], list[Any]]:
+    """A validation of each dataset and mode by itself."""
+    return lambda loaded, asked, recipe, quick: [
+        function(each.dataset, mode, recipe, _of_mode(each, mode)) for each, mode in _own(loaded, asked)
+    ]
 
 
 def _report_own(validations: list[Validation], recipe: Recipe, folder: Path, command: str, remarks: str) -> Path:
@@ -197,10 +180,6 @@ def _train_cpu(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, q
         yield train_cpu(each.dataset, each.folder, mode, recipe, _of_mode(each, mode))
 
 
-def _validate_cpu(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool) -> list[CpuValidation]:
-    return [validate_cpu(each.dataset, mode, recipe, _of_mode(each, mode)) for each, mode in _own(loaded, asked)]
-
-
 def _report(
     name: str, title: str, splits: str, tables: Callable[[Any], list[str]]
 ) -> Callable[[list[Any], Any, Path, str, str], Path]:
@@ -223,16 +202,16 @@ def _tables_any_gpu(validation: AnyGpuValidation) -> list[str]:
     return any_gpu_errors(errors_of_networks(validation), operation_errors(validation))
 
 
-def _tables_cpu(validation: CpuValidation) -> list[str]:
+def _tables_cpu(validation: Validation) -> list[str]:
     return [f"## {validation.gpu}, {validation.mode}", "", *cpu_errors(validation)]
 
 
 _report_any_gpu = _report("REPORT.md", "How good the predictions for any GPU are", SPLITS, _tables_any_gpu)
 _report_cpu = _report("CPUS.md", "How good the predictions for CPUs are", CPU_SPLITS, _tables_cpu)
 
-_OWN = RecipeHandler(_train_own, _validate_own, own_scores, _report_own)
+_OWN = RecipeHandler(_train_own, _each(validate), own_scores, _report_own)
 _ANY_GPU = RecipeHandler(_train_any_gpu, _validate_any_gpu, any_gpu_scores, _report_any_gpu)
-_CPU = RecipeHandler(_train_cpu, _validate_cpu, cpu_scores, _report_cpu)
+_CPU = RecipeHandler(_train_cpu, _each(validate_cpu), own_scores, _report_cpu)
 
 HANDLERS: Mapping[type[Recipe], RecipeHandler] = {
     **{form.settings: _OWN for form in ONE_GPU_FORMS.values()},
@@ -244,8 +223,7 @@ HANDLERS: Mapping[type[Recipe], RecipeHandler] = {
 def handlers_of(recipe: Recipe, loaded: Sequence[Loaded]) -> list[tuple[RecipeHandler, list[Loaded]]]:
     """How a recipe is handled, and the datasets for it: those of CPUs apart from those of GPUs.
 
-    Raises:
-        InputError: A recipe for any GPU, and datasets of CPUs only.
+    Raises InputError: a recipe for any GPU, and datasets of CPUs only.
     """
     handler = HANDLERS[type(recipe)]
     on_cpus = [each for each in loaded if is_cpu(each.dataset.card.gpu)]

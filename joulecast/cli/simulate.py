@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from ..traffic import ServingSimulation
 
 BURSTINESS = Option(option(float, help="Variation of the time between arrivals: 1 is Poisson."), default=1.0)
+DRAFTS: Mapping[str, Option] = {
+    "draft_tokens": Option(option(int, help="Tokens drafted for each sequence and verified in a step."), default=0),
+    "draft_model": Option(option(str | None, help="Model that drafts. Default: drafts cost nothing.")),
+    "acceptance": Option(option(float, help="Probability that a drafted token is accepted."), default=0.7),
+}
+"""Options of speculative decoding."""
 PREFIX_HIT_RATE = Option(option(float, help="Share of prompts that the prefix cache holds."), default=0.0)
 
 
@@ -49,9 +56,7 @@ PREFIX_HIT_RATE = Option(option(float, help="Share of prompts that the prefix ca
     prefill_replicas=Option(option(int, help="Replicas that only read prompts; all others decode."), default=0),
     prefill_clock=Option(option(float | None, help="Graphics clock in MHz of these, or of steps that read prompts.")),
     prefill_power_limit=Option(option(float | None, help="Power cap of the same in watts."), "prefill_power_limit_w"),
-    draft_tokens=Option(option(int, help="Tokens drafted for each sequence and verified in a step."), default=0),
-    draft_model=Option(option(str | None, help="Model that drafts. Default: drafts cost nothing.")),
-    acceptance=Option(option(float, help="Probability that a drafted token is accepted."), default=0.7),
+    **DRAFTS,
     precision=SERVED["precision"],
     engine=SERVED["engine"],
     **LAYOUT,

@@ -151,8 +151,9 @@ def evaluate(
         typer.echo(f"report: {report}")
         if not no_track:
             from ..zoo.mlflow.tracking import track_evaluation
+            from ..zoo.training import described
 
-            used = [each.description() for each in part]
+            used = [described(each.folder, each.dataset) for each in part]
             run = track_evaluation(name, validations, one, used, report, tracking_uri, command=_command())
             typer.echo(f"MLflow run {run}")
     typer.echo(_table(scores) if any(scores.values()) else _FEW)

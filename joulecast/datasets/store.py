@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
@@ -71,7 +71,7 @@ def _too_large(path: Path, given: str, most_values: int) -> DatasetError:
 # Version 3 added engine, kernel and sustained. In older files these columns are missing and read as unknown. Since
 # version 4, networks may have no power.
 _READABLE = (2, 3, SCHEMA_VERSION)
-_MOST_VALUES = 20_000_000
+_MOST_VALUES = 50_000_000
 _OPERATIONS, _NETWORKS, _CARD = "operations.parquet", "networks.parquet", "card.json"
 _OPERATION = ("operation", "kind", "mode", "precision")
 """Columns that describe an operation: what its to_dict gives as JSON, and three values of it."""
@@ -169,13 +169,6 @@ def _read_rows(folder: Path, name: str, facts: dict[str, Any], schema: Any) -> l
     return rows
 
 
-def _operation(value: str, known: dict[str, Operation]) -> Operation:
-    # Operations repeat, and building one checks it, which takes time.
-    if value not in known:
-        known[value] = Operation.from_dict(json.loads(value))
-    return known[value]
-
-
 def load(folder: str | Path) -> Dataset:
     """Read a dataset and check every file against its card.
 
@@ -215,15 +208,19 @@ def _loaded(folder: Path) -> Dataset:
         ) from error
     known: dict[str, Operation] = {}
     faults: list[str] = []
-    measurements = _built(operations, lambda row: _measurement(row, known), faults)
+    measurements = []
+    for position, row in enumerate(operations, start=1):
+        text, rest = row["operation"], {name: value for name, value in row.items() if name not in _OPERATION}
+        try:
+            # Operations repeat, and building one checks it, which takes time.
+            if text not in known:
+                known[text] = Operation.from_dict(json.loads(text))
+            measurements.append(Measurement(operation=known[text], **rest))
+        except (InputError, json.JSONDecodeError) as error:
+            faults.append(f"row {position}: {error.what if isinstance(error, InputError) else error}")
     if faults:
         refuse_lines(faults, str(folder))
     return Dataset(Card.from_dict(card), tuple(measurements), tuple(map(_network, networks)))
-
-
-def _measurement(row: dict[str, Any], known: dict[str, Operation]) -> Measurement:
-    rest = {name: value for name, value in row.items() if name not in _OPERATION}
-    return Measurement(operation=_operation(row["operation"], known), **rest)
 
 
 def _network(row: dict[str, Any]) -> NetworkMeasurement:
@@ -231,18 +228,6 @@ def _network(row: dict[str, Any]) -> NetworkMeasurement:
     if "operations" in values:
         values["operations"] = Network.from_dict(json.loads(values["operations"]))
     return NetworkMeasurement(**{**values, "input_shape": tuple(values["input_shape"])})
-
-
-def _built(
-    rows: list[dict[str, Any]], build: Callable[[dict[str, Any]], Measurement], faults: list[str]
-) -> list[Measurement]:
-    result = []
-    for position, row in enumerate(rows, start=1):
-        try:
-            result.append(build(row))
-        except (InputError, json.JSONDecodeError) as error:
-            faults.append(f"row {position}: {error.what if isinstance(error, InputError) else error}")
-    return result
 
 
 def fingerprint(folder: str | Path) -> str:

@@ -16,7 +16,7 @@ from ..units import si
 from .comparison import TreeComparison, comparison
 from .node import MOST_NODES, PHASES, Draft, Node, Phase, Row, Share
 
-_WIDTH, _ROW, _DEEPEST = 960, 26, 8
+_WIDTH, _ROW, _MOST_ROWS = 960, 26, 8
 _NARROWEST = 1.0  # Pixels; narrower boxes are not drawn.
 _LETTER = 7.0  # Approximate width of a letter in pixels.
 
@@ -60,7 +60,7 @@ def icicle(root: Box, title: str) -> str:
 
 def _placed(box: Box, left: float, width: float, row: int) -> Iterator[tuple[Box, float, float, int]]:
     yield box, left, width, row
-    if row + 1 == _DEEPEST or not box.value:
+    if row + 1 == _MOST_ROWS or not box.value:
         return
     for child in box.children:
         wide = width * child.value / box.value

@@ -55,7 +55,11 @@ def adapt(module: nn.Module, rank: int, targets: str | Sequence[str] | None = No
     InputError: the rank is not a positive integer, or the module has no such layers.
     """
     require_positive_integer("lora", rank)
-    layers = {path: each for path, each in module.named_modules() if _is_linear(each)}
+    layers = {
+        path: each
+        for path, each in module.named_modules()
+        if isinstance(each, nn.Linear) or type(each).__name__ == "Conv1D"
+    }
     present = {path.rpartition(".")[2] for path in layers}
     if targets == ALL_LINEAR:
         chosen = set(list(layers)[:-1])
@@ -76,7 +80,3 @@ def adapt(module: nn.Module, rank: int, targets: str | Sequence[str] | None = No
     for path in chosen:
         parent, _, name = path.rpartition(".")
         setattr(module.get_submodule(parent), name, Adapted(layers[path], rank))
-
-
-def _is_linear(module: nn.Module) -> bool:
-    return isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D"

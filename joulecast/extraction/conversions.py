@@ -66,14 +66,13 @@ def convolution(transposed: bool) -> Callable[[Bound], Converted]:
         x, weight = bound["input"], shape_of(bound["weight"])
         dimensions = len(weight) - 2
         groups = bound["groups"]
+        names = ("stride", "padding", "dilation", *(("output_padding",) if transposed else ()))
+        given = {name: bound[name] for name in names}
         attributes: dict[str, Any] = {
             "out_channels": weight[1] * groups if transposed else weight[0],
             "kernel_size": weight[2:],
             "bias": bound["bias"] is not None,
-            **{
-                name: _per_dimension(bound[name], dimensions)
-                for name in ("stride", "padding", "dilation", *(("output_padding",) if transposed else ()))
-            },
+            **{n: v if isinstance(v, str) else tuple(v) * (dimensions if len(v) == 1 else 1) for n, v in given.items()},
             "groups": groups,
         }
         name = "conv_transpose" if transposed else "conv"
@@ -85,12 +84,6 @@ def convolution(transposed: bool) -> Callable[[Bound], Converted]:
 def any_convolution(bound: Bound) -> Converted:
     """A convolution of an exported program, in which an argument says whether it is transposed."""
     return convolution(bound["transposed"])(bound)
-
-
-def _per_dimension(value: Any, dimensions: int) -> Any:
-    if isinstance(value, str):
-        return value
-    return tuple(value) * dimensions if len(value) == 1 else tuple(value)
 
 
 def linear(bound: Bound) -> Converted:

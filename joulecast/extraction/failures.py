@@ -88,19 +88,14 @@ def what_to_assume(trace: Callable[..., Any], stated: Assume | None) -> str:
 
     `trace` extracts the model with `assume` as its argument. What the user has stated already is kept.
     """
-    for assume in _worth_trying(stated):
+    tried = _ASSUMPTIONS if not stated else () if "box_side" in stated else ({"boxes": 100, **stated, "box_side": 100},)
+    for assume in tried:
         try:
             trace(assume=assume)
         except JoulecastError:
             continue
         return f"the model runs under an assumption: assume={assume}"
     return _NOTHING_TO_ASSUME
-
-
-def _worth_trying(stated: Assume | None) -> tuple[Assume, ...]:
-    if not stated:
-        return _ASSUMPTIONS
-    return () if "box_side" in stated else ({"boxes": 100, **stated, "box_side": 100},)
 
 
 def refuse_module(module: torch.nn.Module) -> None:

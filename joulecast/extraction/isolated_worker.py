@@ -25,24 +25,17 @@ from ..operations.operation import MODES
 from ..system.damage import first_line
 from ..system.limits import used_bytes
 from .job import Job
+from .models.language_models import BY_NAME
 
 _ONNX = ("onnx.inliner", "onnx.reference", "onnx.shape_inference", "joulecast.extraction.files.onnx_graphs")
 
 
-def _import_for(question: Mapping[str, Any]) -> None:
-    """Import the libraries that a request needs, so that each fork has them. A fork reports those that are missing."""
-    from .models.language_models import BY_NAME
-
-    if "file" in question:
-        suffix = Path(question["file"]).suffix
-        _import_libraries(suffix, builds_transformer=suffix == ".json")
-    else:
-        _import_libraries(None, builds_transformer=question.get("name") in BY_NAME)
-
-
 @cache
 def _import_libraries(suffix: str | None, *, builds_transformer: bool) -> None:
-    """Import, once, the libraries for files with this suffix (None: for models by name)."""
+    """Import, once, the libraries for files with this suffix (None: for models by name), so that each fork has them.
+
+    A fork reports those that are missing.
+    """
     if suffix == ".onnx":
         with contextlib.suppress(ImportError):
             for name in _ONNX:
@@ -140,11 +133,6 @@ def _confine(file: Path) -> None:
     sys.addaudithook(check)
 
 
-def _kill(process: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process, signal.SIGKILL)
-
-
 def _reply_of_a_fork(question: Mapping[str, Any]) -> bytes:
     reading, writing = os.pipe()
     child = os.fork()
@@ -154,13 +142,18 @@ def _reply_of_a_fork(question: Mapping[str, Any]) -> bytes:
             _limit(**question["limits"])
             if "file" in question:
                 _confine(Path(question["file"]))
-            with os.fdopen(writing, "wb") as file:
-                file.write(json.dumps(reply(question)).encode())
+            with os.fdopen(writing, "wb") as answer:
+                answer.write(json.dumps(reply(question)).encode())
             os._exit(0)
         finally:
             os._exit(1)
+
+    def kill(*_: Any) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+
     # `IsolatedExtraction.stop` sends this signal, which ends the extraction but not this process.
-    signal.signal(signal.SIGUSR1, lambda *_: _kill(child))
+    signal.signal(signal.SIGUSR1, kill)
     os.close(writing)
     with os.fdopen(reading, "rb") as file:
         said = file.read()
@@ -182,7 +175,8 @@ def main() -> None:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # in case it arrives after the extraction has ended
     for line in sys.stdin.buffer:
         question = json.loads(line)
-        _import_for(question)
+        suffix = Path(question["file"]).suffix if "file" in question else None
+        _import_libraries(suffix, builds_transformer=suffix == ".json" or question.get("name") in BY_NAME)
         forks = hasattr(os, "fork")
         replies.write((_reply_of_a_fork(question) if forks else json.dumps(reply(question)).encode()) + b"\n")
         replies.flush()

@@ -124,12 +124,6 @@ def decides(func: Any) -> bool:
     return bool(_DEPENDS & set(func.tags)) or func.name() == "torchvision::nms"
 
 
-def _is_safe(func: Any, name: str) -> bool:
-    plain = name.removesuffix("_") if not name.endswith("__") else name
-    known = name in _MAKERS | _LIKE | _NEW or plain in _SAFE or name in _SAFE
-    return known and func.namespace == "aten" and func._overloadname not in _UNSAFE_FORMS
-
-
 class NeedsValuesError(RuntimeError):
     """A model makes a decision that depends on values of its input."""
 
@@ -256,7 +250,9 @@ class KnownValues:
     def _values(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """The arguments with known values instead of meta tensors; UNKNOWN if one of them is not known."""
         name = func.overloadpacket.__name__
-        if not _is_safe(func, name):
+        plain = name.removesuffix("_") if not name.endswith("__") else name
+        is_safe = name in _MAKERS | _LIKE | _NEW or plain in _SAFE or name in _SAFE
+        if not is_safe or func.namespace != "aten" or func._overloadname in _UNSAFE_FORMS:
             return UNKNOWN
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if not tensors and name not in _MAKERS:

@@ -56,11 +56,6 @@ def _lerp(bound: Bound) -> Converted:
     return "mul", [shape or (1,) for shape in shapes[-2:]], {}
 
 
-def _weight_norm(bound: Bound) -> Converted:
-    # Each row of the weights is scaled to a given norm.
-    return "rms_norm", [shape_of(bound["v"])], {"affine": False}
-
-
 def _dropout(bound: Bound) -> Converted:
     if not bound["train"] or bound["p"] == 0:
         return None
@@ -83,11 +78,6 @@ def _reduction(kind: str) -> Callable[[Bound], Converted]:
         return kind, [shape_of(bound["self"])], {"dim": None if dim == () else dim, "keepdim": keepdim}
 
     return convert
-
-
-def _cat(bound: Bound) -> Converted:
-    # PyTorch skips empty tensors here.
-    return "cat", [shape_of(t) for t in bound["tensors"] if t.numel()], {"dim": bound["dim"]}
 
 
 def _stack(bound: Bound) -> Converted:
@@ -175,7 +165,8 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     **dict.fromkeys(("max", "min"), conversions.extreme("mul")),
     **dict.fromkeys(("argmax", "argmin", "all", "any"), _reduction("argmax")),
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"), call("cumsum", "<first>", dim="dim")),
-    "cat": _cat,
+    # PyTorch skips empty tensors here.
+    "cat": lambda bound: ("cat", [shape_of(t) for t in bound["tensors"] if t.numel()], {"dim": bound["dim"]}),
     "stack": _stack,
     "embedding": _embedding,
     **dict.fromkeys(
@@ -235,7 +226,8 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     ),
     "nll_loss_forward": conversions.labelled,
     "lerp": _lerp,
-    "_weight_norm_interface": _weight_norm,
+    # Each row of the weights is scaled to a given norm.
+    "_weight_norm_interface": lambda bound: ("rms_norm", [shape_of(bound["v"])], {"affine": False}),
     **{name: call(kind, "<first>") for kind, names in ALIKE.items() for name in names},
     # Names that only exported programs use.
     "convolution": conversions.any_convolution,

@@ -322,18 +322,15 @@ class Casts(TorchFunctionMode):
         return func(*args, **further)
 
 
-def _is_composite(func: Any) -> bool:
-    return bool(func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd))
-
-
 class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs a forward again on the meta device, with the same decisions as when it was recorded."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         # With autograd, PyTorch decomposes composite operators before dispatch, so they do not appear again.
-        decisions = ((func, made) for func, made in recorder.known.decisions if not _is_composite(func))
-        self._recorder, self._decisions = recorder, deque(decisions)
+        composite = torch._C.DispatchKey.CompositeImplicitAutograd
+        made = (each for each in recorder.known.decisions if not each[0].has_kernel_for_dispatch_key(composite))
+        self._recorder, self._decisions = recorder, deque(made)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given, further = self._recorder.arguments(args, kwargs)

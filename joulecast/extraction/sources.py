@@ -197,12 +197,9 @@ def network_of_file(job: Job) -> Network:
     """List the operations of the model in a file, in this process. The model of the job is the path of the file."""
     path = Path(job.model)
     with refusing_damage("this file describes no model that can be", path):
-        return _READERS.get(path.suffix, _from_configuration)(path, job)
-
-
-def _from_configuration(path: Path, job: Job) -> Network:
-    """A configuration of transformers (config.json)."""
-    return configured(read_json(path, MOST_JSON_BYTES, "this file"), Inputs.of(job.input_shape), job)
+        if path.suffix in _READERS:
+            return _READERS[path.suffix](path, job)
+        return configured(read_json(path, MOST_JSON_BYTES, "this file"), Inputs.of(job.input_shape), job)
 
 
 def _from_program(path: Path, job: Job) -> Network:

@@ -272,13 +272,15 @@ def trace(
         )
     if on_trace is not None:
         on_trace(recorder)
+    # Every operation of kind grouped_linear makes this assumption.
+    grouped = [EXPERTS for operation, _ in recorder.calls if operation.kind == "grouped_linear"]
     return Network.of_calls(
         recorder.calls,
         name=name,
         input_shape=inputs.shape,
         mode=mode,
         dropped=recorder.dropped,
-        assumptions=_stated(assumptions, recorder),
+        assumptions=tuple(dict.fromkeys((*assumptions, *grouped))),
         channels_last=forward.channels_last,
         parameter_bytes=_parameter_bytes(forward, recorder),
     )
@@ -292,9 +294,3 @@ def _parameter_bytes(forward: Forward, recorder: Recorder) -> ParameterBytes | N
     if not recorder.cast_bytes and stored == learned:
         return None
     return ParameterBytes(sum(stored.values()), sum(learned.values()), recorder.cast_bytes)
-
-
-def _stated(assumptions: Assumptions, recorder: Recorder) -> tuple[str, ...]:
-    """Assumptions in words: those of the user, and the one that every operation of kind grouped_linear makes."""
-    grouped = any(operation.kind == "grouped_linear" for operation, _ in recorder.calls)
-    return tuple(dict.fromkeys([*assumptions, *([EXPERTS] if grouped else [])]))

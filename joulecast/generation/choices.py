@@ -78,6 +78,7 @@ class GenerationChoice(Plain):
         tpot_p99_s: Mean seconds of a request per further token, P99.
         prefill_replicas: Replicas that only read prompts, 0 if all do both.
         prefill_clock_mhz: Graphics clock of these; None without them.
+        draft_tokens: Tokens that are drafted for each sequence and verified in a step; 0 for none.
     """
 
     model: str
@@ -109,6 +110,7 @@ class GenerationChoice(Plain):
     tpot_p99_s: float | None = None
     prefill_replicas: int = 0
     prefill_clock_mhz: float | None = None
+    draft_tokens: int = 0
 
     @property
     def boards(self) -> str:
@@ -119,7 +121,8 @@ class GenerationChoice(Plain):
     def layout(self) -> str:
         """How the GPUs share the model, such as "TP 4, 2 replicas"."""
         reading = f", {self.prefill_replicas} of which read prompts" if self.prefill_replicas else ""
-        return f"{Parallel(self.tensor_parallel, self.expert_parallel, self.replicas)}{reading}"
+        drafts = f", {self.draft_tokens} drafted tokens" if self.draft_tokens else ""
+        return f"{Parallel(self.tensor_parallel, self.expert_parallel, self.replicas)}{reading}{drafts}"
 
     @property
     def max_sequences(self) -> int:
@@ -128,7 +131,7 @@ class GenerationChoice(Plain):
         return -(-self.batch // groups)
 
     def __str__(self) -> str:
-        layout = f" ({self.layout})" if self.gpus > 1 else ""
+        layout = f" ({self.layout})" if self.gpus > 1 or self.draft_tokens else ""
         first, further = self.time_to_first_token_s, self.time_per_output_token_s
         served = ""
         if self.ttft_p99_s is not None and self.tpot_p99_s is not None:
@@ -169,7 +172,8 @@ class GenerationChoice(Plain):
             cache if self.cache_precision == "fp8" else "",
             options[role] if self.prefill_replicas else "",
         ]
-        lines = [] if clock_mhz is None else [f"nvidia-smi --lock-gpu-clocks={clock_mhz:g}"]
+        drafts = [f"# with speculative decoding: {self.draft_tokens} tokens"] if self.draft_tokens else []
+        lines = drafts if clock_mhz is None else [*drafts, f"nvidia-smi --lock-gpu-clocks={clock_mhz:g}"]
         if self.power_limit_w is not None:
             lines.append(f"nvidia-smi --power-limit={self.power_limit_w:g}")
         return "\n".join([*lines, " ".join(part for part in parts if part)])

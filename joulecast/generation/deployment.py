@@ -18,8 +18,10 @@ from .parallel import Parallel, share
 from .serving import BATCHINGS, Batching, Cycle, Load, cycle_of
 from .steps import Precisions, StepTokens
 
-WEIGHTS = ("bf16", "fp16", "fp8", "nvfp4", "mxfp4")
+WEIGHTS = ("bf16", "fp16", "fp8", "nvfp4", "mxfp4", "int4")
 """Precisions in which weights can be served."""
+SAME = {"awq": "int4", "gptq": "int4"}
+"""Other name of a precision -> its name."""
 
 _CACHES = (None, "fp8")
 
@@ -180,6 +182,7 @@ def checked_load(decoder: Decoder, batch: int, prompt: Lengths, output: Lengths,
 
 def checked_precisions(weights: str, cache: str | None, engine: Engine) -> Precisions:
     """The precisions of weights and cache, checked."""
+    weights = SAME.get(weights, weights)
     if weights not in WEIGHTS:
         raise unknown_name("precision of weights", weights, WEIGHTS)
     if cache not in _CACHES:

@@ -51,7 +51,7 @@ UNQUANTIZED = frozenset({"gate", "router", "shared_expert_gate"})
 NORM_KINDS: Mapping[str, str] = {"rsqrt": "rms_norm", "rms_norm": "rms_norm", "layer_norm": "layer_norm"}
 """Kind of an operation of a module -> the kind of norm that the module is."""
 
-_ROTATION = frozenset({"cos", "sin"})
+_ROTATION = frozenset({"cos", "sin", "complex_mul"})
 
 Modules = Mapping[str, tuple[Operation, ...]]
 """Path of a module -> its own operations, without those of its submodules; each as often as it is called."""
@@ -99,7 +99,7 @@ def _parts(modules: Modules, cached: int) -> Iterator[tuple[str, Part]]:
                 yield path, Embedding(operation.attributes["num_embeddings"], operation.attributes["embedding_dim"])
         if norm := _norm(operations):
             yield path, norm
-        if experts := _experts(operations):
+        if experts := _experts(path, modules):
             yield path, experts
         heads = _attention(path, operations, linear, cached, rotary)
         if heads is not None:
@@ -162,17 +162,20 @@ def _norm(operations: Iterable[Operation]) -> Norm | None:
     return None
 
 
-def _experts(operations: Iterable[Operation]) -> Experts | None:
+def _experts(path: str, modules: Modules) -> Experts | None:
+    """The experts of a module, as grouped layers, or as products of all experts with what a router chose (Llama 4)."""
+    operations = modules[path]
     grouped = [operation for operation in operations if operation.kind == "grouped_linear"]
-    if len(grouped) < 2:
+    if len(grouped) >= 2:
+        first, last = grouped[0], grouped[-1]
+        inner = last.input_shapes[0][-1]
+        return Experts(first.input_shapes[0][-1], inner, first.attributes["num_experts"], top_k=_rows(first))
+    products = [operation.input_shapes for operation in operations if operation.kind == "matmul"]
+    routed = [op for at in (f"{path.rpartition('.')[0]}.router",) for op in modules.get(at, ()) if op.kind == "topk"]
+    if len(products) != 2 or not routed:
         return None
-    first, last = grouped[0], grouped[-1]
-    return Experts(
-        hidden=first.input_shapes[0][-1],
-        intermediate=last.input_shapes[0][-1],
-        experts=first.attributes["num_experts"],
-        top_k=_rows(first),
-    )
+    (_, up), (_, down) = products
+    return Experts(down[-1], down[-2], up[0], top_k=routed[0].attributes["k"])
 
 
 def _attention(

@@ -15,6 +15,7 @@ from .decoder import Decoder
 from .deployment import Deployment, checked_batching, checked_load, checked_precisions
 from .engines import Engine, find_engine
 from .figures import figures_of
+from .four_bit_weights import FOUR_BIT_BYTES
 from .lengths import Lengths, Tokens
 from .models import find_decoder
 from .parallel import Parallel, find_gpus, find_parallel, layouts, split_count
@@ -56,8 +57,9 @@ def predict_generation(
         prompt_tokens: Tokens of each prompt: an int, a pair (mean, standard deviation), or an array with the length of
             each request.
         output_tokens: Tokens that the model generates for each prompt, in the same forms.
-        precision: Precision of the weights: bf16, fp16, fp8, nvfp4, or mxfp4, in which only experts have four bits, as
-            in GPT-OSS. Norms, logits and attention stay in 16 bits.
+        precision: Precision of the weights: bf16, fp16, fp8, nvfp4, int4 for AWQ and GPTQ (weights of four bits, all
+            products in 16), or mxfp4, in which only experts have four bits, as in GPT-OSS. Norms, logits and attention
+            stay in 16 bits.
         engine: Name of an engine in `joulecast.generation.engines.ENGINES`, such as vllm.
         tensor_parallel: Number of GPUs that share each layer. Further GPUs are replicas, which share the batch. None
             for as many of the GPUs as the model can be divided over, or with `expert_parallel` for 1.
@@ -225,6 +227,7 @@ def _notes(engine: Engine, precision: str) -> tuple[str, ...]:
     )
     if engine.name == "vllm":
         waiting += ", as in version 0.11; later versions schedule ahead by default, which is the engine vllm_async"
-    if precision == "mxfp4":
-        return waiting, "assumed: experts in mxfp4 take as long as in bf16, but for reading their weights"
+    if precision in FOUR_BIT_BYTES:
+        what = "experts" if precision == "mxfp4" else "layers"
+        return waiting, f"assumed: {what} in {precision} take as long as in bf16, but for reading their weights"
     return (waiting,)

@@ -29,6 +29,8 @@ CONTEXTS: Mapping[str, int] = {
     **dict.fromkeys(("mistral_small_24b", "mixtral_8x7b"), 32768),
     **dict.fromkeys(("qwen3_0_6b", "qwen3_1_7b"), 40960),
     "deepseek_v3": 163840,
+    "llama4_scout": 10485760,
+    "llama4_maverick": 1048576,
 }
 """Name -> largest number of tokens of a prompt and its output together (max_position_embeddings of the repository's
 config.json). All others take 131,072: Llama 3.1 and 3.2, Gemma 3 and GPT-OSS as they are, Qwen with YaRN, as the model

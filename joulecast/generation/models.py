@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from ..extraction.models.language_models import BY_NAME
 from ..operations.checked_values import LARGEST
 from ..operations.network import Network
 from ..system.regular_files import MOST_JSON_BYTES, read_json
-from .decoder import Decoder
+from .decoder import Attention, Decoder, Part
 from .fusing import decoder_of
 from .known import known_decoder
 
@@ -53,14 +54,34 @@ def extracted_decoder(model: Model, name: str | None = None) -> Decoder:
                 raise
             continue
         break
-    found = decoder_of(network, past)
     settings = _settings(model)
+    found = _chunked(decoder_of(network, past), settings)
     return replace(
         found,
         name=name or network.name.partition(" after ")[0],
         tied=bool(settings.get("tie_word_embeddings")),
         context=_context(settings),
     )
+
+
+def _chunked(decoder: Decoder, settings: Mapping[str, Any]) -> Decoder:
+    """The decoder with the chunks that some layers of Llama 4 attend to; a query sees no more than one."""
+    chunk, types = settings.get("attention_chunk_size"), settings.get("layer_types")
+    if not chunk or not types:
+        return decoder
+
+    def window(path: str) -> int | None:
+        layer = re.search(r"\.(\d+)\.", path)
+        return chunk if layer and types[int(layer[1])] == "chunked_attention" else None
+
+    parts: list[tuple[Part, tuple[str, ...]]] = []
+    for part, modules in decoder:
+        if not isinstance(part, Attention):
+            parts.append((part, modules))
+            continue
+        for most in dict.fromkeys(map(window, modules)):
+            parts.append((replace(part, window=most), tuple(path for path in modules if window(path) == most)))
+    return replace(decoder, parts=tuple(parts))
 
 
 def _context(settings: Mapping[str, Any]) -> int | None:

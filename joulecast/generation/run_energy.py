@@ -23,7 +23,7 @@ is right; what one GPU gives alone fits the other within 7 %.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -62,11 +62,11 @@ def with_joules(predictions: OperationPredictions, gpu: GPU, joules: FloatArray)
 
 
 def served_j(
-    operations: Sequence[Operation], seconds: FloatArray, gpu: GPU, expert_bytes: float | None = None
+    operations: Sequence[Operation], seconds: FloatArray, gpu: GPU, narrow: Mapping[Operation, float]
 ) -> FloatArray:
     """Dynamic joules of operations of a step from their device times, both of shape (operations,).
 
-    `expert_bytes`: Bytes of an expert's weight; None for those of the operation's precision.
+    `narrow`: Operation with weights of four bits -> bytes of one of them; others have those of its precision.
     """
     per_flop = _HOPPER_J_PER_FLOP if gpu.compute_capability.startswith("9.") else _LATER_J_PER_FLOP
 
@@ -77,7 +77,7 @@ def served_j(
         if each.kind not in _READERS:
             return active
         width = ELEMENT_BYTES[each.precision]
-        lighter = expert_bytes / width if expert_bytes and each.kind == "experts" else 1.0
+        lighter = narrow.get(each, width) / width
         return active + J_PER_BYTE * lighter * _read_bytes(each) + per_flop * width / 2 * each.flops
 
     return np.array([joules(each, float(time_s)) for each, time_s in zip(operations, seconds, strict=True)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,13 +13,14 @@ from ..arrays import FloatArray
 from ..hardware import GPU
 from ..operations.entry import Entry
 from ..operations.network import Network
+from ..operations.operation import Operation
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.clock import Work
 from ..predictors.physics.least_times import LeastTimes
 from .collectives import KINDS, collective_costs
-from .four_bit_experts import MXFP4_BYTES, four_bit_factors
+from .four_bit_weights import four_bit_factors
 from .run_energy import served_j, with_joules
 from .sampling import sampling_factors
 from .steps import StepTokens
@@ -62,7 +63,7 @@ class StepNetworks:
     """The operations of several steps, which are the same on every GPU."""
 
     networks: Mapping[StepTokens, Network]  # Tokens of a step -> its operations
-    four_bit_experts: bool = False  # Whether the weights of experts have four bits
+    narrow: Mapping[Operation, float] = field(default_factory=dict)  # Operation with four-bit weights -> bytes of one
     samples_in_torch: bool = False  # Whether the engine samples by PyTorch's operations
 
     @cached_property
@@ -87,15 +88,14 @@ class StepNetworks:
             return {tokens: ServedStep(predictor, network, power_limit_w) for tokens, network in steps}
         operations = predictor.operations
         found = operations.predict_for_network(self.together.operations, power_limit_w)
-        if self.four_bit_experts:
-            lighter = four_bit_factors(found)
+        if self.narrow:
+            lighter = four_bit_factors(found, self.narrow)
             found = found.times(lighter, lighter)
         if self.samples_in_torch:
             longer = sampling_factors(found, operations.gpu)
             found = found.times(longer, longer)
         found = with_collectives(found, operations.gpu)
-        expert_bytes = MXFP4_BYTES if self.four_bit_experts else None
-        joules = served_j(found.operations, found.device_time_s, operations.gpu, expert_bytes)
+        joules = served_j(found.operations, found.device_time_s, operations.gpu, self.narrow)
         found = with_joules(found, operations.gpu, joules)
         return {
             tokens: ServedStep(predictor, network, power_limit_w, (), None, found, self.places[tokens])

@@ -107,8 +107,17 @@ class Server:
         return self._listed({tokens: self.network(tokens) for tokens in steps})
 
     def _listed(self, networks: Mapping[StepTokens, Network]) -> StepNetworks:
-        served = self.deployment
-        return StepNetworks(networks, served.precisions.weights == "mxfp4", served.engine.samples_in_torch)
+        served, precisions = self.deployment, self.deployment.precisions
+        narrow = {
+            path: precisions.element_bytes(p) for p, at in served.decoder if precisions.has_four_bits(p) for path in at
+        }
+        operations = {
+            entry.operation: narrow[entry.module_paths[0]]
+            for network in networks.values()
+            for entry in network
+            if entry.operation.kind in ("linear", "experts") and entry.module_paths[0] in narrow
+        }
+        return StepNetworks(networks, operations, served.engine.samples_in_torch)
 
     def take(self, steps: StepNetworks) -> None:
         """Predict steps whose operations are known, all of them together.

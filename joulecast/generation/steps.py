@@ -30,7 +30,7 @@ from .decoder import (
     Projection,
 )
 from .engines import Engine
-from .four_bit_experts import MXFP4_BYTES
+from .four_bit_weights import FOUR_BIT_BYTES
 from .parallel import ALONE, Parallel
 from .sampling import sampling_operations
 
@@ -47,17 +47,23 @@ class Precisions:
     @property
     def activations(self) -> str:
         """Precision of the operations without quantized weights."""
-        return "bf16" if self.weights in (*_QUANTIZED, "mxfp4") else self.weights
+        return self.weights if self.weights in ("bf16", "fp16") else "bf16"
 
     @property
     def products(self) -> str:
-        """Precision in which products with quantized weights are computed; bf16 with weights in mxfp4."""
-        return "bf16" if self.weights == "mxfp4" else self.weights
+        """Precision in which products with quantized weights are computed; bf16 with weights of four bits."""
+        return "bf16" if self.weights in FOUR_BIT_BYTES else self.weights
+
+    def has_four_bits(self, part: Part) -> bool:
+        """Whether weights of a part have four bits, while its products are computed in 16."""
+        return (
+            self.weights in FOUR_BIT_BYTES and part.quantized and (self.weights != "mxfp4" or isinstance(part, Experts))
+        )
 
     def element_bytes(self, part: Part) -> float:
         """Bytes of a weight of a part, scales included."""
-        if self.weights == "mxfp4" and isinstance(part, Experts):
-            return MXFP4_BYTES
+        if self.has_four_bits(part):
+            return FOUR_BIT_BYTES[self.weights]
         return ELEMENT_BYTES[self.products if part.quantized else self.activations]
 
 

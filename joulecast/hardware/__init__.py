@@ -1,8 +1,7 @@
 """Devices: the GPU catalogue with its data sheets, and CPUs by name."""
 
-from .catalogue import find_gpu, full_rates, gpu_name_notes, gpus, same_boards
+from .catalogue import Device, find_device, find_gpu, full_rates, gpu_name_notes, gpus, same_boards
 from .cpu import CPU
-from .device import Device, find_device
 from .gpu import GPU, IdleCurve, VoltageCurve
 
 __all__ = [

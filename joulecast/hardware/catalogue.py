@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
+from typing import TypeAlias
 
 from ..errors import InputError, UnknownNameError, unknown_name
 from .clouds import find_machine
-from .cpu import cpu_is_no_gpu, is_cpu
+from .cpu import CPU, cpu_is_no_gpu, find_cpu, is_cpu
 from .description import described_gpu, read_gpu
 from .gpu import GPU
 
@@ -136,6 +137,18 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
     raise unknown_name(
         "GPU", name, known, hint="`joulecast gpus` lists the catalogue; the path of a .toml file adds one"
     )
+
+
+Device: TypeAlias = GPU | CPU
+
+
+def find_device(name: str | Path | Device | None) -> Device:
+    """Find a GPU as `find_gpu` does, or a CPU by the name of its model; "cpu" means that of this machine."""
+    if isinstance(name, CPU):
+        return name
+    if isinstance(name, str) and not name.lower().endswith(".toml") and is_cpu(name):
+        return find_cpu(name)
+    return find_gpu(name)
 
 
 def gpu_name_notes(name: object) -> tuple[str, ...]:

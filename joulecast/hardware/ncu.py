@@ -144,7 +144,7 @@ def _command() -> str:
 
 def _value(row: Mapping[str, str], where: str) -> float | None:
     """A value in bytes or as a count; None if ncu has no value, or if the metric is not in COUNTERS."""
-    if row["Metric Name"] not in _names():
+    if not any(row["Metric Name"] in way for ways in COUNTERS.values() for way in ways):
         return None
     if row["Metric Unit"] not in _UNITS:
         raise InputError(
@@ -158,10 +158,6 @@ def _value(row: Mapping[str, str], where: str) -> float | None:
     except ValueError:  # "n/a"
         return None
     return value if math.isfinite(value) and value >= 0 else None
-
-
-def _names() -> Iterable[str]:
-    return {name for ways in COUNTERS.values() for way in ways for name in way}
 
 
 def _levels(values: Mapping[str, float]) -> dict[str, float | None]:

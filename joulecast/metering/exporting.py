@@ -73,8 +73,7 @@ def exposition(totals: Mapping[str, Mapping[str, float | None]]) -> str:
 class MetricsServer:
     """Answers GET /metrics until it is closed, for clients on this machine only.
 
-    Raises:
-        InputError: The port is in use or is not a valid port number.
+    Raises InputError: the port is in use or is not a valid port number.
     """
 
     def __init__(self, port: int, totals: Totals) -> None:

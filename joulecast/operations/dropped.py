@@ -164,11 +164,11 @@ class DroppedTally:
     def listed(self) -> tuple[Dropped, ...]:
         """All dropped work, in order of first use."""
         return tuple(
-            Dropped(name, len(paths), tuple(dict.fromkeys(paths)), reason, _together(self._works[name, reason]))
+            Dropped(name, len(paths), tuple(dict.fromkeys(paths)), reason, self._work(name, reason))
             for (name, reason), paths in self._paths.items()
         )
 
-
-def _together(works: list[DroppedWork | None]) -> DroppedWork | None:
-    known = [work for work in works if work is not None]
-    return functools.reduce(DroppedWork.plus, known) if len(known) == len(works) else None
+    def _work(self, name: str, reason: str) -> DroppedWork | None:
+        works = self._works[name, reason]
+        known = [work for work in works if work is not None]
+        return functools.reduce(DroppedWork.plus, known) if len(known) == len(works) else None

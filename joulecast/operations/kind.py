@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from . import storage
 from .attributes import PRECISIONS, QUANTIZED, Attribute, one_of
-from .rules import Attributes, Product, Shape, Shapes
+from .rules import Attributes, Product, Shape, Shapes, per_output_element, same
 from .storage import Storage
 
 Family = Literal["convolution", "matmul", "attention", "normalization", "elementwise", "softmax", "pooling", "movement"]
@@ -50,13 +50,14 @@ class Kind:
 
     Args:
         family: Group of kinds whose kernels behave alike.
-        output: Computes the output shape from input shapes and attributes; raises InputError if they do not fit.
-        flops: Computes the FLOPs of the forward from input shapes, attributes and output shape.
+        output: Computes the output shape from input shapes and attributes; raises InputError if they do not fit. By
+            default it is that of the first input.
+        flops: Computes the FLOPs of the forward from input shapes, attributes and output shape; none by default.
         attributes: Name of each attribute -> the values that it may have, and its default.
         parameters: Computes the number of parameter elements from input shapes and attributes.
         inputs: Least and greatest number of input tensors.
         has_gradient: Whether training runs a backward for it.
-        backward_flops: FLOPs of the backward as a multiple of those of the forward.
+        backward_flops: FLOPs of the backward, if there is one, as a multiple of those of the forward.
         recomputed_flops: FLOPs of the forward that the backward computes again, as the same multiple.
         reads, writes: Traffic of the forward.
         training_reads, training_writes: Traffic of forward and backward together.
@@ -82,8 +83,8 @@ class Kind:
     """
 
     family: Family
-    output: Callable[[Shapes, Attributes], Shape]
-    flops: Callable[[Shapes, Attributes, Shape], int]
+    output: Callable[[Shapes, Attributes], Shape] = same
+    flops: Callable[[Shapes, Attributes, Shape], int] = per_output_element(0)
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     parameters: Callable[[Shapes, Attributes], int] = lambda shapes, attributes: 0
     inputs: tuple[int, int] = (1, 1)
@@ -115,6 +116,8 @@ class Kind:
         if self.has_gradient:
             known = {**self.attributes, GRADIENTS: Attribute(one_of(*self.gradients), "all", refinement=True)}
             object.__setattr__(self, "attributes", known)
+        else:
+            object.__setattr__(self, "backward_flops", 0.0)
 
     @property
     def gradients(self) -> tuple[str, ...]:

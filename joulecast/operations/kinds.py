@@ -194,7 +194,6 @@ KINDS: Mapping[str, Kind] = {
         output=rules.broadcast_inputs,
         flops=rules.per_output_element(1),
         has_gradient=False,
-        backward_flops=0.0,
         training_reads=Traffic(inputs=1),
         training_writes=Traffic(output=1),
         storage=storage.to_masks,
@@ -243,7 +242,6 @@ KINDS: Mapping[str, Kind] = {
         output=rules.reduction_output,
         flops=rules.per_input_element(1),
         has_gradient=False,
-        backward_flops=0.0,
         training_reads=Traffic(inputs=1),
         training_writes=Traffic(output=1),
         storage=storage.to_indices,
@@ -258,15 +256,12 @@ KINDS: Mapping[str, Kind] = {
         inputs=(1, 4096),
         attributes={"dim": Attribute(DIMENSION, 0)},
         output=rules.cat_output,
-        flops=rules.per_output_element(0),
         # In the backward, the gradient of each input is a view of the output's gradient.
         training_reads=Traffic(inputs=1),
         training_writes=Traffic(output=1),
     ),
     "copy": Kind(
         family="movement",
-        output=rules.same,
-        flops=rules.per_output_element(0),
         training_reads=Traffic(inputs=1, output=1),
         saves_output=False,
     ),
@@ -275,17 +270,13 @@ KINDS: Mapping[str, Kind] = {
     # The input of a part of a model in torch.utils.checkpoint, which is kept for the backward. It runs no kernel.
     "checkpoint": Kind(
         family="movement",
-        output=rules.same,
-        flops=rules.per_output_element(0),
         has_gradient=False,
-        backward_flops=0.0,
         **dict.fromkeys(("reads", "writes", "training_reads", "training_writes"), Traffic()),  # type: ignore[arg-type]
     ),
     "embedding": Kind(
         family="movement",
         attributes={"num_embeddings": Attribute(COUNT), "embedding_dim": Attribute(COUNT)},
         output=rules.embedding_output,
-        flops=rules.per_output_element(0),
         parameters=indexing.embedding_parameters,
         storage=storage.embedding,
         # The forward reads only the rows that are looked up. The gradient is as large as the whole table.
@@ -350,10 +341,8 @@ KINDS: Mapping[str, Kind] = {
     # A tensor of random numbers.
     "random": Kind(
         family="elementwise",
-        output=rules.same,
         flops=rules.per_output_element(10),
         has_gradient=False,
-        backward_flops=0.0,
         reads=Traffic(),
         training_reads=Traffic(),
         training_writes=Traffic(output=1),

@@ -117,9 +117,7 @@ def collective(
 
 def unary(flops: int = 1, *, saves_output: bool = True) -> Kind:
     """A function of each element, with this number of FLOPs per element."""
-    return Kind(
-        family="elementwise", output=rules.same, flops=rules.per_output_element(flops), saves_output=saves_output
-    )
+    return Kind(family="elementwise", flops=rules.per_output_element(flops), saves_output=saves_output)
 
 
 def normalization(
@@ -200,10 +198,8 @@ def without_backward(family: Family, flops: int, reads: int, writes: int = 1, mo
     """
     return Kind(
         family=family,
-        output=rules.same,
         flops=rules.per_output_element(flops),
         has_gradient=False,
-        backward_flops=0.0,
         reads=Traffic(inputs=reads),
         writes=Traffic(output=writes),
         training_reads=Traffic(inputs=reads),
@@ -218,7 +214,6 @@ def noise(**attributes: Attribute) -> Kind:
     return Kind(
         family="elementwise",
         attributes={"p": Attribute(PROBABILITY, 0.5), **attributes},
-        output=rules.same,
         flops=rules.per_output_element(1),
         is_noise=True,
         saves_output=False,
@@ -297,7 +292,6 @@ def looking_up(output: Callable[[Shapes, Attributes], Shape]) -> Kind:
         inputs=(2, 2),
         attributes={"dim": Attribute(DIMENSION, 0)},
         output=output,
-        flops=rules.per_output_element(0),
         reads=Traffic(inputs=1),
         training_reads=Traffic(inputs=2, output=1),
         training_writes=Traffic(output=2, workspace=1),

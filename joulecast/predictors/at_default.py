@@ -57,8 +57,7 @@ class AtDefault:
     def sources(self, as_measured: bool) -> tuple[Source, ...]:
         """Where the cost of each operation comes from.
 
-        Args:
-            as_measured: Whether clock and cap are those of the measurements.
+        They are measured ones only at the clock and cap of the measurements.
         """
         codes = self._columns["source"].astype(int)
         return tuple(_SOURCES[codes if as_measured else np.minimum(codes, _MODELLED)].tolist())
@@ -126,17 +125,7 @@ def rows_of(
     host_s: FloatArray,
     work: Work,
 ) -> FloatArray:
-    """Rows of operations that are covered; all arrays have the shape (operations,).
-
-    Args:
-        is_measured: Whether the predictor was trained on each operation itself.
-        time_s: Seconds per call in a loop.
-        power_w: Mean board power of that loop.
-        device_s: Seconds that the GPU works.
-        dynamic_j: Joules above static power.
-        host_s: Seconds that the host needs for a launch.
-        work: The work, as `measured_work` makes it for this GPU.
-    """
+    """Rows of operations that are covered; all arrays have the shape (operations,)."""
     source = np.where(is_measured, _MEASURED, _MODELLED)
     parts, bounds = work.parts, work.bounds
     return np.column_stack(

@@ -107,9 +107,8 @@ def stride(nodes: int) -> int:
 class CudaChase:
     """Chases pointers on a GPU of this machine while a sensor reads its energy.
 
-    Raises:
-        MissingDependencyError: The installed torch cannot compile kernels.
-        DeviceError: The kernels cannot be compiled for this GPU.
+    Raises MissingDependencyError: the installed torch cannot compile kernels. Raises DeviceError: the kernels cannot be
+    compiled for this GPU.
     """
 
     def __init__(self, device: torch.device, gpu: GPU, sensor: Sensor) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,17 @@ def _title(record: Record) -> str:
     return f"{operation.kind} {shapes} {operation.precision} {operation.mode}"
 
 
+@contextmanager
+def _saved(path: Path, rows: int, columns: int, **how: Any) -> Iterator[Any]:
+    """Yield axes to draw into, and save their figure at the end."""
+    plt = pyplot()
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(rows, columns, layout="constrained", **how)
+        yield axes
+        figure.savefig(path)
+        plt.close(figure)
+
+
 def plot_traces(measured: Sequence[Record], path: Path) -> bool:
     """Power in some loops: readings (dots), slope of the counter (steps), estimate (line); shaded is discarded."""
     known = [r for r in measured if r["power"]["power_w"] is not None and len(r["trace"]["time_s"]) > 1]
@@ -138,9 +150,7 @@ def plot_traces(measured: Sequence[Record], path: Path) -> bool:
         return False
     known.sort(key=lambda record: record["power"]["power_w"])
     shown = [known[i] for i in np.unique(np.linspace(0, len(known) - 1, _TRACES).round().astype(int))]
-    plt = pyplot()
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(2, 3, figsize=(13, 5.6), layout="constrained")
+    with _saved(path, 2, 3, figsize=(13, 5.6)) as axes:
         for axis in axes.flat[len(shown) :]:
             axis.set_visible(False)
         for axis, record in zip(axes.flat, shown, strict=False):
@@ -162,8 +172,6 @@ def plot_traces(measured: Sequence[Record], path: Path) -> bool:
             axis.set_title(_title(record), fontsize=8)
             axis.set(xlabel="time in the loop (s)", ylabel="power (W)", ylim=(0, None))
         axes.flat[0].legend(fontsize=7, frameon=False)
-        figure.savefig(path)
-        plt.close(figure)
     return True
 
 
@@ -171,9 +179,7 @@ def plot_iterations(measured: Sequence[Record], path: Path) -> bool:
     """Time per iteration relative to the long loop (1: proportional), and iterations over seconds on linear axes."""
     if not measured:
         return False
-    plt = pyplot()
-    with plt.rc_context(STYLE):
-        figure, (axis, linear) = plt.subplots(1, 2, figsize=(12, 3.6), layout="constrained", width_ratios=(2, 1))
+    with _saved(path, 1, 2, figsize=(12, 3.6), width_ratios=(2, 1)) as (axis, linear):
         linear.axline((0, 0), slope=1, color=FAINT, linewidth=0.8, linestyle="--")
         linear.set(xlabel="seconds / those of the long loop", ylabel="iterations / those of the long loop")
         for record in measured:
@@ -184,8 +190,6 @@ def plot_iterations(measured: Sequence[Record], path: Path) -> bool:
         for edge in (0.9, 1.1):
             axis.axhline(edge, color=FAINT, linewidth=0.8, linestyle="--")
         axis.set(xscale="log", xlabel="length of the loop (s)", ylabel="time per iteration / that of the long loop")
-        figure.savefig(path)
-        plt.close(figure)
     return True
 
 
@@ -197,15 +201,11 @@ def plot_repeats(measured: Sequence[Record], path: Path) -> bool:
     repeated = [group for group in groups.values() if len(group) > 1]
     if not repeated:
         return False
-    plt = pyplot()
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
+    with _saved(path, 1, 2, figsize=(10, 3.2)) as axes:
         for axis, part, name in zip(axes, ("timing", "power"), ("time_s", "power_w"), strict=True):
             values = [[r[part][name] for r in group if r[part][name] is not None] for group in repeated]
             spread = np.concatenate([100 * (np.array(v) / np.mean(v) - 1) for v in values if v] or [np.empty(0)])
             axis.set_visible(spread.size > 0)
             axis.hist(spread, bins=40, color=ACCENT)
             axis.set(xlabel=f"{name.split('_')[0]} of a repeat against the mean (%)", ylabel="measurements")
-        figure.savefig(path)
-        plt.close(figure)
     return True

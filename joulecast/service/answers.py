@@ -248,6 +248,8 @@ class Answers:
     def best_generation(self, question: Any) -> GenerationChoices:
         """See `joulecast.best_generation`; models are those whose parts are known without torch."""
         _refuse_unknown(question.model, question.engine)
+        if question.draft_model is not None:
+            _refuse_unknown(question.draft_model, question.engine)
         for name in question.gpus or ():
             _check_gpus(name)
         clocks, caps = question.clocks_mhz, question.power_limit_w
@@ -255,7 +257,11 @@ class Answers:
         choices = sum(
             len(list(layouts(count, gpu, decoder))) for count, gpu in compared(question.gpus, question.counts)
         )
-        choices *= len(question.precisions) * (len(caps) if isinstance(caps, list) else 1)
+        choices *= (
+            len(question.precisions)
+            * (len(caps) if isinstance(caps, list) else 1)
+            * (2 if question.draft_tokens else 1)
+        )
         simulated = question.rate_per_s is not None or question.max_total_power_w is not None
         most = _MOST_WAYS if simulated else self._settings.max_choices
         choices *= len(question.batches or (rates.BATCHES if simulated else BATCHES))

@@ -197,7 +197,10 @@ FIELDS: Mapping[str, Declared] = {
     "optimizer": (Optimizer | None, "Optimizer whose step is part of an iteration."),
     "output_tokens": (Lengths, LENGTHS, 512),
     "precision": (Precision, "What operations run in."),
-    "precisions": Annotated[list[Name], up_to(5, least=1)],
+    "precisions": (
+        Annotated[list[Name], up_to(5, least=1)],
+        "Of the weights, to choose from: bf16, fp16, fp8, nvfp4, mxfp4 or int4.",
+    ),
     "predictor": (Name | None, "A zoo name. Default: the best for the GPU."),
     "price_per_hour": (
         Price | Annotated[dict[Name, Price], up_to(100)] | None,

@@ -213,7 +213,7 @@ GenerationQuestion = _question(
     "What text costs that an engine writes",
     {"model": "llama3_8b", "gpu": "H100 SXM", "batch": 64, "prompt_tokens": 512, "output_tokens": 512},
     gpu=_GPU_OR_SEVERAL,
-    precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4."),
+    precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4, mxfp4 or int4."),
 )
 
 _Share = Annotated[float, Field(ge=0, le=1)]
@@ -246,6 +246,9 @@ BestGenerationQuestion = _question(
     max_gpus=Side,
     burstiness=Annotated[float, Field(gt=0, le=100)],
     prefix_hit_rate=_Share,
+    draft_tokens=Annotated[int, Field(ge=0, le=32)],
+    draft_model=(Name | None, "Name of the model that drafts. Default: drafts cost nothing."),
+    acceptance=_Share,
     seed=_Seed,
 )
 
@@ -262,7 +265,7 @@ ServingQuestion = _question(
         "output_tokens": [300, 200],
     },
     gpu=_GPU_OR_SEVERAL,
-    precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4 or mxfp4."),
+    precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4, mxfp4 or int4."),
     requests=(Positive | None, "Mean requests per second."),
     prompt_tokens=(Lengths | None, LENGTHS, 500),
     output_tokens=(Lengths | None, LENGTHS, 300),

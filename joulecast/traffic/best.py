@@ -23,6 +23,9 @@ _OF_RATES = {
     "prefill_split": False,
     "burstiness": 1.0,
     "prefix_hit_rate": 0.0,
+    "draft_tokens": 0,
+    "draft_model": None,
+    "acceptance": 0.7,
     "seed": 0,
 }
 """Arguments of requests at a rate, and their defaults."""
@@ -53,6 +56,9 @@ def best_generation(
     prefill_split: bool = False,
     burstiness: float = 1.0,
     prefix_hit_rate: float = 0.0,
+    draft_tokens: int = 0,
+    draft_model: Model | None = None,
+    acceptance: float = 0.7,
     seed: int = 0,
     price_per_hour: float | str | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
@@ -99,6 +105,10 @@ def best_generation(
         prefill_split: Whether to try replicas that only read prompts, too, at clocks of their own; for a rate.
         burstiness: Coefficient of variation of the time between arrivals, see `simulate_serving`.
         prefix_hit_rate: Share of each prompt that the prefix cache holds.
+        draft_tokens: Number of tokens to draft for each sequence (speculative decoding): with a rate, each way is tried
+            with and without. 0 for none.
+        draft_model: The model that drafts them, on the same GPUs; None for drafts that cost nothing, such as n-grams.
+        acceptance: Probability that a drafted token is accepted if those before it were.
         seed: Seed of arrivals and lengths.
         price_per_hour: Price of an hour of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
         price_per_kwh: Price of a kilowatt-hour of electricity, in the same currency.
@@ -143,5 +153,6 @@ def _check(asked: Mapping[str, Any], has_rate: bool) -> None:
             raise InputError(
                 f"{name} is out of range", given=f"{value!r:.60}", allowed="above 0", hint=f"give another {name}"
             )
-    if not 0 <= asked["prefix_hit_rate"] <= 1:
-        raise InputError("prefix_hit_rate is out of range", given=f"{asked['prefix_hit_rate']!r:.60}", allowed="0 to 1")
+    for name, most in (("prefix_hit_rate", 1), ("acceptance", 1), ("draft_tokens", 32)):
+        if not 0 <= asked[name] <= most:
+            raise InputError(f"{name} is out of range", given=f"{asked[name]!r:.60}", allowed=f"0 to {most}")

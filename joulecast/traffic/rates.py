@@ -107,9 +107,17 @@ class _Question:
     tariff: Tariff
     profile: BoardProfile | None
 
-    def served(self, precision: str, cap_w: float | None, gpu: GPU, parallel: Parallel, clock: float | None) -> Served:
+    def served(
+        self, precision: str, cap_w: float | None, drafts: int, gpu: GPU, parallel: Parallel, clock: float | None
+    ) -> Served:
         """A replica with its steps predicted."""
-        whole = {"gpu": f"{parallel.gpus}x {gpu.name}", "clock": clock, "precision": precision, "power_limit_w": cap_w}
+        whole = {
+            "gpu": f"{parallel.gpus}x {gpu.name}",
+            "clock": clock,
+            "precision": precision,
+            "power_limit_w": cap_w,
+            "draft_tokens": drafts,
+        }
         divided: dict[str, Any] = {"tensor_parallel": parallel.tensor, "expert_parallel": parallel.expert}
         divided["calibration"] = self.profile and self.profile.of_gpu(gpu.name)
         return Served.of(
@@ -251,6 +259,7 @@ class _Question:
             "ttft_p99_s": found.ttft_s,
             "tpot_p99_s": found.tpot_s,
             "prefill_replicas": reading,
+            "draft_tokens": served.limits.step_tokens - 1,
             "prefill_clock_mhz": None if reader is None else reader.served.clock_mhz,
         }
         if self.asked["rate_per_s"] is None:
@@ -277,14 +286,14 @@ def ways_at_a_rate(asked: Mapping[str, Any]) -> GenerationChoices:
         for count, gpu in listed
         for parallel in layouts(count, gpu, decoder)
         if parallel.groups == 1
-        for way in product(dict.fromkeys(asked["precisions"]), asked["power_limit_w"])
+        for way in product(dict.fromkeys(asked["precisions"]), asked["power_limit_w"], {0, asked["draft_tokens"]})
     ]
-    for precision, cap, gpu, parallel in paced(ways):
+    for precision, cap, drafts, gpu, parallel in paced(ways):
         boards = boards_of(parallel.gpus, gpu)
         phases: dict[str, list[_Replica]] = {"reading": [], "decoding": []}
         for clock in question.clocks(gpu):
             with search.trying(boards):
-                served = question.served(precision, cap, gpu, parallel, clock)
+                served = question.served(precision, cap, drafts, gpu, parallel, clock)
                 for sequences in question.batches:
                     with search.trying(boards):
                         search.add(boards, question.ways(question.replica(served, sequences), search, boards))

@@ -244,5 +244,5 @@ def test_nothing_real_is_faster_than_the_data_sheet(real, neusight2025):
 
 
 def test_the_real_export_survives_the_store(real, tmp_path):
-    dataset = real["Tesla P4"]
-    assert load(save(dataset, tmp_path / "p4")) == dataset
+    dataset = real["NVIDIA A100 80GB PCIe"]
+    assert load(save(dataset, tmp_path / "a100")) == dataset

@@ -118,6 +118,8 @@ def test_pictures_are_drawn_to_scale():
     assert 'width="720.0"' in svg  # three quarters of 960 pixels
     assert 'width="240.0"' in svg
     assert "<b>" not in svg
+    deep = EnergyTree.of("net", [Row(".".join("abcdefghijkl"), share(1.0))])
+    assert deep.plot().svg.count("<g>") == 8  # rows at most
 
 
 @pytest.mark.parametrize(

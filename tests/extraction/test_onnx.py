@@ -46,123 +46,84 @@ def node(kind, inputs, output="y", *, name="", **attributes):
     return helper.make_node(kind, inputs.split(), output.split(), name=name, **attributes)
 
 
-IMAGE = {"x": ["batch", 4, 9, 9]}
+IMAGE, X = {"x": ["batch", 4, 9, 9]}, (2, 4, 9, 9)
+
+
+def case(one, kind, attributes=None, shapes=(X,), **weights):
+    """A node, its further inputs, and the operation that it is; convolutions may run in TF32."""
+    precision = "tf32" if kind.startswith("conv") else "fp32"
+    return one, weights, Operation(kind, shapes, attributes, precision=precision)
+
+
+SIX = {"out_channels": 6, "kernel_size": 3}
 CASES = {
-    "Conv": (
+    "Conv": case(
         node("Conv", "x w b", pads=[1, 1, 1, 1], strides=[2, 2], group=2),
-        {"w": (6, 2, 3, 3), "b": (6,)},
-        Operation(
-            "conv2d",
-            [(2, 4, 9, 9)],
-            {"out_channels": 6, "kernel_size": 3, "stride": 2, "padding": 1, "groups": 2},
-            precision="tf32",
-        ),
+        *("conv2d", {**SIX, "stride": 2, "padding": 1, "groups": 2}),
+        w=(6, 2, 3, 3),
+        b=(6,),
     ),
-    "Conv that pads one side": (
+    "Conv that pads one side": case(
         node("Conv", "x w", pads=[0, 0, 1, 1]),
-        {"w": (6, 4, 2, 2)},
-        Operation("conv2d", [(2, 4, 10, 10)], {"out_channels": 6, "kernel_size": 2, "bias": False}, precision="tf32"),
+        *("conv2d", {"out_channels": 6, "kernel_size": 2, "bias": False}, [(2, 4, 10, 10)]),
+        w=(6, 4, 2, 2),
     ),
-    "Conv that pads itself": (
-        node("Conv", "x w", auto_pad="SAME_UPPER"),
-        {"w": (6, 4, 3, 3)},
-        Operation(
-            "conv2d",
-            [(2, 4, 9, 9)],
-            {"out_channels": 6, "kernel_size": 3, "padding": 1, "bias": False},
-            precision="tf32",
-        ),
+    "Conv that pads itself": case(
+        node("Conv", "x w", auto_pad="SAME_UPPER"), "conv2d", {**SIX, "padding": 1, "bias": False}, w=(6, 4, 3, 3)
     ),
-    "ConvTranspose": (
+    "ConvTranspose": case(
         node("ConvTranspose", "x w b", strides=[2, 2], output_padding=[1, 1]),
-        {"w": (4, 5, 3, 3), "b": (5,)},
-        Operation(
-            "conv_transpose2d",
-            [(2, 4, 9, 9)],
-            {"out_channels": 5, "kernel_size": 3, "stride": 2, "output_padding": 1},
-            precision="tf32",
-        ),
+        *("conv_transpose2d", {"out_channels": 5, "kernel_size": 3, "stride": 2, "output_padding": 1}),
+        w=(4, 5, 3, 3),
+        b=(5,),
     ),
-    "MaxPool": (
-        node("MaxPool", "x", kernel_shape=[3, 3], strides=[2, 2]),
-        {},
-        Operation("max_pool2d", [(2, 4, 9, 9)], {"kernel_size": 3, "stride": 2}),
+    "MaxPool": case(
+        node("MaxPool", "x", kernel_shape=[3, 3], strides=[2, 2]), "max_pool2d", {"kernel_size": 3, "stride": 2}
     ),
-    "AveragePool": (
-        node("AveragePool", "x", kernel_shape=[3, 3], strides=[3, 3]),
-        {},
-        Operation("avg_pool2d", [(2, 4, 9, 9)], {"kernel_size": 3, "stride": 3}),
+    "AveragePool": case(
+        node("AveragePool", "x", kernel_shape=[3, 3], strides=[3, 3]), "avg_pool2d", {"kernel_size": 3, "stride": 3}
     ),
-    "GlobalAveragePool": (node("GlobalAveragePool", "x"), {}, Operation("adaptive_avg_pool2d", [(2, 4, 9, 9)])),
-    "BatchNormalization": (
-        node("BatchNormalization", "x s b m v"),
-        {"s": (4,), "b": (4,), "m": (4,), "v": (4,)},
-        Operation("batch_norm", [(2, 4, 9, 9)]),
+    "GlobalAveragePool": case(node("GlobalAveragePool", "x"), "adaptive_avg_pool2d"),
+    "BatchNormalization": case(
+        node("BatchNormalization", "x s b m v"), "batch_norm", **dict.fromkeys(("s", "b", "m", "v"), (4,))
     ),
-    "InstanceNormalization": (
-        node("InstanceNormalization", "x s b"),
-        {"s": (4,), "b": (4,)},
-        Operation("group_norm", [(2, 4, 9, 9)], {"num_groups": 4}),
+    "InstanceNormalization": case(
+        node("InstanceNormalization", "x s b"), "group_norm", {"num_groups": 4}, s=(4,), b=(4,)
     ),
-    "LayerNormalization": (
-        node("LayerNormalization", "x s", axis=-1),
-        {"s": (9,)},
-        Operation("layer_norm", [(2, 4, 9, 9)], {"normalized_shape": 9}),
+    "LayerNormalization": case(
+        node("LayerNormalization", "x s", axis=-1), "layer_norm", {"normalized_shape": 9}, s=(9,)
     ),
-    "Clip": (
-        node("Clip", "x low high"),
-        {"low": np.array(0, np.float32), "high": np.array(6, np.float32)},
-        Operation("relu6", [(2, 4, 9, 9)]),
+    "Clip": case(node("Clip", "x low high"), "relu6", low=np.array(0, np.float32), high=np.array(6, np.float32)),
+    "Mul with a number": case(node("Mul", "x two"), "mul", two=np.array(2, np.float32)),
+    "Add that broadcasts": case(node("Add", "x b"), "add", None, [X, (9,)], b=(9,)),
+    "ReduceMean": case(node("ReduceMean", "x axes", keepdims=0), "mean", {"dim": (2, 3)}, axes=np.array([2, 3])),
+    "Concat": case(node("Concat", "x x", axis=1), "cat", {"dim": 1}, [X, X]),
+    "Softmax": case(node("Softmax", "x", axis=1), "softmax", {"dim": 1}),
+    "Transpose": case(node("Transpose", "x", perm=[0, 2, 3, 1]), "copy", None, [(2, 9, 9, 4)]),
+    "MatMul with a weight": case(node("MatMul", "x w"), "linear", {"out_features": 5, "bias": False}, w=(9, 5)),
+    "Where": case(
+        node("Where", "m x zero"), "where", None, [(9,), X], m=np.ones((9,), bool), zero=np.array(0, np.float32)
     ),
-    "Mul with a number": (node("Mul", "x two"), {"two": np.array(2, np.float32)}, Operation("mul", [(2, 4, 9, 9)])),
-    "Add that broadcasts": (node("Add", "x b"), {"b": (9,)}, Operation("add", [(2, 4, 9, 9), (9,)])),
-    "ReduceMean": (
-        node("ReduceMean", "x axes", keepdims=0),
-        {"axes": np.array([2, 3])},
-        Operation("mean", [(2, 4, 9, 9)], {"dim": (2, 3)}),
-    ),
-    "Concat": (node("Concat", "x x", axis=1), {}, Operation("cat", [(2, 4, 9, 9)] * 2, {"dim": 1})),
-    "Softmax": (node("Softmax", "x", axis=1), {}, Operation("softmax", [(2, 4, 9, 9)], {"dim": 1})),
-    "Transpose": (node("Transpose", "x", perm=[0, 2, 3, 1]), {}, Operation("copy", [(2, 9, 9, 4)])),
-    "MatMul with a weight": (
-        node("MatMul", "x w"),
-        {"w": (9, 5)},
-        Operation("linear", [(2, 4, 9, 9)], {"out_features": 5, "bias": False}),
-    ),
-    "Where": (
-        node("Where", "m x zero"),
-        {"m": np.ones((9,), bool), "zero": np.array(0, np.float32)},
-        Operation("where", [(9,), (2, 4, 9, 9)]),
-    ),
-    "Greater": (node("Greater", "x x"), {}, Operation("compare", [(2, 4, 9, 9)] * 2)),
-    "Gather of slices": (
-        node("Gather", "x i", axis=1),
-        {"i": np.array([0, 3])},
-        Operation("index_select", [(2, 4, 9, 9), (2,)], {"dim": 1}),
-    ),
-    "ScatterND": (
+    "Greater": case(node("Greater", "x x"), "compare", None, [X, X]),
+    "Gather of slices": case(node("Gather", "x i", axis=1), "index_select", {"dim": 1}, [X, (2,)], i=np.array([0, 3])),
+    "ScatterND": case(
         node("ScatterND", "x i u", reduction="add"),
-        {"i": np.array([[0, 1], [1, 3]]), "u": (2, 9, 9)},
-        Operation("scatter", [(2, 4, 9, 9), (2, 9, 9), (2,)], {"accumulate": True}),
+        *("scatter", {"accumulate": True}, [X, (2, 9, 9), (2,)]),
+        i=np.array([[0, 1], [1, 3]]),
+        u=(2, 9, 9),
     ),
-    "TopK": (
-        node("TopK", "x k", "y places", axis=1),
-        {"k": np.array([3])},
-        Operation("topk", [(2, 4, 9, 9)], {"k": 3, "dim": 1}),
+    "TopK": case(node("TopK", "x k", "y places", axis=1), "topk", {"k": 3, "dim": 1}, k=np.array([3])),
+    "ReduceMax": case(
+        node("ReduceMax", "x axes", keepdims=1), "max", {"dim": (1,), "keepdim": True}, axes=np.array([1])
     ),
-    "ReduceMax": (
-        node("ReduceMax", "x axes", keepdims=1),
-        {"axes": np.array([1])},
-        Operation("max", [(2, 4, 9, 9)], {"dim": (1,), "keepdim": True}),
-    ),
-    "ArgMax": (node("ArgMax", "x", axis=1), {}, Operation("argmax", [(2, 4, 9, 9)], {"dim": 1, "keepdim": True})),
-    "CumSum": (node("CumSum", "x d"), {"d": np.array(2)}, Operation("cumsum", [(2, 4, 9, 9)], {"dim": 2})),
-    "Resize": (
+    "ArgMax": case(node("ArgMax", "x", axis=1), "argmax", {"dim": 1, "keepdim": True}),
+    "CumSum": case(node("CumSum", "x d"), "cumsum", {"dim": 2}, d=np.array(2)),
+    "Resize": case(
         helper.make_node("Resize", ["x", "", "s"], ["y"], mode="linear"),
-        {"s": np.array([1, 1, 2, 2], np.float32)},
-        Operation("interpolate", [(2, 4, 9, 9)], {"output_size": 18, "mode": "linear"}),
+        *("interpolate", {"output_size": 18, "mode": "linear"}),
+        s=np.array([1, 1, 2, 2], np.float32),
     ),
-    "MatMul of two inputs": (node("MatMul", "x x"), {}, Operation("matmul", [(2, 4, 9, 9)] * 2)),
+    "MatMul of two inputs": case(node("MatMul", "x x"), "matmul", None, [X, X]),
 }
 
 

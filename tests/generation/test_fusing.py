@@ -39,6 +39,8 @@ PUBLISHED = {
     "gpt_oss_20b": 20.9,
     "gpt_oss_120b": 117,
     "deepseek_v3": 671,
+    "llama4_scout": 107.8,  # without its vision part, like the next
+    "llama4_maverick": 400.7,
     "llama2_13b": 13.02,
     "llama2_70b": 68.98,
     "tinyllama_1_1b": 1.1,

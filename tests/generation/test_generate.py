@@ -286,6 +286,16 @@ def test_experts_in_four_bits_read_less_and_compute_as_much():
         llama(precision="mxfp4")
 
 
+def test_all_layers_in_four_bits_read_less_and_logits_as_much():
+    wide, narrow = (llama(batch=4, precision=each) for each in ("bf16", "int4"))
+    # Of Llama 3 8B, 6.98 billion weights are in layers; 128,256 x 4096 each of words and logits stay in 16 bits.
+    assert narrow.memory.weights_bytes == pytest.approx(6.98e9 * (4 + 20 / 128) / 8 + 4 * 128256 * 4096, rel=0.002)
+    # 13.96 GB become 3.63; 1.05 of logits remain: four sequences wait for weights alone, a step of thousands for none.
+    assert 0.3 < _seconds(narrow.decode, "linear") / _seconds(wide.decode, "linear") < 0.45
+    assert 0.8 < _seconds(narrow.prefill, "linear") / _seconds(wide.prefill, "linear") <= 1
+    assert llama(batch=4, precision="awq").energy_per_token_j == narrow.energy_per_token_j < wide.energy_per_token_j
+
+
 def _seconds(step, kind):
     return sum(cost.device_time_s for cost in step.operations if cost.operation.kind == kind)
 

@@ -80,7 +80,7 @@ def test_the_energy_of_kernels_is_that_of_their_causes():
     weights = 2 * 4096 * 8192 * 110e-12 + 2 * 16 * 4096 * 8192 * 0.83e-12
     cached = 2 * 8 * 8 * 500 * 128 * 110e-12 + decoding.flops * 0.83e-12
     pairs = 8 * 1000 * 480 * 110e-12
-    found = served_j([linear, decoding, norm, drawn, sort], np.full(5, 1e-3), find_gpu("H100 SXM"))
+    found = served_j([linear, decoding, norm, drawn, sort], np.full(5, 1e-3), find_gpu("H100 SXM"), {})
     assert found == pytest.approx([active + weights, active + cached, active, drawing, active + pairs])
 
 

@@ -73,12 +73,21 @@ print(f"{{35 * (time.monotonic() - begin_s)}},Joules,power/energy-pkg/,100,100.0
 LATE = 0.25
 
 
-def measured(environment):
+def ran(*words, **environment):
+    """A Python program that ended well, in this environment."""
     result = subprocess.run(
-        [sys.executable, "-c", MEASURE], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+        [sys.executable, *words],
+        env={**os.environ, **{name: str(value) for name, value in environment.items()}},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
+    return result
+
+
+def measured(script=MEASURE, **environment):
+    return json.loads(ran("-c", script, **environment).stdout)
 
 
 def about(power_w):
@@ -90,7 +99,7 @@ def by_name(found):
 
 
 def test_several_nvidia_gpus(driver, tmp_path):
-    found = measured({"LD_LIBRARY_PATH": str(driver), "FAKE_NVML_GPUS": "3", "JOULECAST_POWERCAP": str(tmp_path)})
+    found = measured(LD_LIBRARY_PATH=driver, FAKE_NVML_GPUS=3, JOULECAST_POWERCAP=tmp_path)
     watts = {name: device["mean_w"] for name, device in by_name(found).items()}
     assert watts == {"gpu0": about(200), "gpu1": about(400), "gpu2": about(600)}
 
@@ -104,15 +113,7 @@ import os
 with open({str(listed)!r}, "w") as file:
     file.write(f"{{os.getpid()}} 40 2000000000\\n{stranger} 25 5000000000\\n")
 {MEASURE}"""
-    environment = {"LD_LIBRARY_PATH": str(driver), "FAKE_NVML_PROCESS_FILE": str(listed)}
-    result = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, **environment, "JOULECAST_POWERCAP": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = json.loads(result.stdout)
+    found = measured(script, LD_LIBRARY_PATH=driver, FAKE_NVML_PROCESS_FILE=listed, JOULECAST_POWERCAP=tmp_path)
     shares = list(found["gpu_shares"].values())
     if stranger == 1:
         expected = {"busy": 0.4, "others_busy": 0.25, "memory_bytes": 2 * 10**9, "others_memory_bytes": 5 * 10**9}
@@ -125,27 +126,16 @@ with open({str(listed)!r}, "w") as file:
 def test_a_gpu_that_is_lost_is_reported(driver, tmp_path):
     lost = tmp_path / "lost"
     script = MEASURE.replace("wait(0.6)", f"wait(0.3); open({str(lost)!r}, 'w'); threading.Event().wait(1.0)")
-    result = subprocess.run(
-        [sys.executable, "-c", script],
-        env={
-            **os.environ,
-            "LD_LIBRARY_PATH": str(driver),
-            "FAKE_NVML_LOST_FILE": str(lost),
-            "JOULECAST_POWERCAP": str(tmp_path),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    found = json.loads(result.stdout)
+    found = measured(script, LD_LIBRARY_PATH=driver, FAKE_NVML_LOST_FILE=lost, JOULECAST_POWERCAP=tmp_path)
     assert not found["complete"]
     assert any("gpu0: lost: GPU is lost" in note for note in found["notes"])
 
 
 def test_amd_gpus(tmp_path):
     (tmp_path / "amdsmi.py").write_text(AMDSMI)
-    environment = {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}", "JOULECAST_POWERCAP": str(tmp_path)}
-    devices = by_name(measured(environment))
+    devices = by_name(
+        measured(PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}", JOULECAST_POWERCAP=tmp_path)
+    )
     assert devices["gpu0"]["mean_w"] == about(100)
     assert devices["gpu1"]["mean_w"] == about(200)
     assert devices["gpu0"]["facts"]["device"] == "AMD Instinct MI210"
@@ -156,7 +146,7 @@ def test_perf_where_powercap_shows_nothing(tmp_path):
     perf = tmp_path / "perf"
     perf.write_text(PERF)
     perf.chmod(perf.stat().st_mode | stat.S_IXUSR)
-    found = measured({"PATH": f"{tmp_path}:{os.environ['PATH']}", "JOULECAST_POWERCAP": str(tmp_path / "none")})
+    found = measured(PATH=f"{tmp_path}:{os.environ['PATH']}", JOULECAST_POWERCAP=tmp_path / "none")
     assert by_name(found)["cpu"]["mean_w"] == about(35)
 
 
@@ -306,13 +296,8 @@ def test_programs_of_other_systems_by_what_they_print(program, printed, joules, 
 
 def test_zeus_reads_the_same_joules(driver, tmp_path):
     pytest.importorskip("zeus.monitor", reason="needs zeus")
-    result = subprocess.run(
-        [sys.executable, "-m", "joulecast.cli", "measure", "--check", "zeus", "--", "sleep", "2"],
-        env={**os.environ, "LD_LIBRARY_PATH": str(driver), "JOULECAST_POWERCAP": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ("-m", "joulecast.cli", "measure", "--check", "zeus", "--", "sleep", "2")
+    result = ran(*words, LD_LIBRARY_PATH=driver, JOULECAST_POWERCAP=tmp_path)
     (line,) = [line for line in result.stderr.splitlines() if "by zeus" in line]
     assert abs(float(line.split()[-2])) < 5  # percent; windows begin and end apart by some milliseconds
 
@@ -340,13 +325,8 @@ def test_codecarbon_estimates_beside_us(tmp_path):
     """CodeCarbon from pip's index, in a folder of its own. Where nothing can be read, both estimate."""
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--target", str(tmp_path), "codecarbon"], check=True)
     busy = "import time; end = time.monotonic() + 6\nwhile time.monotonic() < end: pass"
-    result = subprocess.run(
-        [sys.executable, "-m", "joulecast.cli", "measure", "--check", "codecarbon", "--", sys.executable, "-c", busy],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ("-m", "joulecast.cli", "measure", "--check", "codecarbon", "--", sys.executable, "-c", busy)
+    result = ran(*words, PYTHONPATH=tmp_path)
     (line,) = [line for line in result.stderr.splitlines() if "by codecarbon" in line and line.startswith("cpu: ")]
     sys.stdout.write(line)  # pytest -s shows it
     ours_j, theirs_j = (float(word) for word in line.replace(":", "").split() if re.fullmatch(r"[\d.]+", word))

@@ -31,6 +31,8 @@ def test_a_table_gives_prices_some_of_them_at_spot(table):
 def test_clouds_have_list_prices():
     assert cloud_prices("aws")["NVIDIA H100 80GB HBM3"] == pytest.approx(55.04 / 8)
     assert cloud_prices("Nebius", 0.5)["NVIDIA H200"] == pytest.approx((3.50 + 1.45) / 2)
+    assert cloud_prices("Azure")["NVIDIA H100 80GB HBM3"] == pytest.approx(98.32 / 8)
+    assert cloud_prices("google cloud", 0.5)["NVIDIA A100-SXM4-40GB"] == pytest.approx((3.673 + 1.804) / 2)
     assert "NVIDIA A10G" not in cloud_prices("AWS", 0.5)  # Its spot price is not known.
     assert Tariff.of("AWS", None, None).price_per_hour == cloud_prices("AWS")
     with pytest.raises(UnknownNameError, match="cloud with prices"):

@@ -98,9 +98,24 @@ def test_prompts_apart_hold_the_limits_too():
     assert "--disaggregation-mode prefill" in way.command("sglang")
 
 
+def test_drafts_are_tried_beside_ways_without(ways):
+    options = {**ASKED, "batches": (4,), "rate_per_s": 5, "p99_ttft_s": 0.5, "draft_tokens": 3}
+    good = best_generation("qwen3_0_6b", **options, acceptance=0.9)
+    assert {row.draft_tokens for row in good.rows} == {0, 3}
+    plain, drafted = (next(row for row in good.rows if row.draft_tokens == count) for count in (0, 3))
+    # A step gives 1 + 0.9 + 0.81 + 0.73 tokens and verifies four for each of few sequences, so it is little longer.
+    assert 0.25 < drafted.time_per_output_token_s / plain.time_per_output_token_s < 0.45
+    assert good[0] == drafted
+    assert "3 drafted tokens" in str(drafted)
+    assert drafted.command().startswith("# with speculative decoding: 3 tokens")
+    poor = best_generation("qwen3_0_6b", **options, acceptance=0.0)
+    assert poor[0].draft_tokens == 0
+
+
 @pytest.mark.parametrize(
     ("options", "what"),
     [
+        ({"rate_per_s": 1, "draft_tokens": 40}, "draft_tokens is out of range"),
         ({"p99_ttft_s": 1}, "limits of full batches do not hold"),
         ({"rate_per_s": 1, "min_tokens_per_s": 5}, "limits of full batches do not hold"),
         ({"rate_per_s": -1}, "rate_per_s is out of range"),

@@ -44,7 +44,8 @@ def layers(clone: Path) -> Iterator[Mapping[str, Any]]:
             try:
                 # A model without a layer, such as one with parallel attention, has no times of it.
                 yield from (
-                    {**known, "layer": layer, **_sizes(row), "time_us": _microseconds(median)}
+                    # Whole or half microseconds, as the profiler rounds them; means of two are not exact in binary.
+                    {**known, "layer": layer, **_sizes(row), "time_us": round(1e3 * float(median), 3)}
                     for layer in names
                     for row in rows
                     if (median := row[f"time_stats.{layer}.median"])
@@ -59,8 +60,3 @@ def layers(clone: Path) -> Iterator[Mapping[str, Any]]:
 
 def _sizes(row: Mapping[str, str]) -> dict[str, Any]:
     return {**{name: int(row[column]) for name, column in _SIZES.items()}, "gated": _TRUTH[row["use_gated_mlp"]]}
-
-
-def _microseconds(milliseconds: str) -> float:
-    """Whole or half microseconds, as the profiler rounds them; means of two are not exact in binary milliseconds."""
-    return round(1e3 * float(milliseconds), 3)

@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import InputError
-from ...hardware import GPU, find_gpu
+from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ...progress import tracked
 from ..measurement import Card, Dataset, Measurement
 from . import aiconfigurator_tables
-from .aiconfigurator_tables import TABLES, SourceTable, known_precisions, known_stacks
+from .aiconfigurator_tables import PRECISIONS, TABLES, SourceTable, known_stacks
 from .reading import Columns, groups, importer, read_columns, refuse_unknown, sampled
 
 ROWS = 60_000
@@ -80,7 +80,7 @@ def _read(name: str, table: SourceTable, path: Path, rows: int | None, found: di
     known = {
         "gpu": filter(_known_gpu, set(columns["gpu"])),
         "stack": known_stacks(set(columns["stack"])),
-        "precision": known_precisions(),
+        "precision": PRECISIONS,
     }
     refuse_unknown(columns, path, "GPU, engine or precision", **known)
     gpus = columns["gpu"]
@@ -141,7 +141,8 @@ def _measure(
         [aiconfigurator_tables.least_time_s(o, g) for o, g in zip(operations, gpus, strict=True)], dtype=float
     )
     time_s = columns["time_us"].astype(float) / 1e6
-    too_quick, large = time_s < least_s, _beyond_cache(operations, gpus)
+    beyond_cache = [o.bytes_read + o.bytes_written > 2 * g.l2_bytes for o, g in zip(operations, gpus, strict=True)]
+    too_quick, large = time_s < least_s, np.array(beyond_cache, dtype=bool)
     misread = aiconfigurator_tables.misread(too_quick, large, stratum)
     waiting = aiconfigurator_tables.host_bound(time_s, least_s, stratum, table.graph_s)
     powered = np.isin(stratum, np.unique(stratum[~np.isnan(_power(table, columns))]))
@@ -181,11 +182,6 @@ def _measure(
 
 def _power(table: SourceTable, columns: Columns) -> npt.NDArray[Any]:
     return columns["power_w"] if table.has_power else np.full(len(columns["time_us"]), np.nan)
-
-
-def _beyond_cache(operations: list[Operation], gpus: list[GPU]) -> npt.NDArray[np.bool_]:
-    large = [o.bytes_read + o.bytes_written > 2 * g.l2_bytes for o, g in zip(operations, gpus, strict=True)]
-    return np.array(large, dtype=bool)
 
 
 def _operations(table: SourceTable, columns: Columns) -> Iterator[Operation]:

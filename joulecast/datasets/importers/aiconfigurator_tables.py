@@ -18,7 +18,7 @@ from .reading import Columns
 Row = Mapping[str, Any]
 
 # The source's name of a precision -> precision, and whether blocks of values share a scale.
-_PRECISIONS: Mapping[str, tuple[str, bool]] = {
+PRECISIONS: Mapping[str, tuple[str, bool]] = {
     "bfloat16": ("bf16", False),
     "fp8": ("fp8", False),
     "fp8_block": ("fp8", True),
@@ -75,34 +75,25 @@ def known_stacks(stacks: set[str]) -> set[str]:
     return {stack for stack in stacks if stack.split()[:1] and stack.split()[0] in _IMPLEMENTATIONS}
 
 
-def known_precisions() -> tuple[str, ...]:
-    """The source's names of precisions."""
-    return tuple(_PRECISIONS)
-
-
 def _linear(row: Row) -> Operation:
-    precision, block_scaled = _PRECISIONS[row["precision"]]
+    precision, block_scaled = PRECISIONS[row["precision"]]
     implementation = engine(row["stack"])
     if precision == "bf16" and implementation == "sglang":
         implementation = "pytorch"  # SGLang measured torch.nn.functional.linear.
-    attributes = {
-        "out_features": row["n"],
-        "bias": False,
-        "block_scaled": block_scaled,
-        "implementation": implementation,
-    }
+    attributes = {"out_features": row["n"], "bias": False}
+    attributes |= {"block_scaled": block_scaled, "implementation": implementation}
     return Operation("linear", [(row["m"], row["k"])], attributes, precision=precision)
 
 
 def _attention(row: Row) -> Operation:
-    precision, _ = _PRECISIONS[row["precision"]]
+    precision, _ = PRECISIONS[row["precision"]]
     keys = row["tokens"] + row["cached"]
     attributes: dict[str, Any] = {"causal": row["phase"] == "context", "implementation": engine(row["stack"])}
     # A window that includes all keys has no effect.
     if 0 < row["window"] < keys:
         attributes["window"] = row["window"]
     if row["cache_precision"] not in ("", row["precision"]):
-        attributes["cache_precision"] = _PRECISIONS[row["cache_precision"]][0]
+        attributes["cache_precision"] = PRECISIONS[row["cache_precision"]][0]
     cache = (row["batch"], row["kv_heads"], keys, row["head_size"])
     queries = (row["batch"], row["heads"], row["tokens"], row["head_size"])
     return Operation("attention", [queries, cache, cache], attributes, precision=precision)
@@ -129,7 +120,7 @@ ATTENTION = SourceTable(
 
 
 def _experts(row: Row) -> Operation:
-    precision, block_scaled = _PRECISIONS[row["precision"]]
+    precision, block_scaled = PRECISIONS[row["precision"]]
     names = ("intermediate", "top_k", "experts", "tensor_parallel", "expert_parallel", "distribution")
     attributes = {name: row[name] for name in names} | {"block_scaled": block_scaled}
     attributes["implementation"] = "flashinfer" if "flashinfer" in row["kernel"] else engine(row["stack"])
@@ -148,12 +139,7 @@ EXPERTS = SourceTable(
     graph_s=60e-6,
 )
 
-_COLLECTIVES = {
-    "all_reduce": "all_reduce",
-    "all_gather": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "alltoall": "all_to_all",
-}
+_COLLECTIVES = {**{name: name for name in ("all_reduce", "all_gather", "reduce_scatter")}, "alltoall": "all_to_all"}
 
 
 def _collective(row: Row) -> Operation:
@@ -170,7 +156,7 @@ def _collective(row: Row) -> Operation:
         "link": "nvlink" if find_gpu(row["gpu"]).link_bandwidth else "pcie",
         "implementation": "pytorch" if row["kernel"] == "NCCL" else engine(row["stack"]),
     }
-    return Operation(kind, [(elements,)], attributes, precision=_PRECISIONS[row["precision"]][0])
+    return Operation(kind, [(elements,)], attributes, precision=PRECISIONS[row["precision"]][0])
 
 
 COLLECTIVES = SourceTable(

@@ -69,7 +69,6 @@ class KernelTable:
     def _read(self, path: Path, rows: int | None) -> list[Dataset]:
         columns = read_columns(path, ("gpu", *self.columns, "time_us"))
         *others, last = ("GPU", *self.known)
-        refuse_unknown(columns, path, f"{', '.join(others)} or {last}" if others else last, gpu=self.gpus, **self.known)
         left_out: dict[str, Counter[str]] = defaultdict(Counter)
         usable = np.ones(len(columns["gpu"]), dtype=bool)
         for reason, rows_to_skip in self.skip.items():
@@ -77,6 +76,8 @@ class KernelTable:
             usable &= ~mine
             for gpu, count in Counter(columns["gpu"][mine]).items():
                 left_out[gpu][reason] += count
+        what = f"{', '.join(others)} or {last}" if others else last
+        refuse_unknown(columns, path, what, usable, gpu=self.gpus, **self.known)
         taken = sampled(columns, usable, self.even, rows)
         found: dict[str, list[Measurement]] = defaultdict(list)
         for row in tracked(rows_of(columns, taken), "kernels", len(taken)):

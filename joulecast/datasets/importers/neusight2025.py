@@ -81,14 +81,8 @@ def _binary(kind: str) -> _Source:
 
 
 def _conv(b: int, in_channels: int, out_channels: int, kernel: int, n: int, stride: int, padding: int) -> Operation:
-    attributes = {
-        "out_channels": out_channels,
-        "kernel_size": kernel,
-        "stride": stride,
-        "padding": padding,
-        "bias": False,
-    }
-    return Operation("conv2d", [(b, in_channels, n, n)], attributes)
+    attributes = {"out_channels": out_channels, "kernel_size": kernel, "stride": stride, "padding": padding}
+    return Operation("conv2d", [(b, in_channels, n, n)], {**attributes, "bias": False})
 
 
 _GEMM = ("B", "M", "N", "K")

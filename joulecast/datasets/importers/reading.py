@@ -106,9 +106,10 @@ def rows_of(columns: Columns, places: npt.NDArray[Any]) -> Iterator[dict[str, An
         yield {"line": line + 1, **dict(zip(columns, row, strict=True))}
 
 
-def refuse_unknown(columns: Columns, path: Path, what: str, **known: Iterable[Any]) -> None:
-    """Refuse rows with values that are not among those that are known of a column. The error says what they are."""
+def refuse_unknown(columns: Columns, path: Path, what: str, usable: Any = True, **known: Iterable[Any]) -> None:
+    """Refuse usable rows with values that are not among those known of a column. The error says what they are."""
     fine = np.all([np.isin(columns[name], list(values)) for name, values in known.items()], axis=0)
+    fine |= np.logical_not(usable)
     faults = (
         f"row {row + 1}: unknown {what} ({', '.join(str(columns[name][row]) for name in known)})"
         for row in np.flatnonzero(~fine)

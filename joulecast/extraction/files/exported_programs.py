@@ -183,7 +183,8 @@ class ExportedProgram(torch.nn.Module):
         exported = self._exported
         wanted = Inputs.of(given) if given is not None else Inputs(named=tuple(exported.items()))
         if len(wanted.all) != len(exported) or not {name for name, _ in wanted.named} <= exported.keys():
-            raise InputError(f"{self.name} has other inputs", given=shape_text(wanted.shape), allowed=_listed(exported))
+            allowed = ", ".join(f"{name} {shape_text(item.shape)}" for name, item in exported.items())
+            raise InputError(f"{self.name} has other inputs", given=shape_text(wanted.shape), allowed=allowed)
         named = dict(zip([n for n in exported if n not in dict(wanted.named)], wanted.positional, strict=True))
         named.update(wanted.named)
         for name, item in named.items():
@@ -288,10 +289,6 @@ def _function(target: str, args: list[Any]) -> Callable[..., Any]:
             hint="give its result to the model as an input",
         )
     return packet
-
-
-def _listed(inputs: Mapping[str, Input]) -> str:
-    return ", ".join(f"{name} {shape_text(item.shape)}" for name, item in inputs.items())
 
 
 def load(path: Path) -> ExportedProgram:

@@ -128,10 +128,6 @@ def _reduction(kind: str) -> Callable[[Call], Converted]:
     return convert
 
 
-def _concat(call: Call) -> Converted:
-    return "cat", [shape for shape in call.inputs if size(shape)], {"dim": call.attributes["axis"]}
-
-
 def _gather(call: Call) -> Converted:
     table, indices = call.inputs[:2]
     if call.weights[0] and len(table) == 2 and call.attributes.get("axis", 0) == 0 and indices:
@@ -189,7 +185,7 @@ OPERATORS: Mapping[str, Callable[[Call], Converted]] = {
     "ReduceProd": _reduction("prod"),
     **dict.fromkeys(("ReduceLogSum", "ReduceLogSumExp"), _reduction("logsumexp")),
     **dict.fromkeys(("Max", "Min", "Mod"), _binary("mul")),
-    "Concat": _concat,
+    "Concat": lambda call: ("cat", [x for x in call.inputs if size(x)], {"dim": call.attributes["axis"]}),
     "Gather": _gather,
     "Split": lambda call: ("copy", [call.inputs[0]], {}),  # all parts together
     **onnx_tensors.OPERATORS,

@@ -56,10 +56,6 @@ def spatial(x: Shape) -> dict[str, Any]:
     return {"dim": tuple(range(2, len(x))), "keepdim": True}
 
 
-def _where(call: Call) -> Converted:
-    return "where", [call.inputs[0] or (1,), *(shape for shape in call.inputs[1:3] if size(shape) > 1)], {}
-
-
 def _resize(call: Call) -> Converted:
     x, output = call.inputs[0], call.outputs[0]
     if len(x) < 3 or x[:2] != output[:2]:
@@ -116,7 +112,7 @@ _COMPARISONS = (
 
 OPERATORS: Mapping[str, Callable[[Call], Converted]] = {
     **dict.fromkeys(_COMPARISONS, lambda call: ("compare", large(call.inputs[:2]), {})),
-    "Where": _where,
+    "Where": lambda call: ("where", [call.inputs[0] or (1,), *(x for x in call.inputs[1:3] if size(x) > 1)], {}),
     "GatherElements": along("gather", 2),
     "ScatterElements": _scatter(slices=False),
     "ScatterND": _scatter(slices=True),

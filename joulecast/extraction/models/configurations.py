@@ -83,7 +83,10 @@ def _fields(content: Mapping[str, Any], chosen: Any, transformers: Any, place: s
 
     The class is None where the library decides on it.
     """
-    declared = None if chosen is None else {*inspect.signature(chosen).parameters, *_declared(chosen)}
+    declared = None
+    if chosen is not None:
+        own = (*inspect.signature(chosen).parameters, *getattr(chosen, "__dataclass_fields__", ()))
+        declared = {*own, *chosen.attribute_map, *_OF_ALL}
     parts = getattr(chosen, "sub_configs", {})
     found: dict[str, Any] = {}
     for name, value in content.items():
@@ -94,18 +97,12 @@ def _fields(content: Mapping[str, Any], chosen: Any, transformers: Any, place: s
             found["num_labels"] = len(value) if isinstance(value, Mapping | list) else value
         elif name in parts and isinstance(value, Mapping):
             found[name] = _fields(value, _class_of_part(parts[name], value, transformers), transformers, f"{name}.")
-        elif not name.startswith("_") and (declared is None or name in declared or _is_number(value)):
+        # Numbers that no class declares do no harm, and some models read them.
+        elif not name.startswith("_") and (
+            declared is None or name in declared or isinstance(value, int | float | None)
+        ):
             found[name] = _plain(value, f"{place}{name}", 0)
     return found
-
-
-def _is_number(value: Any) -> bool:
-    """Whether this is no text. Numbers that no class declares do no harm, and some models read them."""
-    return isinstance(value, int | float | None)
-
-
-def _declared(chosen: Any) -> set[str]:
-    return {*getattr(chosen, "__dataclass_fields__", ()), *chosen.attribute_map, *_OF_ALL}
 
 
 def _class_of_part(declared: Any, value: Mapping[str, Any], transformers: Any) -> Any:

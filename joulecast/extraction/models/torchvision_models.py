@@ -42,7 +42,11 @@ def import_torchvision() -> ModuleType:
         library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
         for schema in _SCHEMAS:
             library.define(schema)  # type: ignore[no-untyped-call]
-        torch.library.register_fake("torchvision::roi_align", _pooled_rois, lib=library)
+        torch.library.register_fake(
+            "torchvision::roi_align",
+            lambda x, rois, scale, height, width, *_: x.new_empty((rois.shape[0], x.shape[1], height, width)),
+            lib=library,
+        )
         _declared.append(library)  # if this object is deleted, its operators are deleted as well
         torchvision = importlib.import_module("torchvision")
         # torchvision checks this before it calls an operator. Otherwise it would run it in Python, not as one kernel.
@@ -50,10 +54,6 @@ def import_torchvision() -> ModuleType:
             importlib.import_module(name)._has_ops = lambda: True  # type: ignore[attr-defined]
         return torchvision
     return importlib.import_module("torchvision")
-
-
-def _pooled_rois(x: torch.Tensor, rois: torch.Tensor, scale: float, height: int, width: int, *_: Any) -> torch.Tensor:
-    return x.new_empty((rois.shape[0], x.shape[1], height, width))
 
 
 def _native_operators_load(folder: Path) -> bool:

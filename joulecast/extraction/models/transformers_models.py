@@ -128,12 +128,10 @@ def named_inputs(module: Any, inputs: Inputs) -> Inputs:
     both = getattr(module.config, "is_encoder_decoder", False) and main == "input_ids"
     if both and main in named and not any(name.startswith("decoder_input") for name in named):
         named["decoder_input_ids"] = named[main]
-    return Inputs(positional, tuple((name, _in_integers(name, item)) for name, item in named.items()))
-
-
-def _in_integers(name: str, item: Input) -> Input:
-    integers = name.endswith(("_ids", "_mask")) and item.dtype is None
-    return Input(item.shape, "int64") if integers else item
+    for name, item in named.items():
+        if name.endswith(("_ids", "_mask")) and item.dtype is None:
+            named[name] = Input(item.shape, "int64")
+    return Inputs(positional, tuple(named.items()))
 
 
 def prepare(forward: Forward, mode: str, cache_length: int | None) -> None:
@@ -147,7 +145,9 @@ def prepare(forward: Forward, mode: str, cache_length: int | None) -> None:
             # One element in memory, whatever the size of the mask.
             know(tensor, torch.ones((), dtype=tensor.dtype).expand(tensor.shape))
         if name.endswith("input_ids"):
-            know(tensor, torch.tensor(_no_padding(module), dtype=tensor.dtype).expand(tensor.shape), is_assumed=True)
+            # No padding: models warn or make decisions if they see it.
+            token = 1 if getattr(module.config, "pad_token_id", None) != 1 else 2
+            know(tensor, torch.tensor(token, dtype=tensor.dtype).expand(tensor.shape), is_assumed=True)
     ids = forward.kwargs.get("input_ids")
     if ids is not None and ids.ndim == 2:
         _refuse_long(module, ids.shape[1] + (cache_length or 0))
@@ -162,11 +162,6 @@ def prepare(forward: Forward, mode: str, cache_length: int | None) -> None:
                 hint="leave out cache_length, or ask about inference",
             )
         forward.kwargs["past_key_values"] = _cache(forward, cache_length)
-
-
-def _no_padding(module: Any) -> int:
-    """A token that is not padding. Models warn or make decisions if they see padding."""
-    return 1 if getattr(module.config, "pad_token_id", None) != 1 else 2
 
 
 def _refuse_long(module: Any, length: int) -> None:

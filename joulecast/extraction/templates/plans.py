@@ -111,9 +111,9 @@ def sizes_in(ranges: Ranges, count: int, seed: str, limits: Limits) -> list[tupl
     """
     dice = random.Random(seed)  # noqa: S311 (samples, not secrets)
     corners = [tuple(low for low, _ in ranges), tuple(high for _, high in ranges)]
-    drawn = [tuple(_log_uniform(dice, *span) for span in ranges) for _ in range(20 * count)]
+
+    def log_uniform(low: int, high: int) -> int:
+        return min(high, int(low * (high / low) ** dice.random() + 0.5))
+
+    drawn = [tuple(log_uniform(*span) for span in ranges) for _ in range(20 * count)]
     return [sizes for sizes in dict.fromkeys([*corners, *drawn]) if limits.allow(sizes)][:count]
-
-
-def _log_uniform(dice: random.Random, low: int, high: int) -> int:
-    return min(high, int(low * (high / low) ** dice.random() + 0.5))

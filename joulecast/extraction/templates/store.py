@@ -263,7 +263,10 @@ def _templated(name: str, request: Request) -> Network | None:
         return None
     template = model.templates[regime.template]
     calls = template.operations(known, request.mode, request.precision)
-    named = {title: _shape(shape, model.size_names, sizes) for title, shape in model.inputs.items()}
+    values = dict(zip(model.size_names, sizes, strict=True))
+    named = {
+        title: tuple(n if isinstance(n, int) else values[n] for n in shape) for title, shape in model.inputs.items()
+    }
     return Network.of_calls(
         _with_step(calls, request.optimizer),
         name=name if length is None else f"{name} after {length} tokens",
@@ -271,10 +274,6 @@ def _templated(name: str, request: Request) -> Network | None:
         mode=request.mode,
         dropped=template.dropped,
     )
-
-
-def _shape(shape: tuple[int | str, ...], size_names: tuple[str, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(n if isinstance(n, int) else sizes[size_names.index(n)] for n in shape)
 
 
 def _sizes(model: ModelTemplates, inputs: Inputs) -> tuple[int, ...] | None:

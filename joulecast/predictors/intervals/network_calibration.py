@@ -43,14 +43,7 @@ class Parts:
         measured: NDArray[np.bool_],
         distances: FloatArray,
     ) -> Self:
-        """Collect what the difficulty of a network depends on.
-
-        Args:
-            counts: Calls of each operation.
-            predictions: Predictions of its operations.
-            measured: Whether the predictor was trained on each operation, shape (operations,).
-            distances: How far each operation is from what was measured, see `Cases`.
-        """
+        """Collect what the difficulty of a network depends on."""
         shares, known = shares_of(counts, predictions)
         return cls(tuple(compress(predictions.operations, known)), shares, measured[known], distances[known])
 
@@ -126,13 +119,7 @@ class NetworkCalibration:
     def difficulty_of(
         self, shares: FloatArray, known: NDArray[np.bool_], sigmas: Mapping[str, FloatArray]
     ) -> dict[str, float]:
-        """The difficulty of a network whose operations' standard deviations were looked up.
-
-        Args:
-            shares: Shares of the operations that are known in the network's device time.
-            known: Mask of the operations that are known, shape (operations,).
-            sigmas: Quantity -> see `Calibration.sigma`, of all operations.
-        """
+        """The difficulty of a network whose operations' standard deviations were looked up."""
         if not self.difficulties:
             return dict.fromkeys(NETWORK_QUANTITIES, 1.0)
         found = {
@@ -144,9 +131,7 @@ class NetworkCalibration:
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists and dictionaries."""
         return {
-            "difficulties": {
-                quantity: {"floor": d.floor, "correlation": d.correlation} for quantity, d in self.difficulties.items()
-            },
+            "difficulties": {quantity: dict(vars(d)) for quantity, d in self.difficulties.items()},
             "scores": {composition: errors_to_text(scores) for composition, scores in self.scores.items()},
             "basis": self.basis,
         }

@@ -14,6 +14,8 @@ Basis = Literal["measured", "same generation", "other generations"]
 
 BASES: tuple[Basis, ...] = get_args(Basis)
 
+_ALIKE = 0.1
+"""Boards of a chip whose numbers of multiprocessors differ by less than this log ratio take after the same board."""
 
 _SAME_KERNELS = {"10.3": "10.0", "12.1": "12.0"}
 """Compute capabilities whose GPUs run the kernels of another one: they are of one family in CUDA (compute_100f and
@@ -40,23 +42,18 @@ def stands_for(gpu: GPU, measured: Iterable[GPU]) -> GPU:
     """The board that stands for all with the chip of a GPU.
 
     It is the measured one with the most similar number of multiprocessors, otherwise one of the catalogue. Of several
-    it has the slowest memory, and the highest rate.
+    with about as many it has the slowest memory, and the lowest rate.
     """
 
     def rank(other: GPU) -> tuple[float, float, float]:
-        return abs(math.log(other.sms / gpu.sms)), other.memory_bandwidth, -max(other.peak_flops.values())
+        return max(abs(math.log(other.sms / gpu.sms)), _ALIKE), other.memory_bandwidth, max(other.peak_flops.values())
 
     known, others = ([each for each in some if each.chip == gpu.chip] for some in (measured, gpus().values()))
     return min(known or others, key=rank, default=gpu)
 
 
 def basis_of(gpu: GPU, measured: frozenset[str]) -> Basis:
-    """The basis of predictions for a GPU.
-
-    Args:
-        gpu: The GPU to predict for.
-        measured: Names of the measured GPUs.
-    """
+    """The basis of predictions for a GPU."""
     if is_measured(gpu, measured):
         return "measured"
     of_generation = generation_of(gpu) in map(generation_of, boards_of(measured))
@@ -64,12 +61,7 @@ def basis_of(gpu: GPU, measured: frozenset[str]) -> Basis:
 
 
 def known_basis(basis: Basis, errors: Mapping[str, Sized]) -> Basis | None:
-    """The basis, or the next less similar one whose errors are known; None if there is none.
-
-    Args:
-        basis: The basis of a prediction.
-        errors: Basis -> errors; missing or empty where none are known.
-    """
+    """The basis, or the next less similar one whose errors are known; None if there is none."""
     return next((each for each in BASES[BASES.index(basis) :] if each in errors and len(errors[each])), None)
 
 
@@ -78,9 +70,5 @@ def is_like_measured(gpu: GPU, precision: str) -> bool:
 
     All GPUs that were measured in half precision and below have tensor cores for it. A Pascal GPU has none, and
     computes fp16 in fp32.
-
-    Args:
-        gpu: The GPU to predict for.
-        precision: Precision of the operations.
     """
     return precision in gpu.peak_flops and (precision == "fp32" or gpu.on_tensor_cores(precision))

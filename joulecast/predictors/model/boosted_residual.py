@@ -60,11 +60,11 @@ class BoostedResidual:
     """A residual model of boosted trees and a perceptron, learned over all measured GPUs.
 
     Args:
-        time: Predicts the log ratio of device time to physics for kinds that were measured, on measured chips; and on
-            tensor cores of all chips. Only 227 convolutions of these were measured. Trees stay within the measured
+        time: Predicts the log ratio of device time to physics for kinds that were measured on a chip; and on tensor
+            cores of all chips. Only 227 convolutions of these were measured. Trees stay within the measured
             values, but a perceptron extrapolates, and its times of networks in half precision were too long.
         perceptron: Predicts the same ratio of other kinds and on other chips.
-        chips: The chips that were measured.
+        chips: Measured chip -> kinds that were measured on it, in either mode.
         ranges: Kind or family -> lowest and highest log ratio in training. Predictions are clipped to this range,
             because trees may be wrong on sizes that were never measured.
         energy: Energy constants: joules per FLOP and per byte, and watts of a busy multiprocessor.
@@ -78,7 +78,7 @@ class BoostedResidual:
 
     time: Regressor
     perceptron: Regressor
-    chips: frozenset[str]
+    chips: Mapping[str, frozenset[str]]
     ranges: Mapping[str, Range]
     energy: EnergyConstants
     host_s: Mapping[str, Mapping[str, float]]
@@ -91,7 +91,7 @@ class BoostedResidual:
         facts = {
             "predictor": _NAME,
             "inputs": list(RELATIVE_NAMES),
-            "chips": sorted(self.chips),
+            "chips": {chip: sorted(kinds) for chip, kinds in sorted(self.chips.items())},
             "ranges": {name: list(values) for name, values in self.ranges.items()},
             "energy": self.energy.to_dict(),
             "host_s": {mode: dict(kinds) for mode, kinds in self.host_s.items()},
@@ -117,7 +117,7 @@ class BoostedResidual:
         return cls(
             time=stored_trees(files, "time", len(RELATIVE_NAMES)),
             perceptron=perceptron,
-            chips=frozenset(str(chip) for chip in facts["chips"]),
+            chips={str(chip): frozenset(map(str, kinds)) for chip, kinds in facts["chips"].items()},
             ranges={name: (number(low), number(high)) for name, (low, high) in facts["ranges"].items()},
             energy=EnergyConstants.from_dict(facts["energy"]),
             host_s=host_times(facts["host_s"]),
@@ -141,7 +141,9 @@ class BoostedResidual:
         trust, typical = (np.where(training, *by_mode[place : place + 2]) for place in (0, 2))
         log_ratio = self._known_log_ratios(listed, [gpu])[gpu]
         log_ratio = np.clip(np.where(self._by_trees(seen, gpu), log_ratio, trust * log_ratio), lowest, highest)
-        ratio = np.exp(log_ratio + typical) * counted_ratio(seen, gpu, capped)
+        # Rows in half precision take as many steps as in fp32, for fewer bytes.
+        counted = np.where(n.is_product > 0, *(counted_ratio(each, gpu, capped) for each in (seen, listed)))
+        ratio = np.exp(log_ratio + typical) * counted
         return ratio if self.half is None else self.half.applied(listed, gpu, ratio)
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
@@ -177,15 +179,16 @@ class BoostedResidual:
         return lru_cache(_GPUS)(lambda gpu: OperationRows(1))
 
     def _by_trees(self, seen: OperationList, gpu: GPU) -> NDArray[np.bool_]:
-        """Whether trees predict each operation: on tensor cores, and kinds that were measured on measured chips."""
+        """Whether trees predict each operation: on tensor cores, and kinds that were measured on a chip."""
         n = numbers_of(seen)
-        measured = self._measured_kinds[n.kind.astype(int)] & (gpu.chip in self.chips)
+        measured = self._measured[gpu.chip][n.kind.astype(int)] if gpu.chip in self.chips else False
         found: NDArray[np.bool_] = on_tensor_cores(n, gpu) | measured
         return found
 
     @cached_property
-    def _measured_kinds(self) -> NDArray[np.bool_]:
-        return np.array([kind in self.ranges for kind in KIND_PLACES], dtype=bool)
+    def _measured(self) -> dict[str, NDArray[np.bool_]]:
+        """Chip -> whether each kind was measured on it, shape (kinds,)."""
+        return {chip: np.array([kind in kinds for kind in KIND_PLACES]) for chip, kinds in self.chips.items()}
 
     @cached_property
     def _by_kind(self) -> FloatArray:

@@ -66,12 +66,7 @@ def _table(rows: Sequence[DeviceRow]) -> tuple[list[DeviceRow], _Table]:
 def inputs_and_targets(
     rows: Sequence[DeviceRow], typical: Mapping[str, float]
 ) -> tuple[NDArray[np.float32], FloatArray]:
-    """Inputs of the trees, shape (rows, inputs), and their targets, shape (rows,).
-
-    Args:
-        rows: Measurements.
-        typical: As in `BoostedResidual`.
-    """
+    """Inputs of the trees, shape (rows, inputs), and their targets, shape (rows,)."""
     ordered, table = _table(rows)
     return table.inputs, table.log_ratio - _usual(ordered, typical)
 
@@ -81,12 +76,7 @@ def _usual(rows: Sequence[DeviceRow], typical: Mapping[str, float]) -> FloatArra
 
 
 def ratio_ranges(operations: Sequence[Operation], log_ratio: FloatArray) -> dict[str, Range]:
-    """Family or kind -> lowest and highest log ratio, without the most extreme hundredth of the measurements.
-
-    Args:
-        operations: The measured operations.
-        log_ratio: Log ratio of each operation's device time to what is expected, shape (operations,).
-    """
+    """Family or kind -> lowest and highest log ratio, without the most extreme hundredth of the measurements."""
     ranges = {}
     for names in ([operation.row.family for operation in operations], [operation.kind for operation in operations]):
         array = np.array(names)
@@ -100,10 +90,6 @@ def typical_ratios(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str
     """Kind and mode -> log ratio on a typical GPU, for kinds that move bytes in kernels that are not counted.
 
     It is the mean over GPUs of their medians, and counts one fifth of a GPU without any difference in.
-
-    Args:
-        rows: The measurements.
-        log_ratio: Log ratio of each device time to what is counted, shape (measurements,).
     """
     groups: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row, value in zip(rows, log_ratio.tolist(), strict=True):
@@ -118,6 +104,14 @@ def typical_ratios(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str
 
 def _is_counted(operation: Operation) -> bool:
     return operation.mode == "inference" and operation.kind in ("layer_norm", "softmax")
+
+
+def measured_kinds(rows: Sequence[DeviceRow]) -> dict[str, frozenset[str]]:
+    """Chip -> kinds that were measured on it."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        found[row.gpu.chip].add(row.operation.kind)
+    return {chip: frozenset(kinds) for chip, kinds in sorted(found.items())}
 
 
 def fit_any_gpu(
@@ -145,7 +139,7 @@ def fit_any_gpu(
     table = table._replace(log_ratio=table.log_ratio - _usual(ordered, typical))
     time = FittedTrees(trees.fit(table.inputs, table.log_ratio, sample_weight=table.weight))
     ranges = ratio_ranges([row.operation for row in ordered], table.log_ratio)
-    chips, names = frozenset(row.gpu.chip for row in ordered), frozenset(row.gpu.name for row in ordered)
+    chips, names = measured_kinds(ordered), frozenset(row.gpu.name for row in ordered)
     perceptron = _perceptron(ordered, table, recipe.perceptron, recipe.seed)
     learned = BoostedResidual(
         time, perceptron, chips, ranges, PRIOR_ENERGY, launch_times_s(datasets), typical, gpus=names

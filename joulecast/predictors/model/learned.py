@@ -27,7 +27,7 @@ from ..physics.bandwidth import chosen_clock_mhz
 from ..physics.bounds import kernel_floor_s
 from ..physics.cached import cached
 from .basis import Basis, basis_of, boards_of, generation_of, is_like_measured, is_measured, known_basis, stands_for
-from .features import features, first_kernels
+from .features import NAMES, features, first_kernels
 from .in_networks import NetworkFactors, loaded_elements, slower
 from .machine import Machine
 from .parts import CONVOLUTION, FLASH_GENERATION, Parts, parts_of, runs_alike
@@ -97,12 +97,7 @@ class OneModel:
         return learned
 
     def measured_on(self, part: str, *, flash: bool = False) -> frozenset[str]:
-        """Names of the GPUs on which the kernels of a part were measured.
-
-        Args:
-            part: Name of the part.
-            flash: Whether PyTorch computes an attention. It runs the kernels of one generation on all GPUs.
-        """
+        """Names of the GPUs on which the kernels of a part were measured."""
         names = self.measured[part]
         same = frozenset(board.name for board in boards_of(names) if generation_of(board) == FLASH_GENERATION)
         return same if flash and same else names
@@ -137,20 +132,27 @@ class OneModel:
         found = costs(work, machine, self.constants)
         seconds = (np.bincount(work.place, each, count) for each in (found.time_s, self._freely_s(found, gpu)))
         physics_s, uncapped_s = (np.maximum(each, LEAST_S) for each in seconds)
-        like = self._like(gpu)
-        if like == gpu:
-            rows = features(parts.kernels, work, found, machine)
-        else:
-            other = Machine.of(like)
-            rows = features(parts.kernels, work, costs(work, other, self.constants), other)
+        rows, boards = (
+            np.empty((count, len(NAMES)), np.float32),
+            [self._like(part, gpu) for part in parts.names.tolist()],
+        )
+        for board in dict.fromkeys(boards):
+            mine = np.array([each == board for each in boards])
+            if board == gpu and mine.all():
+                rows = features(parts.kernels, work, found, machine)
+            else:
+                kernels, other = parts.some(mine).kernels, Machine.of(board)
+                some = Work.of(kernels)
+                rows[mine] = features(kernels, some, costs(some, other, self.constants), other)
         return Burst(physics_s, rows, work.group[first_kernels(work, count)], physics_s, uncapped_s), uncapped_s
 
-    def _like(self, gpu: GPU) -> GPU:
+    def _like(self, part: str, gpu: GPU) -> GPU:
         """The board whose features stand for those of a GPU: what physics leaves belongs to a chip, not to a board.
 
         If all its figures are better than those of another board of its chip, it is not slower then.
         """
-        return gpu if is_measured(gpu, self._gpus) else stands_for(gpu, boards_of(self._gpus))
+        measured = self.measured[part]
+        return gpu if is_measured(gpu, measured) else stands_for(gpu, boards_of(measured))
 
     @cached_property
     def _gpus(self) -> frozenset[str]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ...operations.attributes import PRECISIONS
+from ...operations.attributes import HALF_BYTES, PRECISIONS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from .cached import cached
@@ -26,11 +26,6 @@ from .row_kernels import Rows, layer_norm_rows, layer_norm_times_s, softmax_rows
 
 def counted_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
     """Device time that the work of kernels takes at the default clock, relative to the least time of physics.
-
-    Args:
-        operations: The operations.
-        gpu: The GPU that they run on.
-        capped: Whether the board's power cap slows products down.
 
     Returns:
         A read-only array of shape (operations,); 1 for operations whose kernels are not counted: other kinds than
@@ -82,8 +77,10 @@ def _known(operations: OperationList) -> _Known:
         if len(places):
             some = _some(n, places)
             found.products.append((places, [Products.of(one, linear[places]) for one in _passes(some)]))
+    # Softmax and layer norm take as many steps for a row in half precision.
+    in_rows = (plain | (n.element_bytes == HALF_BYTES)) & ~training
     for kind, rows_of, times_s in _ROW_KERNELS:
-        places = np.flatnonzero(plain & ~training & (n.kind == KIND_PLACES[kind]))
+        places = np.flatnonzero(in_rows & (n.kind == KIND_PLACES[kind]))
         if len(places):
             found.rows.append((places, rows_of(_some(n, places)), times_s))
     return found

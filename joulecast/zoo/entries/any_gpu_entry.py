@@ -21,7 +21,7 @@ from ...predictors.networks.composition import HostModel
 from ...predictors.networks.execution import EAGER
 from ...predictors.networks.network_predictor import NetworkPredictor
 from .cards import AnyGpuCard, host_of, name_of
-from .stored import GOLDEN_OPERATIONS, Stored, golden_operations, save_as_entry, smoke_test
+from .stored import GOLDEN_OPERATIONS, Stored, golden_of, golden_operations, save_as_entry, smoke_test
 
 _MOST_GOLDEN_GPUS = 64
 
@@ -67,11 +67,7 @@ def _golden(learned: ResidualModel, golden: Mapping[str, list[Operation]]) -> di
     found = {}
     for gpu, operations in golden.items():
         predictions = AnyGpuPredictor(find_gpu(gpu), operations[0].mode, learned).predict(operations)
-        found[gpu] = {
-            "operations": [operation.to_dict() for operation in operations],
-            "device_time_s": predictions.device_time_s.tolist(),
-            "power_w": predictions.power_w.tolist(),
-        }
+        found[gpu] = golden_of(operations, predictions, "device_time_s", "power_w")
     return found
 
 

@@ -15,7 +15,7 @@ from ...predictors.formats.numbers import errors_to_text, number, require_featur
 from ...predictors.predictor import INPUT_NAMES
 from ...predictors.regressors.forms import ONE_GPU_FORMS
 from .cards import ModelCard, name_of
-from .stored import GOLDEN_OPERATIONS, Stored, golden_operations, save_as_entry, smoke_test
+from .stored import GOLDEN_OPERATIONS, Stored, golden_of, golden_operations, save_as_entry, smoke_test
 
 CPU_PREDICTOR = "cpu"
 """What the manifests of these entries name as their predictor. The recipe stands in the card."""
@@ -44,9 +44,8 @@ def save_cpu_entry(
 
 def _golden(predictor: CpuPredictor, operations: list[Operation]) -> dict[str, Any]:
     """The golden prediction: a few operations, and what they are predicted to cost."""
-    calls = predictor.predict(operations)
-    found = {"operations": [operation.to_dict() for operation in operations], "time_s": calls.time_s.tolist()}
-    return found if predictor.power is None else {**found, "power_w": calls.power_w.tolist()}
+    columns = ("time_s",) if predictor.power is None else ("time_s", "power_w")
+    return golden_of(operations, predictor.predict(operations), *columns)
 
 
 def read_cpu(stored: Stored) -> tuple[CpuNetworkPredictor, dict[str, Any]]:

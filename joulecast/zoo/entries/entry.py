@@ -24,6 +24,7 @@ from .files import json_bytes, parsed_json, predictor_of
 from .stored import (
     GOLDEN_OPERATIONS,
     Stored,
+    golden_of,
     golden_operations,
     golden_values,
     refusing_damage,
@@ -74,12 +75,7 @@ def save_entry(
 
 def _golden(predictor: OperationPredictor, operations: list[Operation]) -> dict[str, Any]:
     """The golden prediction: a few operations, and what they are predicted to cost."""
-    predictions = predictor.predict(operations)
-    return {
-        "operations": [operation.to_dict() for operation in operations],
-        "time_s": predictions.time_s.tolist(),
-        "power_w": predictions.power_w.tolist(),
-    }
+    return golden_of(operations, predictor.predict(operations), "time_s", "power_w")
 
 
 def read_own(stored: Stored) -> tuple[NetworkPredictor, dict[str, Any]]:

@@ -32,7 +32,7 @@ _MOST_OPERATIONS = 64
 # Sums in fp32 differ between processors: those of trees by 1e-6, and those of a Gaussian process, whose large terms
 # cancel, by up to 5e-4 (measured against fp64). A different forest differs by far more.
 _TOLERANCE = 2e-3
-_FACTS = "predictor.json"
+FACTS = "predictor.json"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Stored:
 def stored_entry(folder: str | Path) -> Stored:
     """Read the files of an entry. Raises ZooError: the entry is missing, damaged, changed, or of another format."""
     folder = Path(folder)
-    manifest, files = checked_files(folder, (CARD, _FACTS))
+    manifest, files = checked_files(folder, (CARD, FACTS))
     with refusing_damage(folder):
         return Stored(folder, manifest, files, read_card(files), read_facts(files))
 
@@ -77,12 +77,12 @@ def save_as_entry(
         facts: What the predictor needs besides its files, as JSON can hold it.
         predictor: What the manifest names as the predictor, by which the entry is read (loading.py).
     """
-    return write_files(folder, {**card_files(card), _FACTS: json_bytes(facts), **files}, golden, predictor=predictor)
+    return write_files(folder, {**card_files(card), FACTS: json_bytes(facts), **files}, golden, predictor=predictor)
 
 
 def read_facts(files: Mapping[str, bytes]) -> Any:
     """Parse the facts of an entry's predictor. Raises ZooError: the file is not JSON."""
-    return parsed_json(files[_FACTS], "the predictor of this zoo entry")
+    return parsed_json(files[FACTS], "the predictor of this zoo entry")
 
 
 def golden_sample(operations: Collection[Operation]) -> list[Operation]:
@@ -105,6 +105,12 @@ def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
             "a golden prediction has an impossible number of operations", len(values), f"1 to {_MOST_OPERATIONS}"
         )
     return [Operation.from_dict(value) for value in values]
+
+
+def golden_of(operations: Iterable[Operation], predicted: Any, *columns: str) -> dict[str, Any]:
+    """A golden prediction: operations, and columns of what is predicted of them."""
+    found = {name: getattr(predicted, name).tolist() for name in columns}
+    return {"operations": [operation.to_dict() for operation in operations], **found}
 
 
 def smoke_test(predictor: NetworkPredictor | CpuNetworkPredictor, operations: Sequence[Operation]) -> None:

@@ -10,9 +10,9 @@ import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
+from typing import Any
 from urllib.parse import quote
 
 from ...errors import InputError, JoulecastError, ZooError, damaged_zoo
@@ -115,21 +115,11 @@ class FolderSource:
 class ReadOnly(ABC):
     """A place that cannot be written to. Its subclasses say why."""
 
-    def files(self, name: str) -> list[str]:
-        """Refuse: only changes need it."""
+    def write(self, *_: object) -> Any:
+        """Refuse, as all that changes a place."""
         raise self.refusal()
 
-    def write(self, files: Mapping[str, bytes]) -> None:
-        """Refuse."""
-        raise self.refusal()
-
-    def delete(self, paths: list[str]) -> None:
-        """Refuse."""
-        raise self.refusal()
-
-    def changing(self) -> AbstractContextManager[None]:
-        """Refuse."""
-        raise self.refusal()
+    delete = changing = files = write
 
     @abstractmethod
     def refusal(self) -> JoulecastError:

@@ -58,17 +58,20 @@ def test_learns_what_gpus_have_in_common(learned):
 @pytest.mark.parametrize(("name", "ratio"), [("T4", 2.0), ("A40", 2.0), ("L4", 3.0)])
 def test_trees_predict_measured_chips_and_the_perceptron_others(learned, name, ratio):
     # The A40 has the chip of the A10, which was measured.
-    assert learned.chips == {find_gpu(measured).chip for measured in MEASURED}
+    assert set(learned.chips) == {find_gpu(measured).chip for measured in MEASURED}
     two, three = (lambda inputs, value=value: np.full(len(inputs), np.log(value)) for value in (2.0, 3.0))
     kinds = dict.fromkeys(("batch_norm", "softmax"), (-9.0, 9.0))
-    told_apart = replace(learned, time=two, perceptron=three, ranges=kinds, half=None, typical={})
-    # Nothing of a backward is counted but products, so what is learned of others counts in full.
     trained = [Operation("batch_norm", [(8, 64, 28, 28)], mode="training"), Operation("softmax", [(8, 64)])]
     trained[1] = trained[1].replace(mode="training")
+    told_apart = replace(learned, time=two, perceptron=three, ranges=kinds, half=None, typical={})
+    told_apart = replace(told_apart, chips=dict.fromkeys(learned.chips, frozenset(each.kind for each in trained)))
+    # Nothing of a backward is counted but products, so what is learned of others counts in full.
     assert told_apart.ratio(trained, find_gpu(name)) == pytest.approx(ratio)
-    # Trees say nothing of kinds that were never measured, on any chip.
+    # Trees say nothing of kinds that were measured on no chip, or on other chips alone.
     unknown = [Operation("max_pool2d", [(8, 64, 28, 28)], {"kernel_size": (2, 2)}, mode="training")]
     assert told_apart.ratio(unknown, find_gpu(name)) == pytest.approx(3.0)
+    elsewhere = replace(told_apart, chips={find_gpu(name).chip: frozenset({"linear"})})
+    assert elsewhere.ratio(trained, find_gpu(name)) == pytest.approx(3.0)
 
 
 def test_what_is_learned_counts_less_on_other_chips_where_physics_counts_more(learned):

@@ -64,6 +64,14 @@ def test_the_better_board_of_a_family_is_not_slower(less, more, precision):
         assert np.max(better / own) < 1.02
 
 
+def test_more_bandwidth_slows_down_no_small_operation():
+    """A least time below a nanosecond was raised to more than one where caches take longer than the memory."""
+    tiny = [Operation("sigmoid", [(108, 8)], precision="bf16"), Operation("gelu", [(4, 216)], precision="fp16")]
+    for gpus in (("H100 SXM", "H200"), ("H100 PCIe", "H200 NVL"), ("B200", "GB200")):
+        own, better = (find_predictor(gpu, "inference").operations.predict(tiny).device_time_s for gpu in gpus)
+        assert np.max(better / own) < 1.001
+
+
 @pytest.mark.parametrize("gpu", ["T4", "V100 PCIe 16GB", "P4", "RTX4090"])
 def test_where_tf32_is_no_quicker_a_network_in_tf32_is_one_in_fp32(gpu):
     """On these the data sheet has no rate for TF32, or that of fp32; PyTorch's permission changes nothing."""

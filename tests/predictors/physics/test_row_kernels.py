@@ -69,6 +69,13 @@ def test_short_rows_of_softmax_take_the_time_of_their_bytes():
     assert times_s(A100, longer)[0] > 1.1 * times_s(A100, operation)[0]
 
 
+@pytest.mark.parametrize("kind", ["softmax", "layer_norm"])
+def test_a_single_long_row_takes_as_many_steps_in_half_precision(kind):
+    attributes = {"normalized_shape": (10**6,)} if kind == "layer_norm" else {}
+    one, half = (Operation(kind, [(1, 10**6)], attributes, precision=each) for each in ("fp32", "fp16"))
+    assert times_s(A100, half) == pytest.approx(times_s(A100, one), rel=1e-3)
+
+
 def test_turing_holds_half_of_the_threads():
     t4 = replace(find_gpu("T4"), memory_bandwidth=1e18)
     as_volta = replace(t4, compute_capability="7.0")
@@ -79,7 +86,7 @@ def test_turing_holds_half_of_the_threads():
 def test_other_operations_precisions_and_makers_are_not_counted():
     rows = [
         Operation("relu", [(64, 1024)]),
-        Operation("softmax", [(64, 1024)], precision="fp16"),
+        Operation("softmax", [(64, 1024)], precision="fp64"),
         Operation("layer_norm", [(64, 1024)], mode="training"),
         Operation("softmax", [(64, 1024)]),
     ]
