@@ -117,9 +117,7 @@ def entry_folder(name: str) -> Path:
     """
     found = _named(name) or _stored(name)
     if found is None:
-        hint = (
-            "the folder of an entry or models:/NAME@ALIAS is allowed, too; `joulecast zoo pull` fetches others"
-        )
+        hint = "the folder of an entry or models:/NAME@ALIAS is allowed, too; `joulecast zoo pull` fetches others"
         raise unknown_name("predictor", name, {*entries(), *pulled()}, hint=hint)
     return found
 
