@@ -176,6 +176,7 @@ class Decoder:
     tied: bool = False  # Whether the embedding and the language-model head share their weights, which then count once
     context: int | None = None
     top_p: bool = False  # Whether its generation_config samples by top-p or top-k
+    notes: tuple[str, ...] = ()  # What its parts lack
 
     def __iter__(self) -> Iterator[tuple[Part, tuple[str, ...]]]:
         return iter(self.parts)
