@@ -58,39 +58,25 @@ GEMM_PARTIAL = {
 }
 
 
-def convolution(dimensions: int) -> Kind:
-    """A convolution over this number of spatial dimensions."""
+def convolution(dimensions: int, *, transposed: bool = False) -> Kind:
+    """A convolution over this number of spatial dimensions, transposed or not."""
+    attributes, output, flops = CONV_ATTRIBUTES, transforms.conv_output, transforms.conv_flops
+    if transposed:
+        attributes = {**attributes, "padding": Attribute(sizes(0), 0), "output_padding": Attribute(sizes(0), 0)}
+        output, flops = transforms.conv_transpose_output, transforms.conv_transpose_flops
     return Kind(
         family="convolution",
-        attributes=CONV_ATTRIBUTES,
-        output=transforms.conv_output(dimensions),
-        flops=transforms.conv_flops,
+        attributes=attributes,
+        output=output(dimensions),
+        flops=flops,
         parameters=transforms.conv_parameters,
         storage=storage.convolution,
         tensor_cores=True,
         tf32_by_default=True,
-        product=transforms.conv_product(transforms.conv_flops),
+        product=transforms.conv_product(flops),
         partial=GEMM_PARTIAL,
         spatial=dimensions,
-        transforms=dimensions == 2,
-        **GEMM_TRAINING,  # type: ignore[arg-type]
-    )
-
-
-def transposed_convolution(dimensions: int) -> Kind:
-    """A transposed convolution over this number of spatial dimensions."""
-    return Kind(
-        family="convolution",
-        attributes={**CONV_ATTRIBUTES, "padding": Attribute(sizes(0), 0), "output_padding": Attribute(sizes(0), 0)},
-        output=transforms.conv_transpose_output(dimensions),
-        flops=transforms.conv_transpose_flops,
-        parameters=transforms.conv_parameters,
-        storage=storage.convolution,
-        tensor_cores=True,
-        tf32_by_default=True,
-        product=transforms.conv_product(transforms.conv_transpose_flops),
-        partial=GEMM_PARTIAL,
-        spatial=dimensions,
+        transforms=dimensions == 2 and not transposed,
         **GEMM_TRAINING,  # type: ignore[arg-type]
     )
 
