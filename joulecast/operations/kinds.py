@@ -37,14 +37,13 @@ from .rows import (
     GEMM_PARTIAL,
     GEMM_TRAINING,
     adaptive_pooling,
-    addition,
+    binary,
     collective,
     convolution,
     last_dimension,
     noise,
     normalization,
     pooling,
-    product,
     recurrent,
     reduction,
     unary,
@@ -163,11 +162,8 @@ KINDS: Mapping[str, Kind] = {
         training_reads=Traffic(inputs=1, output=3),
         training_writes=Traffic(output=4),
     ),
-    "add": addition(),
-    "sub": addition(),
-    "mul": product(),
-    "div": product(),
-    "pow": product(),
+    **dict.fromkeys(("add", "sub"), binary(is_product=False)),
+    **dict.fromkeys(("mul", "div", "pow"), binary(is_product=True)),
     # Comparisons, and logical operations on truth values. A truth value takes one byte.
     "compare": Kind(
         family="elementwise",
@@ -241,11 +237,7 @@ KINDS: Mapping[str, Kind] = {
         training_reads=Traffic(inputs=1),
         training_writes=Traffic(output=1),
     ),
-    "copy": Kind(
-        family="movement",
-        training_reads=Traffic(inputs=1, output=1),
-        saves_output=False,
-    ),
+    "copy": Kind(family="movement", training_reads=Traffic(inputs=1, output=1), saves_output=False),
     # The copy of its input that an in-place operator makes in training if its backward needs that input.
     "save_input": without_backward("movement", flops=0, reads=1),
     # The input of a part of a model in torch.utils.checkpoint, which is kept for the backward. It runs no kernel.
@@ -352,8 +344,8 @@ KINDS: Mapping[str, Kind] = {
         measured_only=True,
         **GEMM_TRAINING,  # type: ignore[arg-type]
     ),
-    "all_reduce": collective(parallel.as_large, parallel.additions),
-    "all_gather": collective(parallel.gathered, parallel.nothing),
-    "reduce_scatter": collective(parallel.scattered, parallel.additions),
-    "all_to_all": collective(parallel.as_large, parallel.nothing),
+    "all_reduce": collective(parallel.as_large, adds=True),
+    "all_gather": collective(parallel.gathered),
+    "reduce_scatter": collective(parallel.scattered, adds=True),
+    "all_to_all": collective(parallel.as_large),
 }

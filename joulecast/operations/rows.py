@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from . import parallel, rules, storage, transforms
 from . import recurrent as recurrence
-from . import rules, storage, transforms
 from .attributes import (
     COUNT,
     DIMENSION,
@@ -81,9 +81,7 @@ def convolution(dimensions: int, *, transposed: bool = False) -> Kind:
     )
 
 
-def collective(
-    output: Callable[[Shapes, Attributes], Shape], flops: Callable[[Shapes, Attributes, Shape], int]
-) -> Kind:
+def collective(output: Callable[[Shapes, Attributes], Shape], *, adds: bool = False) -> Kind:
     """A collective of a group of GPUs over their link; the operation is the part of one GPU."""
     return Kind(
         family="movement",
@@ -93,7 +91,7 @@ def collective(
             "implementation": Attribute(one_of(*IMPLEMENTATIONS), "pytorch"),
         },
         output=output,
-        flops=flops,
+        flops=parallel.additions if adds else rules.per_output_element(0),
         backward_flops=0.0,
         training_reads=Traffic(inputs=1),
         training_writes=Traffic(output=1),
@@ -131,32 +129,20 @@ def normalization(
     )
 
 
-def addition() -> Kind:
-    """A sum or difference of two tensors, or of a tensor and a number."""
-    # The gradient of each summand is the gradient of the output, which needs no kernel.
-    return _binary(Traffic(inputs=1), Traffic(output=1), broadcast=(1, 0), saves_output=False)
-
-
-def product() -> Kind:
-    """A product, quotient or power of two tensors, or of a tensor and a number."""
-    # The gradient of each factor is a product again. That of a broadcast input is written in full and then summed.
-    return _binary(Traffic(inputs=2, output=2), Traffic(inputs=1, output=1), broadcast=(1, 1), saves_output=True)
-
-
-def _binary(
-    training_reads: Traffic, training_writes: Traffic, broadcast: tuple[float, float], saves_output: bool
-) -> Kind:
-    """Two tensors, or one tensor and a scalar."""
+def binary(*, is_product: bool) -> Kind:
+    """A sum or difference of two tensors, or of a tensor and a number; or a product, quotient or power."""
+    # The gradient of each summand is the gradient of the output, which needs no kernel. That of each factor is a
+    # product again; that of a broadcast factor is written in full and then summed.
     return Kind(
         family="elementwise",
         inputs=(1, 2),
         output=rules.broadcast_inputs,
         flops=rules.per_output_element(1),
-        training_reads=training_reads,
-        training_writes=training_writes,
-        broadcast_reads=broadcast[0],
-        broadcast_writes=broadcast[1],
-        saves_output=saves_output,
+        training_reads=Traffic(inputs=2, output=2) if is_product else Traffic(inputs=1),
+        training_writes=Traffic(inputs=1, output=1) if is_product else Traffic(output=1),
+        broadcast_reads=1,
+        broadcast_writes=1 if is_product else 0,
+        saves_output=is_product,
     )
 
 

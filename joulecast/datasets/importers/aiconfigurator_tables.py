@@ -125,12 +125,7 @@ def _collective(row: Row) -> Operation:
 
 
 TABLES: Mapping[str, SourceTable] = {
-    "linear": SourceTable(
-        sizes=("m", "n", "k"),
-        along=("m",),
-        has_power=True,
-        operation=_linear,
-    ),
+    "linear": SourceTable(sizes=("m", "n", "k"), along=("m",), has_power=True, operation=_linear),
     "attention": SourceTable(
         words=("phase", "cache_precision"),
         sizes=("batch", "tokens", "cached", "heads", "kv_heads", "head_size", "window"),
