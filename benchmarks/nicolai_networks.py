@@ -16,7 +16,7 @@ from joulecast.datasets import Dataset, Measurement, NetworkMeasurement
 from joulecast.extraction import network_of
 from joulecast.operations.network import Network
 from joulecast.operations.operation import Operation
-from joulecast.predictors.evaluation.errors import OwnNetworkError
+from joulecast.predictors.evaluation.errors import NetworkError
 from joulecast.predictors.evaluation.left_out import leave_networks_out
 
 # (mode, precision) -> the campaign of the operations that belongs to the networks'.
@@ -81,16 +81,16 @@ def summed(network: Network, known: Known) -> Sum:
     )
 
 
-def line_of(error: OwnNetworkError, network: Network, known: Known, deviations: tuple[float, float]) -> str:
+def line_of(error: NetworkError, network: Network, known: Known, deviations: tuple[float, float]) -> str:
     """A line of the table: measured, summed, ours, in milliseconds and joules."""
     m, his = error.measurement, summed(network, known)
     time_std_s, energy_std_j = deviations
     return (
         f"| {m.network} {m.input_shape[-1]} "
         f"| {1e3 * m.time_s:.2f} +- {1e3 * time_std_s:.2f} | {1e3 * his.time_s:.2f} +- {1e3 * his.time_std_s:.2f} "
-        f"({his.time_s / m.time_s - 1:+.0%}) | {1e3 * error.time_s:.2f} ({error.time_error:+.0%}) "
+        f"({his.time_s / m.time_s - 1:+.0%}) | {1e3 * error.time_s:.2f} ({error.error('time'):+.0%}) "
         f"| {m.energy_j:.3f} +- {energy_std_j:.3f} | {his.energy_j:.3f} +- {his.energy_std_j:.3f} "
-        f"({his.energy_j / m.energy_j - 1:+.0%}) | {error.energy_j:.3f} ({error.energy_error:+.0%}) "
+        f"({his.energy_j / m.energy_j - 1:+.0%}) | {error.energy_j:.3f} ({error.error('energy'):+.0%}) "
         f"| {his.calls} of {his.calls + his.missing} |"
     )
 
@@ -112,7 +112,7 @@ def tables(dataset: Dataset, recipe: Any, source: list[dict[str, str]]) -> Itera
             for m in dataset.usable_networks(mode)
         }
         errors = leave_networks_out(dataset, mode, recipe, networks).networks
-        by_precision: dict[str, list[OwnNetworkError]] = defaultdict(list)
+        by_precision: dict[str, list[NetworkError]] = defaultdict(list)
         for error in errors:
             by_precision[error.measurement.precision].append(error)
         for precision, mine in sorted(by_precision.items()):
@@ -125,8 +125,8 @@ def tables(dataset: Dataset, recipe: Any, source: list[dict[str, str]]) -> Itera
             sums = [(e.measurement, summed(networks[e.measurement], known)) for e in mine]
             his_time = sum(abs(s.time_s / m.time_s - 1) for m, s in sums) / len(sums)
             his_energy = sum(abs(s.energy_j / m.energy_j - 1) for m, s in sums) / len(sums)
-            our_time = sum(abs(e.time_error) for e in mine) / len(mine)
-            our_energy = sum(abs(e.energy_error) for e in mine) / len(mine)
+            our_time = sum(abs(e.error("time")) for e in mine) / len(mine)
+            our_energy = sum(abs(e.error("energy")) for e in mine) / len(mine)
             inside = sum(abs(s.energy_j - m.energy_j) <= s.energy_std_j for m, s in sums)
             yield (
                 f"\nMean absolute error of time: summed {his_time:.1%}, ours {our_time:.1%}; of energy: summed "

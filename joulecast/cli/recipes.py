@@ -24,10 +24,10 @@ from ..predictors.evaluation.any_gpu import (
     validate_any_gpu,
 )
 from ..predictors.evaluation.cpu import SPLITS as CPU_SPLITS
-from ..predictors.evaluation.cpu import CpuValidation, validate_cpu
+from ..predictors.evaluation.cpu import validate_cpu
 from ..predictors.evaluation.one_gpu import Validation, validate
 from ..predictors.evaluation.report import write_report
-from ..predictors.evaluation.scores import Score, any_gpu_scores, cpu_scores, own_scores
+from ..predictors.evaluation.scores import Score, any_gpu_scores, own_scores
 from ..predictors.evaluation.tuning import Trial, search
 from ..predictors.fitting.fit import ANY_GPU_FORMS, predictor_of
 from ..predictors.intervals.network_calibration import NetworkCalibration
@@ -202,7 +202,7 @@ def _tables_any_gpu(validation: AnyGpuValidation) -> list[str]:
     return any_gpu_errors(errors_of_networks(validation), operation_errors(validation))
 
 
-def _tables_cpu(validation: CpuValidation) -> list[str]:
+def _tables_cpu(validation: Validation) -> list[str]:
     return [f"## {validation.gpu}, {validation.mode}", "", *cpu_errors(validation)]
 
 
@@ -211,7 +211,7 @@ _report_cpu = _report("CPUS.md", "How good the predictions for CPUs are", CPU_SP
 
 _OWN = RecipeHandler(_train_own, _each(validate), own_scores, _report_own)
 _ANY_GPU = RecipeHandler(_train_any_gpu, _validate_any_gpu, any_gpu_scores, _report_any_gpu)
-_CPU = RecipeHandler(_train_cpu, _each(validate_cpu), cpu_scores, _report_cpu)
+_CPU = RecipeHandler(_train_cpu, _each(validate_cpu), own_scores, _report_cpu)
 
 HANDLERS: Mapping[type[Recipe], RecipeHandler] = {
     **{form.settings: _OWN for form in ONE_GPU_FORMS.values()},

@@ -66,10 +66,6 @@ def in_batches(
 def asked_together(regressors: Sequence[Ask], tables: Sequence[NDArray[np.float32]]) -> list[FloatArray]:
     """Ask regressors for tables, each regressor once for all of its tables.
 
-    Args:
-        regressors: One for each table; the same one may occur several times.
-        tables: Inputs, each of shape (rows, columns).
-
     Returns:
         The values that its regressor gives for the rows of each table, shape (rows,).
     """

@@ -283,11 +283,6 @@ def contributions(
     The trees correct the logarithm of the baseline's time, so what an input adds there is a factor of the time. Power
     is learned as a share of the board's cap, so there it is watts. The mean comes first, then the largest effects.
 
-    Args:
-        inputs: What the trees see of the operation, shape (1, inputs).
-        native: "time" and "power" -> boosted trees as XGBoost stores them (UBJ).
-        gpu: The GPU that is predicted for.
-
     Raises:
         MissingDependencyError: xgboost is not installed.
     """

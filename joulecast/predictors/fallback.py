@@ -165,12 +165,7 @@ def _spread(
 
 
 def _scattered(spread: OperationSpread, places: NDArray[np.bool_]) -> OperationSpread:
-    """The spread of some operations, to be asked about all: its own masks with False for the others.
-
-    Args:
-        spread: Made for the operations at these places.
-        places: Mask of these operations among all, shape (operations,).
-    """
+    """The spread of some operations, to be asked about all: its own masks with False for the others."""
     if spread.fallback is None:
         return spread
     other, mask = spread.fallback

@@ -182,11 +182,7 @@ class OperationPredictions(Answer):
         return replace(self, device_time_s=device_s, dynamic_energy_j=dynamic_j, work=work)
 
     def loading(self, cycles: FloatArray) -> OperationPredictions:
-        """Operations whose load units need a number of cycles beside everything else; loops stay as they are.
-
-        Args:
-            cycles: Cycles of each operation, shape (operations,).
-        """
+        """Operations whose load units need a number of cycles beside everything else; loops stay as they are."""
         if self.work is None or not (cycles > 0).any():
             return self
         work = self.work.loading(cycles)

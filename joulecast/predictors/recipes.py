@@ -351,10 +351,6 @@ class TransformerRecipe(Recipe):
 def read_recipe(path: str | Path, make: Callable[[dict[str, Any]], Made]) -> Made:
     """Read a recipe.
 
-    Args:
-        path: A TOML file, or the name of a recipe that came with joulecast, such as "blend".
-        make: Makes the recipe from the values of the file, with `recipe_of`.
-
     Raises:
         InputError: The file cannot be read, or a value is out of range.
         UnknownNameError: A key does not exist.
@@ -370,13 +366,7 @@ def load_kernel_recipe(path: str | Path) -> KernelRecipe:
 
 
 def recipe_of(settings: type[Made], values: Mapping[str, Any], what: str) -> Made:
-    """Make a recipe, or a table of one, from the values of a file.
-
-    Args:
-        settings: Class of the recipe.
-        values: Setting -> value.
-        what: What the settings belong to, for messages.
-    """
+    """Make a recipe, or a table of one, from the values of a file."""
     tables: dict[str, Any] = {each.name: each.metadata.get("table") for each in fields(settings)}
     made = {}
     for name, value in values.items():

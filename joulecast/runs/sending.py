@@ -20,6 +20,12 @@ from .layout import Layout
 from .state import State
 from .traffic import Sent, Traffic
 
+_COUNTING_S = 1.1e-3
+"""Seconds that a GPU waits in each layer of experts and pass, while the host learns how many tokens each expert got
+and launches what follows. Three ways to run Qwen3 30B-A3B lack 2.2, 2.1 and 2.3 ms for each layer, forward and
+backward. With that, two ways to run Qwen3 235B-A22B, which were left out, are 4 and 11 % too slow, without it 13 and
+5 % too quick (best releases of Megatron Bridge on H100, benchmarks/training/MEGATRON.md)."""
+
 _BUCKET_BYTES = 25 * 2**20  # Default size of a bucket of gradients in DistributedDataParallel.
 
 
@@ -41,26 +47,31 @@ class Sending:
     attended_s: float  # Seconds of attention in a micro-batch, forward and backward
     element_bytes: float  # Bytes of an element of a result
     pieces: int = 1
+    copies: float = 1.0  # How often each token is among those that are routed; Megatron sends it to each node once
 
     @classmethod
     def of(cls, layout: Layout, traffic: Traffic, state: State, whole: Network, micro: Prediction) -> Sending:
         """What is sent in a step, of which a micro-batch was predicted."""
         precision = micro.operations[0].operation.precision
         # The first of the layers of experts reads what was sent to them, the last one is sent back.
-        grouped = [e.count * size(e.operation.input_shapes[0]) for e in whole if e.operation.kind == "grouped_linear"]
+        grouped = [e for e in whole if e.operation.kind == "grouped_linear"][:1]
+        blocks, in_eights = [*results_of_blocks(whole)], any(c.operation.precision == "fp8" for c in micro.operations)
+        # Megatron, which computes in fp8, sends a token once to each node; PyTorch sends it to each of its experts.
+        copies = [e.operation.input_shapes[0][0] * blocks[0][-1] / size(blocks[0]) for e in grouped if in_eights]
         attention = [e for e in whole if e.operation.kind == "attention"]
         costs = (c for c in micro.operations if c.operation.kind == "attention")
         return cls(
             layout,
             traffic,
             state,
-            [*results_of_blocks(whole)],
-            (grouped[0] if grouped else 0) / layout.tensor_parallel,
+            blocks,
+            sum(e.count * size(e.operation.input_shapes[0]) for e in grouped) / layout.tensor_parallel,
             math.fsum(e.count * sum(map(size, e.operation.input_shapes[1:3])) for e in attention)
             / layout.tensor_parallel,
             math.fsum(cost.device_time_s or 0.0 for cost in costs),
             ELEMENT_BYTES[precision if precision in ("bf16", "fp16") else "fp32"],
-            layout.tensor_parallel if any(cost.operation.precision == "fp8" for cost in micro.operations) else 1,
+            layout.tensor_parallel if in_eights else 1,
+            *copies,
         )
 
     @cached_property
@@ -74,13 +85,14 @@ class Sending:
         passes = 3 if layout.recompute == "full" else 2
         sums = [traffic.all_reduce(size(shape) * self.element_bytes, layout.tensor_parallel) for shape in self.blocks]
         layers = max(1, len(self.blocks))
-        routed = traffic.exchanged(self.routed * self.element_bytes / layers, layout.expert_gpus)
+        routed = traffic.exchanged(self.routed * self.element_bytes / layers, layout.expert_gpus, self.copies)
         # In the backward their gradients go around as well.
         keys = self.cached * layout.context_parallel * self.element_bytes / layers
         ring = traffic.gathered(keys, layout.context_parallel, layout.tensor_parallel)
         waited_s = max(0.0, (passes + 1) * layers * ring.time_s - self.attended_s)
         summed_s = math.fsum(each.time_s for each in sums) / self.pieces
-        time_s = passes * (summed_s + 2 * layers * routed.time_s) + waited_s
+        each_s = 2 * routed.time_s + (_COUNTING_S if self.routed and layout.expert_gpus > 1 else 0.0)
+        time_s = passes * (summed_s + layers * each_s) + waited_s
         joules = passes * (math.fsum(each.energy_j for each in sums) + 2 * layers * routed.energy_j)
         stages = layout.pipeline_parallel
         return Sent(time_s / stages, (joules + (passes + 1) * layers * ring.energy_j) / stages)

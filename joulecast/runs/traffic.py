@@ -69,12 +69,18 @@ class Traffic:
         between_s = rings * size_bytes * (nodes - 1) / nodes / self.between_nodes + nodes * _STEP_S
         return Sent(max(inside.time_s, between_s), inside.energy_j)
 
-    def exchanged(self, size_bytes: float, gpus: int) -> Sent:
-        """Send so many bytes of each GPU to all GPUs of a group, evenly (all-to-all)."""
+    def exchanged(self, size_bytes: float, gpus: int, copies: float = 1.0) -> Sent:
+        """Send so many bytes of each GPU to all GPUs of a group, evenly (all-to-all).
+
+        `copies`: How often the bytes have each token, which is sent to another node once, and copied there (DeepEP;
+        DeepSeek-V3, arXiv 2412.19437, section 3.2.2).
+        """
         inside, nodes = self._inside("all_to_all", size_bytes, gpus, 1), self._nodes(gpus, 1)
         if nodes == 1:
             return inside
-        between_s = self.gpus_per_node * size_bytes * (nodes - 1) / nodes / self.between_nodes + nodes * _STEP_S
+        # Of these many nodes, each is chosen by none of the copies with the probability (1 - 1 / nodes)^copies.
+        sent = size_bytes / copies * (nodes - 1) * (1 - (1 - 1 / nodes) ** copies)
+        between_s = self.gpus_per_node * sent / self.between_nodes + nodes * _STEP_S
         return Sent(max(inside.time_s, between_s), inside.energy_j)
 
     def message(self, size_bytes: float, stride: int) -> Sent:

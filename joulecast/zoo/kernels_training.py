@@ -29,7 +29,6 @@ from ..predictors.evaluation.kernels import (
     coverage,
     error_tables,
     stored_errors,
-    stored_power_errors,
     validate_kernels,
     validate_power,
 )
@@ -217,14 +216,17 @@ def train_kernels(
     timed = replace(
         fitted,
         trust={part: validation.trust.get(part, trust) for part, trust in fitted.trust.items()},
-        errors={part: stored_errors(validation, part) for part in fitted.measured},
+        errors={part: stored_errors(validation.times, part) for part in fitted.measured},
     )
     powered = readings(timed, power_rows(data), recipe)
     powers = validate_power(timed, powered, recipe)
     power = fit_power(powered, recipe, {generation_of(table.gpu) for table in powered})
-    model = replace(
-        timed, power=replace(power, errors={part: stored_power_errors(powers, part) for part in power.measured})
-    )
+    of_power = {part: (stored_errors(powers, part), stored_errors(powers, part, "energy")) for part in power.measured}
+    stored = {
+        part: {basis: {"power": watts[basis], "energy": joules[basis]} for basis in watts}
+        for part, (watts, joules) in of_power.items()
+    }
+    model = replace(timed, power=replace(power, errors=stored))
     if networks and base is not None:
         model = _with_networks(model, networks, base)
     card = KernelsCard(

@@ -8,7 +8,7 @@ from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..predictors.evaluation.cpu import CpuValidation
+    from ..predictors.evaluation.one_gpu import Validation
 
 _QUANTITIES = ("time", "energy", "power")
 _NO_NETWORK = "No network was measured on this device."
@@ -115,14 +115,15 @@ def _kernels(card: Mapping[str, Any]) -> tuple[str, list[str], list[str]]:
     )
 
 
-def cpu_errors(validation: CpuValidation) -> list[str]:
+def cpu_errors(validation: Validation) -> list[str]:
     """Tables of errors on a CPU, as lines of Markdown."""
+    (errors,) = validation.operations
     return [
-        *_operation_table({"operations in folds": validation.operations.summary()}),
+        *_operation_table({"operations in folds": errors.summary()}),
         "",
         *_network_table({each.label: each.errors for each in validation.networks}),
         "",
-        *_kind_tables({"operations in folds": validation.operations.by_kind()}),
+        *_kind_tables({"operations in folds": errors.by_kind()}),
     ]
 
 

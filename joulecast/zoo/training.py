@@ -20,7 +20,7 @@ from ..predictors.contract import Networks, ResidualModel
 from ..predictors.cpu.fit import fit_cpu, fit_serial, quickest_networks
 from ..predictors.cpu.network import COMPOSITION, CpuNetworkPredictor
 from ..predictors.evaluation import any_gpu, cpu, one_gpu
-from ..predictors.evaluation.errors import OwnNetworkError
+from ..predictors.evaluation.errors import NetworkError, network_log_errors
 from ..predictors.evaluation.left_out import errors_on_repeats, learn_from_networks
 from ..predictors.fitting.fit import fit_on_all, fit_own, predictor_of
 from ..predictors.intervals.closeness import Closeness
@@ -115,7 +115,7 @@ def train(
     return Trained(predictor, validation, card, golden_sample(operations), save, network_errors)
 
 
-def better_composition(errors: tuple[OwnNetworkError, ...]) -> Composition:
+def better_composition(errors: tuple[NetworkError, ...]) -> Composition:
     """The composition whose median errors of time and energy have the smaller sum; overlap where there are no errors.
 
     Medians are used, because a network whose operations are mispredicted says nothing about how to add them up.
@@ -124,9 +124,9 @@ def better_composition(errors: tuple[OwnNetworkError, ...]) -> Composition:
         return "overlap"
 
     def score(time: str, energy: str) -> float:
-        return float(sum(np.median([abs(getattr(e, name)) for e in errors]) for name in (time, energy)))
+        return float(sum(np.median([abs(e.error(name)) for e in errors]) for name in (time, energy)))
 
-    overlap, added = score("time_error", "energy_error"), score("sum_time_error", "sum_energy_error")
+    overlap, added = score("time", "energy"), score("sum_time", "sum_energy")
     return "overlap" if overlap <= added else "sum"
 
 
@@ -139,6 +139,7 @@ def _own_card(
     validation: one_gpu.Validation,
 ) -> ModelCard:
     composition = better_composition(validation.networks)
+    of = "" if composition == "overlap" else "sum_"
     return ModelCard(
         **_of_one_device(dataset, folder, recipe, len(predictor.measured)),
         name=entry_name(predictor.gpu, recipe.entry or predictor_of(recipe), predictor.mode),
@@ -147,11 +148,7 @@ def _own_card(
         splits=one_gpu.SPLITS,
         operation_errors={errors.campaign: errors.summary() for errors in validation.operations},
         network_errors={
-            f"{e.measurement.network} {'x'.join(map(str, e.measurement.input_shape))} {e.measurement.precision}": {
-                "time": e.time_error if composition == "overlap" else e.sum_time_error,
-                "energy": e.energy_error if composition == "overlap" else e.sum_energy_error,
-            }
-            for e in validation.networks
+            e.label: {name: e.error(f"{of}{name}") for name in ("time", "energy")} for e in validation.networks
         },
         host=host.to_dict(),
         composition=composition,
@@ -269,7 +266,7 @@ def _golden_of_gpus(rows: Iterable[DeviceRow]) -> dict[str, list[Operation]]:
 
 def train_cpu(
     dataset: Dataset, dataset_folder: Path, mode: str, recipe: Recipe, networks: Mapping[NetworkMeasurement, Network]
-) -> Trained[CpuNetworkPredictor, cpu.CpuValidation, ModelCard]:
+) -> Trained[CpuNetworkPredictor, one_gpu.Validation, ModelCard]:
     """Validate a recipe on a dataset, then fit it on everything. Raises DatasetError: too few usable operations."""
     validation = cpu.validate_cpu(dataset, mode, recipe, networks)
     operations = fit_cpu(dataset, mode, recipe)
@@ -278,21 +275,20 @@ def train_cpu(
         name=entry_name(operations.cpu, predictor_of(recipe), mode),
         operations=operations,
         serial=fit_serial(operations, [(m, networks[m]) for m in measured]),
-        network_errors=validation.network_errors(),
+        network_errors=network_log_errors(validation.networks),
     )
-    campaign = dataset.campaigns(mode)[0]
     card = ModelCard(
         **_of_one_device(dataset, dataset_folder, recipe, len(operations.measured)),
         name=predictor.name,
         mode=mode,
         precisions=tuple(dict.fromkeys(["default", *(group.split()[1] for group in operations.coverage)])),
         splits=cpu.SPLITS,
-        operation_errors={campaign: validation.operations.summary()},
+        operation_errors={e.campaign: e.summary() for e in validation.operations},
         network_errors={each.label: each.errors for each in validation.networks},
         host=predictor.serial.to_dict(),
         composition=COMPOSITION,
         limits=tuple(_cpu_limits(dataset, predictor)),
-        kind_errors={campaign: validation.operations.by_kind()},
+        kind_errors={e.campaign: e.by_kind() for e in validation.operations},
     )
     golden = golden_sample({m.operation for m in dataset.usable(mode)})
     return Trained(predictor, validation, card, golden, save_cpu_entry)

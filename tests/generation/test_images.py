@@ -7,13 +7,11 @@ import pytest
 from joulecast import predict_image
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.generation.images.autoencoders import Autoencoder
-from joulecast.generation.images.conditioned_decoder import ConditionedDecoder
 from joulecast.generation.images.deep_compression import DeepCompression
-from joulecast.generation.images.encoders import CLIP_L, gemma_2_2b, t5_xxl, umt5_xxl
 from joulecast.generation.images.layers import parameters_of
-from joulecast.generation.images.pipelines import PIPELINES
+from joulecast.generation.images.pipelines import PIPELINES, encoder
 from joulecast.generation.images.sequence_parallel import Split
-from joulecast.generation.images.video_decoder import CausalDecoder
+from joulecast.generation.images.video_decoder import CausalDecoder, ConditionedDecoder
 
 
 def denoiser(name, grid=(64, 64)):
@@ -37,10 +35,10 @@ def denoiser(name, grid=(64, 64)):
         (denoiser("cogvideox_2b", (13, 30, 45)), 1694),
         (denoiser("cogvideox_5b", (13, 30, 45)), 5570),
         (denoiser("hunyuan_video", (33, 45, 80)), 12821),
-        (umt5_xxl(512).network(1, "bf16"), 5681),
-        (gemma_2_2b(300).network(1, "bf16"), 2614),
-        (CLIP_L.network(1, "bf16"), 123),
-        (t5_xxl(256).network(1, "bf16"), 4762),
+        (encoder("umt5_xxl", 512).network(1, "bf16"), 5681),
+        (encoder("gemma_2_2b", 300).network(1, "bf16"), 2614),
+        (encoder("clip_l", 77).network(1, "bf16"), 123),
+        (encoder("t5_xxl", 256).network(1, "bf16"), 4762),
         (Autoencoder(4).network(1, (512, 512), "bf16"), 49.5),
     ],
     ids=[

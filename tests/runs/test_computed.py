@@ -8,11 +8,13 @@ import pytest
 
 from joulecast import Operation, predict_run
 from joulecast.errors import InputError, UnknownNameError
+from joulecast.hardware import find_gpu
 from joulecast.operations.entry import Entry
 from joulecast.operations.network import Network, ParameterBytes
 from joulecast.runs import Layout
 from joulecast.runs.computed import computed_part, in_fp8, on_four_bits
 from joulecast.runs.state import State, memory_of
+from joulecast.runs.traffic import Traffic
 
 
 def run(gpu="8x H100 SXM", shape=(16, 2048), **options):
@@ -66,6 +68,14 @@ def test_experts_on_several_gpus():
     assert four / alone == pytest.approx(state.on_each, rel=1e-6)
     with pytest.raises(InputError, match="experts of experts cannot be divided"):
         computed_part(whole, Layout(3, expert_parallel=3))
+
+
+def test_tokens_are_sent_to_each_node_once():
+    """Of 8 experts on two nodes 4 are on the other one, which gets a token once but for 1 of 256 tokens."""
+    traffic = Traffic(find_gpu("H100 SXM"), 8)
+    often, once = (traffic.exchanged(1e9, 16, copies).time_s for copies in (1, 8))
+    assert once / often == pytest.approx(2 * (1 - 1 / 256) / 8, rel=0.01)
+    assert traffic.exchanged(1e9, 8, 8) == traffic.exchanged(1e9, 8)
 
 
 def test_gpus_that_share_layers_share_their_experts():
@@ -141,6 +151,19 @@ def test_laws_of_what_is_shared():
 
 def gpt2(gpu="8x A100 SXM4 80GB", shape=(64, 1024), **options):
     return predict_run("gpt2", shape, gpu, **{"samples": 6400, "precision": "bf16", **options})
+
+
+def test_compiled_steps_save_what_products_read_and_have_an_interval():
+    way = {"shape": (128, 8192), "accumulation": 16, "sharding": "zero3", "recompute": "none"}
+    eager, compiled = (run(execution=each, **way) for each in ("eager", "compiled"))
+    assert compiled.memory_bytes < 0.6 * eager.memory_bytes
+    # Of each layer's 8192 tokens: queries, keys and values, results of attention and of blocks, gate and up, 2 bytes.
+    per_layer = 2 * 8192 * (4096 + 2 * 1024 + 4096 + 2 * 4096 + 2 * 14336)
+    assert compiled.memory_bytes > 32 * per_layer
+    interval = compiled.interval(0.9)
+    assert interval.time_s[1] / compiled.time_s == pytest.approx(1.24, abs=0.03)
+    assert not any(note.startswith("no interval") for note in compiled.notes)
+    assert run(execution="compiled", precision="fp32").interval() is None
 
 
 def test_laws_of_time_and_memory():

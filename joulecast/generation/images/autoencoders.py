@@ -1,21 +1,20 @@
-"""Decoders of image pipelines, which compute pixels from latents: their interface, and that of `AutoencoderKL`."""
+"""Decoders of pipelines, which compute pixels from latents: what they have in common, and that of `AutoencoderKL`."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 from ...operations.network import Network
 from .layers import Layers, Shape
 
 
-class Decoder(Protocol):
+@dataclass(frozen=True)
+class Decoder(ABC):
     """A network that computes pixels from latents."""
 
-    @property
-    def channels(self) -> tuple[int, ...]:
-        """Channels at each resolution, from the pixels to the latents; each further one has half the sides."""
-        ...
+    latent_channels: int
+    channels: tuple[int, ...]  # At each resolution, from the pixels to the latents; each further one has half the sides
 
     @property
     def scale(self) -> int:
@@ -23,78 +22,98 @@ class Decoder(Protocol):
         scale: int = 2 ** (len(self.channels) - 1)
         return scale
 
+    @abstractmethod
     def network(self, images: int, size: Shape, precision: str) -> Network:
         """The operations that decode images.
 
         `size`: Height and width of an image in pixels; for a video (frames, height, width).
         """
-        ...
 
 
 @dataclass(frozen=True)
-class Autoencoder(Decoder):
-    """The decoder of Stable Diffusion's autoencoder (Rombach et al., arXiv 2112.10752).
+class ResidualDecoder(Decoder):
+    """A decoder of residual blocks: some at the resolution of the latents, then at each resolution, enlarged between.
 
-    Args:
-        channels: Channels at each resolution, from the pixels to the latents; each further one has half the sides.
+    Shapes are (images, channels, height, width), for videos (videos, channels, frames, height, width); `each` is how
+    often an operation is called.
     """
 
-    latent_channels: int
-    channels: tuple[int, ...] = (128, 256, 512, 512)
     resnets: int = 3  # Number of residual blocks at each resolution
     groups: int = 32  # Number of groups of the group norms
 
-    def network(self, images: int, size: Shape, precision: str) -> Network:
-        """See `Decoder.network`."""
-        height, width = size
-        found = Layers(precision)
-        high, wide = height // self.scale, width // self.scale
-        widest = self.channels[-1]
-        self._conv(found, "conv_in", (images, self.latent_channels, high, wide), widest)
-        self._resnet(found, "mid.0", (images, widest, high, wide), widest)
-        self._attention(found, images, widest, high * wide)
-        self._resnet(found, "mid.1", (images, widest, high, wide), widest)
-        inputs = widest
+    def decode(self, found: Layers, latents: Shape, each: int = 1) -> None:
+        """Record the decoder for latents of this shape."""
+        shape = (latents[0], self.channels[-1], *latents[2:])
+        self.conv(found, "conv_in", latents, shape[1], each)
+        self._resnet(found, "mid.0", shape, shape[1], each)
+        self.attention(found, shape, each)
+        self._resnet(found, "mid.1", shape, shape[1], each)
         for level, outputs in enumerate(reversed(self.channels)):
             for block in range(self.resnets):
-                self._resnet(found, f"up.{level}.{block}", (images, inputs, high, wide), outputs)
-                inputs = outputs
+                self._resnet(found, f"up.{level}.{block}", shape, outputs, each)
+                shape = (shape[0], outputs, *shape[2:])
             if level < len(self.channels) - 1:
-                high, wide = 2 * high, 2 * wide
-                found.add(
-                    f"up.{level}.upsample",
-                    "interpolate",
-                    (images, inputs, high // 2, wide // 2),
-                    output_size=(high, wide),
-                )
-                self._conv(found, f"up.{level}.upsample.conv", (images, inputs, high, wide), inputs)
-        shape = (images, inputs, high, wide)
-        found.add("norm_out", "group_norm", shape, num_groups=self.groups)
-        found.add("norm_out", "silu", shape)
-        self._conv(found, "conv_out", shape, 3)
-        return found.network(
-            "vae", {"latents": (images, self.latent_channels, height // self.scale, width // self.scale)}
-        )
+                shape = self.upsample(found, f"up.{level}.upsample", shape, level, each)
+        self.normed(found, "norm_out", shape, each)
+        self.conv(found, "conv_out", shape, 3, each)
 
-    def _resnet(self, found: Layers, path: str, shape: tuple[int, int, int, int], outputs: int) -> None:
+    def _resnet(self, found: Layers, path: str, shape: Shape, outputs: int, each: int) -> None:
         after = (shape[0], outputs, *shape[2:])
-        for name, each in (("norm1", shape), ("norm2", after)):
-            found.add(f"{path}.{name}", "group_norm", each, num_groups=self.groups)
-            found.add(f"{path}.{name}", "silu", each)
-        self._conv(found, f"{path}.conv1", shape, outputs)
-        self._conv(found, f"{path}.conv2", after, outputs)
+        for name, inputs in (("1", shape), ("2", after)):
+            self.normed(found, f"{path}.norm{name}", inputs, each)
+            self.conv(found, f"{path}.conv{name}", inputs, outputs, each)
         if shape[1] != outputs:
-            self._conv(found, f"{path}.shortcut", shape, outputs, 1)
-        found.add(path, "add", after, after)
+            kind = "conv2d" if len(shape) == 4 else "conv3d"
+            found.add(f"{path}.shortcut", kind, shape, each=each, out_channels=outputs, kernel_size=1)
+        found.add(path, "add", after, after, each=each)
 
-    def _conv(self, found: Layers, path: str, shape: tuple[int, ...], outputs: int, size: int = 3) -> None:
-        found.add(path, "conv2d", shape, out_channels=outputs, kernel_size=size, padding=size // 2)
+    @abstractmethod
+    def conv(self, found: Layers, path: str, shape: Shape, outputs: int, each: int) -> None:
+        """Record a convolution over neighbouring pixels."""
 
-    def _attention(self, found: Layers, images: int, channels: int, pixels: int) -> None:
-        """Attention with one head over all latents, in the middle of the decoder."""
-        shape = (images, pixels, channels)
+    @abstractmethod
+    def upsample(self, found: Layers, path: str, shape: Shape, level: int, each: int) -> Shape:
+        """Record an enlargement of what has this shape, and return the shape of its result."""
+
+    def normed(self, found: Layers, path: str, shape: Shape, each: int) -> None:
+        """Record a norm and an activation."""
+        found.add(path, "group_norm", shape, each=each, num_groups=self.groups)
+        found.add(path, "silu", shape, each=each)
+
+    def attention(self, found: Layers, shape: Shape, each: int) -> None:
+        """Record attention with one head over all latents, in the middle of the decoder; some have none."""
+
+
+@dataclass(frozen=True)
+class Autoencoder(ResidualDecoder):
+    """The decoder of Stable Diffusion's autoencoder (Rombach et al., arXiv 2112.10752)."""
+
+    channels: tuple[int, ...] = (128, 256, 512, 512)
+
+    def network(self, images: int, size: Shape, precision: str) -> Network:
+        """See `Decoder.network`."""
+        found = Layers(precision)
+        latents = (images, self.latent_channels, *(side // self.scale for side in size))
+        self.decode(found, latents)
+        return found.network("vae", {"latents": latents})
+
+    def conv(self, found: Layers, path: str, shape: Shape, outputs: int, each: int) -> None:
+        """See `ResidualDecoder`."""
+        found.add(path, "conv2d", shape, each=each, out_channels=outputs, kernel_size=3, padding=1)
+
+    def upsample(self, found: Layers, path: str, shape: Shape, level: int, each: int) -> Shape:
+        """See `ResidualDecoder`."""
+        larger = (*shape[:2], 2 * shape[2], 2 * shape[3])
+        found.add(path, "interpolate", shape, output_size=larger[2:])
+        self.conv(found, f"{path}.conv", larger, shape[1], each)
+        return larger
+
+    def attention(self, found: Layers, shape: Shape, each: int) -> None:
+        """See `ResidualDecoder`."""
+        images, channels, pixels = shape[0], shape[1], shape[2] * shape[3]
+        tokens = (images, pixels, channels)
         found.add("mid.attention.norm", "group_norm", (images, channels, pixels), num_groups=self.groups)
         for name in ("q", "k", "v", "out"):
-            found.linear(f"mid.attention.{name}", shape, channels)
+            found.linear(f"mid.attention.{name}", tokens, channels)
         found.attention("mid.attention", (images, 1, pixels, channels), (images, 1, pixels, channels))
-        found.add("mid.attention", "add", shape, shape)
+        found.add("mid.attention", "add", tokens, tokens)

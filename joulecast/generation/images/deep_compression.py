@@ -12,13 +12,8 @@ from .linear_attention import convolutional_feed_forward, linear_attention
 
 @dataclass(frozen=True)
 class DeepCompression(Decoder):
-    """The decoder of SANA's deep compression autoencoder (dc-ae-f32c32-sana-1.0).
+    """The decoder of SANA's deep compression autoencoder (dc-ae-f32c32-sana-1.0)."""
 
-    Args:
-        channels: Channels at each resolution, from the pixels to the latents; each further one has half the sides.
-    """
-
-    latent_channels: int
     channels: tuple[int, ...] = (128, 256, 512, 512, 1024, 1024)
     attending: int = 3  # Number of the lowest resolutions with blocks of linear attention instead of residual blocks
     blocks: int = 3  # Number of blocks at each resolution

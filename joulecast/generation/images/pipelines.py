@@ -1,25 +1,25 @@
 """Pipelines of images and videos by name: text encoders, denoiser, autoencoder, and default numbers of steps.
 
-Sizes, steps and guidance are those of the published repositories on huggingface.co and of `diffusers`' defaults. To
-add a pipeline, add a row.
+Their sizes stand in pipelines.toml.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ...operations.network import Network
 from .autoencoders import Autoencoder, Decoder
-from .conditioned_decoder import ConditionedDecoder
 from .deep_compression import DeepCompression
 from .denoisers import CrossDiT, Denoiser, JointDiT
-from .encoders import CLIP_G, CLIP_L, HUNYUAN_BERT, TextEncoder, gemma_2_2b, llama_3_8b, mt5_xl, t5_xxl, umt5_xxl
+from .encoders import TextEncoder
 from .joint_video_denoiser import JointVideoDiT
 from .linear_denoiser import LinearDiT
 from .sequence_parallel import ONE_GPU, Split
-from .video_decoder import CausalDecoder, GroupedDecoder
+from .video_decoder import CausalDecoder, ConditionedDecoder, GroupedDecoder
 from .video_denoiser import VideoDiT
 
 
@@ -99,122 +99,26 @@ class ImagePipeline:
         ]
 
 
-_STABLE_DIFFUSION_3 = (CLIP_L, CLIP_G, t5_xxl(256))
-_FLUX = JointDiT(19, 3072, 24, single=38, pooled=768, guided=True, last_context=True, convolved=False)
-_LATENTS_16, _LATENTS_4 = Autoencoder(16), Autoencoder(4)
-
-
-def _sana(source: str, layers: int, *, normed: bool = False) -> ImagePipeline:
-    """SANA, whose versions 1.5 have norms of queries and keys."""
-    denoiser = LinearDiT(layers, 70, 32, text=2304, cross_heads=20, expansion=2.5, latent_channels=32, normed=normed)
-    return ImagePipeline(source, (gemma_2_2b(300),), denoiser, DeepCompression(32), text_tokens=300, steps=20, patch=1)
-
-
-def _wan(source: str, denoiser: Denoiser) -> ImagePipeline:
-    """Wan 2.1, which generates videos from text, with the default sizes of `WanPipeline`."""
-    return _video(source, umt5_xxl(512), denoiser, CausalDecoder(), 512, width=832, frames=81, in_turn=True)
-
-
-def _cogvideox(source: str, denoiser: Denoiser, **sizes: int) -> ImagePipeline:
-    """CogVideoX, which generates videos from text, with the sizes that it was trained for."""
-    return _video(source, t5_xxl(226), denoiser, ConditionedDecoder(), 226, **{"width": 720, "frames": 49, **sizes})
-
-
-def _video(
-    source: str, text: TextEncoder, denoiser: Denoiser, decoder: Decoder, text_tokens: int, **sizes: Any
-) -> ImagePipeline:
-    return ImagePipeline(
-        source, (text,), denoiser, decoder, text_tokens, steps=50, frame_scale=4, **{"height": 480, **sizes}
+_TABLES = tomllib.loads(Path(__file__).with_name("pipelines.toml").read_text(encoding="utf-8"))
+_KINDS: Mapping[str, Callable[..., Any]] = {
+    each.__name__: each
+    for each in (
+        *(JointDiT, CrossDiT, LinearDiT, VideoDiT, JointVideoDiT),
+        *(Autoencoder, DeepCompression, CausalDecoder, ConditionedDecoder, GroupedDecoder),
     )
-
-
-PIPELINES: Mapping[str, ImagePipeline] = {
-    "sd3_5_large": ImagePipeline(
-        "stabilityai/stable-diffusion-3.5-large",
-        _STABLE_DIFFUSION_3,
-        JointDiT(38, 2432, 38),
-        _LATENTS_16,
-        text_tokens=77 + 256,
-        steps=28,
-    ),
-    "sd3_5_medium": ImagePipeline(
-        "stabilityai/stable-diffusion-3.5-medium",
-        _STABLE_DIFFUSION_3,
-        JointDiT(24, 1536, 24, dual=13),
-        _LATENTS_16,
-        text_tokens=77 + 256,
-        steps=28,
-    ),
-    "flux_1_dev": ImagePipeline(
-        "black-forest-labs/FLUX.1-dev",
-        (CLIP_L, t5_xxl(512)),
-        _FLUX,
-        _LATENTS_16,
-        text_tokens=512,
-        steps=28,
-        guided=False,
-    ),
-    "flux_1_schnell": ImagePipeline(
-        "black-forest-labs/FLUX.1-schnell",
-        (CLIP_L, t5_xxl(256)),
-        JointDiT(19, 3072, 24, single=38, pooled=768, last_context=True, convolved=False),
-        _LATENTS_16,
-        text_tokens=256,
-        steps=4,
-        guided=False,
-    ),
-    "pixart_sigma": ImagePipeline(
-        "PixArt-alpha/PixArt-Sigma-XL-2-1024-MS",
-        (t5_xxl(300),),
-        CrossDiT(28, 1152, 16, 4608, patch=16, patch_out=32, text=4096),
-        _LATENTS_4,
-        text_tokens=300,
-        steps=20,
-    ),
-    "hunyuan_dit": ImagePipeline(
-        "Tencent-Hunyuan/HunyuanDiT-v1.2-Diffusers",
-        (HUNYUAN_BERT, mt5_xl(256)),
-        CrossDiT(
-            *(40, 1408, 16, 6144),
-            patch=16,
-            patch_out=32,
-            text=1024,
-            projected=False,
-            own_modulation=True,
-            skips=19,
-        ),
-        _LATENTS_4,
-        text_tokens=77 + 256,
-        steps=50,
-    ),
-    "sana_1_6b": _sana("Efficient-Large-Model/Sana_1600M_1024px_diffusers", 20),
-    "sana_1_5_1_6b": _sana("Efficient-Large-Model/SANA1.5_1.6B_1024px_diffusers", 20, normed=True),
-    "sana_1_5_4_8b": _sana("Efficient-Large-Model/SANA1.5_4.8B_1024px_diffusers", 60, normed=True),
-    "wan_2_1_1_3b": _wan("Wan-AI/Wan2.1-T2V-1.3B-Diffusers", VideoDiT(30, 12, 128, 8960)),
-    "wan_2_1_14b": _wan("Wan-AI/Wan2.1-T2V-14B-Diffusers", VideoDiT(40, 40, 128, 13824)),
-    "cogvideox_2b": _cogvideox("THUDM/CogVideoX-2b", JointVideoDiT(30, 30, 64, rotary=False)),
-    "cogvideox_5b": _cogvideox("THUDM/CogVideoX-5b", JointVideoDiT(42, 48, 64, rotary=True)),
-    "cogvideox1_5_5b": _cogvideox(
-        "THUDM/CogVideoX1.5-5B",
-        JointVideoDiT(42, 48, 64, rotary=True, patch=128),
-        height=768,
-        width=1360,
-        frames=81,
-        patch_frames=2,
-    ),
-    # The instruction before the prompt has 95 tokens, which the denoiser does not see.
-    "hunyuan_video": ImagePipeline(
-        "hunyuanvideo-community/HunyuanVideo",
-        (llama_3_8b(256 + 95), CLIP_L),
-        JointDiT(20, 3072, 24, single=40, pooled=768, guided=True, last_context=True, refined=2),
-        GroupedDecoder(),
-        text_tokens=256,
-        steps=50,
-        guided=False,
-        height=720,
-        width=1280,
-        frames=129,
-        frame_scale=4,
-    ),
 }
+
+
+def encoder(name: str, tokens: int) -> TextEncoder:
+    """A text encoder of the table, for prompts that are padded to a number of tokens."""
+    return TextEncoder(name, tokens=tokens, **_TABLES["encoders"][name])
+
+
+def _pipeline(row: Mapping[str, Any]) -> ImagePipeline:
+    parts = {name: dict(row[name]) for name in ("denoiser", "autoencoder")}
+    made = {name: _KINDS[sizes.pop("kind")](**sizes) for name, sizes in parts.items()}
+    return ImagePipeline(**{**row, "encoders": tuple(encoder(*each) for each in row["encoders"].items()), **made})
+
+
+PIPELINES: Mapping[str, ImagePipeline] = {name: _pipeline(row) for name, row in _TABLES["pipelines"].items()}
 """Name -> pipeline."""

@@ -29,6 +29,7 @@ from ...hardware import GPU
 from ...operations.operation import MODES
 from ...operations.operation_list import OperationList
 from ..contract import PredictsOperations
+from ..intervals.conformal import thinned
 from ..operation_predictions import OperationPredictions
 from ..physics.operation_numbers import FAMILIES, numbers_of
 from .calibrated import corrected
@@ -253,10 +254,7 @@ def _of_power(rows: _Rows, profile: BoardProfile) -> _Equations:
 def _shrunk(errors: FloatArray, follows: FloatArray, classes: Sequence[str]) -> _Fitted:
     """Logs of factors with a variance for each class, by expectation maximization; see the module.
 
-    Args:
-        errors: Log errors, shape (equations,).
-        follows: How each follows the log of each factor, shape (equations, factors).
-        classes: Class of each factor.
+    Errors have the shape (equations,); how they follow the log of each factor, (equations, factors).
     """
     of_class = np.unique(classes, return_inverse=True)[1]
     count = of_class.max() + 1
@@ -323,7 +321,7 @@ def _judged(
         improvements[name] = Improvement(float(old), expect, float(new), logs.size)
         by_family = {FAMILIES[int(place)]: logs[families == place] for place in np.unique(families)}
         enough = {family: each for family, each in by_family.items() if len(each) >= _LEAST_FAMILY}
-        errors[name] = {family: _thinned(each) for family, each in {ALL: logs, **enough}.items()}
+        errors[name] = {family: thinned(np.abs(each), MOST_ERRORS) for family, each in {ALL: logs, **enough}.items()}
     return replace(
         profile,
         factors={name: factor for name, factor in profile.factors.items() if name in kept},
@@ -337,12 +335,3 @@ def _smaller(before: FloatArray, after: FloatArray) -> bool:
     """Whether errors of the same operations are smaller, by more than the standard error of the difference."""
     gained = np.abs(before[0]) - np.abs(after[0])
     return bool(gained.mean() > gained.std() / math.sqrt(len(gained)))
-
-
-def _thinned(logs: FloatArray) -> FloatArray:
-    """Sorted absolute errors, or as many of their quantiles as a profile holds."""
-    errors = np.sort(np.abs(logs))
-    if len(errors) <= MOST_ERRORS:
-        return errors
-    places = np.ceil(np.arange(1, MOST_ERRORS + 1) / (MOST_ERRORS + 1) * (len(errors) + 1)).astype(int) - 1
-    return np.asarray(errors[np.minimum(places, len(errors) - 1)])

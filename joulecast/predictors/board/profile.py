@@ -186,9 +186,6 @@ Calibrated: TypeAlias = "str | Path | Mapping[str, Any] | BoardProfile"
 def find_profile(wanted: Calibrated | None) -> BoardProfile | None:
     """Find the calibration that a user gives.
 
-    Args:
-        wanted: The path of a file that `joulecast calibrate --out` wrote, its content, or a profile; None for none.
-
     Raises:
         InputError: It is no calibration, has another version, or was changed since it was made.
     """

@@ -26,13 +26,7 @@ LEAST_OPERATIONS = 20
 
 
 def quickest_loops(dataset: Dataset, mode: str, without: Collection[Operation] = ()) -> list[MeasuredLoop]:
-    """One loop per operation: its quickest repeat, because other programs can only make a loop on a CPU longer.
-
-    Args:
-        dataset: Measurements of one CPU.
-        mode: inference or training.
-        without: Operations to leave out, with all their repeats.
-    """
+    """One loop per operation: its quickest repeat, because other programs can only make a loop on a CPU longer."""
     left_out = frozenset(map(as_run, without))
     repeats: dict[Operation, list[Measurement]] = defaultdict(list)
     for measurement in dataset.usable(mode):
@@ -101,10 +95,5 @@ def fit_cpu(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection[
 
 
 def fit_serial(predictor: CpuPredictor, networks: Iterable[tuple[NetworkMeasurement, Network]]) -> SerialModel:
-    """Learn how operations add up from measured networks.
-
-    Args:
-        predictor: Predicts their operations.
-        networks: Measured networks with their operations.
-    """
+    """Learn how operations add up from measured networks."""
     return SerialModel.fit([(counts_of(n), predictor.predict(n.operations), m.time_s) for m, n in networks])

@@ -70,17 +70,12 @@ class SerialModel:
         return cls(round(float(_FACTORS[factor]), 2), round(float(_BETWEEN_S[between]), 8), len(networks))
 
     def parts_s(self, counts: FloatArray, time_s: FloatArray) -> tuple[float, float]:
-        """Seconds of the operations of a network, and between them; missing operations are left out.
-
-        Args:
-            counts: Calls of each operation, shape (operations,).
-            time_s: Seconds of a call of each in a loop, shape (operations,).
-        """
+        """Seconds of the operations of a network, and between them; missing operations are left out."""
         return self.factor * float(np.nansum(counts * time_s)), self.between_s * float(counts.sum())
 
     def to_dict(self) -> dict[str, Any]:
         """The model as a dictionary."""
-        return {"factor": self.factor, "between_s": self.between_s, "networks": self.networks}
+        return dict(vars(self))
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
@@ -141,11 +136,6 @@ class PreparedOnCpu:
 
     def at(self, clock_mhz: float | None = None, *, composition: str | None = None, strict: bool = False) -> Prediction:
         """Predict one iteration.
-
-        Args:
-            clock_mhz: None, because a CPU chooses its clock.
-            composition: "serial" or None.
-            strict: Whether to raise an error where an operation is not covered.
 
         Raises:
             InputError: A clock, another composition, or operations of another mode.

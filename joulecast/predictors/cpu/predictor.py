@@ -65,12 +65,7 @@ class CallModel:
 
     @classmethod
     def fit(cls, operations: Sequence[Operation], time_s: FloatArray) -> Self:
-        """Derive the constants from measured operations.
-
-        Args:
-            operations: The operations, at least one.
-            time_s: Their seconds per call, shape (operations,).
-        """
+        """Derive the constants from measured operations."""
         n = numbers_of(operations)
         call_s = float(time_s.min())
         rates = n.flops[n.is_product > 0] / time_s[n.is_product > 0]
@@ -107,32 +102,18 @@ class CallModel:
         return n.flops / self.flops_per_s, (n.bytes_read + n.bytes_written) / self.bytes_per_s
 
     def time_s(self, operations: Sequence[Operation], groups: Sequence[str]) -> FloatArray:
-        """Seconds per call by the constants alone, shape (operations,).
-
-        Args:
-            operations: The operations.
-            groups: Group of each, which has a slowdown.
-        """
+        """Seconds per call by the constants alone, shape (operations,)."""
         return self.call_s + np.array([self.slowdowns[group] for group in groups]) * self.least_s(operations)
 
     def to_dict(self) -> dict[str, Any]:
         """The constants as a dictionary."""
-        return {
-            "call_s": self.call_s,
-            "flops_per_s": self.flops_per_s,
-            "bytes_per_s": self.bytes_per_s,
-            "slowdowns": dict(self.slowdowns),
-        }
+        return {**vars(self), "slowdowns": dict(self.slowdowns)}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_dict` wrote."""
-        return cls(
-            call_s=number(value["call_s"]),
-            flops_per_s=number(value["flops_per_s"]),
-            bytes_per_s=number(value["bytes_per_s"]),
-            slowdowns=numbers(value["slowdowns"]),
-        )
+        call_s, flops_per_s, bytes_per_s = (number(value[name]) for name in ("call_s", "flops_per_s", "bytes_per_s"))
+        return cls(call_s, flops_per_s, bytes_per_s, numbers(value["slowdowns"]))
 
 
 @dataclass(frozen=True)
@@ -199,10 +180,6 @@ class CpuPredictor:
     def predict(self, operations: Sequence[Operation], clock_mhz: float | None = None) -> PredictedCalls:
         """Predict operations.
 
-        Args:
-            operations: Operations of this predictor's mode.
-            clock_mhz: None, because a CPU chooses its clock.
-
         Raises:
             InputError: An operation of another mode, or a clock.
         """
@@ -246,11 +223,6 @@ def call_inputs(
     """What regressors see of operations, shape (operations, len(INPUT_NAMES)), and their seconds by the constants.
 
     The columns are those of GPUs' own predictors; those that say something about a GPU are 0.
-
-    Args:
-        operations: The operations, at least one.
-        calls: Constants of calls.
-        groups: Group of each operation.
     """
     time_s = calls.time_s(operations, groups)
     matrix = OperationList.of(operations).derived(size_features)

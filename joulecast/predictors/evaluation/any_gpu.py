@@ -8,21 +8,21 @@ and by one that was fitted with the networks of this chip that have other names.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from statistics import fmean
-from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import GPU
 from ...operations.network import Network
-from ...operations.operation import Operation
-from ...system.cluster import in_parallel
 from ..contract import Curves, Networks, ResidualModel
-from ..fitting.fit import LearnNetworks, fit_operations, network_learner, quicker
+from ..fitting.fit import fit_operations, network_learner, quicker
+from ..intervals.conformal import thinned
 from ..measured.rows import DeviceRow, device_rows
 from ..measured.splits import fold_of
 from ..model.boosted_residual import BoostedResidual
@@ -35,8 +35,9 @@ from ..operation_predictions import OperationPredictions
 from ..physics.least_times import LeastTimes
 from ..recipes import Recipe
 from ..regressors.fitted_trees import FittedTrees
-from .calibrating import MOST_ERRORS, thinned
-from .errors import AnyNetworkError, Known, network_log_errors
+from .calibrating import MOST_ERRORS
+from .errors import Known, NetworkError, network_log_errors
+from .left_out import Held, each_left_out
 
 SPLITS = (
     "Operations: k-fold cross-validation, in which an operation is in the same fold on all GPUs, in both modes and in "
@@ -87,7 +88,7 @@ class AnyGpuValidation:
 
     folds: tuple[KindErrors, ...]
     left_out: tuple[KindErrors, ...]
-    networks: tuple[AnyNetworkError, ...]
+    networks: tuple[NetworkError, ...]
     device_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     power_errors: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     curves: Curves = field(default_factory=dict)
@@ -96,9 +97,9 @@ class AnyGpuValidation:
         """Errors per split, GPU and kind as numbers by name, for tracking."""
         found = {}
         for name, known in (("networks", "nothing"), ("networks_known", "networks")):
-            errors = [e.errors for e in self.networks if e.known == known]
+            errors = [e for e in self.networks if e.known == known]
             for quantity in ("time", "energy", "power") if errors else ():
-                found[f"{name}/{quantity}_error_mean"] = fmean(abs(each[quantity]) for each in errors)
+                found[f"{name}/{quantity}_error_mean"] = fmean(abs(each.error(quantity)) for each in errors)
         for split, kinds in (("folds", self.folds), ("left_out", self.left_out)):
             for e in kinds:
                 found[f"{split}/{e.gpu}/{e.kind}/{e.mode}/time_median"] = e.median
@@ -123,12 +124,7 @@ def log_ratios(learned: ResidualModel, rows: Sequence[DeviceRow]) -> FloatArray:
 
 
 def power_log_ratios(learned: ResidualModel, rows: Sequence[DeviceRow]) -> dict[str, FloatArray]:
-    """Log of predicted over measured power and energy of a call, at default clocks and caps.
-
-    Args:
-        learned: The residual model to predict with.
-        rows: Measurements, all with a power.
-    """
+    """Log of predicted over measured "power" and "energy" of a call, at default clocks and caps."""
     found = {quantity: np.empty(len(rows)) for quantity in ("power", "energy")}
     for gpu, mode, places in _by_gpu(rows):
         p = AnyGpuPredictor(gpu, mode, learned).predict([rows[i].operation for i in places])
@@ -147,16 +143,17 @@ def _by_gpu(rows: Sequence[DeviceRow]) -> list[tuple[GPU, str, list[int]]]:
     return [(gpu, mode, places) for (gpu, mode), places in groups.items()]
 
 
-def _by_kind(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> Iterator[KindErrors]:
+def _by_kind(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> tuple[KindErrors, ...]:
     """Errors by GPU, kind and mode. The first are the errors over all rows, unless there are no rows."""
     groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for row, value in zip(rows, log_ratio, strict=True):
-        error = abs(float(np.expm1(value)))
+    for row, error in zip(rows, np.abs(np.expm1(log_ratio)).tolist(), strict=True):
         groups[ALL, "all", "all"].append(error)
         groups[row.gpu.name, row.operation.kind, row.operation.mode].append(error)
-    for (gpu, kind, mode), errors in sorted(groups.items(), key=lambda item: (item[0][0] != ALL, item[0])):
-        median, mean, p90 = float(np.median(errors)), float(np.mean(errors)), float(np.quantile(errors, 0.9))
-        yield KindErrors(gpu, kind, mode, len(errors), median, mean, p90)
+    in_order = sorted(groups.items(), key=lambda item: (item[0][0] != ALL, item[0]))
+    return tuple(
+        KindErrors(*group, len(e), float(np.median(e)), float(np.mean(e)), float(np.quantile(e, 0.9)))
+        for group, e in in_order
+    )
 
 
 def cross_validate(
@@ -164,38 +161,36 @@ def cross_validate(
 ) -> tuple[tuple[KindErrors, ...], Curves]:
     """Cross-validate: predict operations after training without them on any GPU, in any mode and in any precision.
 
-    Args:
-        rows: Device times of any GPUs.
-        recipe: Settings.
-        folds: Number of the recipe's folds to predict; None for all.
+    With a number of folds, only so many of the recipe's are predicted.
 
     Returns:
         The errors, and the learning curves as in `AnyGpuValidation.curves`.
     """
     fold = fold_of({row.operation for row in rows}, recipe.folds, recipe.seed)
-    calls = [(rows, recipe, fold, held) for held in range(folds or recipe.folds)]
-    found = [*in_parallel(_fold, calls, worthwhile=len(rows) >= _MANY_ROWS, what="folds")]
-    tested = [row for rows_of_one, _, _ in found for row in rows_of_one]
-    log_ratio = [value for _, values, _ in found for value in values]
-    return tuple(_by_kind(tested, log_ratio)), found[0][2]
+    column = np.array([fold[row.operation] for row in rows])
+    asked = [place if folds is None or place < folds else None for place in column.tolist()]
+    judged = each_left_out(asked, _fold, rows, recipe, column == 0, what="folds", worthwhile=len(rows) >= _MANY_ROWS)
+    log_ratio = np.full(len(rows), np.nan)
+    for held, (found, _) in judged:
+        log_ratio[held] = found
+    tested = ~np.isnan(log_ratio)
+    return _by_kind([*compress(rows, tested)], log_ratio[tested]), judged[0][1][1]
 
 
-def _fold(
-    rows: Sequence[DeviceRow], recipe: Recipe, fold: Mapping[Operation, int], held: int
-) -> tuple[list[DeviceRow], list[float], Curves]:
-    """Rows of a fold, log of predicted over measured device time, and for the first fold the learning curves."""
-    mine = [row for row in rows if fold[row.operation] == held]
-    learned = fit_operations((), [row for row in rows if fold[row.operation] != held], recipe)
+def _fold(rows: Sequence[DeviceRow], recipe: Recipe, first: NDArray[np.bool_], held: Held) -> tuple[FloatArray, Curves]:
+    """Log of predicted over measured device time of what is left out, and in the first fold the learning curves."""
+    mine, others = ([*compress(rows, side)] for side in (held, ~held))
+    learned = fit_operations((), others, recipe)
     curves: Curves = {}
-    if not held and mine and isinstance(learned, BoostedResidual) and isinstance(learned.time, FittedTrees):
+    if np.array_equal(held, first) and isinstance(learned, BoostedResidual) and isinstance(learned.time, FittedTrees):
         curves = {"time/held_out_error": learned.time.error_by_trees(*inputs_and_targets(mine, learned.typical))}
-    return mine, log_ratios(learned, mine).tolist(), curves
+    return log_ratios(learned, mine), curves
 
 
 def validate_any_gpu(
     datasets: Sequence[Dataset], networks: Networks, recipe: Recipe, *, quick: bool = False
 ) -> AnyGpuValidation:
-    """Validate a recipe: leave operations out in folds, then leave every GPU out.
+    """Validate a recipe: leave operations out in folds, then leave every GPU out with all of the same chip.
 
     Args:
         datasets: Measurements of several GPUs.
@@ -207,62 +202,63 @@ def validate_any_gpu(
     if quick:
         recipe = quicker(recipe)
     rows = [row for dataset in datasets for row in device_rows(dataset)]
-    chips = dict.fromkeys([row.gpu.chip for row in rows if not quick] + [gpu.chip for gpu, _, _ in networks])
-    calls = [(datasets, rows, networks, recipe, chip) for chip in chips]
-    found = [*in_parallel(_chip, calls, worthwhile=len(rows) >= _MANY_ROWS, what="chips left out")]
+    with_networks = {gpu.chip for gpu, _, _ in networks}
+    chips = [row.gpu.chip for row in rows] + [gpu.chip for gpu, _, _ in networks]
+    column = [chip if not quick or chip in with_networks else None for chip in chips]
+    many = len(rows) >= _MANY_ROWS
+    judged = each_left_out(column, _chip, datasets, rows, networks, recipe, what="chips left out", worthwhile=many)
     in_folds, curves = cross_validate(rows, recipe, 1 if quick else None)
-    tested = [row for chip in found for row in chip.tested]
-    log_ratio = [value for chip in found for value in chip.log_ratio]
-    powered = [row for chip in found for row in chip.powered]
+    ratios = np.full((3, len(rows)), np.nan)  # of time, power and energy
+    for held, (of_rows, _) in judged:
+        ratios[:, held[: len(rows)]] = of_rows
+    times, powers = ~np.isnan(ratios[0]), ~np.isnan(ratios[1])
+    tested, powered = ([*compress(rows, known)] for known in (times, powers))
     several = len({row.gpu.chip for row in powered}) > 1
-    of_powers = {
-        quantity: _device_errors(powered, [value for chip in found for value in chip.power_ratio.get(quantity, ())])
-        for quantity in ("power", "energy")
-        if several
-    }
     return AnyGpuValidation(
         folds=in_folds,
-        left_out=tuple(_by_kind(tested, log_ratio)),
-        networks=tuple(error for chip in found for error in chip.networks),
-        device_errors=_device_errors(tested, log_ratio),
-        power_errors=of_powers,
+        left_out=_by_kind(tested, ratios[0, times]),
+        networks=tuple(error for _, (_, errors) in judged for error in errors),
+        device_errors=_device_errors(tested, ratios[0, times]),
+        power_errors={
+            quantity: _device_errors(powered, each[powers])
+            for quantity, each in zip(("power", "energy"), ratios[1:], strict=True)
+            if several
+        },
         curves=curves,
     )
 
 
-class _Chip(NamedTuple):
-    """Predictions for the GPUs of one chip, made by predictors that were trained without these GPUs."""
-
-    tested: list[DeviceRow]
-    log_ratio: list[float]
-    powered: list[DeviceRow]
-    power_ratio: dict[str, list[float]]
-    networks: list[AnyNetworkError]
-
-
 def _chip(
-    datasets: Sequence[Dataset], rows: Sequence[DeviceRow], networks: Networks, recipe: Recipe, chip: str
-) -> _Chip:
-    mine, others = ([row for row in rows if (row.gpu.chip == chip) is same] for same in (True, False))
+    datasets: Sequence[Dataset], rows: Sequence[DeviceRow], networks: Networks, recipe: Recipe, held: Held
+) -> tuple[FloatArray, list[NetworkError]]:
+    """Errors on one chip: log ratios of time, power and energy of its rows, shape (3, rows); and of its networks."""
+    out, networks_out = held[: len(rows)], held[len(rows) :]
+    mine, others = ([*compress(rows, side)] for side in (out, ~out))
+    here, elsewhere = ([*compress(networks, side)] for side in (networks_out, ~networks_out))
     # Launch times depend on the host and not on the chip, so all datasets may be used for them.
     learned = fit_operations(datasets, others, recipe)
-    here, on_others = ([n for n in networks if (n[0].chip == chip) is same] for same in (True, False))
     learn = network_learner(learned, others, recipe)
-    powered = [row for row in mine if row.power_w is not None]
-    powers = power_log_ratios(learn(on_others), powered) if powered else {}
-    errors = [
-        *_networks_left_out(here, on_others, "nothing", learn),
-        *_networks_left_out(here, networks, "networks", learn),
-    ]
-    power_ratio = {quantity: values.tolist() for quantity, values in powers.items()}
-    return _Chip(mine, log_ratios(learned, mine).tolist(), powered, power_ratio, errors)
+    ratios = np.full((3, len(mine)), np.nan)
+    ratios[0] = log_ratios(learned, mine)
+    powered = [place for place, row in enumerate(mine) if row.power_w is not None]
+    if powered:
+        ratios[1:, powered] = [*power_log_ratios(learn(elsewhere), [mine[place] for place in powered]).values()]
+    errors = []
+    splits: tuple[tuple[Known, Networks], ...] = (("nothing", elsewhere), ("networks", networks))
+    for known, seen in splits:
+        for name in dict.fromkeys(m.network for _, m, _ in here):
+            of_other_names = [n for n in seen if n[1].network != name]
+            without = learn(of_other_names)
+            hosts = fit_hosts(without, of_other_names)
+            errors += [_network_error(without, hosts, known, *each) for each in here if each[1].network == name]
+    return ratios, errors
 
 
-def _device_errors(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> dict[str, tuple[float, ...]]:
+def _device_errors(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str, tuple[float, ...]]:
     groups: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row, value in zip(rows, log_ratio, strict=True):
+    for row, error in zip(rows, np.abs(log_ratio).tolist(), strict=True):
         for family in ("", row.operation.row.family):
-            groups[family][row.gpu.chip].append(abs(value))
+            groups[family][row.gpu.chip].append(error)
     found = {}
     for family, chips in sorted(groups.items()):
         as_many_each = np.concatenate([thinned(np.sort(errors), MOST_ERRORS) for errors in chips.values()])
@@ -283,22 +279,8 @@ def errors_of_networks(validation: AnyGpuValidation) -> dict[str, dict[str, dict
     """What was known of the chip -> network -> relative errors of time, energy and power, for cards and reports."""
     found: dict[str, dict[str, dict[str, float]]] = {"nothing": {}, "networks": {}}
     for e in validation.networks:
-        found[e.known][e.label] = e.errors
+        found[e.known or "nothing"][e.label] = e.errors
     return found
-
-
-def _networks_left_out(
-    mine: Networks,
-    others: Networks,
-    known: Known,
-    learn: LearnNetworks,
-) -> Iterator[AnyNetworkError]:
-    for name in dict.fromkeys(m.network for _, m, _ in mine):
-        of_other_names = [n for n in others if n[1].network != name]
-        without = learn(of_other_names)
-        hosts = fit_hosts(without, of_other_names)
-        for gpu, measurement, network in (n for n in mine if n[1].network == name):
-            yield network_errors(AnyGpuPredictor(gpu, measurement.mode, without), measurement, network, hosts, known)
 
 
 def fit_hosts(learned: ResidualModel, networks: Networks) -> dict[str, HostModel]:
@@ -318,24 +300,26 @@ def _predictions(predictor: AnyGpuPredictor, network: Network, clock_mhz: float 
     return as_parts(network, predictor.predict(network.operations, clock_mhz), predictor.gpu)
 
 
-def network_errors(
-    predictor: AnyGpuPredictor,
-    measurement: NetworkMeasurement,
-    network: Network,
+def _network_error(
+    learned: ResidualModel,
     hosts: Mapping[str, HostModel],
     known: Known,
-) -> AnyNetworkError:
+    gpu: GPU,
+    measurement: NetworkMeasurement,
+    network: Network,
+) -> NetworkError:
     """Predict a measured network at the clock that it was measured at."""
+    predictor = AnyGpuPredictor(gpu, measurement.mode, learned)
     host = hosts[measurement.mode]
     found = NetworkPredictor("", predictor, host, any_gpu=True).predict(network, measurement.clock_mhz)
     added = plain_sum(counts_of(network), _predictions(predictor, network, measurement.clock_mhz))
-    return AnyNetworkError(
+    return NetworkError(
         measurement=measurement,
         left_out=0,
         time_s=found.time_s,
         energy_j=found.known_energy_j,
-        gpu=predictor.gpu.name,
+        sum_time_s=added.time_s,
+        gpu=gpu.name,
         known=known,
         power_w=found.known_power_w,
-        sum_time_s=added.time_s,
     )

@@ -14,8 +14,9 @@ from ...datasets import NetworkMeasurement
 from ...operations.operation import Operation
 from ..intervals.calibration import MEASURED, QUANTITIES, SCALED_POWER, STAND_IN, Calibration, ErrorGroup, PowerUnits
 from ..intervals.closeness import Closeness
+from ..intervals.conformal import thinned
 from ..intervals.network_calibration import NETWORK_QUANTITIES, Difficulty, NetworkCalibration
-from .errors import OperationErrors, OwnNetworkError
+from .errors import NetworkError, OperationErrors
 
 MOST_ERRORS = 99
 """Largest number of errors that are stored for a group. With it, the levels of intervals have steps of 1 %."""
@@ -75,10 +76,7 @@ class _Pool:
 def _pool(every: Sequence[OperationErrors], seen: int, units: PowerUnits | None) -> _Pool:
     """Join the errors of several splits.
 
-    Args:
-        every: The splits.
-        seen: Index of the first split whose operations were in the training data.
-        units: Units of errors of power; None if there are none.
+    From index `seen` on, the operations of the splits were in the training data.
     """
     families = [
         MEASURED if i >= seen else f"{STAND_IN}, {family}" if np.isinf(distance) else family
@@ -221,34 +219,10 @@ def _bins(pool: _Pool, most: int, most_errors: int = MOST_ERRORS) -> tuple[Error
     return tuple(found)
 
 
-def thinned(errors: FloatArray, most: int, weights: FloatArray | None = None) -> FloatArray:
-    """Sorted errors; at most `most` of them, evenly spaced by rank, so that their conformal intervals stay the same.
-
-    Args:
-        errors: Errors in any order; NaN for unknown ones.
-        most: Largest number of errors to return.
-        weights: Weight of each error; None for 1 each. The result has at most as many errors as the weights sum up to.
-    """
-    known = ~np.isnan(errors)
-    order = np.argsort(errors[known], kind="stable")
-    reached = np.cumsum(np.ones(len(order)) if weights is None else weights[known][order])
-    count = int(reached[-1] + _ROUNDING)
-    number = min(most, count)
-    ranks = (count + 1) * np.arange(1, number + 1) / (number + 1)
-    places = np.searchsorted(reached, ranks - _ROUNDING)
-    found: FloatArray = errors[known][order[np.minimum(places, len(order) - 1)]]
-    return found
-
-
 def fit_networks(
-    calibration: Calibration, splits: Sequence[Sequence[OwnNetworkError]], basis: str
+    calibration: Calibration, splits: Sequence[Sequence[NetworkError]], basis: str
 ) -> NetworkCalibration | None:
     """Learn the difficulty of networks from those that were left out, and express their errors in units of it.
-
-    Args:
-        calibration: Errors of the operations.
-        splits: Errors on networks, split by split.
-        basis: Description of the networks, for users.
 
     Returns:
         The calibration of networks; None if no network was measured.
@@ -282,7 +256,7 @@ def fit_networks(
     return NetworkCalibration(difficulties, scores, basis)
 
 
-def _one_of_each(errors: Sequence[OwnNetworkError], scores: Sequence[float]) -> FloatArray:
+def _one_of_each(errors: Sequence[NetworkError], scores: Sequence[float]) -> FloatArray:
     """Sorted scores, one for each measured network: the mean over splits, because its errors in them are alike."""
     of_each: dict[NetworkMeasurement, list[float]] = {}
     for e, score in zip(errors, scores, strict=True):
@@ -295,8 +269,8 @@ def _misfit(size: FloatArray, width: FloatArray) -> float:
     return float(np.log(np.mean(size / width)) + np.mean(np.log(width)))
 
 
-def log_error(error: OwnNetworkError, composition: str, quantity: str) -> float:
+def log_error(error: NetworkError, composition: str, quantity: str) -> float:
     """Log of predicted over measured time, power, energy or energy-delay product of a network."""
     prefix = "" if composition == "overlap" else "sum_"
-    time, energy = (np.log1p(getattr(error, f"{prefix}{name}_error")) for name in ("time", "energy"))
+    time, energy = (np.log1p(error.error(f"{prefix}{name}")) for name in ("time", "energy"))
     return float({"time": time, "energy": energy, "power": energy - time, "edp": energy + time}[quantity])

@@ -14,7 +14,7 @@ from ..intervals.conformal import conformal_error, conformal_rank, within_range
 from ..intervals.network_calibration import NETWORK_QUANTITIES
 from ..measured.splits import fold_of
 from .calibrating import LEAST_ERRORS, calibrate, fit_networks, log_error, weights_of
-from .errors import OperationErrors, OwnNetworkError
+from .errors import NetworkError, OperationErrors
 
 LEVEL = 0.9
 """Level of the intervals whose coverage is reported."""
@@ -60,12 +60,7 @@ def operation_coverage(
 ) -> list[Coverage]:
     """Calibrate on some operations, and count how many of the others lie within their intervals.
 
-    Args:
-        errors: Split -> errors on operations that were left out.
-        level: Share of cases that the intervals should cover.
-        seed: Seed of the folds. An operation lies in the same fold in all splits.
-        folds: Number of folds.
-        power_range_w: Lowest and highest power in watts; intervals are clipped to it.
+    An operation lies in the same fold in all splits. Intervals of power are clipped to the range in watts.
     """
     fold = fold_of({o for part in errors.values() for o in part.operations}, folds, seed)
     places = {split: np.array([fold[o] for o in part.operations]) for split, part in errors.items()}
@@ -115,18 +110,12 @@ def _coverage(
 
 
 def network_coverage(
-    calibration: Calibration, splits: Mapping[str, Sequence[OwnNetworkError]], level: float
+    calibration: Calibration, splits: Mapping[str, Sequence[NetworkError]], level: float
 ) -> list[Coverage]:
-    """Make intervals for the networks of each name from the errors on the others, and count what they cover.
-
-    Args:
-        calibration: Errors of the operations.
-        splits: Way of leaving networks out -> errors.
-        level: Share of cases that the intervals should cover.
-    """
+    """Make intervals for the networks of each name from the errors on the others, and count what they cover."""
     found = []
     names = {e.measurement.network for errors in splits.values() for e in errors}
-    halves: dict[str, list[tuple[OwnNetworkError, dict[str, float]]]] = {split: [] for split in splits}
+    halves: dict[str, list[tuple[NetworkError, dict[str, float]]]] = {split: [] for split in splits}
     for name in sorted(names):
         others = [[e for e in errors if e.measurement.network != name] for errors in splits.values()]
         made = fit_networks(calibration, others, "")

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...datasets import Dataset, NetworkMeasurement
 from ...operations.network import Network
-from ...progress import tracked
+from ...operations.operation import Operation
 from ..cpu.fit import LEAST_OPERATIONS, fit_cpu, fit_serial, quickest_loops, quickest_networks
 from ..cpu.network import CpuNetworkPredictor
 from ..measured.splits import fold_of, only_in
 from ..recipes import Recipe
-from .errors import NetworkError, OperationErrors, absolute_errors, network_log_errors
+from .errors import NetworkError, OperationErrors
+from .left_out import Held, each_left_out
+from .one_gpu import Validation
 
 SPLITS = (
     "Operations: k-fold cross-validation; an operation is in the same fold in both modes and all precisions. Networks: "
@@ -24,86 +27,54 @@ SPLITS = (
 )
 
 
-@dataclass(frozen=True)
-class CpuValidation:
-    """The validation of a recipe on one CPU and mode.
-
-    Args:
-        gpu, mode: CPU and mode of the predictions.
-        operations: Errors on operations left out in folds.
-        networks: Errors on networks left out by name; empty if none was measured.
-    """
-
-    gpu: str
-    mode: str
-    operations: OperationErrors
-    networks: tuple[NetworkError, ...]
-
-    def network_errors(self) -> dict[str, tuple[float, ...]]:
-        """Quantity -> sorted absolute log errors on networks, for intervals; only time where no energy was measured."""
-        return network_log_errors(self.networks)
-
-    def metrics(self) -> dict[str, float]:
-        """All errors as numbers by name, for tracking."""
-        found = {f"operations/{name}": value for name, value in self.operations.summary().items()}
-        for quantity in ("time", "energy"):
-            errors = [each.errors[quantity] for each in self.networks if quantity in each.errors]
-            if errors:
-                found |= {f"networks/{quantity}_{name}": value for name, value in absolute_errors(errors).items()}
-        return found
-
-
 def validate_cpu(
     dataset: Dataset, mode: str, recipe: Recipe, networks: Mapping[NetworkMeasurement, Network]
-) -> CpuValidation:
-    """Cross-validate the operations of a CPU, and leave every measured network out.
-
-    Args:
-        dataset: Measurements of one CPU.
-        mode: inference or training.
-        recipe: Settings of the predictor, see `fit_cpu`.
-        networks: The operations of each measured network of this mode.
+) -> Validation:
+    """Cross-validate the operations of a CPU, and leave every measured network out by its name.
 
     Raises:
         DatasetError: Too few usable operations.
     """
-    quickest = quickest_networks(dataset.usable_networks(mode))
-    left_out = _networks_left_out(dataset, mode, recipe, [(m, networks[m]) for m in quickest])
-    return CpuValidation(dataset.card.gpu, mode, _in_folds(dataset, mode, recipe), left_out)
-
-
-def _in_folds(dataset: Dataset, mode: str, recipe: Recipe) -> OperationErrors:
     loops = quickest_loops(dataset, mode)
     operations = tuple(loop.operation for loop in loops)
+    fold = fold_of(operations, recipe.folds, recipe.seed)
     predicted = np.full((2, len(loops)), np.nan)
-    folds = fold_of(operations, recipe.folds, recipe.seed)
-    for fold in tracked(range(recipe.folds), "folds"):
-        mine = [i for i, operation in enumerate(operations) if folds[operation] == fold]
-        if not mine or len(operations) - len(mine) < LEAST_OPERATIONS:
-            continue
-        found = fit_cpu(dataset, mode, recipe, without=[operations[i] for i in mine]).predict(
-            [operations[i] for i in mine]
-        )
-        predicted[0, mine] = found.time_s
-        predicted[1, mine] = found.power_w
+    for held, found in each_left_out(
+        [fold[operation] for operation in operations], _predicted, dataset, mode, recipe, operations, what="folds"
+    ):
+        predicted[:, held] = found
     power_w = np.array([np.nan if loop.power_w is None else loop.power_w for loop in loops])
     time_s = np.array([loop.time_s for loop in loops])
-    return OperationErrors("operations in folds", operations, time_s, predicted[0], power_w, predicted[1])
+    errors = OperationErrors(dataset.campaigns(mode)[0], operations, time_s, predicted[0], power_w, predicted[1])
+    measured = [(m, networks[m]) for m in quickest_networks(dataset.usable_networks(mode))]
+    judged = each_left_out(
+        [m.network for m, _ in measured], _networks_judged, dataset, mode, recipe, measured, what="networks left out"
+    )
+    return Validation(dataset.card.gpu, mode, (errors,), tuple(each for _, mine in judged for each in mine))
 
 
-def _networks_left_out(
-    dataset: Dataset, mode: str, recipe: Recipe, measured: Sequence[tuple[NetworkMeasurement, Network]]
-) -> tuple[NetworkError, ...]:
-    known = {m.operation for m in dataset.usable(mode)}
+def _predicted(
+    dataset: Dataset, mode: str, recipe: Recipe, operations: Sequence[Operation], held: Held
+) -> FloatArray | float:
+    """Seconds and watts of operations that are left out, shape (2, left out); NaN where too few others remain."""
+    mine = [*compress(operations, held)]
+    if len(operations) - len(mine) < LEAST_OPERATIONS:
+        return np.nan
+    found = fit_cpu(dataset, mode, recipe, without=mine).predict(mine)
+    return np.array([found.time_s, found.power_w])
+
+
+def _networks_judged(
+    dataset: Dataset, mode: str, recipe: Recipe, measured: Sequence[tuple[NetworkMeasurement, Network]], held: Held
+) -> list[NetworkError]:
+    mine, others = ([*compress(measured, side)] for side in (held, ~held))
+    only_here = only_in(*([network.operations for _, network in part] for part in (mine, others)))
+    operations = fit_cpu(dataset, mode, recipe, without=only_here)
+    predictor = CpuNetworkPredictor("", operations, fit_serial(operations, others), {})
+    left_out = len(only_here & {m.operation for m in dataset.usable(mode)})
     errors = []
-    for name in tracked(dict.fromkeys(m.network for m, _ in measured), "networks left out"):
-        mine = [(m, network) for m, network in measured if m.network == name]
-        others = [(m, network) for m, network in measured if m.network != name]
-        only_here = only_in(*([network.operations for _, network in part] for part in (mine, others)))
-        operations = fit_cpu(dataset, mode, recipe, without=only_here)
-        predictor = CpuNetworkPredictor("", operations, fit_serial(operations, others), {})
-        for m, network in mine:
-            found = predictor.predict(network)
-            energy_j = np.nan if found.energy_j is None else found.energy_j
-            errors.append(NetworkError(m, len(known & only_here), found.time_s, energy_j))
-    return tuple(errors)
+    for m, network in mine:
+        found = predictor.predict(network)
+        energy_j = np.nan if found.energy_j is None else found.energy_j
+        errors.append(NetworkError(m, left_out, found.time_s, energy_j))
+    return errors

@@ -14,6 +14,8 @@ from ...datasets import NetworkMeasurement
 from ...operations.operation import Operation
 from ..intervals.network_calibration import Parts
 
+NO_PARTS = Parts((), np.empty(0), np.empty(0, dtype=bool), np.empty(0))
+
 Known = Literal["nothing", "networks"]
 """What was known of a network's chip: nothing, or other networks."""
 
@@ -148,70 +150,59 @@ class NetworkError:
         measurement: The measurement of the network.
         left_out: Number of operations of the dataset that were left out of training, because only it has them.
         time_s, energy_j: Predicted seconds and joules; NaN joules where none were measured.
+        sum_time_s, sum_energy_j: The same as plain sums of measurement loops; NaN where that was not computed.
+        device_time_s, host_time_s: Predicted seconds of the GPU and of the host, by a GPU's own predictor.
+        unmeasured_share: Share of the device time in groups (kind and precision) without any measurement.
+        parts: Its operations, from which its difficulty is computed; none if no intervals are made.
+        gpu: Full name of the GPU, if the predictor is for any GPU.
+        known: What was known of that GPU's chip.
+        power_w: Predicted watts, to be compared with a mean power that was measured by itself; None to compare energy
+            over time.
     """
 
     measurement: NetworkMeasurement
     left_out: int
     time_s: float
     energy_j: float
+    sum_time_s: float = np.nan
+    sum_energy_j: float = np.nan
+    device_time_s: float = np.nan
+    host_time_s: float = np.nan
+    unmeasured_share: float = np.nan
+    parts: Parts = NO_PARTS
+    gpu: str = ""
+    known: Known | None = None
+    power_w: float | None = None
 
     @property
     def label(self) -> str:
-        """The network with its shape and precision."""
+        """The network with its shape and precision; on any GPU also the GPU, the mode and the clock."""
         m = self.measurement
-        return f"{m.network} {'x'.join(map(str, m.input_shape))} {m.precision}"
+        network = f"{m.network} {'x'.join(map(str, m.input_shape))} {m.precision}"
+        clock = "" if m.clock_mhz is None else f" at {m.clock_mhz:.0f} MHz"
+        return f"{self.gpu}: {network} {m.mode}{clock}" if self.gpu else network
 
-    @property
-    def time_error(self) -> float:
-        """Relative error of time."""
-        return self.time_s / self.measurement.time_s - 1
-
-    @property
-    def energy_error(self) -> float:
-        """Relative error of energy; NaN where no energy was measured."""
-        measured_j = self.measurement.energy_j
-        return np.nan if measured_j is None else self.energy_j / measured_j - 1
-
-    @property
-    def power_error(self) -> float:
-        """Relative error of power."""
-        return (1 + self.energy_error) / (1 + self.time_error) - 1
+    def error(self, quantity: str) -> float:
+        """Relative error of "time", "energy", "power", "sum_time" or "sum_energy"; NaN where it is not known."""
+        m = self.measurement
+        if quantity == "power" and self.power_w is not None:
+            return self.power_w / m.known_power_w - 1
+        if quantity == "power":
+            return (1 + self.error("energy")) / (1 + self.error("time")) - 1
+        measured = m.time_s if quantity.endswith("time") else m.energy_j
+        predicted = {
+            "time": self.time_s,
+            "energy": self.energy_j,
+            "sum_time": self.sum_time_s,
+            "sum_energy": self.sum_energy_j,
+        }[quantity]
+        return np.nan if measured is None else predicted / measured - 1
 
     @property
     def errors(self) -> dict[str, float]:
-        """Relative errors of time and, where it was measured, of energy."""
-        known = {} if self.measurement.energy_j is None else {"energy": self.energy_error}
-        return {"time": self.time_error, **known}
-
-
-@dataclass(frozen=True)
-class OwnNetworkError(NetworkError):
-    """One measured network, and its prediction by a GPU's own predictor.
-
-    Args:
-        time_s, energy_j: Predicted seconds and joules, with host and device overlapping.
-        sum_time_s, sum_energy_j: Predicted seconds and joules as plain sums of measurement loops.
-        device_time_s, host_time_s: Predicted seconds of the GPU and of the host.
-        unmeasured_share: Share of the device time in groups (kind and precision) without any measurement.
-        parts: Its operations, from which its difficulty is computed.
-    """
-
-    sum_time_s: float
-    sum_energy_j: float
-    device_time_s: float
-    host_time_s: float
-    unmeasured_share: float
-    parts: Parts
-
-    @property
-    def sum_time_error(self) -> float:
-        """Relative error of the plain sum of loop times."""
-        return self.sum_time_s / self.measurement.time_s - 1
-
-    @property
-    def sum_energy_error(self) -> float:
-        """Relative error of the plain sum of loop energies."""
-        return self.sum_energy_j / self.measurement.known_energy_j - 1
+        """Relative errors of time and, where they were measured, of energy and (any GPU) of power."""
+        names = ["time"] + ["energy"] * (self.measurement.energy_j is not None) + ["power"] * (self.power_w is not None)
+        return {name: self.error(name) for name in names}
 
     @property
     def host_bound(self) -> bool:
@@ -219,48 +210,13 @@ class OwnNetworkError(NetworkError):
         return self.host_time_s > self.device_time_s
 
 
-@dataclass(frozen=True)
-class AnyNetworkError(NetworkError):
-    """One measured network, and its prediction by a predictor for any GPU that was trained on other chips.
-
-    Args:
-        gpu: Full name of the GPU.
-        known: What was known of its chip: "nothing", or other "networks".
-        power_w: Predicted watts.
-        sum_time_s: Predicted seconds as a plain sum of measurement loops.
-    """
-
-    gpu: str
-    known: Known
-    power_w: float
-    sum_time_s: float
-
-    @property
-    def power_error(self) -> float:
-        """Relative error of the mean power, which was measured by itself."""
-        return self.power_w / self.measurement.known_power_w - 1
-
-    @property
-    def errors(self) -> dict[str, float]:
-        """Relative errors of time, energy and power."""
-        return {**super().errors, "power": self.power_error}
-
-    @property
-    def label(self) -> str:
-        """What was measured, in a few words."""
-        clock_mhz = self.measurement.clock_mhz
-        clock = "" if clock_mhz is None else f" at {clock_mhz:.0f} MHz"
-        return f"{self.gpu}: {super().label} {self.measurement.mode}{clock}"
-
-
 def network_summary(errors: Sequence[NetworkError]) -> dict[str, float]:
     """Mean, median and 90th percentile of absolute errors on networks, of a GPU's own predictor also of plain sums."""
     summary: dict[str, float] = {}
-    for name in ("time_error", "energy_error", "power_error", "sum_time_error", "sum_energy_error") if errors else ():
-        values = [getattr(e, name) for e in errors if hasattr(e, name)]
-        known = [value for value in values if not np.isnan(value)]
+    for name in ("time", "energy", "power", "sum_time", "sum_energy"):
+        known = [value for value in (e.error(name) for e in errors) if not np.isnan(value)]
         if known:
-            summary |= {f"{name}_{statistic}": value for statistic, value in absolute_errors(known).items()}
+            summary |= {f"{name}_error_{statistic}": value for statistic, value in absolute_errors(known).items()}
     return summary
 
 
@@ -268,8 +224,7 @@ def network_log_errors(errors: Sequence[NetworkError]) -> dict[str, tuple[float,
     """Quantity -> sorted absolute log errors on networks, for intervals; only time unless every energy is known."""
     if not errors:
         return {}
-    of_each = (np.log1p([getattr(e, f"{name}_error") for e in errors]) for name in ("time", "energy", "power"))
-    time, energy, power = of_each
+    time, energy, power = (np.log1p([e.error(name) for e in errors]) for name in ("time", "energy", "power"))
     found = {"time": time}
     if not np.isnan(energy).any():
         found |= {"energy": energy, "power": power, "edp": energy + time}

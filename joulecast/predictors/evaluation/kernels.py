@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -14,13 +15,14 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..intervals.conformal import conformal_error, conformal_rank
+from ..intervals.conformal import conformal_error, conformal_rank, thinned
 from ..model.basis import BASES, Basis, generation_of
 from ..model.fit import Measured, fit_constants, fit_trees, model_of
 from ..model.fit_power import Readings, fit_power
 from ..model.learned import LEAST_S, OneModel
 from ..model.parts import Parts
 from ..recipes import KernelRecipe
+from .left_out import Held, each_left_out
 
 SPLITS = (
     "Measured: a fraction of the sizes is left out on all GPUs; for linear layers, a size is a pair of output and "
@@ -32,53 +34,38 @@ _LEFT_OUT_ROWS = 2_500  # Most rows of each part and GPU that are left out, or l
 _TRUSTS = np.linspace(0.0, 1.0, 6)
 _MOST_ERRORS = 400  # Most errors that an entry stores for the intervals of a part.
 _LEVEL = 0.9
+_NONE, _NO_ENERGY = np.zeros(0, dtype=bool), np.zeros(0)
 
 
-class KernelErrors(NamedTuple):
+class PartErrors(NamedTuple):
     """Errors of a part on one GPU.
 
     Args:
         part: Name of the part.
         basis: The measurements that the predictions are based on.
         gpu: Full name of the GPU.
-        log_errors: Logarithms of predicted over measured device time, shape (kernels,).
-        first: Whether an error is used to make intervals (True) or to test them (False), shape (kernels,). It is
-            the same for all kernels of a size.
+        log_errors: Logarithms of predicted over measured device time, or of power; shape (kernels,).
+        first: Of times, whether an error is used to make intervals (True) or to test them (False), the same for all
+            kernels of a size; shape (kernels,).
+        energy: Of powers, logarithms of predicted over measured energy; the predicted energy is the predicted power
+            times the predicted time of a burst; shape (kernels,).
     """
 
     part: str
     basis: Basis
     gpu: str
     log_errors: FloatArray
-    first: NDArray[np.bool_]
-
-
-class PowerErrors(NamedTuple):
-    """Errors of the power of a part on one GPU.
-
-    Args:
-        part: Name of the part.
-        basis: The measurements that the predictions are based on.
-        gpu: Full name of the GPU.
-        power: Logarithms of predicted over measured power, shape (readings,).
-        energy: Logarithms of predicted over measured energy, shape (readings,); the predicted energy is the predicted
-            power times the predicted time of a burst.
-    """
-
-    part: str
-    basis: Basis
-    gpu: str
-    power: FloatArray
-    energy: FloatArray
+    first: NDArray[np.bool_] = _NONE
+    energy: FloatArray = _NO_ENERGY
 
 
 @dataclass(frozen=True)
 class Validation:
     """Errors of device time and power, and for each part how far the trees over all GPUs are trusted elsewhere."""
 
-    times: tuple[KernelErrors, ...]
+    times: tuple[PartErrors, ...]
     trust: Mapping[str, float]
-    powers: tuple[PowerErrors, ...] = ()
+    powers: tuple[PartErrors, ...] = ()
 
 
 def validate_kernels(tables: Sequence[Measured], recipe: KernelRecipe) -> Validation:
@@ -90,13 +77,15 @@ def validate_kernels(tables: Sequence[Measured], recipe: KernelRecipe) -> Valida
         MissingDependencyError: scipy or xgboost is not installed.
     """
     constants = fit_constants(tables, recipe)
-    errors = [*sizes_left_out(tables, constants, recipe), *gpus_left_out(tables, constants, recipe)]
-    generations = sorted({table.generation for table in tables})
-    elsewhere = [each for name in generations for each in generation_left_out(tables, name, recipe)]
-    return validation_of(errors, elsewhere)
+    few = [table.drawn(min(_LEFT_OUT_ROWS, recipe.most_rows), recipe.seed) for table in tables]
+    gpus = each_left_out([each.gpu.name for each in few], _gpu_left_out, few, constants, recipe, what="GPUs left out")
+    generations = [table.generation for table in tables]
+    judged = each_left_out(generations, _generation_left_out, few, recipe, what="generations left out")
+    errors = [*sizes_left_out(tables, constants, recipe), *(each for _, errors in gpus for each in errors)]
+    return validation_of(errors, [each for _, errors in judged for each in errors])
 
 
-def sizes_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: KernelRecipe) -> list[KernelErrors]:
+def sizes_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: KernelRecipe) -> list[PartErrors]:
     """Errors on sizes that were left out on all GPUs."""
     held = [drawn_by_size(table.kernels, table.parts, recipe.folds, recipe.seed) == 0 for table in tables]
     seen, unseen = (
@@ -106,25 +95,24 @@ def sizes_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: Ke
     drawn = [table.drawn(recipe.most_rows, recipe.seed) for table in seen]
     trees = fit_trees(drawn, constants, recipe, {table.generation for table in tables}, shared=False)
     few = [table.drawn(_LEFT_OUT_ROWS, recipe.seed) for table in unseen]
-    return [*_errors(model_of(seen, constants, trees), few, recipe)]
+    return _errors(model_of(seen, constants, trees), few, recipe)
 
 
-def gpus_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: KernelRecipe) -> list[KernelErrors]:
-    """Errors on GPUs that were left out where others of their generation were not, with enough measurements."""
-    few = [table.drawn(min(_LEFT_OUT_ROWS, recipe.most_rows), recipe.seed) for table in tables]
-    enough = [table.well_measured() for table in few]
-    errors: list[KernelErrors] = []
-    for table in few:
-        alike = [one for one in enough if one.generation == table.generation and one.gpu != table.gpu]
-        siblings = [one for one in alike if len(one.parts)]
-        if siblings:
-            trees = fit_trees(siblings, constants, recipe, {table.generation}, shared=False)
-            errors += _errors(model_of(siblings, constants, trees), [table], recipe)
-    return errors
+def _gpu_left_out(
+    tables: Sequence[Measured], constants: FloatArray, recipe: KernelRecipe, held: Held
+) -> list[PartErrors]:
+    """Errors on a GPU, from others of its generation with enough measurements; none where there are none."""
+    (mine,) = compress(tables, held)
+    enough = (one.well_measured() for one in compress(tables, ~held) if one.generation == mine.generation)
+    siblings = [one for one in enough if len(one.parts)]
+    if not siblings:
+        return []
+    trees = fit_trees(siblings, constants, recipe, {mine.generation}, shared=False)
+    return _errors(model_of(siblings, constants, trees), [mine], recipe)
 
 
-def validation_of(errors: Sequence[KernelErrors], elsewhere: Sequence[tuple[KernelErrors, FloatArray]]) -> Validation:
-    """The validation from errors, and from what `generation_left_out` gives for all generations."""
+def validation_of(errors: Sequence[PartErrors], elsewhere: Sequence[tuple[PartErrors, FloatArray]]) -> Validation:
+    """The validation from errors, and from what `_generation_left_out` gives for all generations."""
     trusts: dict[str, list[FloatArray]] = defaultdict(list)
     for one, by_trust in elsewhere:
         trusts[one.part].append(np.abs(np.expm1(by_trust)).mean(axis=1))
@@ -133,13 +121,11 @@ def validation_of(errors: Sequence[KernelErrors], elsewhere: Sequence[tuple[Kern
     return Validation((*errors, *chosen), {part: float(_TRUSTS[place]) for part, place in best.items()})
 
 
-def generation_left_out(
-    tables: Sequence[Measured], generation: str, recipe: KernelRecipe
-) -> list[tuple[KernelErrors, FloatArray]]:
+def _generation_left_out(
+    tables: Sequence[Measured], recipe: KernelRecipe, held: Held
+) -> list[tuple[PartErrors, FloatArray]]:
     """Errors on a generation that was left out, each also for all of _TRUSTS, shape (trusts, kernels)."""
-    few = [table.drawn(min(_LEFT_OUT_ROWS, recipe.most_rows), recipe.seed) for table in tables]
-    others = [table for table in few if table.generation != generation]
-    mine = [table for table in few if table.generation == generation]
+    mine, others = ([*compress(tables, side)] for side in (held, ~held))
     if not others:
         return []
     constants = fit_constants(others, recipe)
@@ -152,7 +138,8 @@ def generation_left_out(
     ]
 
 
-def _errors(model: OneModel, unseen: Sequence[Measured], recipe: KernelRecipe) -> Iterator[KernelErrors]:
+def _errors(model: OneModel, unseen: Sequence[Measured], recipe: KernelRecipe) -> list[PartErrors]:
+    found = []
     for table in unseen:
         known = np.flatnonzero(np.isin(table.parts, list(model.measured)))
         if not len(known):
@@ -163,7 +150,9 @@ def _errors(model: OneModel, unseen: Sequence[Measured], recipe: KernelRecipe) -
         first = drawn_by_size(some.kernels, some.parts, 2, recipe.seed + 1) == 0
         for part in sorted(set(some.parts.tolist())):
             mine = some.parts == part
-            yield KernelErrors(part, model.basis(part, some.gpu), some.gpu.name, log_errors[mine], first[mine])
+            basis = model.basis(part, some.gpu)
+            found.append(PartErrors(part, basis, some.gpu.name, log_errors[mine], first[mine]))
+    return found
 
 
 def as_parts(table: Measured) -> Parts:
@@ -172,31 +161,31 @@ def as_parts(table: Measured) -> Parts:
     return Parts(np.arange(count), table.kernels, table.parts, np.zeros(count, bool), np.zeros(count, bool))
 
 
-def validate_power(model: OneModel, tables: Sequence[Readings], recipe: KernelRecipe) -> tuple[PowerErrors, ...]:
+def validate_power(model: OneModel, tables: Sequence[Readings], recipe: KernelRecipe) -> tuple[PartErrors, ...]:
     """Errors of power on measurements that were left out, for each part.
-
-    Args:
-        model: The model of device times in bursts.
-        tables: Power readings, one table for each GPU.
-        recipe: Settings.
 
     Raises:
         MissingDependencyError: xgboost is not installed.
     """
-    generations = {generation_of(table.gpu) for table in tables}
+    generations = [generation_of(table.gpu) for table in tables]
     held = [drawn_by_size(t.parts.kernels, t.parts.names, recipe.folds, recipe.seed) == 0 for t in tables]
     seen = [table.some(~out) for table, out in zip(tables, held, strict=True)]
     unseen = [table.some(out) for table, out in zip(tables, held, strict=True)]
-    found = [*_power_errors(model, seen, unseen, recipe, generations)]
-    for table in tables:
-        others = [other for other in tables if other.gpu != table.gpu]
-        if any(generation_of(other.gpu) == generation_of(table.gpu) for other in others):
-            found += _power_errors(model, others, [table], recipe, {generation_of(table.gpu)})
-    for generation in sorted(generations) if len(generations) > 1 else ():
-        others = [table for table in tables if generation_of(table.gpu) != generation]
-        mine = [table for table in tables if generation_of(table.gpu) == generation]
-        found += _power_errors(model, others, mine, recipe, ())
+    found = [*_power_errors(model, seen, unseen, recipe, set(generations))]
+    with_siblings = [t.gpu.name if generations.count(g) > 1 else None for t, g in zip(tables, generations, strict=True)]
+    several = len(set(generations)) > 1
+    for column, known in ((with_siblings, True), ([each if several else None for each in generations], False)):
+        judged = each_left_out(column, _power_left_out, model, tables, recipe, known, what="power left out")
+        found += [each for _, errors in judged for each in errors]
     return tuple(found)
+
+
+def _power_left_out(
+    model: OneModel, tables: Sequence[Readings], recipe: KernelRecipe, known: bool, held: Held
+) -> list[PartErrors]:
+    """Errors of power on GPUs that are left out, whose generation is known by others or not."""
+    mine, others = ([*compress(tables, side)] for side in (held, ~held))
+    return [*_power_errors(model, others, mine, recipe, {generation_of(mine[0].gpu)} if known else ())]
 
 
 def _power_errors(
@@ -205,7 +194,7 @@ def _power_errors(
     unseen: Sequence[Readings],
     recipe: KernelRecipe,
     generations: Sequence[str] | set[str],
-) -> Iterator[PowerErrors]:
+) -> Iterator[PartErrors]:
     power = fit_power(seen, recipe, generations)
     for table in unseen:
         other = power.measured_like(table.gpu)
@@ -216,18 +205,11 @@ def _power_errors(
         energy = errors + np.log(table.burst_s / table.measured_s)
         for part in sorted(set(table.parts.names.tolist()) & set(power.measured)):
             mine = table.parts.names == part
-            yield PowerErrors(part, power.basis(part, table.gpu), table.gpu.name, errors[mine], energy[mine])
+            yield PartErrors(part, power.basis(part, table.gpu), table.gpu.name, errors[mine], energy=energy[mine])
 
 
 def drawn_by_size(kernels: OperationList, parts: NDArray[np.str_], count: int, seed: int) -> NDArray[np.int64]:
-    """A random integer below `count` for each kernel, the same for kernels that are left out together.
-
-    Args:
-        kernels: The kernels.
-        parts: The part of each.
-        count: Number of different integers.
-        seed: Seed of the random numbers.
-    """
+    """A random integer below `count` for each kernel, the same for kernels that are left out together."""
     keys = [f"{part}: {size_of(kernel)!r}" for kernel, part in zip(kernels, parts.tolist(), strict=True)]
     sizes = sorted(set(keys))
     drawn = dict(zip(sizes, np.random.default_rng(seed).integers(count, size=len(sizes)).tolist(), strict=True))
@@ -256,49 +238,21 @@ def size_of(kernel: Operation) -> object:
             return shapes
 
 
-def stored_errors(validation: Validation, part: str) -> dict[str, FloatArray]:
-    """Basis -> sorted absolute log errors of a part, thinned out for storage."""
-    return {
-        basis: _joined([each.log_errors for each in validation.times if (each.part, each.basis) == (part, basis)])
-        for basis in BASES
-        if any((each.part, each.basis) == (part, basis) for each in validation.times)
-    }
+def stored_errors(errors: Sequence[PartErrors], part: str, name: str = "log_errors") -> dict[str, FloatArray]:
+    """Basis -> sorted absolute log errors of a part, thinned out for storage; `name` may also be "energy"."""
+    found: dict[str, list[FloatArray]] = {basis: [] for basis in BASES}
+    for each in errors:
+        if each.part == part:
+            found[each.basis].append(getattr(each, name))
+    return {basis: thinned(np.abs(np.concatenate(e)), _MOST_ERRORS) for basis, e in found.items() if e}
 
 
-def stored_power_errors(errors: Sequence[PowerErrors], part: str) -> dict[str, dict[str, FloatArray]]:
-    """Basis -> "power" and "energy" -> sorted absolute log errors of a part, thinned out for storage."""
-    found: dict[str, dict[str, FloatArray]] = {}
-    for basis in BASES:
-        mine = [each for each in errors if (each.part, each.basis) == (part, basis)]
-        if mine:
-            found[basis] = {
-                "power": _joined([each.power for each in mine]),
-                "energy": _joined([each.energy for each in mine]),
-            }
-    return found
-
-
-def _joined(log_errors: Sequence[FloatArray]) -> FloatArray:
-    return evenly_ranked(np.sort(np.abs(np.concatenate(log_errors))))
-
-
-def evenly_ranked(errors: FloatArray) -> FloatArray:
-    """Up to 400 of some sorted errors, at evenly spaced ranks."""
-    if len(errors) <= _MOST_ERRORS:
-        return errors
-    some: FloatArray = errors[np.linspace(0, len(errors) - 1, _MOST_ERRORS).round().astype(int)]
-    return some
-
-
-def error_tables(
-    errors: Sequence[KernelErrors] | Sequence[PowerErrors],
-) -> dict[str, dict[str, tuple[int, float, float]]]:
+def error_tables(errors: Sequence[PartErrors]) -> dict[str, dict[str, tuple[int, float, float]]]:
     """Part -> basis and GPU -> number of kernels, median and mean absolute error of device time, or of power."""
     found: dict[str, dict[str, tuple[int, float, float]]] = defaultdict(dict)
     for each in errors:
-        sizes = np.abs(np.expm1(each.power if isinstance(each, PowerErrors) else each.log_errors))
-        row = (len(sizes), float(np.median(sizes)), float(sizes.mean()))
-        found[each.part][f"{each.basis}: {each.gpu}"] = row
+        sizes = np.abs(np.expm1(each.log_errors))
+        found[each.part][f"{each.basis}: {each.gpu}"] = (len(sizes), float(np.median(sizes)), float(sizes.mean()))
     return dict(sorted(found.items()))
 
 
@@ -319,14 +273,14 @@ def coverage(validation: Validation) -> dict[str, dict[str, float]]:
     return found
 
 
-def _by_size(errors: Sequence[KernelErrors]) -> Iterator[tuple[FloatArray, FloatArray]]:
+def _by_size(errors: Sequence[PartErrors]) -> Iterator[tuple[FloatArray, FloatArray]]:
     known = [each.log_errors[each.first] for each in errors]
     tested = [each.log_errors[~each.first] for each in errors]
     if errors:
         yield np.concatenate(known), np.concatenate(tested)
 
 
-def _by_gpu(errors: Sequence[KernelErrors]) -> Iterator[tuple[FloatArray, FloatArray]]:
+def _by_gpu(errors: Sequence[PartErrors]) -> Iterator[tuple[FloatArray, FloatArray]]:
     for one in errors:
         others = [each.log_errors for each in errors if each.gpu != one.gpu]
         if others:

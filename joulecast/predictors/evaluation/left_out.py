@@ -1,14 +1,20 @@
-"""Errors of a GPU's own predictor on operations and networks that were left out: in folds, by kind, name or family."""
+"""The one loop of all evaluations, over a column that says what is left out together; and a GPU's own predictor in it.
+
+A column has a value for each measurement: the fold or the kind of its operation, the name or the family of its network,
+the chip of its GPU. What has one value is left out of training and then predicted.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from statistics import median
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...datasets import Dataset, Measurement, NetworkMeasurement
@@ -28,17 +34,36 @@ from ..physics.baseline import group_of
 from ..physics.roofline import roofline
 from ..predictor import OperationPredictor
 from ..recipes import Recipe
-from .errors import OperationErrors, OwnNetworkError
+from .errors import NetworkError, OperationErrors
+
+Found = TypeVar("Found")
+Held = NDArray[np.bool_]
+"""Mask of what is left out, one truth value for each measurement of a column."""
+
+
+def each_left_out(
+    column: Sequence[Hashable], judge: Callable[..., Found], *arguments: Any, what: str, worthwhile: bool = False
+) -> list[tuple[Held, Found]]:
+    """Leave out what has one value in a column, then what has the next, in the order of the values.
+
+    Args:
+        column: What each measurement is left out with; None for what is never left out.
+        judge: A function at the top level of a module. It gets the arguments and the mask of what is left out, fits to
+            the rest, and returns what it found on what was left out.
+        arguments: Arguments of that function, before the mask.
+        what: What is left out each time, for the bar on the terminal.
+        worthwhile: Whether processes on this machine are worth their start and a copy of the arguments.
+    """
+    values: list[Any] = sorted({value for value in column if value is not None})
+    masks = [np.array([mine == value for mine in column], dtype=bool) for value in values]
+    calls = [(*arguments, held) for held in masks]
+    return [*zip(masks, in_parallel(judge, calls, worthwhile=worthwhile, what=what), strict=True)]
 
 
 def cross_validate(dataset: Dataset, mode: str, recipe: Recipe, campaign: str | None = None) -> OperationErrors:
     """Predict every operation by a predictor that was fitted without it (cross-validation).
 
-    Args:
-        dataset: Measurements of one GPU.
-        mode: inference or training.
-        recipe: Settings; `folds` and `seed` decide the split.
-        campaign: Name of the only campaign whose measurements are used; None for all campaigns.
+    A recipe's `folds` and `seed` decide the split; a campaign of None stands for all.
 
     Raises:
         DatasetError: There are too few operations.
@@ -46,17 +71,16 @@ def cross_validate(dataset: Dataset, mode: str, recipe: Recipe, campaign: str | 
     if campaign is not None:
         rows = tuple(m for m in dataset.usable(mode) if m.campaign == campaign)
         dataset = replace(dataset, measurements=rows, networks=())
-    fold = fold_of({m.operation for m in dataset.usable(mode)}, recipe.folds, recipe.seed)
-    return _held_out(dataset, mode, recipe, fold, campaign or "all campaigns")
+    return in_folds(dataset, mode, recipe, campaign or "all campaigns")[1]
 
 
-def cross_validated(
-    dataset: Dataset, mode: str, recipe: Recipe
-) -> Iterator[tuple[OperationPredictor, OperationErrors]]:
-    """Like `cross_validate`, but one fold after the other in this process, with the predictors."""
-    fold = fold_of({m.operation for m in dataset.usable(mode)}, recipe.folds, recipe.seed)
-    for operations in _parts(fold):
-        yield _fitted_without(dataset, mode, recipe, operations, "all campaigns")
+def in_folds(
+    dataset: Dataset, mode: str, recipe: Recipe, title: str = "all campaigns"
+) -> tuple[list[OperationPredictor], OperationErrors]:
+    """The predictor of each fold, and the errors of all on what they were fitted without."""
+    return _operations_left_out(
+        dataset, mode, recipe, fold_of(_usable(dataset, mode), recipe.folds, recipe.seed), title
+    )
 
 
 def leave_kinds_out(dataset: Dataset, mode: str, recipe: Recipe) -> OperationErrors | None:
@@ -64,48 +88,38 @@ def leave_kinds_out(dataset: Dataset, mode: str, recipe: Recipe) -> OperationErr
 
     None where too few operations would remain without any of the kinds.
     """
-    operations = {m.operation for m in dataset.usable(mode)}
+    operations = _usable(dataset, mode)
     of_kind = Counter(operation.kind for operation in operations)
-    kinds = sorted(kind for kind, count in of_kind.items() if len(operations) - count >= 2 * LEAST_OPERATIONS)
-    fold = {o: kinds.index(o.kind) for o in operations if o.kind in kinds}
-    if not fold:
-        return None
-    return _held_out(dataset, mode, recipe, fold, "kinds left out")
+    enough = {kind for kind, count in of_kind.items() if len(operations) - count >= 2 * LEAST_OPERATIONS}
+    column = {o: o.kind if o.kind in enough else None for o in operations}
+    return _operations_left_out(dataset, mode, recipe, column, "kinds left out")[1] if enough else None
 
 
-def _held_out(
-    dataset: Dataset, mode: str, recipe: Recipe, fold: Mapping[Operation, int], title: str
-) -> OperationErrors:
-    """Errors on the operations of each fold, by predictors that were fitted without it."""
-    calls = [(dataset, mode, recipe, operations, title) for operations in _parts(fold)]
-    found = in_parallel(_fitted_without, calls, worthwhile=False, what=title)
-    return OperationErrors.joined(title, [errors for _, errors in found])
+def _usable(dataset: Dataset, mode: str) -> list[Operation]:
+    return sorted({m.operation for m in dataset.usable(mode)}, key=lambda operation: operation.digest)
 
 
-def _parts(fold: Mapping[Operation, int]) -> list[list[Operation]]:
-    return [[operation for operation, mine in fold.items() if mine == held] for held in sorted(set(fold.values()))]
+def _operations_left_out(
+    dataset: Dataset, mode: str, recipe: Recipe, column: Mapping[Operation, Hashable], title: str
+) -> tuple[list[OperationPredictor], OperationErrors]:
+    judged = each_left_out([*column.values()], _fitted_without, dataset, mode, recipe, title, tuple(column), what=title)
+    predictors, errors = zip(*(found for _, found in judged), strict=True)
+    return list(predictors), OperationErrors.joined(title, errors)
 
 
 def _fitted_without(
-    dataset: Dataset, mode: str, recipe: Recipe, held: Collection[Operation], title: str
+    dataset: Dataset, mode: str, recipe: Recipe, title: str, operations: Sequence[Operation], held: Held
 ) -> tuple[OperationPredictor, OperationErrors]:
     """A predictor that was fitted without some operations, in any mode and precision, and its errors on them."""
-    operations = variants(held)
-    predictor = fit_own(dataset, mode, recipe, without=operations)
-    return predictor, errors_on(dataset, predictor, operations, title)
+    without = variants([*compress(operations, held)])
+    predictor = fit_own(dataset, mode, recipe, without=without)
+    return predictor, errors_on(dataset, predictor, without, title)
 
 
 def errors_on(
     dataset: Dataset, predictor: OperationPredictor, held: Collection[Operation], title: str
 ) -> OperationErrors:
-    """The errors of a predictor on measurements of operations that it was fitted without.
-
-    Args:
-        dataset: The measurements that predictions are compared with.
-        predictor: A predictor that was fitted to the other measurements of the dataset.
-        held: The operations that it was fitted without.
-        title: Name of the errors in reports.
-    """
+    """The errors of a predictor on measurements of operations that it was fitted without."""
     rows = [m for m in dataset.usable(predictor.mode) if m.operation in held]
     seen = {m.operation for m in dataset.usable(predictor.mode) if m.operation not in held}
     operations = tuple(m.operation for m in rows)
@@ -134,10 +148,6 @@ def errors_on_repeats(dataset: Dataset, predictor: OperationPredictor) -> Operat
 
     The predictor was trained on the median of an operation's repeats. So each repeat in turn counts as a new
     measurement, and the prediction is shifted from the median of all repeats to the median of the others.
-
-    Args:
-        dataset: The measurements that the predictor was fitted to.
-        predictor: The predictor.
     """
     repeats: dict[Operation, list[Measurement]] = defaultdict(list)
     for m in dataset.usable(predictor.mode):
@@ -174,11 +184,11 @@ class NetworksLeftOut:
     """Errors on networks that were left out.
 
     Args:
-        networks: Errors on the networks.
+        networks: Errors on the networks, in the order of the dataset.
         operations: Errors on the operations that were left out with them; None if there were none.
     """
 
-    networks: tuple[OwnNetworkError, ...] = ()
+    networks: tuple[NetworkError, ...] = ()
     operations: OperationErrors | None = None
 
 
@@ -196,16 +206,7 @@ def predict_network(predictor: OperationPredictor, network: Network) -> tuple[Fl
 def learn_from_networks(
     predictor: OperationPredictor, networks: Sequence[tuple[NetworkMeasurement, Network]], mode: str
 ) -> tuple[OperationPredictor, HostModel]:
-    """Learn from measured networks what loops do not show: the host cost per call, operations in TF32, static power.
-
-    Args:
-        predictor: A predictor that was fitted to operations, and has learned nothing from networks.
-        networks: Measured networks with their operations.
-        mode: inference or training.
-
-    Returns:
-        The predictor with what it learned of networks, and the host model.
-    """
+    """Learn from measured networks what loops do not show: the host cost per call, operations in TF32, static power."""
     known = [(*predict_network(predictor, network), m) for m, network in networks]
     times = [(counts, found, m.time_s) for counts, found, m in known]
     host = HostModel.fit(times, mode)
@@ -234,61 +235,40 @@ def leave_networks_out(
         by: "name" or "family": leave out all networks of the same name or family, and the operations that only these
             have, in both modes and all precisions. "none": leave out no operations, and fit only the host cost without
             networks of the same name; the errors then show the composition alone.
-
-    Returns:
-        One error per measured network, in the order of the dataset, and errors on the operations that were left out.
     """
     measured = [(m, networks[m]) for m in dataset.networks_with_energy(mode)]
-    names = list(dict.fromkeys(_group(m, by) for m, _ in measured))
+    column = [network_family(m.network) if by == "family" else m.network for m, _ in measured]
     everything = fit_own(dataset, mode, recipe) if by == "none" else None
-    calls = [(dataset, mode, recipe, measured, by, name, everything) for name in names]
-    found = (
-        [*in_parallel(_errors_without, calls, worthwhile=False, what="networks left out")]
-        if everything is None
-        else [_errors_without(*call) for call in calls]
+    title = f"networks left out by {by}"
+    judged = each_left_out(
+        column, _networks_judged, dataset, recipe, measured, (mode, title), everything, what="networks left out"
     )
-    position = {m: i for i, (m, _) in enumerate(measured)}
-    errors = [error for networks_of_one, _ in found for error in networks_of_one]
-    in_order = sorted(errors, key=lambda error: position[error.measurement])
-    operations = [errors for _, errors in found if errors is not None]
-    joined = OperationErrors.joined(f"networks left out by {by}", operations) if operations else None
-    return NetworksLeftOut(tuple(in_order), joined)
+    errors = {
+        place: e for held, (mine, _) in judged for place, e in zip(np.flatnonzero(held).tolist(), mine, strict=True)
+    }
+    operations = [found for _, (_, found) in judged if found is not None]
+    joined = OperationErrors.joined(title, operations) if operations else None
+    return NetworksLeftOut(tuple(errors[place] for place in sorted(errors)), joined)
 
 
-def _group(measurement: NetworkMeasurement, by: NetworkSplit) -> str:
-    """What is left out together with a network: its family, or all of its name."""
-    return network_family(measurement.network) if by == "family" else measurement.network
-
-
-def _errors_without(
+def _networks_judged(
     dataset: Dataset,
-    mode: str,
     recipe: Recipe,
     measured: Sequence[tuple[NetworkMeasurement, Network]],
-    by: NetworkSplit,
-    name: str,
+    of: tuple[str, str],
     everything: OperationPredictor | None,
-) -> tuple[list[OwnNetworkError], OperationErrors | None]:
-    """Errors on the networks of one name or family, and on the operations that only these have.
-
-    Args:
-        dataset: Measurements of one GPU.
-        mode: inference or training.
-        recipe: Settings of the predictor.
-        measured: All measured networks with their operations.
-        by: What is left out.
-        name: Name or family of the networks that are left out.
-        everything: A predictor that was fitted to all operations, if none are left out; None to fit one without them.
-    """
-    mine = [(m, network) for m, network in measured if _group(m, by) == name]
-    others = [(m, network) for m, network in measured if _group(m, by) != name]
+    held: Held,
+) -> tuple[list[NetworkError], OperationErrors | None]:
+    """Errors on networks that are left out, and on the operations that only these have; `of` has mode and title."""
+    mode, title = of
+    mine, others = ([*compress(measured, side)] for side in (held, ~held))
     only_here: frozenset[Operation] = frozenset()
     if everything is None:
         only_here = only_in(*([network.operations for _, network in part] for part in (mine, others)))
     predictor = everything or fit_own(dataset, mode, recipe, without=only_here)
     known = {m.operation for m in dataset.usable(mode)}
     left_out = known & only_here
-    operations = errors_on(dataset, predictor, only_here, f"networks left out by {by}") if left_out else None
+    operations = errors_on(dataset, predictor, only_here, title) if left_out else None
     predictor, host = learn_from_networks(predictor, others, mode)
     closeness = Closeness.of(known - only_here)
     return [_network_error(m, network, predictor, host, closeness, len(left_out)) for m, network in mine], operations
@@ -301,13 +281,13 @@ def _network_error(
     host: HostModel,
     closeness: Closeness,
     left_out: int,
-) -> OwnNetworkError:
+) -> NetworkError:
     counts, predictions = predict_network(predictor, network)
     totals = compose(counts, predictions, host, find_gpu(predictor.gpu).power_limit_w)
     added = plain_sum(counts, predictions)
     measured = np.array([operation.digest in predictor.measured for operation in predictions.operations], dtype=bool)
     foreign = np.array([group_of(op, predictor.gpu) not in predictor.baseline.groups for op in predictions.operations])
-    return OwnNetworkError(
+    return NetworkError(
         measurement=measurement,
         left_out=left_out,
         time_s=totals.time_s,

@@ -21,7 +21,7 @@ from ..intervals.network_calibration import NetworkCalibration
 from ..recipes import Recipe
 from .calibrating import calibrate, fit_networks
 from .coverage import Coverage, network_coverage, operation_coverage
-from .errors import OperationErrors, OwnNetworkError, network_summary
+from .errors import NetworkError, OperationErrors, network_summary
 from .left_out import NetworksLeftOut, cross_validate, leave_kinds_out, leave_networks_out
 
 SPLITS = (
@@ -42,21 +42,22 @@ class Validation:
     """The validation of a recipe on one dataset and mode.
 
     Args:
-        gpu, mode: GPU and mode of the predictions.
+        gpu, mode: GPU or CPU, and mode of the predictions.
         operations: Cross-validation of each campaign that has enough operations.
         networks: Errors on networks that were left out by name; empty if no network was measured.
         families: Errors on the same networks, each left out with its whole family.
         networks_seen: Errors on networks whose operations were all seen, which shows the composition alone.
-        held_out: Split -> errors on operations by predictors that were trained on everything else; for intervals.
+        held_out: Split -> errors on operations by predictors that were trained on everything else; for intervals. Empty
+            on a CPU, as are all that follow the networks.
         seed: Seed for drawing the folds of `coverage`.
     """
 
     gpu: str
     mode: str
     operations: tuple[OperationErrors, ...]
-    networks: tuple[OwnNetworkError, ...]
-    families: tuple[OwnNetworkError, ...] = ()
-    networks_seen: tuple[OwnNetworkError, ...] = ()
+    networks: tuple[NetworkError, ...]
+    families: tuple[NetworkError, ...] = ()
+    networks_seen: tuple[NetworkError, ...] = ()
     held_out: Mapping[str, OperationErrors] = field(default_factory=dict)
     seed: int = 0
 
@@ -75,12 +76,7 @@ class Validation:
     def calibrated(
         self, closeness: Closeness, seen: OperationErrors | None = None
     ) -> tuple[Calibration | None, NetworkCalibration | None]:
-        """Make calibrations for new operations and networks from these errors.
-
-        Args:
-            closeness: The operations that the predictor to be calibrated was trained on.
-            seen: Errors on new measurements of these operations; None if there are none.
-        """
+        """Make calibrations for new operations and networks from these errors."""
         calibration = calibrate(closeness, list(self.held_out.values()), seen)
         if calibration is None or not self.networks:
             return calibration, None
@@ -111,14 +107,7 @@ class Validation:
 
 
 def validate(dataset: Dataset, mode: str, recipe: Recipe, networks: Mapping[NetworkMeasurement, Network]) -> Validation:
-    """Cross-validate every campaign that is large enough, and leave every measured network out.
-
-    Args:
-        dataset: Measurements of one GPU.
-        mode: inference or training.
-        recipe: Settings of the predictor, see `fit_own`.
-        networks: The operations of each measured network of this mode.
-    """
+    """Cross-validate every campaign that is large enough, and leave every measured network out."""
     operations = []
     for campaign in dataset.campaigns(mode):
         rows = [m for m in dataset.usable(mode) if m.campaign == campaign]

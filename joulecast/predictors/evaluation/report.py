@@ -11,7 +11,7 @@ import numpy as np
 from ...rendering.plots import ACCENT, FAINT, INK, OTHER, STYLE, pyplot
 from ..recipes import Recipe
 from .coverage import LEVEL, Coverage, chance_range
-from .errors import OperationErrors, OwnNetworkError, network_summary
+from .errors import NetworkError, OperationErrors, network_summary
 from .one_gpu import SPLITS, Validation
 
 _QUANTITIES = ("time", "power", "energy", "edp")
@@ -103,13 +103,13 @@ def _networks_section(validation: Validation, folder: Path) -> list[str]:
     return [*lines, f"![{path.stem}]({path.name})", ""]
 
 
-def _network_row(left_out: str, composition: str, errors: Sequence[OwnNetworkError], prefix: str) -> list[str]:
+def _network_row(left_out: str, composition: str, errors: Sequence[NetworkError], prefix: str) -> list[str]:
     s = network_summary(errors)
     cells = [_three(s, f"{prefix}{quantity}_error_") for quantity in ("time", "energy", "power")]
     return [left_out, composition, str(len(errors)), *cells]
 
 
-def _each_network(errors: Sequence[OwnNetworkError]) -> list[str]:
+def _each_network(errors: Sequence[NetworkError]) -> list[str]:
     header = ["network", "input", "precision", "measured ms", "predicted ms", "time error %", "measured J"]
     header += ["predicted J", "energy error %", "device / host ms", "time in kinds never measured %"]
     header += ["operations left out"]
@@ -123,10 +123,10 @@ def _each_network(errors: Sequence[OwnNetworkError]) -> list[str]:
                 m.precision,
                 f"{1e3 * m.time_s:.2f}",
                 f"{1e3 * e.time_s:.2f}",
-                f"{100 * e.time_error:+.1f}",
+                f"{100 * e.error('time'):+.1f}",
                 f"{m.energy_j:.3f}",
                 f"{e.energy_j:.3f}",
-                f"{100 * e.energy_error:+.1f}",
+                f"{100 * e.error('energy'):+.1f}",
                 f"{1e3 * e.device_time_s:.2f} / {1e3 * e.host_time_s:.2f}",
                 _percent(e.unmeasured_share),
                 str(e.left_out),
@@ -271,9 +271,7 @@ def plot_errors_by_kind(errors: OperationErrors, title: str, path: Path) -> Path
         return _save(plt, figure, f"{title}\nbar: quartiles, mark: median, line: 10 to 90 %", path)
 
 
-def plot_networks(
-    by_name: Sequence[OwnNetworkError], by_family: Sequence[OwnNetworkError], title: str, path: Path
-) -> Path:
+def plot_networks(by_name: Sequence[NetworkError], by_family: Sequence[NetworkError], title: str, path: Path) -> Path:
     """Bars: errors of time and energy of every network, left out by name and by family."""
     plt = pyplot()
     order = sorted(range(len(by_name)), key=lambda i: by_name[i].measurement.known_energy_j)
@@ -285,10 +283,10 @@ def plot_networks(
                 (-0.2, ACCENT, "name left out", by_name),
                 (0.2, OTHER, "family left out", by_family),
             ):
-                values = np.array([100 * getattr(errors[i], f"{quantity}_error") for i in order])
+                values = np.array([100 * errors[i].error(quantity) for i in order])
                 shown = np.clip(values, -_MOST_PERCENT, _MOST_PERCENT)
                 axis.barh(rows + shift, shown, 0.38, color=colour, label=label)
-            added = np.array([100 * getattr(by_name[i], f"sum_{quantity}_error") for i in order])
+            added = np.array([100 * by_name[i].error(f"sum_{quantity}") for i in order])
             inside = np.abs(added) <= _MOST_PERCENT
             axis.scatter(added[inside], rows[inside], marker="|", s=70, color=INK, label="plain sum, name left out")
             axis.axvline(0, color=INK, linewidth=0.8)
@@ -304,7 +302,7 @@ def _by_count(kinds: Any) -> list[str]:
     return sorted(set(kinds.tolist()), key=lambda kind: -int((kinds == kind).sum()))
 
 
-def _label(error: OwnNetworkError) -> str:
+def _label(error: NetworkError) -> str:
     m = error.measurement
     return f"{m.network} {m.input_shape[-1]} {m.precision} ({1e3 * m.time_s:.3g} ms, {m.energy_j:.2g} J)"
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from statistics import mean, median
 
 from .any_gpu import ALL, AnyGpuValidation
-from .cpu import CpuValidation
 from .errors import NetworkError
 from .one_gpu import Validation
 
@@ -45,27 +44,13 @@ def cells(score: Score) -> list[str]:
 
 
 def own_scores(validation: Validation) -> Iterator[Score]:
-    """Scores of a GPU's own predictor."""
+    """Scores of a GPU's own predictor, or of one of a CPU."""
     where = f"{validation.gpu}, {validation.mode}"
     for errors in validation.operations:
         s = errors.summary()
-        yield Score(
-            where,
-            f"operations in folds, {validation.campaign_titles[errors.campaign]}",
-            int(s["unique_operations"]),
-            s["time_median"],
-            s["time_mean"],
-            power_mean=s["power_mean"],
-        )
-    if validation.networks:
-        yield _of_networks(where, "networks by name", validation.networks)
-
-
-def cpu_scores(validation: CpuValidation) -> Iterator[Score]:
-    """Scores of a predictor of a CPU."""
-    where, s = f"{validation.gpu}, {validation.mode}", validation.operations.summary()
-    count = int(s["unique_operations"])
-    yield Score(where, "operations in folds", count, s["time_median"], s["time_mean"], power_mean=s.get("power_mean"))
+        split = f"operations in folds, {validation.campaign_titles[errors.campaign]}"
+        count = int(s["unique_operations"])
+        yield Score(where, split, count, s["time_median"], s["time_mean"], power_mean=s.get("power_mean"))
     if validation.networks:
         yield _of_networks(where, "networks by name", validation.networks)
 
@@ -87,8 +72,8 @@ def any_gpu_scores(validation: AnyGpuValidation) -> Iterator[Score]:
 
 
 def _of_networks(where: str, split: str, errors: Sequence[NetworkError], *, with_power: bool = False) -> Score:
-    times = [abs(e.time_error) for e in errors]
-    energies = [abs(e.energy_error) for e in errors if e.measurement.energy_j is not None]
-    powers = [abs(e.power_error) for e in errors] if with_power else []
+    times = [abs(e.error("time")) for e in errors]
+    energies = [abs(e.error("energy")) for e in errors if e.measurement.energy_j is not None]
+    powers = [abs(e.error("power")) for e in errors] if with_power else []
     energy_mean, power_mean = (mean(known) if known else None for known in (energies, powers))
     return Score(where, split, len(times), median(times), mean(times), energy_mean, power_mean)

@@ -12,8 +12,7 @@ from ...datasets import Dataset
 from ...system.cluster import in_parallel
 from ..contract import Curves, curves_of
 from ..recipes import XGBoostRecipe
-from .errors import OperationErrors
-from .left_out import cross_validated
+from .left_out import in_folds
 
 FOLDS = 3
 
@@ -43,12 +42,6 @@ class Trial:
 def search(dataset: Dataset, mode: str, recipe: XGBoostRecipe, trials: int) -> Iterator[Trial]:
     """Try settings: first the recipe's own, then others drawn from its search space.
 
-    Args:
-        dataset: Measurements of one GPU.
-        mode: inference or training.
-        recipe: A recipe with a search space; without one there is a single trial.
-        trials: Most trials to run.
-
     Raises:
         DatasetError: Too few operations.
     """
@@ -69,8 +62,7 @@ def _trial(dataset: Dataset, mode: str, recipe: XGBoostRecipe, settings: Mapping
     candidate = replace(recipe, **settings)
     # These folds differ from those of the evaluation, so that the choice of settings does not see its test data.
     judged = replace(candidate, folds=FOLDS, seed=recipe.seed + 1)
-    predictors, parts = zip(*cross_validated(dataset, mode, judged), strict=True)
-    errors = OperationErrors.joined("all campaigns", parts)
+    predictors, errors = in_folds(dataset, mode, judged)
     summary = errors.summary()
     metrics = {name: summary[name] for name in ("time_median", "time_mean", "power_median", "power_mean")}
     loss = sum(float(np.nanmean(np.abs(errors.log_errors(quantity)))) for quantity in ("time", "power"))

@@ -29,12 +29,7 @@ _MOST_DIMENSIONS = 8
 
 
 def arrays_to_bytes(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, str] | None = None) -> bytes:
-    """Serialize arrays; the same arrays give the same bytes.
-
-    Args:
-        arrays: Arrays by name, of 64 or 32 bit floats, 64 or 32 bit integers, or 16 or 8 bit unsigned integers.
-        facts: Texts that are stored beside the arrays.
-    """
+    """Serialize arrays; the same arrays give the same bytes."""
     header: dict[str, Any] = {"__metadata__": dict(sorted(facts.items()))} if facts else {}
     parts, at = [], 0
     for name, array in sorted(arrays.items()):

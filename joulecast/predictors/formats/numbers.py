@@ -26,10 +26,6 @@ def numbers(values: Mapping[str, Any]) -> dict[str, float]:
 def number_array(values: Any, dimensions: int = 1) -> NDArray[np.float64]:
     """An array of finite numbers, from nested lists or from a text of numbers separated by spaces.
 
-    Args:
-        values: The lists or the text.
-        dimensions: Expected number of dimensions.
-
     Raises:
         TypeError, ValueError: A value is not a finite number, or the number of dimensions is another.
     """

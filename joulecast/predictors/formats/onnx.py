@@ -29,12 +29,6 @@ _SWITCH = "ORT_DISABLE_TELEMETRY"
 def session(model: bytes, what: str, allowed: str, hint: str) -> Any:
     """ONNX Runtime for a model, in one thread: starting more takes longer than they save for tens of operations.
 
-    Args:
-        model: A serialized ONNX model.
-        what: What it computes, for the message: "these trees".
-        allowed: What can be computed.
-        hint: The next step.
-
     Raises:
         ZooError: ONNX Runtime cannot load it.
     """

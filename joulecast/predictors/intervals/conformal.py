@@ -16,6 +16,8 @@ from ...arrays import FloatArray
 from ...errors import InputError
 from ...hardware import GPU
 
+_ROUNDING = 1e-6  # Tolerance for rounding errors in sums of weights.
+
 
 def require_level(level: float) -> None:
     """Require that the level of an interval, the share of cases that lie within, is between 0 and 1.
@@ -51,6 +53,25 @@ def conformal_error(errors: Sequence[float] | FloatArray, level: float, of_what:
             allowed=f"up to {len(errors) / (len(errors) + 1):.3f}",
         )
     return float(errors[rank - 1])
+
+
+def thinned(errors: FloatArray, most: int, weights: FloatArray | None = None) -> FloatArray:
+    """Sorted errors; at most `most` of them, evenly spaced by rank, so that their conformal intervals stay the same.
+
+    Args:
+        errors: Errors in any order; NaN for unknown ones.
+        most: Largest number of errors to return.
+        weights: Weight of each error; None for 1 each. The result has at most as many errors as the weights sum up to.
+    """
+    known = ~np.isnan(errors)
+    order = np.argsort(errors[known], kind="stable")
+    reached = np.cumsum(np.ones(len(order)) if weights is None else weights[known][order])
+    count = int(reached[-1] + _ROUNDING)
+    number = min(most, count)
+    ranks = (count + 1) * np.arange(1, number + 1) / (number + 1)
+    places = np.searchsorted(reached, ranks - _ROUNDING)
+    found: FloatArray = errors[known][order[np.minimum(places, len(order) - 1)]]
+    return found
 
 
 def power_range_w(gpu: GPU, power_limit_w: float) -> tuple[float, float]:

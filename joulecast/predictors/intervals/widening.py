@@ -92,9 +92,7 @@ _LEAST_FACTORS: Mapping[str, float] = {"time": 2.0, "power": 1.4, "energy": 2.0,
 def never_measured(operations: Sequence[Operation], also_measured: Collection[str] = ()) -> NDArray[np.bool_]:
     """Mask of the operations whose kind, or precision, no dataset has measured, shape (operations,).
 
-    Args:
-        operations: The operations.
-        also_measured: Kinds that the predictor itself was trained on.
+    `also_measured` has the kinds that the predictor itself was trained on.
     """
     known = MEASURED_KINDS.union(also_measured)
     return np.array(

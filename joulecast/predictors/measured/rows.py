@@ -42,11 +42,7 @@ def measured_loops(dataset: Dataset, mode: str, without: Collection[Operation] =
 
     There is one loop per operation, by the most used method. For an operation that this method did not measure, there
     is one per other method. Otherwise other methods are ignored, because their host costs differ.
-
-    Args:
-        dataset: Measurements of one GPU.
-        mode: inference or training.
-        without: Operations to leave out, with all their repeats.
+    Operations in `without` are left out with all their repeats.
     """
     left_out = frozenset(without)
     groups: dict[tuple[Operation, str], list[Measurement]] = defaultdict(list)
@@ -146,12 +142,7 @@ def transferred_loops(
 
 
 def _slowdown(operation: Operation, usual: float) -> float:
-    """Slowdown over the roofline in training relative to that in inference.
-
-    Args:
-        operation: The operation.
-        usual: That of kinds that were measured in both modes.
-    """
+    """Slowdown over the roofline in training relative to that in inference."""
     if not operation.is_depthwise:
         return usual
     return _SLOWER_DEPTHWISE[min(int(np.max(operation.attributes["stride"])), 2)]

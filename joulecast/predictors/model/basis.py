@@ -53,12 +53,7 @@ def stands_for(gpu: GPU, measured: Iterable[GPU]) -> GPU:
 
 
 def basis_of(gpu: GPU, measured: frozenset[str]) -> Basis:
-    """The basis of predictions for a GPU.
-
-    Args:
-        gpu: The GPU to predict for.
-        measured: Names of the measured GPUs.
-    """
+    """The basis of predictions for a GPU."""
     if is_measured(gpu, measured):
         return "measured"
     of_generation = generation_of(gpu) in map(generation_of, boards_of(measured))
@@ -66,12 +61,7 @@ def basis_of(gpu: GPU, measured: frozenset[str]) -> Basis:
 
 
 def known_basis(basis: Basis, errors: Mapping[str, Sized]) -> Basis | None:
-    """The basis, or the next less similar one whose errors are known; None if there is none.
-
-    Args:
-        basis: The basis of a prediction.
-        errors: Basis -> errors; missing or empty where none are known.
-    """
+    """The basis, or the next less similar one whose errors are known; None if there is none."""
     return next((each for each in BASES[BASES.index(basis) :] if each in errors and len(errors[each])), None)
 
 
@@ -80,9 +70,5 @@ def is_like_measured(gpu: GPU, precision: str) -> bool:
 
     All GPUs that were measured in half precision and below have tensor cores for it. A Pascal GPU has none, and
     computes fp16 in fp32.
-
-    Args:
-        gpu: The GPU to predict for.
-        precision: Precision of the operations.
     """
     return precision in gpu.peak_flops and (precision == "fp32" or gpu.on_tensor_cores(precision))

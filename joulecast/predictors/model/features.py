@@ -92,14 +92,7 @@ def first_kernels(work: Work, count: int) -> NDArray[np.int64]:
 
 
 def features(operations: Sequence[Operation], work: Work, found: Costs, machine: Machine) -> NDArray[np.float32]:
-    """The features of operations on a GPU, shape (operations, len(NAMES)).
-
-    Args:
-        operations: The operations.
-        work: Their kernels.
-        found: Least times of the kernels on the GPU.
-        machine: The GPU.
-    """
+    """The features of operations on a GPU, shape (operations, len(NAMES))."""
     columns = [_of_operations(operations, work), _on_gpu(work, found, machine, len(operations))]
     rows: NDArray[np.float32] = np.hstack(columns).astype(np.float32)
     return rows
@@ -158,14 +151,7 @@ def _alignment(sizes: FloatArray) -> FloatArray:
 
 
 def _on_gpu(work: Work, found: Costs, machine: Machine, count: int) -> FloatArray:
-    """Features that depend on the GPU, shape (operations, len(GPU_NAMES) + len(MACHINE_NAMES)).
-
-    Args:
-        work: The kernels of the operations.
-        found: Their least times on the GPU.
-        machine: The GPU.
-        count: Number of operations.
-    """
+    """Features that depend on the GPU, shape (operations, len(GPU_NAMES) + len(MACHINE_NAMES))."""
     first = first_kernels(work, count)
     w, one = work.some(first), Costs(*(column[first] for column in found))
 

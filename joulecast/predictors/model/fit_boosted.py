@@ -66,12 +66,7 @@ def _table(rows: Sequence[DeviceRow]) -> tuple[list[DeviceRow], _Table]:
 def inputs_and_targets(
     rows: Sequence[DeviceRow], typical: Mapping[str, float]
 ) -> tuple[NDArray[np.float32], FloatArray]:
-    """Inputs of the trees, shape (rows, inputs), and their targets, shape (rows,).
-
-    Args:
-        rows: Measurements.
-        typical: As in `BoostedResidual`.
-    """
+    """Inputs of the trees, shape (rows, inputs), and their targets, shape (rows,)."""
     ordered, table = _table(rows)
     return table.inputs, table.log_ratio - _usual(ordered, typical)
 
@@ -81,12 +76,7 @@ def _usual(rows: Sequence[DeviceRow], typical: Mapping[str, float]) -> FloatArra
 
 
 def ratio_ranges(operations: Sequence[Operation], log_ratio: FloatArray) -> dict[str, Range]:
-    """Family or kind -> lowest and highest log ratio, without the most extreme hundredth of the measurements.
-
-    Args:
-        operations: The measured operations.
-        log_ratio: Log ratio of each operation's device time to what is expected, shape (operations,).
-    """
+    """Family or kind -> lowest and highest log ratio, without the most extreme hundredth of the measurements."""
     ranges = {}
     for names in ([operation.row.family for operation in operations], [operation.kind for operation in operations]):
         array = np.array(names)
@@ -100,10 +90,6 @@ def typical_ratios(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str
     """Kind and mode -> log ratio on a typical GPU, for kinds that move bytes in kernels that are not counted.
 
     It is the mean over GPUs of their medians, and counts one fifth of a GPU without any difference in.
-
-    Args:
-        rows: The measurements.
-        log_ratio: Log ratio of each device time to what is counted, shape (measurements,).
     """
     groups: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row, value in zip(rows, log_ratio.tolist(), strict=True):

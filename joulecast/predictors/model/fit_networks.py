@@ -36,13 +36,7 @@ _ERROR, _HALF_SPREADS, _HOST_SPREAD_S = 0.05, (0.5, 0.5, 0.1), 20e-6
 
 
 def learn_from_networks(learned: BoostedResidual, rows: Sequence[DeviceRow], networks: Networks) -> BoostedResidual:
-    """Fit half precision, unless operations were measured in it, and energies.
-
-    Args:
-        learned: The residual model that was fitted to single operations.
-        rows: The measurements that it was fitted to.
-        networks: Measured networks with power.
-    """
+    """Fit half precision, unless operations were measured in it, and energies."""
     if any(row.operation.precision in HALF_PRECISIONS for row in rows):
         timed = replace(learned, half=None)
     else:

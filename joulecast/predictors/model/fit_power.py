@@ -123,11 +123,6 @@ def demand_w(gpu: GPU, power_w: FloatArray, over_burst: FloatArray) -> FloatArra
 def fit_power(tables: Sequence[Readings], recipe: KernelRecipe, generations: Collection[str]) -> PowerDemand:
     """Fit the power of kernels; errors are not known yet.
 
-    Args:
-        tables: Readings, one table for each GPU.
-        recipe: Settings: the seed.
-        generations: Generations that get trees of their own.
-
     Raises:
         MissingDependencyError: xgboost is not installed.
     """

@@ -43,12 +43,7 @@ class NetworkFactors(NamedTuple):
 
 
 def cached_share(operations: OperationList, gpu: GPU) -> FloatArray:
-    """Share of the data of each operation that fits into the L2 cache, shape (operations,).
-
-    Args:
-        operations: The operations.
-        gpu: The GPU that they run on.
-    """
+    """Share of the data of each operation that fits into the L2 cache, shape (operations,)."""
     n = numbers_of(operations)
     touched = n.element_bytes * (n.input_size + n.output_size + n.parameters)
     share: FloatArray = np.minimum(1.0, gpu.l2_bytes / np.maximum(touched, 1.0))
@@ -58,33 +53,18 @@ def cached_share(operations: OperationList, gpu: GPU) -> FloatArray:
 def slower(operations: OperationList, gpu: GPU, by_kernels: NDArray[np.bool_], factors: NetworkFactors) -> FloatArray:
     """Time of each operation inside a network over the time that is predicted for it alone, shape (operations,).
 
-    Args:
-        operations: The operations.
-        gpu: The GPU that they run on.
-        by_kernels: Whether learned kernels predict each operation, shape (operations,).
-        factors: What networks showed.
+    `by_kernels` says whether learned kernels predict an operation, shape (operations,).
     """
     return 1.0 + (factors.products - 1.0) * cached_products(operations, gpu, by_kernels)
 
 
 def cached_products(operations: OperationList, gpu: GPU, by_kernels: NDArray[np.bool_]) -> FloatArray:
-    """Share of each operation that is slower inside networks by the factor of products, shape (operations,).
-
-    Args:
-        operations: The operations.
-        gpu: The GPU that they run on.
-        by_kernels: Whether learned kernels predict each operation, shape (operations,).
-    """
+    """Share of each operation that is slower inside networks by the factor of products, shape (operations,)."""
     return np.where(by_kernels, cached_share(operations, gpu), 0.0)
 
 
 def loaded_elements(operations: OperationList, by_kernels: NDArray[np.bool_]) -> FloatArray:
-    """Elements that each operation reads and writes if the load units may bound it, else 0; shape (operations,).
-
-    Args:
-        operations: The operations.
-        by_kernels: Whether learned kernels predict each operation, shape (operations,).
-    """
+    """Elements that each operation reads and writes if the load units may bound it, else 0; shape (operations,)."""
     n = numbers_of(operations)
     # Networks were measured in inference alone, and published steps of training are closer without this.
     loading = (n.element_bytes == HALF_BYTES) & (n.is_product == 0) & (n.is_training == 0) & ~by_kernels

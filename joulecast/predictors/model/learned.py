@@ -97,12 +97,7 @@ class OneModel:
         return learned
 
     def measured_on(self, part: str, *, flash: bool = False) -> frozenset[str]:
-        """Names of the GPUs on which the kernels of a part were measured.
-
-        Args:
-            part: Name of the part.
-            flash: Whether PyTorch computes an attention. It runs the kernels of one generation on all GPUs.
-        """
+        """Names of the GPUs on which the kernels of a part were measured."""
         names = self.measured[part]
         same = frozenset(board.name for board in boards_of(names) if generation_of(board) == FLASH_GENERATION)
         return same if flash and same else names

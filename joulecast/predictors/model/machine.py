@@ -13,6 +13,7 @@ from ...operations.attributes import ELEMENT_BYTES, HALF_BYTES, PRECISIONS
 from ..physics.bandwidth import chosen_clock_mhz, reached_bandwidth
 from ..physics.energy import process_factor
 from ..physics.roofline import precision_table
+from ..physics.row_kernels import held_threads
 from .basis import generation_of
 from .work import ATTENTION, DECODING, EXPERTS, PRODUCT, Work
 
@@ -35,8 +36,6 @@ AMPERES, HOPPER, BLACKWELL = "8.0", "9.0", "10.0"
 # has images, attention sinks (heads of 64) or heads of 192. Measured on the L40S (8.9); 12.0 has the same instructions.
 _TRITON_OFTEN = ("8.9", "12.0")
 _MOST_SHARING = 32  # Measured: groups of 48 heads take 6 to 7 times as long as groups of 32.
-# Threads that a multiprocessor holds (CUDA C++ Programming Guide, table of technical specifications).
-_FEWER_THREADS, _THREADS = {"7.5": 1024, "8.6": 1536, "8.7": 1536, "8.9": 1536, "12.0": 1536, "12.1": 1536}, 2048
 # CUDA C++ Programming Guide, throughput of native instructions: the same on all GPUs since Volta. Blackwell Ultra has
 # twice as many units (NVIDIA, "Making Softmax More Efficient with NVIDIA Blackwell Ultra").
 _EXPONENTIALS, _MORE_EXPONENTIALS = 16.0, {"10.3": 32.0}
@@ -91,7 +90,7 @@ class Machine(NamedTuple):
             copied=reached_bandwidth(gpu),
             l2_bytes=float(gpu.l2_bytes),
             exponentials=_MORE_EXPONENTIALS.get(gpu.compute_capability, _EXPONENTIALS),
-            threads=float(_FEWER_THREADS.get(gpu.compute_capability, _THREADS)),
+            threads=float(held_threads(gpu)),
             logic_power_w=gpu.power_limit_w * (1 - _STATIC_SHARE) / process_factor(gpu),
         )
 

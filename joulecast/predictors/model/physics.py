@@ -142,10 +142,7 @@ class Costs(NamedTuple):
 def costs(work: Work, machine: Machine, constants: FloatArray) -> Costs:
     """Least times of kernels on a GPU.
 
-    Args:
-        work: The kernels.
-        machine: The GPU.
-        constants: Values of CONSTANTS for each group, way and width, shape (groups, ways, widths, constants).
+    Constants are those of CONSTANTS, shape (groups, ways, widths, constants).
     """
     ways = way(work, machine)
     mine = constants[work.group, ways, work.width].T

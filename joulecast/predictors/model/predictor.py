@@ -53,10 +53,6 @@ def _energy_if_slower(predictions: OperationPredictions, slower: FloatArray) -> 
     """Dynamic energy of operations that take longer for the same work, relative to that without; shape (operations,).
 
     Multiprocessors are awake for longer. The energy of FLOPs and bytes stays the same.
-
-    Args:
-        predictions: The operations as they run alone.
-        slower: Their device time over that of running alone, shape (operations,).
     """
     work = predictions.work
     if work is None:

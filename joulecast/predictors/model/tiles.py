@@ -45,14 +45,6 @@ def tiled_cycles(
     """Cycles, waves, fill and splits of the quickest choice of tile and split, each of shape (kernels,).
 
     Kernels without a product have no cycles.
-
-    Args:
-        work: The kernels.
-        machine: The GPU.
-        rate: FLOPs per cycle and multiprocessor, shape (kernels,).
-        full: Those that multiprocessors are built for, likewise.
-        ways: Indices into WAYS, shape (kernels,).
-        constants: Six of the constants of physics for each kernel, in the order in which `_quickest` takes them.
     """
     found = np.zeros((4, len(work.place)))
     found[1:] = 1.0

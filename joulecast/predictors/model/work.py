@@ -22,7 +22,7 @@ from ...arrays import FloatArray
 from ...operations.attributes import HALF_BYTES
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..physics.attention_sizes import attention_sizes
+from ..physics.attention_sizes import attention_columns
 from ..physics.operation_numbers import FAMILIES, KIND_PLACES, numbers_of
 
 GROUPS: tuple[str, ...] = ("product", "attention", "decoding", "experts", "convolution", "stream", "softmax", "norm")
@@ -47,7 +47,6 @@ _SOFTMAX_FAMILY = FAMILIES.index("softmax")
 _WARP_ROW = 1024  # Longest row that softmax computes in the registers of a warp.
 _MOST_THREADS = 512
 _NORM_THREADS = 128.0  # ATen/native/cuda/layer_norm_kernel.cu
-_DECODING_QUERIES = 1
 _ODD_LOADS = 8.0  # Eight elements of 2 bytes one by one, instead of 16 bytes at once.
 _SKEW = {"power_law_1.01": 1.01, "power_law_1.2": 1.2}  # Distribution of tokens over experts -> exponent.
 
@@ -271,46 +270,12 @@ def _add_attention(kernels: _Kernels, places: NDArray[np.int64], operations: Ope
     """Attention: a product over the keys that a query sees, with the heads that share keys as rows of one product."""
     if not len(places):
         return
-    sizes = attention_sizes(OperationList(operations[place] for place in places.tolist()))
-    decodes = (sizes.queries == _DECODING_QUERIES) & (sizes.keys > 1)
-    batch, rows = sizes.sequences * sizes.cached_heads, sizes.queries * sizes.group
-    seen = sizes.pairs / sizes.queries
-    common: dict[str, Any] = {
-        "batch": batch,
-        "rows": rows,
-        "columns": sizes.key_size + sizes.value_size,
-        "reduction": seen,
-        "exponentials": 1.0,
-        "loads_rows": 0.0,
-        "in_bytes": np.minimum(sizes.element_bytes, sizes.cache_bytes),
-        "sharing": sizes.group,
-        "span": sizes.keys,
-        "window": np.minimum(sizes.window, sizes.keys),
-        "causal": sizes.causal,
-    }
-    group = np.where(decodes, DECODING, ATTENTION)
-    kernels.add(
-        places,
-        group,
-        _FORWARD,
-        flops=sizes.flops,
-        moved_bytes=sizes.moved_bytes,
-        held_bytes=sizes.cached_bytes,
-        **common,
-    )
+    found = attention_columns(OperationList(operations[place] for place in places.tolist()))
+    group = np.where(found.decodes, DECODING, ATTENTION)
+    kernels.add(places, group, _FORWARD, **found.forward)
     some = np.flatnonzero(kernels.of_inputs[places])
-    back = {name: value[some] if np.ndim(value) else value for name, value in common.items()}
-    back |= {"columns": (3 * sizes.key_size + 2 * sizes.value_size)[some]}
-    kernels.add(
-        places[some],
-        group[some],
-        BACKWARD,
-        flops=2.5 * sizes.flops[some],
-        moved_bytes=sizes.moved_bytes[some],
-        held_bytes=sizes.cached_bytes[some],
-        passed_bytes=sizes.gradient_bytes[some],
-        **back,
-    )
+    back = {name: column[some] for name, column in (found.forward | found.backward).items()}
+    kernels.add(places[some], group[some], BACKWARD, **back)
 
 
 def _add_experts(kernels: _Kernels, places: NDArray[np.int64], operations: OperationList) -> None:

@@ -48,13 +48,6 @@ def build_prediction(
 ) -> Prediction:
     """Put a prediction together.
 
-    Args:
-        found: Totals of a network over clocks.
-        place: Index of the clock.
-        strict: Whether to refuse a network with a single operation that is not covered.
-        memory_bytes: Device memory that the network needs; None if that is not known.
-        notes: Warnings about this network on this GPU; those that follow from the prediction come before them.
-
     Raises:
         InputError: No operation is covered.
         UncoveredError: Too much is not covered for a total; or strict mode, and anything is not.
@@ -90,13 +83,7 @@ def build_prediction(
 
 
 def caveats(found: OverClocks, place: int, level: float) -> Caveats:
-    """How far to trust the totals of a network at one of its clocks.
-
-    Args:
-        found: Totals over clocks.
-        place: Index of the clock.
-        level: Share of such networks that should lie within the interval.
-    """
+    """How far to trust the totals of a network at one of its clocks."""
     spread = _spread(found, place, found.operations_at(place))
     notes = tuple(_notes(found, place, spread))
     if spread is None or not spread.supports(level):
@@ -181,13 +168,7 @@ def _first(kinds: Sequence[str]) -> str:
 
 
 def _execution_notes(knowledge: NetworkKnowledge, device_s: float, host_s: float) -> Iterator[str]:
-    """Warnings about how the network is run: whether the host decides its time, and what is assumed.
-
-    Args:
-        knowledge: The predictor, and what it knows about networks.
-        device_s: Seconds of the device per iteration.
-        host_s: Seconds of the host per iteration.
-    """
+    """Warnings about how the network is run: whether the host decides its time, and what is assumed."""
     execution, launcher = knowledge.host.execution, knowledge.host.launcher
     if launcher.note:
         yield launcher.note
@@ -215,10 +196,6 @@ def _device_decides(knowledge: NetworkKnowledge, counts: FloatArray, predictions
 
 def refuse_uncovered(found: OverClocks, strict: bool = False) -> None:
     """Refuse a network if too much of it is not covered; in strict mode, if anything is not.
-
-    Args:
-        found: Totals over clocks.
-        strict: Whether to refuse a network with a single operation that is not covered.
 
     Raises:
         InputError: No operation is covered.

@@ -22,13 +22,7 @@ _LEAST_S = 1e-15  # Instead of a division by zero.
 
 
 def as_compiled(network: Network, predictions: OperationPredictions, gpu: GPU) -> OperationPredictions:
-    """Operations of a compiled network, with the times, energies and launches that are left after fusion.
-
-    Args:
-        network: The network.
-        predictions: Predictions of its operations as eager PyTorch runs them, in the order of the network.
-        gpu: The GPU that they run on.
-    """
+    """Operations of a compiled network, with the times, energies and launches that are left after fusion."""
     fusion = fusion_of(network)
     whole_s = np.maximum(predictions.device_time_s, _LEAST_S)
     launched_s = np.minimum(kernel_floor_s(gpu) * numbers_of(network.operations).kernels, whole_s)

@@ -168,15 +168,7 @@ def counts_of(network: Network) -> FloatArray:
 
 
 def overlap(device_s: Any, host_s: Any, dynamic_j: Any, static_w: Any, power_limit_w: Any) -> tuple[Any, Any]:
-    """Seconds and joules of a network whose host and device work at the same time; numbers, or arrays over clocks.
-
-    Args:
-        device_s: Sum of the device seconds of its operations.
-        host_s: Sum of the host seconds of their calls.
-        dynamic_j: Sum of their dynamic energies in joules.
-        static_w: Board power in watts while the GPU waits.
-        power_limit_w: The power cap in watts, which limits the mean power.
-    """
+    """Seconds and joules of a network whose host and device work at the same time; numbers, or arrays over clocks."""
     time_s = smooth_max(device_s, host_s)
     return time_s, np.minimum(dynamic_j + static_w * time_s, power_limit_w * time_s)
 

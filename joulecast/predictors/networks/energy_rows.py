@@ -26,10 +26,6 @@ def iteration_rows(costs: Iterable[tuple[OperationCost, Mapping[str, float | Non
     The cost of an operation includes a share of the static energy of the whole iteration. Here, it has the static
     energy of its own seconds, and the rest belongs to waiting. All rows together have the seconds and the joules of the
     iteration.
-
-    Args:
-        costs: Each operation's cost, and its joules by component; "static" is one of the components.
-        time_s: Seconds of the iteration.
     """
     listed = list(costs)
     busy_s = min(time_s, math.fsum(cost.device_time_s or 0.0 for cost, _ in listed))
@@ -88,10 +84,6 @@ def forward_fraction(operation: Operation, by_memory: bool) -> float:
 
     It is the share of FLOPs, or of bytes if these decide the time: a third for a product with both gradients, and two
     of five passes over memory for a ReLU.
-
-    Args:
-        operation: An operation in training mode.
-        by_memory: Whether memory traffic limits the operation, not arithmetic.
     """
     if not operation.has_backward:
         return 0.0 if operation.gradients == "recomputed" else 1.0

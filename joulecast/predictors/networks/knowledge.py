@@ -50,12 +50,7 @@ class NetworkKnowledge:
         return clock_mhz == gpu.boost_clock_mhz and power_limit_w == gpu.power_limit_w
 
     def errors_on(self, counts: FloatArray, predictions: OperationPredictions) -> NetworkCalibration | None:
-        """Errors on networks like this one; None where nothing is known.
-
-        Args:
-            counts: Calls of each operation, shape (operations,).
-            predictions: Predictions of these operations.
-        """
+        """Errors on networks like this one; None where nothing is known."""
         if self.operations.by_fallback(predictions.operations):
             # A GPU's own errors come from networks whose operations were all measured there.
             fallback = self.find_fallback()

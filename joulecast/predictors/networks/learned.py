@@ -37,10 +37,6 @@ def fit_tf32_factor(networks: Measured, host: HostModel) -> float:
     It is the one with the smallest sum of errors, as a median, over the networks that have operations in TF32 and take
     the device longer than the host. Few networks say little: of n, the n + 1st root of the nth power is taken, as if
     one more had shown a factor of 1. If several factors are equally good, that closest to 1 is taken.
-
-    Args:
-        networks: Measured networks, with seconds.
-        host: The host's time in networks.
     """
     errors, known = np.zeros(len(_FACTORS)), 0
     for counts, predictions, measured_s in networks:
@@ -59,11 +55,6 @@ def fit_network_static_w(networks: Measured, host: HostModel, power_limit_w: flo
     Powers are compared, not energies, so that errors of time have no part in it. A network at the power cap draws no
     more with any addition. If several additions are equally good, the least is taken; without any network it is 0. At
     lower clocks the addition is assumed to fall as static power does, which no measurement tests.
-
-    Args:
-        networks: Measured networks, with mean power in watts.
-        host: The host's time in networks.
-        power_limit_w: The power cap in watts under which they were measured.
     """
     errors = np.zeros(len(_WATTS))
     for counts, predictions, measured_w in networks:

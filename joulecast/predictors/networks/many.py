@@ -81,11 +81,7 @@ class NetworkPredictions(Answer):
 
     @classmethod
     def joined(cls, parts: Sequence[NetworkPredictions]) -> NetworkPredictions:
-        """Predictions for several groups of networks as one, in their order.
-
-        Args:
-            parts: At least one; all on the same GPUs and at the same clocks.
-        """
+        """Predictions for several groups of networks as one, in their order."""
         values: dict[str, Any] = {}
         for field in fields(cls):
             each = [getattr(part, field.name) for part in parts]
@@ -158,11 +154,7 @@ class NetworkPredictions(Answer):
 
 
 def in_pieces(networks: Iterable[Network]) -> Iterator[Calls]:
-    """Networks as calls, some at a time, for `predict_networks`.
-
-    Args:
-        networks: Read one after the other, and not held on to.
-    """
+    """Networks as calls, some at a time, for `predict_networks`."""
     for some in batched(networks):
         yield Calls.of(some)
 
@@ -313,12 +305,7 @@ class _Asked(NamedTuple):
 
 
 def _same_everywhere(knowledge: NetworkKnowledge, calls: Calls) -> bool:
-    """Whether each operation costs what it costs in any network, or what parts.py says of listed networks.
-
-    Args:
-        knowledge: The predictor, and what it knows about networks.
-        calls: The networks.
-    """
+    """Whether each operation costs what it costs in any network, or what parts.py says of listed networks."""
     if not knowledge.operations.same_in_all_networks or knowledge.host.execution.name == "compiled":
         return False
     # In training, the cost of a depthwise convolution depends on its network (parts.py), which a table does not list.
@@ -329,15 +316,7 @@ def _same_everywhere(knowledge: NetworkKnowledge, calls: Calls) -> bool:
 def _of_shared(
     knowledge: NetworkKnowledge, calls: Calls, predictions: OperationPredictions, clocks_mhz: FloatArray, cap_w: float
 ) -> FloatArray:
-    """Totals of networks whose operations are all covered, shape (6, networks, clocks); of others NaN or too low.
-
-    Args:
-        knowledge: The predictor, and what it knows about networks; see `_same_everywhere`.
-        calls: The networks.
-        predictions: Their operations, alone at the default clock.
-        clocks_mhz: Requested graphics clocks in MHz.
-        cap_w: Power cap in watts.
-    """
+    """Totals of networks whose operations are all covered, shape (6, networks, clocks); of others NaN or too low."""
     gpu, host, count = knowledge.operations.gpu, knowledge.host, len(calls.names)
     shape = (count, len(clocks_mhz))
     found = knowledge.operations.in_network(predictions, np.ones(len(calls.operations)))

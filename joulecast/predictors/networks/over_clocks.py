@@ -69,9 +69,6 @@ class OverClocks:
         """The operations at one of the clocks, at the clock that they share there.
 
         Time, power and energy of measurement loops stay those at the default clock, because networks do not use them.
-
-        Args:
-            place: Index into `clocks_mhz`.
         """
         if self.loops:
             return self.loops[place]

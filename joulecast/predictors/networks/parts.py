@@ -42,10 +42,6 @@ def part_factors(network: Network, gpu: GPU) -> FloatArray:
     """Work of each operation in a network over that in a loop, shape (operations,).
 
     In inference, it is 1 for all operations of networks that keep channels first.
-
-    Args:
-        network: The network.
-        gpu: The GPU that it runs on.
     """
     factors = network.derived(gradient_fractions) * unconfirmed_factors(network, gpu)
     return (
@@ -54,13 +50,7 @@ def part_factors(network: Network, gpu: GPU) -> FloatArray:
 
 
 def as_parts(network: Network, predictions: OperationPredictions, gpu: GPU) -> OperationPredictions:
-    """Operations as parts of a network: without the gradient that the first layer omits, and in its tensors' order.
-
-    Args:
-        network: The network.
-        predictions: Predictions of its operations, in the order of the network.
-        gpu: The GPU that they run on.
-    """
+    """Operations as parts of a network: without the gradient that the first layer omits, and in its tensors' order."""
     factors = part_factors(network, gpu)
     return predictions if (factors == 1).all() else predictions.times(factors, factors)
 
@@ -91,14 +81,7 @@ def unconfirmed_factors(network: Network, gpu: GPU) -> FloatArray:
 
 
 def unconfirmed_share(network: Network, gpu: GPU, counts: FloatArray, predictions: OperationPredictions) -> float:
-    """Share of a network's device time that unconfirmed effects add.
-
-    Args:
-        network: The network.
-        gpu: The GPU that it runs on.
-        counts: Calls of each operation.
-        predictions: Its operations, with these effects.
-    """
+    """Share of a network's device time that unconfirmed effects add."""
     factors = unconfirmed_factors(network, gpu)
     if (factors == 1).all():
         return 0.0

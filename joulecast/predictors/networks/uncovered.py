@@ -200,13 +200,7 @@ def _moved_bytes(operation: Operation) -> int:
 
 
 def _share(listed: int, missing: Sequence[int | None], dropped: Sequence[int | None]) -> float | None:
-    """Share of missing and dropped work in all work; None where it is not known.
-
-    Args:
-        listed: Work of all listed operations, which includes the missing ones.
-        missing: Work of each missing operation.
-        dropped: Work of each dropped operator, which is not listed.
-    """
+    """Share of missing and dropped work in all work; None where it is not known."""
     if None in missing or None in dropped:
         return None
     beside = sum(work or 0 for work in dropped)

@@ -43,10 +43,6 @@ class AccessEnergies:
 
         The levels on the chip scale with the manufacturing process and with the square of the supply voltage, which
         follows the clock. DRAM scales with its type, HBM or GDDR; it has a clock and a voltage of its own.
-
-        Args:
-            gpu: The GPU.
-            clock_mhz: Its graphics clock in MHz.
         """
         voltage = float(relative_voltage(gpu, clock_mhz)[0]) ** 2
         if gpu.access_energy_j is not None:

@@ -48,10 +48,6 @@ def time_at_lower_rate(gpu: GPU, precision: str) -> float:
 
     What kernels lose beside the products takes as many cycles for each FLOP as at the full rate.
 
-    Args:
-        gpu: The GPU.
-        precision: A precision that it has.
-
     Returns:
         Time of products over that for the same share of the peak as at the full rate; at most 1.
     """

@@ -60,10 +60,6 @@ def _group(kind: str, precision: str) -> str:
 def group_of(operation: Operation, gpu: GPU) -> str:
     """The group of an operation on a GPU: its kind and the precision in which it really runs there.
 
-    Args:
-        operation: The operation.
-        gpu: The GPU that it runs on.
-
     Raises:
         InputError: The GPU does not support the precision.
     """
@@ -209,31 +205,21 @@ class Baseline:
     def host_s(self, groups: Sequence[str], methods: Sequence[str] | None = None) -> FloatArray:
         """Seconds that the host needs for a launch in a measurement loop, shape (operations,).
 
-        Args:
-            groups: Group of each operation.
-            methods: Measuring method of each loop; None for the default method.
+        Without methods, that of the default method.
         """
         if methods is None:
             return self._of_each(groups, lambda constants: constants.host_s[self.method])
         return np.array([self.groups[group].host_s[method] for group, method in zip(groups, methods, strict=True)])
 
     def device_s(self, groups: Sequence[str], roofline_s: FloatArray) -> FloatArray:
-        """Device seconds by the constants of the groups, without what only a loop spends; shape (operations,).
-
-        Args:
-            groups: Group of each operation.
-            roofline_s: Roofline time of each operation in seconds, shape (operations,).
-        """
+        """Device seconds by the constants of the groups, without what only a loop spends; shape (operations,)."""
         device_s: FloatArray = roofline_s * self._of_each(groups, lambda constants: constants.device_slowdown)
         return device_s
 
     def loop_s(self, groups: Sequence[str], roofline_s: FloatArray, methods: Sequence[str] | None = None) -> FloatArray:
         """Loop seconds by the constants of the groups, a smooth max(device, host); shape (operations,).
 
-        Args:
-            groups: Group of each operation.
-            roofline_s: Roofline time of each operation in seconds, shape (operations,).
-            methods: Measuring method of each loop; None for the default method.
+        Without methods, by the default method.
         """
         device_s = roofline_s * self._of_each(groups, lambda constants: constants.slowdown)
         loop_s: FloatArray = smooth_max(self.host_s(groups, methods), device_s)
@@ -253,12 +239,6 @@ class Baseline:
         """Remove from loops what a network does not spend: waiting for the host, and accumulating gradients.
 
         In a loop that may be bound by the host, the device worked for a share of the time that follows from the power.
-
-        Args:
-            operations: The operations.
-            groups: Group of each operation.
-            loops: Their loop times and powers.
-            gpu: The GPU that they run on.
         """
         active_w = np.maximum(self.active_power_w(groups) - self.static_power_w, 1.0)
         dynamic_w = np.maximum(loops.power_w - self.static_power_w, 0.0)
@@ -278,16 +258,7 @@ class Baseline:
             "static_power_w": self.static_power_w,
             "method": self.method,
             "accumulates_gradients": sorted(self.accumulates_gradients),
-            "groups": {
-                group: {
-                    "host_s": dict(row.host_s),
-                    "slowdown": row.slowdown,
-                    "device_slowdown": row.device_slowdown,
-                    "active_power_w": row.active_power_w,
-                    "large_loops": row.large_loops,
-                }
-                for group, row in self.groups.items()
-            },
+            "groups": {group: {**vars(row), "host_s": dict(row.host_s)} for group, row in self.groups.items()},
         }
 
     @classmethod
@@ -296,11 +267,11 @@ class Baseline:
         return cls(
             groups={
                 group: GroupConstants(
-                    host_s=numbers(row["host_s"]),
-                    slowdown=number(row["slowdown"]),
-                    device_slowdown=number(row["device_slowdown"]),
-                    active_power_w=number(row["active_power_w"]),
-                    large_loops=int(number(row["large_loops"])),
+                    numbers(row["host_s"]),
+                    number(row["slowdown"]),
+                    number(row["device_slowdown"]),
+                    number(row["active_power_w"]),
+                    int(number(row["large_loops"])),
                 )
                 for group, row in value["groups"].items()
             },

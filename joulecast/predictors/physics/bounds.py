@@ -74,12 +74,7 @@ class Bounds(NamedTuple):
         )
 
     def applied(self, device_s: FloatArray, slower: FloatArray | float) -> FloatArray:
-        """Device times, raised to the bounds.
-
-        Args:
-            device_s: Device seconds of the same operations, shape (operations,).
-            slower: The boost clock over the clock of these times: one, or one for each operation.
-        """
+        """Device times, raised to the bounds."""
         raised: FloatArray = np.maximum(np.maximum(device_s, self.compute_s * slower), self.fixed_s)
         return raised
 

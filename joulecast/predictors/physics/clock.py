@@ -89,15 +89,7 @@ class Work:
         ratio: FloatArray,
         constants: EnergyConstants,
     ) -> Self:
-        """The work of operations whose device time is the least time of physics times a ratio.
-
-        Args:
-            operations: The operations.
-            gpu: The GPU that they run on.
-            clock_mhz: Graphics clock in MHz: one, or one for each operation.
-            ratio: Device time over the least time of physics, shape (operations,).
-            constants: Energy per FLOP, byte and cycle.
-        """
+        """The work of operations whose device time is the least time of physics times a ratio."""
         boost = float(gpu.boost_clock_mhz)
         clocks = np.broadcast_to(np.asarray(clock_mhz, dtype=float), (len(operations),))
         least = LeastTimes.of(operations, gpu, boost)
@@ -123,12 +115,7 @@ class Work:
         )
 
     def scaled_to(self, device_s: FloatArray, dynamic_energy_j: FloatArray) -> Self:
-        """This work with another device time and dynamic energy at the same clock; the shares of the parts stay.
-
-        Args:
-            device_s: Device seconds, shape (operations,).
-            dynamic_energy_j: Joules above static power, shape (operations,).
-        """
+        """This work with another device time and dynamic energy at the same clock; the shares of the parts stay."""
         more = dynamic_energy_j / np.maximum(self.dynamic_j, 1e-30)
         return replace(
             self,
@@ -139,12 +126,7 @@ class Work:
         )
 
     def scaled_by(self, device: float | FloatArray, energy: float | FloatArray) -> Self:
-        """This work with device time and dynamic energy multiplied by factors.
-
-        Args:
-            device: Factor on device time: one, or one for each operation.
-            energy: Factor on dynamic energy: one, or one for each operation.
-        """
+        """This work with device time and dynamic energy multiplied by factors."""
         return replace(
             self,
             parts=self.parts.times(np.asarray(device)),
@@ -156,11 +138,7 @@ class Work:
         )
 
     def loading(self, cycles: FloatArray) -> Self:
-        """This work where load units need a number of cycles beside everything else. SMs are awake for as long.
-
-        Args:
-            cycles: Cycles of each operation, shape (operations,).
-        """
+        """This work where load units need a number of cycles beside everything else. SMs are awake for as long."""
         loaded_s = overlapped(self.parts.cache_s, cycles / (1e6 * self.clock_mhz))
         parts = replace(self.parts, cache_s=np.where(cycles > 0, loaded_s, self.parts.cache_s))
         longer = parts.overlapped_s / np.maximum(self.parts.overlapped_s, _LEAST_S)
@@ -190,11 +168,7 @@ class Work:
         return replace(self, bounds=Bounds.of(operations, self.gpu))
 
     def scatter(self, covered: NDArray[np.bool_]) -> Self:
-        """This work as part of a longer list of operations; the others have NaN.
-
-        Args:
-            covered: True where the longer list has an operation of this work, shape (operations of the longer list,).
-        """
+        """This work as part of a longer list of operations; the others have NaN."""
         if covered.all():
             return self
         table = np.full((len(COLUMNS), len(covered)), np.nan)
@@ -210,12 +184,7 @@ class Work:
         return self.with_others(other, np.isnan(self.switching_j))
 
     def with_others(self, other: Self, places: NDArray[np.bool_]) -> Self:
-        """This work with the values of another one for some of the operations; `cap_w` is the higher of the two.
-
-        Args:
-            other: Work of as many operations on the same GPU.
-            places: True where the values of `other` are taken, shape (operations,).
-        """
+        """This work with the values of another one for some of the operations; `cap_w` is the higher of the two."""
         merged = self._of(np.where(places, other.columns, self.columns))
         return replace(merged, cap_w=max(self.cap_w, other.cap_w))
 
@@ -241,11 +210,7 @@ class Work:
         return self.of_columns(self.gpu, columns, self.cap_w)
 
     def at(self, clock_mhz: float | FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Device seconds and dynamic joules of each operation at another clock.
-
-        Args:
-            clock_mhz: Graphics clock in MHz: one, or one for each operation.
-        """
+        """Device seconds and dynamic joules of each operation at another clock."""
         clock_mhz = np.minimum(clock_mhz, self.most_mhz)
         return self._law.at(clock_mhz, relative_voltage(self.gpu, clock_mhz), self.gpu.boost_clock_mhz)
 
@@ -291,12 +256,7 @@ class ClockLaw(NamedTuple):
 
     @classmethod
     def of(cls, columns: Sequence[FloatArray] | FloatArray, voltage: RelativeVoltage) -> Self:
-        """The law for work.
-
-        Args:
-            columns: One array for each of COLUMNS.
-            voltage: Supply voltage of the GPU, or of several.
-        """
+        """The law for work."""
         clock_mhz, compute_s, memory_s, cache_s, switching_j, awake_j, memory_j, _, *bounds, power = columns
         on_clock, off_clock = cubed(compute_s) + cubed(cache_s), cubed(memory_s)
         own = logic_energy(voltage.at(clock_mhz), power)
@@ -309,11 +269,6 @@ class ClockLaw(NamedTuple):
         """Device seconds and dynamic joules at another clock.
 
         Switching scales with V^3, and SMs that are awake draw power proportional to V^3 f (`voltage_power`).
-
-        Args:
-            clock_mhz: Graphics clock in MHz.
-            voltage: Supply voltage at that clock over that at the boost clock.
-            boost_mhz: The boost clock.
         """
         slower = self.clock_mhz / clock_mhz
         working_s = np.cbrt(self.on_clock * cubed(slower) + self.off_clock)

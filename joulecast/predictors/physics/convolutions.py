@@ -108,12 +108,7 @@ class Blocks(NamedTuple):
         return flops
 
     def times_s(self, gpu: GPU, peak_flops: FloatArray | float) -> FloatArray:
-        """Seconds of each algorithm, shape (algorithms, convolutions).
-
-        Args:
-            gpu: The GPU that they run on.
-            peak_flops: Peak FLOPs per second on tensor cores: one, or one for each convolution.
-        """
+        """Seconds of each algorithm, shape (algorithms, convolutions)."""
         compute_s = self.flops_on(gpu.sms)
         compute_s[:_TENSOR] /= gpu.peak_flops["fp32"]
         compute_s[_TENSOR] /= peak_flops
@@ -214,11 +209,7 @@ class Convolutions(NamedTuple):
 
     @classmethod
     def of(cls, n: Any) -> Self:
-        """The dense convolutions among operations.
-
-        Args:
-            n: Numbers of the operations (`numbers_of`).
-        """
+        """The dense convolutions among operations."""
         places = np.flatnonzero((n.is_convolution > 0) & (n.groups == 1))
         mine = type(n)(*(values[places] for values in n))
         positions = mine.input_size / (mine.first_size * mine.channels_in)
@@ -238,12 +229,7 @@ class Convolutions(NamedTuple):
         )
 
     def _taken(self, times_s: FloatArray, on_tensor_cores: NDArray[np.bool_]) -> NDArray[np.int_]:
-        """Index of each convolution's algorithm: tensor cores if they can load it, else the quickest on fp32 pipes.
-
-        Args:
-            times_s: Seconds of each algorithm, shape (algorithms, convolutions).
-            on_tensor_cores: True if a convolution's precision runs on tensor cores, shape (convolutions,).
-        """
+        """Index of each convolution's algorithm: tensor cores if they can load it, else the quickest on fp32 pipes."""
         tensor = self.loads & on_tensor_cores
         taken: NDArray[np.int_] = np.where(tensor, _TENSOR, np.argmin(times_s[:_TENSOR], axis=0))
         return taken
@@ -258,11 +244,6 @@ class Convolutions(NamedTuple):
 
     def features(self, gpu: GPU, peak_flops: FloatArray, on_tensor_cores: NDArray[np.bool_]) -> FloatArray:
         """Features from the times of the algorithms; 0 for operations other than dense convolutions.
-
-        Args:
-            gpu: The GPU that they run on.
-            peak_flops: Peak FLOPs per second of each convolution's precision, shape (convolutions,).
-            on_tensor_cores: True if a convolution's precision runs on tensor cores, shape (convolutions,).
 
         Returns:
             Shape (len(CONVOLUTION_NAMES), operations). All but the last are logarithms: the least time over that of the

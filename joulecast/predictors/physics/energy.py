@@ -45,12 +45,7 @@ A100 (Delestrac et al., ASAP 2024). A fit to measured networks gave 0.79 instead
 
 
 def static_power_w(gpu: GPU, clock_mhz: Any) -> Any:
-    """Board power in watts while a process has a context open on the GPU, but no kernel runs.
-
-    Args:
-        gpu: The GPU.
-        clock_mhz: Graphics clock in MHz: a number or an array, which also is what is returned.
-    """
+    """Board power in watts while a process has a context open on the GPU, but no kernel runs."""
     return _static_power_w(gpu, clock_mhz) if np.ndim(clock_mhz) else _static_power_at_w(gpu, float(clock_mhz))
 
 
@@ -65,12 +60,7 @@ def _static_power_w(gpu: GPU, clock_mhz: Any) -> Any:
 
 
 def static_power_on_gpus_w(gpus: Sequence[GPU], clock_mhz: FloatArray) -> FloatArray:
-    """`static_power_w` of several GPUs at once, shape (gpus, clocks).
-
-    Args:
-        gpus: The GPUs, or one GPU for all clocks.
-        clock_mhz: Graphics clocks in MHz, shape (gpus, clocks).
-    """
+    """`static_power_w` of several GPUs at once, shape (gpus, clocks)."""
     if len(gpus) == 1:
         alone: FloatArray = static_power_w(gpus[0], clock_mhz)
         return alone
@@ -141,10 +131,6 @@ def l2_share(n: Any, gpu: GPU) -> FloatArray:
     twice the cache, so that twice the data never take more than four times the energy. On 221 networks on A100 and A10
     (energaizer2026) the mean errors of energy are the same as with a share that falls to none at the size of the cache
     (3.4 and 8.0 % instead of 3.4 and 8.2 %).
-
-    Args:
-        n: Numbers of operations (`numbers_of`).
-        gpu: The GPU that they run on.
     """
     share: FloatArray = np.clip(0.5 - 0.5 * np.log2(np.maximum(_activation_bytes(n), 1.0) / gpu.l2_bytes), 0.0, 1.0)
     return share
@@ -185,14 +171,7 @@ class EnergyConstants:
         gpu: GPU,
         clock_mhz: FloatArray | float,
     ) -> FloatArray:
-        """Joules above static power, shape (operations,).
-
-        Args:
-            operations: The operations.
-            device_s: Their device seconds at this clock, shape (operations,).
-            gpu: The GPU that they run on.
-            clock_mhz: Graphics clock in MHz: one, or one for each operation.
-        """
+        """Joules above static power, shape (operations,)."""
         parts = self.parts(operations, device_s, gpu, clock_mhz, self.l2_saves, self.voltage_power)
         energy_j: FloatArray = parts @ self.values()
         return energy_j
@@ -207,14 +186,6 @@ class EnergyConstants:
         voltage_power: float = 2.0,
     ) -> FloatArray:
         """How often each operation pays each constant: the amounts that the constants are multiplied with.
-
-        Args:
-            operations: The operations.
-            device_s: Their device seconds at this clock, shape (operations,).
-            gpu: The GPU that they run on.
-            clock_mhz: Graphics clock in MHz: one, or one for each operation.
-            l2_saves: See the field. Bytes that L2 holds count less by this share.
-            voltage_power: Power of the supply voltage that the energy of logic grows with; see the field.
 
         Returns:
             Shape (operations, 5), columns in the order of the first five fields.

@@ -86,9 +86,7 @@ def dense_convolutions(operations: OperationList) -> Convolutions:
 def convolution_features(operations: OperationList, gpu: GPU) -> dict[str, FloatArray]:
     """Features of the algorithms that can compute convolutions; they do not depend on the clock.
 
-    Args:
-        operations: The operations; features of operations other than dense convolutions are 0.
-        gpu: The GPU that they run on.
+    They are 0 for operations other than dense convolutions.
 
     Returns:
         Name of CONVOLUTION_NAMES -> values, shape (operations,).
@@ -108,11 +106,6 @@ def _log(values: FloatArray) -> FloatArray:
 
 def features(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> tuple[FloatArray, Roofline]:
     """Features of operations on a GPU at a clock.
-
-    Args:
-        operations: The operations, at least one.
-        gpu: The GPU that they run on.
-        clock_mhz: Graphics clock in MHz.
 
     Returns:
         A matrix of shape (operations, len(FEATURE_NAMES)), and the roofline that it contains.
@@ -139,10 +132,6 @@ def features(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> tup
 
 def gpu_features(operations: OperationList, gpu: GPU) -> dict[str, FloatArray]:
     """Features that relate the sizes of operations to a GPU; they do not depend on the clock.
-
-    Args:
-        operations: The operations.
-        gpu: The GPU that they run on.
 
     Returns:
         Name of the feature -> values, shape (operations,).

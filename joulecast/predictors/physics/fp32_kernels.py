@@ -27,11 +27,6 @@ from .row_kernels import Rows, layer_norm_rows, layer_norm_times_s, softmax_rows
 def counted_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
     """Device time that the work of kernels takes at the default clock, relative to the least time of physics.
 
-    Args:
-        operations: The operations.
-        gpu: The GPU that they run on.
-        capped: Whether the board's power cap slows products down.
-
     Returns:
         A read-only array of shape (operations,); 1 for operations whose kernels are not counted: other kinds than
         matmul, linear, softmax and layer_norm, other precisions than fp32, softmax and layer norm in training and on

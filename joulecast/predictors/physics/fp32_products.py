@@ -98,12 +98,7 @@ class Products(NamedTuple):
 
     @classmethod
     def of(cls, n: Any, is_linear: NDArray[np.bool_]) -> Self:
-        """Count the tiles of products.
-
-        Args:
-            n: Numbers of operations (`numbers_of`), of one pass of batched products and linear layers.
-            is_linear: True for linear layers, shape (operations,).
-        """
+        """Count the tiles of products."""
         left_bytes = n.element_bytes * n.batch * n.rows * n.reduction
         far_apart = _FAR_APART * n.reduction / (n.reduction + _FAR_APART_STEPS)
         return cls(
@@ -119,17 +114,7 @@ class Products(NamedTuple):
 
 
 def product_times_s(products: Products, least: LeastTimes, gpu: GPU, capped: bool) -> FloatArray:
-    """Device seconds of products in fp32 at the boost clock.
-
-    Args:
-        products: The products.
-        least: Their least times at the boost clock.
-        gpu: The GPU that they run on.
-        capped: Whether the board's power cap slows them down.
-
-    Returns:
-        Shape (operations,).
-    """
+    """Device seconds of products in fp32 at the boost clock, shape (operations,)."""
     linear, generation, peak = products.is_linear, kernel_generation(gpu), gpu.peak_flops["fp32"]
     waves = np.where(linear, _LINEAR_SLOWER * _linear_waves(products, gpu), _batched_waves(products, gpu))
     compute_s = products.flops / products.outputs * waves * (_OUTPUTS * gpu.sms / peak)
@@ -180,10 +165,6 @@ def _waves(counts: FloatArray, tiles: Tiles, gpu: GPU) -> FloatArray:
 def tile_ratio(n: Any, gpu: GPU) -> FloatArray:
     """Time of batched products in whole tiles and waves, relative to the time of their FLOPs alone.
 
-    Args:
-        n: Numbers of operations (`numbers_of`).
-        gpu: The GPU that they run on.
-
     Returns:
         The least ratio over the tile sizes of the GPU's generation, shape (operations,).
     """
@@ -203,13 +184,7 @@ def _linear_waves(products: Products, gpu: GPU) -> FloatArray:
 
 
 def _wanted_power(gpu: GPU, computing: FloatArray, rate: FloatArray) -> FloatArray:
-    """Power that kernels would draw at the boost clock, relative to the board's cap; at least 1.
-
-    Args:
-        gpu: The GPU.
-        computing: Share of the time in which the fp32 pipes work, shape (operations,).
-        rate: Bytes per second from and to memory, shape (operations,).
-    """
+    """Power that kernels would draw at the boost clock, relative to the board's cap; at least 1."""
     energy, clock_mhz = PRIOR_ENERGY, float(gpu.boost_clock_mhz)
     logic_w = energy.fp32_j_per_flop * gpu.peak_flops["fp32"] + energy.awake_w_per_sm_ghz * gpu.sms * clock_mhz / 1e3
     byte_j = energy.hbm_j_per_byte if gpu.has_hbm else energy.gddr_j_per_byte

@@ -54,11 +54,6 @@ class HalfPrecision:
     def applied(self, operations: Sequence[Operation], gpu: GPU, ratio: FloatArray) -> FloatArray:
         """Device time over least time, corrected for half precision where it runs on tensor cores.
 
-        Args:
-            operations: Operations of any precision.
-            gpu: The GPU that they run on; without tensor cores, half precision runs as fp32 does.
-            ratio: Device time over least time as learned from single operations, shape (operations,).
-
         Returns:
             The corrected ratio, shape (operations,).
 
@@ -82,12 +77,7 @@ class HalfPrecision:
 
 
 def alone(operations: Sequence[Operation], ratio: FloatArray) -> FloatArray:
-    """Device time over least time, with that of depthwise convolutions in half precision replaced by constants.
-
-    Args:
-        operations: Operations of any precision.
-        ratio: Device time over least time as learned from single operations, shape (operations,).
-    """
+    """Device time over least time, with that of depthwise convolutions in half precision replaced by constants."""
     depthwise = OperationList.of(operations).derived(_half_depthwise)
     put: FloatArray = np.where(depthwise > 0, depthwise, ratio)
     return put
@@ -100,10 +90,6 @@ def seen_as(operations: OperationList, gpu: GPU) -> OperationList:
       of them do, because it computes half precision in fp32.
     - Operations in training become inference where they have no backward kernels and so take as long in both modes.
       So do operations that only move bytes. Their training was not measured, and their backward moves bytes alike.
-
-    Args:
-        operations: Operations of any precision and mode.
-        gpu: The GPU that they run on.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.

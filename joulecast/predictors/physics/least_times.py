@@ -50,13 +50,7 @@ class LeastTimes:
 
     @staticmethod
     def of(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> LeastTimes:
-        """Least times of operations on a GPU.
-
-        Args:
-            operations: The operations.
-            gpu: The GPU that they run on.
-            clock_mhz: Graphics clock in MHz.
-        """
+        """Least times of operations on a GPU."""
         return _least_times(OperationList.of(operations), gpu, clock_mhz)
 
     def slowed(self, factor: FloatArray | float) -> Self:
@@ -120,13 +114,7 @@ def _put_convolutions(
 
     Convolutions on tensor cores stay as they are. Their tiles and splits are not known, and whole waves of 128 x 64
     would make small batches several times slower than their FLOPs do: ResNet-101 on A100 and A10 came out far too slow.
-
-    Args:
-        parts: Seconds of computing, DRAM and caches, shape (3, operations); changed in place.
-        operations: The operations.
-        gpu: The GPU that they run on.
-        clock_mhz: Graphics clock in MHz.
-        way: Bytes per second that all SMs move at this clock.
+    Parts are seconds of computing, DRAM and caches, shape (3, operations), and changed in place.
     """
     dense = OperationList.of(operations).derived(dense_convolutions)
     # cuDNN's algorithms for fp64 are not known, so these convolutions count their FLOPs.

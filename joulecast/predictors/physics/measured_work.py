@@ -23,13 +23,6 @@ def throttled_mhz(
 ) -> FloatArray:
     """The clock that each operation must have run at, given its measured time under a power cap.
 
-    Args:
-        operations: The measured operations, each in a loop of its own.
-        gpu: The GPU, which was asked for its default clock.
-        device_s: Measured device seconds, shape (operations,).
-        constants: Energy per FLOP, byte and cycle.
-        power_limit_w: The power cap in watts.
-
     Returns:
         Clocks in MHz, at most the default clock, shape (operations,).
     """

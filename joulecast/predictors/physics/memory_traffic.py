@@ -37,10 +37,6 @@ _POOLING = FAMILIES.index("pooling")
 def traffic_bytes(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     """Bytes that each memory level serves in one call of each operation.
 
-    Args:
-        operations: The operations.
-        gpu: The GPU that they run on.
-
     Returns:
         Bytes by operation and level, shape (operations, 4), levels in the order of `MEMORY_LEVELS`.
 

@@ -17,10 +17,6 @@ def smooth_max(a: Any, b: Any) -> Any:
 
     With p from 3 to 6 there is little difference on the A30's networks. Products and roots are rounded in the same way
     for numbers and for arrays, which powers are not.
-
-    Args:
-        a: Seconds of one, a number or an array.
-        b: Seconds of the other, a number or an array.
     """
     return np.sqrt(np.sqrt(a * a * a * a + b * b * b * b))
 
@@ -31,9 +27,5 @@ def cubed(values: Any) -> Any:
 
 
 def overlapped(*times: Any) -> Any:
-    """The time that parts of one kernel take together: their p-norm, p = 3.
-
-    Args:
-        times: Seconds of each part: numbers, or arrays of one shape.
-    """
+    """The time that parts of one kernel take together: their p-norm, p = 3."""
     return np.cbrt(sum(map(cubed, times[1:]), start=cubed(times[0])))

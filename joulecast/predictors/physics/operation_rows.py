@@ -91,9 +91,7 @@ class OperationRows:
     def of(self, operations: OperationList, make: Callable[[OperationList], FloatArray]) -> FloatArray:
         """The rows of operations, shape (operations, columns).
 
-        Args:
-            operations: The operations.
-            make: Computes the rows of operations that are not in the table yet. A row depends on its operation alone.
+        A row depends on its operation alone.
         """
         found = self.known(operations)
         is_new = np.isnan(found[:, 0])

@@ -38,11 +38,6 @@ def _measured(operation: Operation) -> Operation:
 def work_shares(operations: OperationList, of: OperationList) -> FloatArray:
     """The work of operations over that of others: the FLOPs that run if they are products, otherwise their bytes.
 
-    Args:
-        operations: The operations.
-        of: What they are parts of, such as `whole_operations` of them. Operations with all of their gradients stand in
-            both lists.
-
     Returns:
         Shape (operations,); 1 for an operation that is in both lists.
     """

@@ -58,13 +58,7 @@ class Jobs:
     def of(
         cls, works: Sequence[Work], counts: Sequence[FloatArray], facts: Sequence[tuple[float, float, float]]
     ) -> Self:
-        """Jobs on GPUs of their own.
-
-        Args:
-            works: The operations of each job.
-            counts: Calls of the operations of each job.
-            facts: Host seconds, relative static power and cap of each job; see the field.
-        """
+        """Jobs on GPUs of their own."""
         table = np.full((len(COLUMNS), len(works), max(map(len, counts))), np.nan)
         calls = np.zeros(table.shape[1:])
         for place, (work, called) in enumerate(zip(works, counts, strict=True)):
@@ -87,13 +81,7 @@ class Jobs:
 
     @classmethod
     def of_loops(cls, work: Work, power_limit_w: float, host_s: FloatArray | float) -> Self:
-        """Jobs of one operation, each in a loop of its own on the same GPU.
-
-        Args:
-            work: The operations.
-            power_limit_w: Power cap in watts.
-            host_s: Seconds that the host needs to launch each operation.
-        """
+        """Jobs of one operation, each in a loop of its own on the same GPU."""
         count = len(work.switching_j)
         facts = np.array([np.broadcast_to(each, count) for each in (host_s, 1.0, power_limit_w)])
         return cls.sharing(work, np.arange(count)[:, None], np.ones((count, 1)), facts)
@@ -104,11 +92,7 @@ class Jobs:
         return self.columns[COLUMNS.index("most_mhz")]
 
     def at(self, clock_mhz: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Device seconds and dynamic joules of each operation, shape (jobs, clocks, operations); see `Work.at`.
-
-        Args:
-            clock_mhz: Graphics clocks in MHz, shape (jobs, clocks).
-        """
+        """Device seconds and dynamic joules of each operation, shape (jobs, clocks, operations); see `Work.at`."""
         clocks = np.minimum(clock_mhz[:, :, None], self.most_mhz)
         return self._law.at(clocks, self._voltage.at(clocks), self._boost_mhz)
 
@@ -142,9 +126,6 @@ class Jobs:
         The search starts from the GPUs' own ranges, whatever clocks are requested, so that a clock gets the same answer
         alone and as one of many.
 
-        Args:
-            clock_mhz: Requested clocks in MHz, shape (jobs, clocks).
-
         Returns:
             Clocks in MHz, device seconds and dynamic joules of an iteration, shape (jobs, clocks) each.
         """
@@ -168,10 +149,6 @@ class Jobs:
 
         It is lower than the clock asked for if single operations were measured to hold a lower one. Rounded, because
         rounding errors would make the mean of equal clocks differ from that clock.
-
-        Args:
-            clock_mhz: Graphics clocks in MHz, shape (jobs, clocks).
-            busy_s: Device seconds of an iteration, shape (jobs, clocks).
         """
         if (self.most_mhz >= clock_mhz.max()).all():
             same: FloatArray = np.round(clock_mhz, 6)
@@ -221,12 +198,6 @@ def _columns(table: FloatArray) -> tuple[FloatArray, ...]:
 
 def loop_clocks_mhz(work: Work, clock_mhz: float, power_limit_w: float, host_s: FloatArray | float = 0.0) -> FloatArray:
     """The clock that each operation runs at in a loop of its own: the requested one, or less under a power cap.
-
-    Args:
-        work: The operations.
-        clock_mhz: The requested clock in MHz.
-        power_limit_w: The power cap in watts. It limits the mean power of a loop.
-        host_s: Seconds that the host needs to launch each operation. A GPU that waits for the host draws less.
 
     Returns:
         Clocks in MHz, shape (operations,).

@@ -92,10 +92,6 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     A ratio of measured to least time that is learned at the default clock is taken to hold at other clocks, where only
     the least time changes. The clock is not a feature, because predictions would jump at the split points of trees.
 
-    Args:
-        operations: The operations.
-        gpu: The GPU that they run on.
-
     Returns:
         A read-only matrix of shape (operations, len(RELATIVE_NAMES)).
 

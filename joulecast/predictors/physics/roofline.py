@@ -60,11 +60,6 @@ def roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roo
     Compute scales with the graphics clock, memory does not. A library computes small batched products in whole blocks,
     so all FLOPs of these blocks count, also those beyond the edges of the output.
 
-    Args:
-        operations: The operations.
-        gpu: The GPU that they run on.
-        clock_mhz: Graphics clock in MHz.
-
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
@@ -73,11 +68,6 @@ def roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roo
 
 def tiled_roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roofline:
     """The roofline that a predictor of one GPU uses: with whole waves of blocks (whole_waves.py) and changes of layout.
-
-    Args:
-        operations: The operations.
-        gpu: The GPU that they run on.
-        clock_mhz: Graphics clock in MHz.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
@@ -107,21 +97,12 @@ def _roofline(n: Any, gpu: GPU, clock_mhz: float) -> Roofline:
 
 
 def peak_flops(precision: FloatArray, gpu: GPU) -> FloatArray:
-    """Peak FLOPs per second of each operation at the boost clock, in the precision that it really runs in.
-
-    Args:
-        precision: Index of each operation's precision in `PRECISIONS`, shape (operations,).
-        gpu: The GPU that they run on.
-    """
+    """Peak FLOPs per second of each operation at the boost clock, in the precision that it really runs in."""
     return of_precisions(precision, gpu, _peak_flops(gpu))
 
 
 def on_tensor_cores(n: Any, gpu: GPU) -> Any:
     """Whether each operation has a precision whose products run on the GPU's tensor cores (`GPU.on_tensor_cores`).
-
-    Args:
-        n: Numbers of operations (`numbers_of`).
-        gpu: The GPU that they run on.
 
     Returns:
         One truth value per operation.
@@ -143,12 +124,7 @@ def _on_tensor_cores(gpu: GPU) -> FloatArray:
 
 
 def precision_table(gpu: GPU, value: Callable[[str], float]) -> FloatArray:
-    """A value for each of `PRECISIONS`; NaN for those that the GPU does not support. See `of_precisions`.
-
-    Args:
-        gpu: The GPU.
-        value: Gives the value for the name of a precision that the GPU supports.
-    """
+    """A value for each of `PRECISIONS`; NaN for those that the GPU does not support. See `of_precisions`."""
     table = np.full(len(PRECISIONS), np.nan)
     for place, precision in enumerate(PRECISIONS):
         with contextlib.suppress(InputError):

@@ -61,11 +61,7 @@ class Rows(NamedTuple):
 
 
 def softmax_rows(n: Any) -> Rows:
-    """Count the steps of softmax.
-
-    Args:
-        n: Numbers of operations (`numbers_of`), all of the kind "softmax" in fp32 and inference.
-    """
+    """Count the steps of softmax."""
     threads = softmax_threads(n.last_size)
     cycles = _SOFTMAX_ROW + _SOFTMAX_STEP * softmax_steps(n.last_size, threads)
     in_blocks = n.last_size > _WARP_ROW
@@ -79,41 +75,23 @@ def softmax_rows(n: Any) -> Rows:
 
 
 def softmax_times_s(rows: Rows, memory_s: FloatArray, gpu: GPU) -> FloatArray:
-    """Device seconds of softmax at the boost clock.
-
-    Args:
-        rows: Its rows.
-        memory_s: Least seconds of the bytes (`LeastTimes`), shape (operations,).
-        gpu: The GPU that it runs on.
-
-    Returns:
-        Shape (operations,).
-    """
+    """Device seconds of softmax at the boost clock, shape (operations,)."""
     memory_s = memory_s * _SOFTMAX_MEMORY
     if kernel_generation(gpu) == _PASCAL:
-        filled = (gpu.sms * _held_threads(gpu) / gpu.l2_bytes * rows.row_bytes / rows.threads) ** 2
+        filled = (gpu.sms * held_threads(gpu) / gpu.l2_bytes * rows.row_bytes / rows.threads) ** 2
         memory_s = memory_s * np.where(rows.cycles > 0, 1 + filled / (1 + filled), 1.0)
     time_s: FloatArray = overlapped(memory_s, _waiting_s(rows, gpu)) + rows.start_s
     return time_s
 
 
 def softmax_threads(length: Any) -> Any:
-    """Threads of the block that computes a row of softmax: a power of two of at least an eighth of the row.
-
-    Args:
-        length: Elements of a row: a number or an array.
-    """
+    """Threads of the block that computes a row of softmax: a power of two of at least an eighth of the row."""
     eighth = np.minimum(np.floor(length / (2 * _AT_ONCE)), _MOST_THREADS)
     return np.exp2(np.ceil(np.log2(np.maximum(eighth, 32))))
 
 
 def softmax_steps(length: Any, threads: Any) -> Any:
-    """Steps in which a block reads a row of softmax once, on average over the rows of a tensor.
-
-    Args:
-        length: Elements of a row: a number or an array.
-        threads: Threads of the block: a number or an array.
-    """
+    """Steps in which a block reads a row of softmax once, on average over the rows of a tensor."""
     aligned = _steps(length, threads)
     shifted = 1 + _steps(np.maximum(length - threads, 0), threads)
     share = np.where(length % 4 == 0, 1.0, np.where(length % 2 == 0, 0.5, 0.25))
@@ -121,11 +99,7 @@ def softmax_steps(length: Any, threads: Any) -> Any:
 
 
 def layer_norm_rows(n: Any) -> Rows:
-    """Count the steps of layer norm.
-
-    Args:
-        n: Numbers of operations (`numbers_of`), all of the kind "layer_norm" in fp32 and inference.
-    """
+    """Count the steps of layer norm."""
     cycles = _NORM_ROW + _NORM_STEP * np.ceil(n.last_size / (_AT_ONCE * _NORM_THREADS))
     threads = np.full_like(cycles, _NORM_THREADS)
     return Rows(n.input_size / n.last_size, threads, cycles, 2 * n.element_bytes * n.last_size, _NORM_START_S)
@@ -146,10 +120,11 @@ def _steps(length: Any, threads: Any) -> Any:
 
 def _waiting_s(rows: Rows, gpu: GPU) -> FloatArray:
     """Seconds until all rows are done, where each multiprocessor holds some blocks at a time; at least one row's."""
-    turns = np.maximum(rows.rows * rows.threads / (gpu.sms * _held_threads(gpu)), 1.0)
+    turns = np.maximum(rows.rows * rows.threads / (gpu.sms * held_threads(gpu)), 1.0)
     waiting_s: FloatArray = turns * rows.cycles / (gpu.boost_clock_mhz * 1e6)
     return waiting_s
 
 
-def _held_threads(gpu: GPU) -> int:
+def held_threads(gpu: GPU) -> int:
+    """Threads that a multiprocessor holds."""
     return _FEWER_THREADS.get(gpu.compute_capability, _THREADS)

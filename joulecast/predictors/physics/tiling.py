@@ -35,24 +35,12 @@ class Tile(NamedTuple):
 
 
 def padded(size: Any, side: float) -> Any:
-    """Sizes rounded up to whole tiles.
-
-    Args:
-        size: Rows or columns: a number or an array.
-        side: Rows or columns of one tile.
-    """
+    """Sizes rounded up to whole tiles."""
     return np.ceil(size / side) * side
 
 
 def tile_count(rows: Any, columns: Any, tile: Tile, batch: Any = 1.0) -> Any:
-    """How many tiles cover the output of a product.
-
-    Args:
-        rows: Rows of the output: a number or an array.
-        columns: Columns of the output: a number or an array.
-        tile: The tile that covers it.
-        batch: Number of products of these sizes: a number or an array.
-    """
+    """How many tiles cover the output of a product."""
     return batch * np.ceil(rows / tile.rows) * np.ceil(columns / tile.columns)
 
 
@@ -72,10 +60,6 @@ _GROUPS = (9.0, 10.0)  # Generations; GeForce boards of Blackwell (12.0) go on a
 
 def loaded_tile(rows: FloatArray, gpu: GPU) -> FloatArray:
     """Side of the square tile that loads as many elements per FLOP as tensor cores do in half precision.
-
-    Args:
-        rows: Rows of each product, shape (operations,).
-        gpu: The GPU with these tensor cores.
 
     Returns:
         Rows (and columns) of the square, shape (operations,).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, Self
 
@@ -44,23 +45,9 @@ class RelativeVoltage(NamedTuple):
         if len(gpus) == 1:
             return cls(*voltage_of(gpus[0]))
         each = [voltage_of(gpu) for gpu in gpus]
-
-        def column(values: Sequence[float]) -> Any:
-            return np.array(values, dtype=float)[:, None, None]
-
-        curves = [one.curve for one in each]
-        return cls(
-            VoltageCurve(
-                column([curve.flat_mv for curve in curves]),
-                column([curve.knee_mhz for curve in curves]),
-                column([curve.top_mhz for curve in curves]),
-                column([curve.top_mv for curve in curves]),
-                column([curve.bend for curve in curves]),
-            ),
-            column([one.measured_boost_mhz for one in each]),
-            column([one.boost_mhz for one in each]),
-            column([one.boost_mv for one in each]),
-        )
+        table = np.array([(*astuple(one.curve), *one[1:]) for one in each], dtype=float).T[:, :, None, None]
+        curve, others = np.split(table, [-3])
+        return cls(VoltageCurve(*curve), *others)
 
     def at(self, clock_mhz: FloatArray) -> FloatArray:
         """The voltage at each of some clocks, relative to that at the boost clock; in the shape of the clocks."""
@@ -81,10 +68,6 @@ def voltage_of(gpu: GPU) -> RelativeVoltage:
 def relative_voltage(gpu: GPU, clock_mhz: FloatArray | float) -> FloatArray:
     """Supply voltage at a clock over that at the boost clock.
 
-    Args:
-        gpu: The GPU; without a measured voltage curve it gets that of the A100, scaled to its boost clock.
-        clock_mhz: Graphics clock in MHz: a number or an array.
-
     Returns:
         An array in the shape of `clock_mhz`, or of shape (1,) for a number.
     """
@@ -92,12 +75,7 @@ def relative_voltage(gpu: GPU, clock_mhz: FloatArray | float) -> FloatArray:
 
 
 def logic_energy(voltage: FloatArray, power: FloatArray | float) -> FloatArray:
-    """Energy of a chip's logic, relative to that at the boost clock.
-
-    Args:
-        voltage: Supply voltage over that at the boost clock.
-        power: The power of it that the energy follows, 2 or 3 (clock.py): one number, or one for each operation.
-    """
+    """Energy of a chip's logic, relative to that at the boost clock."""
     # numpy's own power function takes ten times as long.
     found: FloatArray = voltage**2 * (1.0 + (power - 2.0) * (voltage - 1.0))
     return found

@@ -80,12 +80,6 @@ def computed_flops(n: Any, gpu: GPU, on_tensor_cores: Any) -> FloatArray:
 
     Winograd's algorithm reduces the FLOPs of the convolutions that it applies to.
 
-    Args:
-        n: Numbers of operations (`numbers_of`).
-        gpu: The GPU that they run on.
-        on_tensor_cores: True for operations on tensor cores, which do not use Winograd's algorithm; shape
-            (operations,).
-
     Returns:
         Shape (operations,).
     """
@@ -109,11 +103,6 @@ def computed_flops(n: Any, gpu: GPU, on_tensor_cores: Any) -> FloatArray:
 
 def tile_features(n: Any, gpu: GPU, on_tensor_cores: Any) -> list[FloatArray]:
     """Features of operations for several sizes of blocks; 0 for operations other than single products.
-
-    Args:
-        n: Numbers of operations (`numbers_of`).
-        gpu: The GPU that they run on.
-        on_tensor_cores: True for operations on tensor cores, shape (operations,).
 
     Returns:
         One array of shape (operations,) for each name of TILE_NAMES.

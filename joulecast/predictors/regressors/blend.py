@@ -99,10 +99,6 @@ def fit_blend(
 def stored_blend(files: Files, name: str) -> Regressor:
     """What `BlendRegressor.to_files` wrote, or a forest where the process had no share.
 
-    Args:
-        files: Contents of an entry, checked against its manifest.
-        name: Name of the regressor, "time" or "power".
-
     Raises:
         ZooError: Something is missing or damaged, or has another number of inputs.
     """

@@ -30,12 +30,7 @@ class Decisions(NamedTuple):
 
 
 def decisions(predictor: PredictsOperations, operation: Operation) -> dict[str, Decisions]:
-    """Quantity ("time", "power") -> what its trees ask about an operation; empty for predictors without trees.
-
-    Args:
-        predictor: A predictor of one GPU's own measurements, or one that completes or corrects it.
-        operation: The operation, in the mode of the predictor.
-    """
+    """Quantity ("time", "power") -> what its trees ask about an operation; empty for predictors without trees."""
     inputs = predictor.regressor_inputs(operation)
     while isinstance(predictor, WrappedPredictor):
         predictor = predictor.own

@@ -202,14 +202,7 @@ def fit_perceptron(
     """Fit a perceptron to the mean absolute error.
 
     The same arguments give the same numbers, to the last bit, on one kind of processor.
-
-    Args:
-        inputs: Inputs, shape (measurements, columns).
-        targets: What to predict, shape (measurements,).
-        weights: Weight of each measurement, 1 in the mean.
-        recipe: Settings of the perceptron.
-        columns: The inputs that noise is added to, and those that are hidden.
-        seed: Seed of the random numbers, so that training is repeatable.
+    Inputs have the shape (measurements, columns), targets and weights (measurements,); weights are 1 in the mean.
     """
     lowest, highest = inputs.min(axis=0), inputs.max(axis=0)
     centre, spread = inputs.mean(axis=0, dtype=np.float64), inputs.std(axis=0, dtype=np.float64)

@@ -59,12 +59,7 @@ class FittedTrees:
         return found
 
     def error_by_trees(self, inputs: NDArray[np.float32], targets: FloatArray) -> list[float]:
-        """Mean absolute error of boosted trees on held-out rows after every hundredth of the trees.
-
-        Args:
-            inputs: Features of the held-out rows, shape (rows, features).
-            targets: True values of these rows, shape (rows,).
-        """
+        """Mean absolute error of boosted trees on held-out rows after every hundredth of the trees."""
         import xgboost
 
         booster: Any = self.model.get_booster()
@@ -208,11 +203,7 @@ def fit_boosted(
 def unfitted_trees(recipe: TreeSettings, trees: int, depth: int | None = None, **more: Any) -> Any:
     """An XGBRegressor that gives the same trees every time.
 
-    Args:
-        recipe: Settings of the trees.
-        trees: Number of trees.
-        depth: Largest number of levels of a tree; None for that of the recipe.
-        more: Further arguments of XGBRegressor.
+    A depth of None stands for that of the recipe.
 
     Raises:
         MissingDependencyError: xgboost is not installed.

@@ -75,9 +75,6 @@ class GaussianProcess:
         """Predicted values and closeness, shape (operations,) each.
 
         Closeness is the correlation with the nearest measured point: 1 at a point, and 0 far from all points.
-
-        Args:
-            inputs: Inputs, shape (operations, columns).
         """
         values, closeness = np.empty(len(inputs)), np.empty(len(inputs))
         norms, points = self._norms, self._columns
@@ -153,10 +150,7 @@ def _to_matern(squares: NDArray[np.float32], root: NDArray[np.float32]) -> None:
 def fit_gaussian(inputs: NDArray[Any], targets: Matrix, seed: int = 0) -> GaussianProcess:
     """Fit a process.
 
-    Args:
-        inputs: Inputs, shape (measurements, columns).
-        targets: What to predict, shape (measurements,).
-        seed: Seed of the random sample of measurements that length scales are fitted to.
+    Inputs have the shape (measurements, columns), targets (measurements,).
 
     Raises:
         MissingDependencyError: scipy is not installed.

@@ -275,12 +275,7 @@ class StoredTrees:
 
 
 def not_trained(stored: object, allowed: str) -> ZooError:
-    """The error for storing what was read from an entry.
-
-    Args:
-        stored: What was read.
-        allowed: What can be stored in its place.
-    """
+    """The error for storing what was read from an entry."""
     return ZooError(
         "only a predictor that was just trained can be stored",
         given=type(stored).__name__,
@@ -296,11 +291,6 @@ def _session(trees: Trees) -> Any:
 
 def stored_trees(files: Files, name: str, columns: int = len(INPUT_NAMES)) -> StoredTrees:
     """The trees that a forest or boosted trees wrote with `to_files`.
-
-    Args:
-        files: Contents of an entry, checked against its manifest.
-        name: Name of the regressor, such as "time" or "power".
-        columns: Expected number of inputs per operation.
 
     Raises:
         ZooError: The trees are missing or damaged, or have another number of inputs.

@@ -192,9 +192,10 @@ class Attentive:
         launches_s = launch_s(some, some[0].mode, self.host_s)
         return self.reader.vector(some, tuple(compress(counts.tolist(), runs)), tuple(launches_s.tolist()), gpu)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything but the weights of the transformer."""
-        return {
+    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """See `ResidualModel.to_files`."""
+        facts = {
+            "predictor": "transformer",
             "tokens": [list(ROLES), list(PHYSICS_NAMES)],
             "vocabulary": list(self.reader.vocabulary),
             "ranges": {name: list(values) for name, values in self.reader.ranges.items()},
@@ -202,10 +203,7 @@ class Attentive:
             "host_s": {mode: dict(kinds) for mode, kinds in self.host_s.items()},
             "head": None if self.head is None else self.head.to_dict(),
         }
-
-    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
-        """See `ResidualModel.to_files`."""
-        return {"predictor": "transformer", **self.to_dict()}, {_WEIGHTS: self.reader.encoder.to_bytes()}
+        return facts, {_WEIGHTS: self.reader.encoder.to_bytes()}
 
     @classmethod
     def from_files(cls, facts: Mapping[str, Any], files: Files) -> Self:
@@ -214,7 +212,14 @@ class Attentive:
         Raises:
             InputError, ZooError, KeyError, TypeError, ValueError: The content is not what `to_files` writes.
         """
-        require_same_tokens(facts)  # First, because the shapes of the weights follow from the tokens.
+        # First, because the shapes of the weights follow from the tokens.
+        if facts["tokens"] != [list(ROLES), list(PHYSICS_NAMES)]:
+            raise InputError(
+                "a stored transformer was trained with tokens of another layout",
+                given=str(facts["tokens"])[:200],
+                allowed=f"{', '.join(ROLES)}, with {len(PHYSICS_NAMES)} numbers in the token of physics",
+                hint="train it again with this version",
+            )
         weights = TransformerWeights.from_bytes(files[_WEIGHTS])
         vocabulary = facts["vocabulary"]
         if len(vocabulary) != weights.kinds or not all(isinstance(kind, str) for kind in vocabulary):
@@ -223,52 +228,22 @@ class Attentive:
                 f"{len(vocabulary)} kinds",
                 f"the names of {weights.kinds} kinds",
             )
-        learned = cls.from_dict(facts, StoredEncoder(weights))
-        if learned.head is not None and learned.head.weights.shape[1] != weights.width + IN_NETWORK:
+        head = None if facts["head"] is None else NetworkHead.from_dict(facts["head"])
+        if head is not None and head.weights.shape[1] != weights.width + IN_NETWORK:
             raise damaged_entry(
                 "the network head of a stored transformer does not match its weights",
-                f"shape {learned.head.weights.shape}",
+                f"shape {head.weights.shape}",
                 f"shape (2, {weights.width + IN_NETWORK})",
             )
-        return learned
+        ranges = {name: (number(low), number(high)) for name, (low, high) in facts["ranges"].items()}
+        return cls(
+            reader=Reader(StoredEncoder(weights), tuple(vocabulary), ranges),
+            energy=EnergyConstants.from_dict(facts["energy"]),
+            host_s=host_times(facts["host_s"]),
+            head=head,
+        )
 
     @property
     def parts(self) -> dict[str, object]:
         """The parts that have learning curves; see `curves_of`."""
         return {"transformer": self.reader.encoder}
-
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any], encoder: Encoder) -> Self:
-        """Read what `to_dict` wrote.
-
-        Raises:
-            InputError: The transformer was trained with tokens of another layout than this version makes.
-            KeyError, TypeError, ValueError: The content is not what `to_dict` writes.
-        """
-        require_same_tokens(value)
-        ranges = {name: (number(low), number(high)) for name, (low, high) in value["ranges"].items()}
-        return cls(
-            reader=Reader(encoder, tuple(value["vocabulary"]), ranges),
-            energy=EnergyConstants.from_dict(value["energy"]),
-            host_s=host_times(value["host_s"]),
-            head=None if value["head"] is None else NetworkHead.from_dict(value["head"]),
-        )
-
-
-def require_same_tokens(value: Mapping[str, Any]) -> None:
-    """Check that a stored transformer was trained with tokens of the layout that this version makes.
-
-    Args:
-        value: What `Attentive.to_dict` wrote.
-
-    Raises:
-        InputError: The layout is another one.
-        KeyError: `value` has no entry for tokens.
-    """
-    if value["tokens"] != [list(ROLES), list(PHYSICS_NAMES)]:
-        raise InputError(
-            "a stored transformer was trained with tokens of another layout",
-            given=str(value["tokens"])[:200],
-            allowed=f"{', '.join(ROLES)}, with {len(PHYSICS_NAMES)} numbers in the token of physics",
-            hint="train it again with this version",
-        )

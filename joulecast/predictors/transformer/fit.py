@@ -60,12 +60,7 @@ class Examples:
 
     @classmethod
     def of(cls, rows: Sequence[DeviceRow], vocabulary: Sequence[str]) -> Self:
-        """Make the arrays from measurements at default clocks.
-
-        Args:
-            rows: Measurements of any GPUs and modes.
-            vocabulary: The kinds that have vectors of their own, UNKNOWN first.
-        """
+        """Make the arrays from measurements at default clocks."""
         parts, sizes = [], []
         by_gpu = rows_by_gpu(rows)
         for (gpu, _), group in by_gpu.items():
@@ -108,9 +103,6 @@ class Examples:
     def normalize(self, role: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Subtract the mean from the numbers of one token, and divide them by twice their standard deviation.
 
-        Args:
-            role: Index of the token in ROLES.
-
         Returns:
             What was subtracted and what was divided by, each of shape (len(ROLES), WIDTH). Numbers that stay as they
             are have 0 and 1 there.
@@ -125,10 +117,6 @@ class Examples:
 
     def synthetic(self, draw: np.random.Generator, networks: int) -> NDArray[np.int64]:
         """Draw synthetic networks from the operations of one GPU in one mode.
-
-        Args:
-            draw: Source of random numbers.
-            networks: Number of networks.
 
         Returns:
             Indices of operations, shape (networks, SYNTHETIC_LENGTH).
@@ -148,11 +136,6 @@ def thinned(rows: Sequence[DeviceRow], most: int, seed: int) -> list[DeviceRow]:
     """Select rows so that rare groups stay complete and frequent groups are sampled at random.
 
     A group is a kind on one GPU in one precision and mode.
-
-    Args:
-        rows: Measurements.
-        most: Number of rows to select at most.
-        seed: Seed of the random numbers.
 
     Returns:
         The selected rows, in the order of `rows`.
@@ -318,8 +301,7 @@ class _Losses:
     def alone(self, places: NDArray[np.int64]) -> Tensor:
         """Loss of operations that are each read by themselves: of their time, and of the power of some others.
 
-        Args:
-            places: Indices of the operations whose time counts; those whose power counts are drawn at random.
+        The operations whose power counts are drawn at random.
         """
         powered = self._draw.choice(self._with_power, _POWERS)
         ratios = self._ratios(np.concatenate([places, powered])[:, None])[:, 0]
@@ -339,9 +321,6 @@ class _Losses:
         """Loss of time over synthetic networks of one GPU and mode.
 
         The target of each operation stays what was measured by itself: a synthetic network has no effects of its own.
-
-        Args:
-            batch: Number of operations in all networks together.
         """
         places = self._examples.synthetic(self._draw, max(1, batch // SYNTHETIC_LENGTH))
         of_time: Tensor = (self._ratios(places)[..., 0] - _tensor(self._examples.log_ratio[places])).abs().mean()

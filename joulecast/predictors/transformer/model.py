@@ -116,9 +116,7 @@ class OperationTransformer(nn.Module):
     def read_as_they_are(self, centre: Tensor, unit: Tensor) -> None:
         """Change the weights so that the model takes tokens as they are instead of normalized ones.
 
-        Args:
-            centre: What was subtracted from tokens in training, shape (len(ROLES), WIDTH).
-            unit: What the differences were divided by, shape (len(ROLES), WIDTH).
+        `centre` was subtracted from tokens in training, and `unit` divided them; both (len(ROLES), WIDTH).
         """
         self.read.div_(unit[:, :, None])
         self.roles.sub_((centre[:, None] @ self.read)[:, 0])

@@ -50,11 +50,7 @@ class NetworkHead:
     highest: FloatArray
 
     def __call__(self, vector: FloatArray) -> tuple[float, float]:
-        """Factors for device time and for dynamic energy.
-
-        Args:
-            vector: Vector of the network, shape (numbers,).
-        """
+        """Factors for device time and for dynamic energy."""
         time, energy = np.exp(np.clip(self.weights @ vector + self.bias, self.lowest, self.highest)).tolist()
         return time, energy
 

@@ -43,11 +43,6 @@ def read_networks(
 ) -> Callable[[Networks], Attentive]:
     """Prepare to fit heads to several sets of networks; what these fits have in common is computed once.
 
-    Args:
-        base: The residual model of operations, without a head.
-        rows: Device times of operations, from which synthetic networks are put together.
-        recipe: Settings; this uses `shrinkage` and `seed`.
-
     Returns:
         A function from measured networks to `base` with a head that is fitted to them.
     """

@@ -104,11 +104,7 @@ class Tokens:
 def tokens(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, vocabulary: Sequence[str]) -> Tokens:
     """Describe operations on a GPU.
 
-    Args:
-        operations: The operations, at least one.
-        gpu: The GPU that they run on.
-        clock_mhz: Graphics clock that the least times are for.
-        vocabulary: The kinds that have vectors of their own, UNKNOWN first.
+    Least times hold at the clock. The vocabulary has the kinds with vectors of their own, UNKNOWN first.
 
     Raises:
         InputError: The GPU does not support the precision of an operation.

@@ -87,11 +87,7 @@ class TransformerWeights:
         return len(self.arrays["kind.weight"])
 
     def layers(self, stack: str | None = None) -> Iterator[str]:
-        """The prefix of each layer's array names, in order.
-
-        Args:
-            stack: Name of the stack; None for all stacks.
-        """
+        """The prefix of each layer's array names, in order."""
         for each in STACKS if stack is None else (stack,):
             number = 0
             while f"{each}.{number}.attend.weight" in self.arrays:

@@ -15,7 +15,6 @@ from typing import Any
 
 from ...predictors.contract import Curves, curves_of
 from ...predictors.evaluation.any_gpu import AnyGpuValidation
-from ...predictors.evaluation.cpu import CpuValidation
 from ...predictors.evaluation.one_gpu import Validation
 from ...predictors.evaluation.report import write_report
 from ...predictors.recipes import Recipe
@@ -50,10 +49,9 @@ def track(trained: Trained[Any, Any, Any], recipe: Recipe, entry: Path, uri: str
     def fill(mlflow: Any, run_id: str) -> None:
         log_params(mlflow, recipe.to_dict() | ({"dataset_sha256": card.data["sha256"]} if own else {}))
         log_metrics(mlflow, validation.metrics())
-        if not isinstance(validation, CpuValidation):
-            log_curves(mlflow, curves_of(trained.predictor) | getattr(validation, "curves", {}))
+        log_curves(mlflow, curves_of(trained.predictor) | getattr(validation, "curves", {}))
         _log_datasets(mlflow, run_id, [{"gpu": card.gpu, **card.data}] if own else card.data)
-        if isinstance(validation, Validation):
+        if isinstance(validation, Validation) and validation.held_out:
             with tempfile.TemporaryDirectory() as scratch:
                 write_report([validation], recipe, Path(scratch), command=command)
                 mlflow.log_artifacts(scratch, "report")
@@ -72,7 +70,7 @@ def track(trained: Trained[Any, Any, Any], recipe: Recipe, entry: Path, uri: str
 
 def track_evaluation(
     name: str,
-    validations: Sequence[Validation | AnyGpuValidation | CpuValidation],
+    validations: Sequence[Validation | AnyGpuValidation],
     recipe: Recipe,
     datasets: Sequence[Mapping[str, Any]],
     report: Path,

@@ -260,7 +260,7 @@ def test_operations_that_only_one_network_has_are_left_out_with_it(tmp_path):
     assert set(trained.card.network_errors["net0 64x256 default"]) == {"time", "energy"}
     assert set(trained.predictor.network_errors) == {"time", "energy", "power", "edp"}
     assert any("1.0 to 3.0" in limit for limit in trained.card.limits)
-    assert trained.validation.metrics()["networks/time_mean"] < 0.2
+    assert trained.validation.metrics()["networks/time_error_mean"] < 0.2
 
 
 def test_versions_in_a_registry_are_compared_by_their_errors_on_networks(zoo):

@@ -13,14 +13,14 @@ from joulecast import Network, Operation
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
 from joulecast.operations.kinds import KINDS
-from joulecast.predictors.evaluation.calibrating import calibrate, fit_networks, thinned
+from joulecast.predictors.evaluation.calibrating import calibrate, fit_networks
 from joulecast.predictors.evaluation.coverage import chance_range, network_coverage, operation_coverage
-from joulecast.predictors.evaluation.errors import OperationErrors, OwnNetworkError
+from joulecast.predictors.evaluation.errors import NetworkError, OperationErrors
 from joulecast.predictors.evaluation.left_out import errors_on_repeats
 from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.intervals.calibration import Calibration, Cases
 from joulecast.predictors.intervals.closeness import COORDINATES, Closeness
-from joulecast.predictors.intervals.conformal import conformal_error, conformal_rank
+from joulecast.predictors.intervals.conformal import conformal_error, conformal_rank, thinned
 from joulecast.predictors.intervals.network_calibration import Difficulty, NetworkCalibration, Parts, variances
 from joulecast.predictors.intervals.widening import MEASURED_KINDS, never_measured
 from joulecast.predictors.networks.composition import HostModel
@@ -229,7 +229,7 @@ def _network_errors(dataset, count=60):
         parts = Parts((Operation("relu", [(4, 8)]),), np.ones(1), np.zeros(1, dtype=bool), np.array([distance]))
         m = replace(dataset.networks[0], network=f"net{i}", time_s=1.0, energy_j=1.0, power_w=1.0)
         time, energy = np.exp(sigma * rng.standard_normal(2))
-        found.append(OwnNetworkError(m, 0, time, energy, 2 * time, 2 * energy, 1.0, 0.1, 0.0, parts))
+        found.append(NetworkError(m, 0, time, energy, 2 * time, 2 * energy, 1.0, 0.1, 0.0, parts))
     return found
 
 

@@ -10,7 +10,6 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.model.machine import WAYS, Machine, way
 from joulecast.predictors.model.physics import STARTS, costs
 from joulecast.predictors.model.work import Work
-from joulecast.predictors.physics.attention_sizes import attention_sizes
 
 
 def attention(queries, keys, *, heads=1, cached_heads=1, size=64, sequences=1, precision="bf16", **attributes):
@@ -19,8 +18,8 @@ def attention(queries, keys, *, heads=1, cached_heads=1, size=64, sequences=1, p
     return Operation("attention", shapes, attributes, precision=precision)
 
 
-def sizes(*operations):
-    return attention_sizes(OperationList(operations))
+def work(*operations):
+    return Work.of(OperationList(operations))
 
 
 def found(*operations, at=None, **given):
@@ -41,23 +40,24 @@ def found(*operations, at=None, **given):
     ids=str,
 )
 def test_pairs_of_queries_and_keys_that_see_each_other(operation, pairs):
-    assert sizes(operation).pairs == [pairs]
+    one = work(operation)
+    assert one.reduction * one.rows == [pairs]
 
 
 def test_causal_attention_computes_its_own_half():
-    assert sizes(attention(4, 4, heads=3, size=8, causal=True)).flops == [2 * 3 * 10 * 16]
+    assert work(attention(4, 4, heads=3, size=8, causal=True)).flops == [2 * 3 * 10 * 16]
 
 
 def test_heads_that_share_keys_read_them_once():
     operation = attention(1, 100, heads=32, cached_heads=4, sequences=2)
     narrow = attention(1, 100, heads=32, cached_heads=4, sequences=2, cache_precision="fp8")
     # 2 sequences x 4 heads x 100 keys x (64 + 64 elements)
-    assert sizes(operation, narrow).cached_bytes.tolist() == [102_400 * 2, 102_400]
+    assert work(operation, narrow).held_bytes.tolist() == [102_400 * 2, 102_400]
 
 
 def test_a_window_leaves_keys_unread():
     # The last 20 queries see the last 20 + 9 keys, each 10 of them.
-    assert sizes(attention(20, 100, causal=True, window=10)).cached_bytes == [29 * 128 * 2]
+    assert work(attention(20, 100, causal=True, window=10)).held_bytes == [29 * 128 * 2]
 
 
 def test_one_tile_takes_products_exponentials_and_its_start():

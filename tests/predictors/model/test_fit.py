@@ -71,7 +71,7 @@ def test_left_out_sizes_gpus_and_generations(measured):
         assert 0 < middle <= 2 * mean
         assert middle < (0.3 if label.startswith("other") else 0.06), label
     assert 0 <= validation.trust["linear, half"] <= 1
-    kept = stored_errors(validation, "linear, half")
+    kept = stored_errors(validation.times, "linear, half")
     assert set(kept) == {"measured", "same generation", "other generations"}
     assert all(np.all(np.diff(values) >= 0) for values in kept.values())
     assert coverage(validation)["linear, half"]["measured"] == pytest.approx(0.9, abs=0.2)

@@ -19,7 +19,6 @@ from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
-from joulecast.predictors.transformer.encoder import StoredEncoder
 from joulecast.predictors.transformer.networks import read_networks
 from joulecast.predictors.transformer.tokens import ROLES, WIDTH
 
@@ -28,7 +27,6 @@ torch = pytest.importorskip("torch")
 from joulecast.predictors.transformer.fit import (  # noqa: E402
     TorchEncoder,
     fit_transformer,
-    weights_of,
 )
 from joulecast.predictors.transformer.model import OperationTransformer  # noqa: E402
 
@@ -83,7 +81,7 @@ def quick():
 @cache
 def served():
     """The same through ONNX Runtime."""
-    return Attentive.from_dict(quick().to_dict(), StoredEncoder(weights_of(quick().reader.encoder.model, QUICK)))
+    return Attentive.from_files(*quick().to_files())
 
 
 def torch_encoder(model):

@@ -123,7 +123,7 @@ def test_same_seed_same_weights(quick, dataset):
     stored = weights_of(quick.reader.encoder.model, QUICK).to_bytes()
     again = read_networks(fit_transformer([dataset], rows, QUICK), rows, QUICK)(made_networks())
     assert weights_of(again.reader.encoder.model, QUICK).to_bytes() == stored
-    assert again.to_dict() == quick.to_dict()
+    assert again.to_files() == quick.to_files()
     other = fit_transformer([dataset], rows, replace(QUICK, seed=1))
     assert weights_of(other.reader.encoder.model, QUICK).to_bytes() != stored
 

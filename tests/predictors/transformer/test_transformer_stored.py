@@ -123,21 +123,21 @@ def test_stored_predictor(quick, served):
     assert np.allclose(one.energy_j, other.energy_j, rtol=1e-4)
     whole = [on(A30, each).predict(network).time_s for each in (quick, served)]
     assert whole[0] == pytest.approx(whole[1], rel=1e-4)
+    facts, files = quick.to_files()
     with pytest.raises(InputError, match="another layout"):
-        Attentive.from_dict({**quick.to_dict(), "tokens": [1, 1]}, served.reader.encoder)
+        Attentive.from_files({**facts, "tokens": [1, 1]}, files)
 
 
 def test_predicting_needs_no_torch(quick, tmp_path):
-    (tmp_path / "weights").write_bytes(weights_of(quick.reader.encoder.model, QUICK).to_bytes())
+    facts, files = quick.to_files()
+    ((name, weights),) = files.items()
+    (tmp_path / "weights").write_bytes(weights)
     script = (
         "import sys, joulecast as j\n"
-        "from joulecast.predictors.transformer.encoder import StoredEncoder\n"
         "from joulecast.predictors.model.predictor import AnyGpuPredictor\n"
         "from joulecast.predictors.transformer.attentive import Attentive\n"
         "from joulecast.hardware import find_gpu\n"
-        "from joulecast.predictors.transformer.weights import TransformerWeights\n"
-        "weights = TransformerWeights.from_bytes(open(sys.argv[1], 'rb').read())\n"
-        f"learned = Attentive.from_dict({quick.to_dict()!r}, StoredEncoder(weights))\n"
+        f"learned = Attentive.from_files({facts!r}, {{{name!r}: open(sys.argv[1], 'rb').read()}})\n"
         "o = j.Operation('linear', [(512, 512)], {'out_features': 512})\n"
         "assert AnyGpuPredictor(find_gpu('A30'), 'inference', learned).predict([o]).time_s[0] > 0\n"
         "assert not {'torch', 'sklearn', 'xgboost', 'scipy', 'onnx', 'safetensors'} & set(sys.modules)\n"
@@ -199,7 +199,7 @@ def test_without_measured_networks_a_network_is_its_parts(dataset):
     network = made_networks()[0][2]
     operations = [entry.operation for entry in network]
     assert learned.in_network(operations, np.full(len(operations), 4.0), A30) == (1.0, 1.0)
-    assert learned.to_dict()["head"] is None
+    assert learned.head is None
 
 
 def test_what_cannot_be_predicted(served):
