@@ -23,6 +23,7 @@ import deeppm_tables
 import nicolai_clocks
 import nicolai_networks
 import nicolai_operations
+import printed
 import simulated_source
 from published_page import ROOT, Section, marked, outdated, read_sections, written
 
@@ -54,6 +55,14 @@ SECTIONS = {
         ("predictors/transformer.toml",),
         (*NICOLAI, "neusight2025/operations.parquet", "energaizer2026/networks.csv"),
     ),
+    "smaragdine": Section(
+        "SMARAGDINE: stages and variants of BERT",
+        ("printed.py",),
+        ("examples/stages_of_bert.py", *(f"zoo/{name}" for name in ("any-gpu/boosting", "a30/blend-training"))),
+    ),
+    "delestrac": Section(
+        "Delestrac: joules by memory level", ("printed.py",), ("examples/memory_levels.py", "zoo/any-gpu/boosting")
+    ),
 }
 HEAD = """# Published tables beside ours
 
@@ -63,7 +72,8 @@ same measurements and the same split (ours). Where they differ, the reason stand
 
 Sources: C. Nicolai, On Energy Modeling of Deep Neural Network Operations, master thesis, Heidelberg 2025, and its \
 code and run logs; J. Shim et al., DeepPM: Transformer-based Power and Performance Prediction for Energy-Aware \
-Software, DATE 2022; C. Mendis et al., Ithemal, ICML 2019."""
+Software, DATE 2022; C. Mendis et al., Ithemal, ICML 2019; T. Babakol and Y. D. Liu, Tensor-Aware Energy Accounting, \
+ICSE 2024; B. Delestrac et al., Analyzing GPU Energy Consumption in Data Movement and Storage, ASAP 2024."""
 
 
 class Maker:
@@ -86,6 +96,8 @@ class Maker:
             "clocks": self.clocks,
             "cpu": self.cpu,
             "deeppm": self.deeppm,
+            "smaragdine": lambda: printed.section([printed.STAGES] if reduced else [printed.STAGES, printed.VARIANTS]),
+            "delestrac": lambda: printed.section([] if reduced else [printed.LEVELS]),
         }
 
     def datasets(self) -> dict[str, Dataset]:

@@ -61,11 +61,7 @@ not installed; by `joulecast predict`; and by benchmarks/published.py."""
 
 
 def application(only: str | None = None) -> typer.Typer:
-    """The command line.
-
-    Args:
-        only: The one command or group that is needed, which alone is imported then; None for all.
-    """
+    """The command line. If only one command or group is needed, no other is imported."""
     app = typer.Typer(
         name="joulecast",
         help="Predict time, power and energy of PyTorch models on GPUs, before anything runs.",

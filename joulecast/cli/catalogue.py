@@ -27,14 +27,13 @@ _LOW_PRECISIONS = (
 _HEADER = ("GPU", "generation", "GB", "GB/s", "MHz", "cap W", "lowest", "operations", "networks")
 
 
-def list_gpus(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[FILTER]...", help='List only GPUs that match all these words, such as "ampere"; or: show NAME.'
-        ),
-    ] = None,
-) -> None:
+_Words = Annotated[
+    list[str] | None, typer.Argument(metavar="[FILTER]...", help="List only those that match all these words.")
+]
+_Search = Annotated[str, typer.Option("--search", help="The same as FILTER: a part of a name or of what is listed.")]
+
+
+def list_gpus(words: _Words = None, search: _Search = "") -> None:
     """List the GPUs of the catalogue, how much was measured on each, and its predictors.
 
     `joulecast gpus ampere` lists one generation. `joulecast gpus show A30` prints all figures of a GPU with their
@@ -44,15 +43,16 @@ def list_gpus(
     from ..hardware import gpus
     from ..zoo.entries.cards import measured_gpus
 
-    if words and words[0] == "show":
-        typer.echo(_shown(" ".join(words[1:])))
+    wanted = [*(words or []), *search.split()]
+    if wanted[:1] == ["show"]:
+        typer.echo(_shown(" ".join(wanted[1:])))
         return
-    chosen = [gpu for gpu in gpus().values() if all(word.lower() in _searched(gpu) for word in words or [])]
+    chosen = [gpu for gpu in gpus().values() if all(word.lower() in _searched(gpu) for word in wanted)]
     if not chosen:
         generations = dict.fromkeys(gpu.architecture for gpu in gpus().values())
         raise UnknownNameError(
             "no GPU of the catalogue matches all these words",
-            given=" ".join(words or []),
+            given=" ".join(wanted),
             allowed=f"parts of names, chips and generations ({', '.join(generations)})",
             hint="`joulecast gpus` lists all",
         )
@@ -132,29 +132,28 @@ def _figure(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def list_models(
-    search: Annotated[
-        str, typer.Option("--search", help="Only models whose name or repository contains this text.")
-    ] = "",
-) -> None:
+def list_models(words: _Words = None, search: _Search = "") -> None:
     """List the models that are known by name, with the repository whose sizes they have, and the commands for them.
 
-    Any other model of torchvision and timm can be given by name, too, where that library is installed.
+    `joulecast models llama` lists those with this text in their name or repository. Any other model of torchvision and
+    timm can be given by name, too, where that library is installed.
     """
     from ..errors import unknown_name
     from ..extraction.models.language_models import BY_NAME, LANGUAGE_MODELS, SAME_ARCHITECTURE
     from ..extraction.models.spelling import known_as, known_names
     from ..generation.images.pipelines import PIPELINES
 
+    wanted = " ".join([*(words or []), *search.split()])
     same = {known_as(repository): repository for repository in SAME_ARCHITECTURE}
     rows = []
     for name in sorted({*known_names(), *PIPELINES}):
         source = BY_NAME[name].source if name in BY_NAME else same.get(name, "")
         commands = "image" if name in PIPELINES else "predict, generate" if name in LANGUAGE_MODELS else "predict"
-        if search.lower() in f"{name} {source}".lower() or known_as(search) == name:
+        searched = f"{name} {source} {commands}".lower()
+        if all(word in searched for word in wanted.lower().split()) or known_as(wanted) == name:
             rows.append([name, commands, source])
     if not rows:
-        raise unknown_name("model", search, {*known_names(), *PIPELINES}, hint="search for a part of its name")
+        raise unknown_name("model", wanted, {*known_names(), *PIPELINES}, hint="search for a part of its name")
     typer.echo(table(["name", "commands", "repository"], rows))
 
 

@@ -50,10 +50,9 @@ def check(
 
 
 def _at_revision(ref: str, words: Sequence[str]) -> dict[str, Any]:
-    """The prediction with the files of a git revision, which are checked out beside, and removed afterwards.
+    """The prediction with the files of a git revision, which are checked out beside.
 
-    Raises:
-        InputError: This is no git repository, or it has no such revision.
+    Raises InputError: There is no such revision.
     """
     prefix = _git(ref, "rev-parse", "--show-prefix")
     commit = _git(ref, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")

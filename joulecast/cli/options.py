@@ -240,9 +240,7 @@ class Asked(dict[str, Any]):
 def asking(*shared: str, **own: Option) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate a command whose first argument is what the library is asked; the others say how it is answered.
 
-    Args:
-        shared: Names of `OPTIONS`.
-        own: Options that only this command has.
+    `shared` are names of `OPTIONS`, `own` are options that only this command has.
     """
     options = {**{name: OPTIONS[name] for name in shared}, **own}
 
@@ -319,9 +317,7 @@ RAN: Mapping[str, Option] = {
 def module_to_run(asked: Mapping[str, Any]) -> tuple[Any, Any]:
     """The module of a command line, with weights, and the shapes of its inputs.
 
-    Raises:
-        InputError: There is no model, or no shape.
-        MissingDependencyError: torch is not installed.
+    Raises InputError, MissingDependencyError: There is no model, no shape, or no torch.
     """
     from ..accounting.account import needs_torch
 
@@ -345,8 +341,7 @@ def module_to_run(asked: Mapping[str, Any]) -> tuple[Any, Any]:
 def mode_of(training: bool, mode: str | None) -> str:
     """The mode that --training and --mode ask for; the library refuses an unknown one.
 
-    Raises:
-        InputError: They contradict each other.
+    Raises InputError: They contradict each other.
     """
     if training and mode not in (None, "training"):
         raise InputError("two modes are asked for", given=f"--training --mode {mode}", hint="omit one of them")

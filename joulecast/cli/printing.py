@@ -22,15 +22,7 @@ _NAMED, _LINES = 4, 8
 
 
 def tell(answer: Any, as_json: bool, as_csv: bool, text: Callable[[], str], plot: Path | None = None) -> None:
-    """Print an answer of the library as JSON, as CSV, or as text.
-
-    Args:
-        answer: The answer, which has `to_dict` and, where there is an option for it, `to_csv`.
-        as_json: Whether JSON is asked for.
-        as_csv: Whether CSV is asked for.
-        text: Function that makes the text.
-        plot: File to draw the answer into; None for none.
-    """
+    """Print an answer of the library as JSON, as CSV, or as `text` makes it, and draw it into the file `plot`."""
     if plot is not None:
         answer.plot(plot)
     if as_csv:
@@ -45,13 +37,10 @@ def tell_ways(
     text: Callable[[Any, int], str],
     beneath: Callable[[], list[str]] = list,
 ) -> None:
-    """Print ways to do something, with the GPUs that were left out.
+    """Print `Ways` to do something, with the GPUs that were left out.
 
-    Args:
-        choices: The `Ways`.
-        shown: Whether their Pareto front is asked for, how many rows (0 for all), JSON, CSV, and a file to draw into.
-        text: Function that makes the text of some of them, of which so many are shown.
-        beneath: Function that gives lines below the text.
+    `shown` is whether their Pareto front is asked for, how many rows (0 for all), JSON, CSV, and a file to draw into;
+    `text` writes so many of them, and `beneath` gives lines below.
     """
     pareto, top, as_json, as_csv, plot = shown
     ways = choices.pareto() if pareto else choices
@@ -119,13 +108,10 @@ LEVEL = 0.9
 
 
 def totals(found: Any, interval: Any, quantities: Iterable[tuple[str, str, Any]], title: str = "") -> str:
-    """Quantities of a prediction with their intervals, as a table. Those that are not known are left out, but energy.
+    """Quantities with their intervals, as a table.
 
-    Args:
-        found: The prediction.
-        interval: Its interval; None for none.
-        quantities: Title, name of the field, and its unit, or a function that gives its text.
-        title: Title of the first column.
+    Those that are not known are left out, but energy. Each is a title, the name of a field, and its unit or a function
+    that gives its text; `title` is that of the first column.
     """
     rows = []
     for what, name, unit in quantities:

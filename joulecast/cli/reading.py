@@ -17,11 +17,7 @@ def names(texts: list[str] | None) -> list[str] | None:
 
 
 def clocks_mhz(text: str | None) -> list[float] | None:
-    """Parse "900,1200", or "600:1440:120" (first, last, step).
-
-    Raises:
-        InputError: The text has neither form.
-    """
+    """Parse "900,1200", or "600:1440:120" (first, last, step). Raises InputError: The text has neither form."""
     if text is None:
         return None
     try:
@@ -38,15 +34,7 @@ def clocks_mhz(text: str | None) -> list[float] | None:
 
 
 def positive_integers(text: str, what: str) -> list[int]:
-    """Parse "1,8,32".
-
-    Args:
-        text: Integers, separated by commas.
-        what: What they are, for the error.
-
-    Raises:
-        InputError: The text is not a list of positive integers.
-    """
+    """Parse "1,8,32". Raises InputError: This is no list of positive integers; the error names `what` they are."""
     parts = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"\d+", part) for part in parts):
         raise InputError(f"{what} are positive integers", given=repr(text), allowed="such as 1,8,32")
@@ -70,9 +58,7 @@ def lengths(text: str) -> int | list[float]:
 def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
     """Parse prices such as "1.2" for every GPU, "A30=0.7,T4=0.35", a cloud, or a table "mine.csv,spot=0.5".
 
-    Raises:
-        UnknownNameError: The prices of such a cloud are not known.
-        InputError: A price is not a number, or the table cannot be read.
+    Raises UnknownNameError, InputError: There is no such cloud, a price is no number, or the table cannot be read.
     """
     prices: dict[str, float] = {}
     tables, numbers = [], {}
@@ -124,10 +110,9 @@ def model_and_options(text: str, options: list[str] | None) -> tuple[Any, dict[s
 
 
 def named_values(texts: list[str] | None, what: str) -> dict[str, Any]:
-    """Parse texts of the form name=value. Numbers, lists and booleans are read as in Python, all else is a string.
+    """Parse name=value.
 
-    Raises:
-        InputError: There is no name before an equals sign.
+    Numbers, lists and booleans are read as in Python, all else is a text. Raises InputError: There is no name.
     """
     values: dict[str, Any] = {}
     for text in texts or ():

@@ -104,7 +104,7 @@ def _choices(runs: Sequence[Run], top: int) -> str:
 
 
 def _text(found: Run) -> str:
-    interval = found.interval(LEVEL) if found.micro.supports(LEVEL) else None
+    interval = found.interval(LEVEL) if found.supports(LEVEL) else None
     quantities = (
         ("time", "time_s", duration),
         ("energy of the boards", "energy_j", _kwh),

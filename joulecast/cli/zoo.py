@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -76,11 +75,12 @@ def _pulled_row(sha256: str) -> Row | None:
 @app.command("show")
 def show_entry(name: _Entry, as_json: AsJson = False) -> None:
     """Print the model card of a predictor; with --json, also its digests and versions."""
+    from ..zoo.catalogue import entry_folder
     from ..zoo.entries.cards import load_card
     from ..zoo.entries.files import MANIFEST, read_plain, sha256_of, stored_files
     from ..zoo.rendering import markdown
 
-    folder = _folder(name)
+    folder = entry_folder(name)
     card = load_card(folder)
     if as_json:
         manifest, _ = stored_files(folder)
@@ -128,10 +128,11 @@ def push_entry(
     tracking_uri: _Tracking = None,
 ) -> None:
     """Copy a predictor to a folder or S3, or register it in MLflow as challenger (the first version as champion)."""
+    from ..zoo.catalogue import entry_folder
     from ..zoo.entries.cards import load_card
     from ..zoo.places.sources import push
 
-    folder = _folder(name)
+    folder = entry_folder(name)
     if target.startswith("models:"):
         from ..zoo.mlflow.registry import register
 
@@ -155,6 +156,7 @@ def verify_entries(
 ) -> None:
     """Check every file and the golden prediction of predictors. The exit code is 5 if any is damaged."""
     from ..zoo import entries
+    from ..zoo.catalogue import entry_folder
     from ..zoo.entries.entry import load_any
     from ..zoo.store import pulled, pulled_folder
 
@@ -162,7 +164,7 @@ def verify_entries(
     for name in tracked(names or sorted({*entries(), *pulled()}), "entries"):
         try:
             # What is on this machine is checked, even if its registry cannot be reached.
-            load_any(pulled_folder(name) or _folder(name))
+            load_any(pulled_folder(name) or entry_folder(name))
             typer.echo(f"{name}: unchanged")
         except JoulecastError as error:
             failed += 1
@@ -202,25 +204,3 @@ def promote_model(
     typer.echo(verdict.said)
     if not verdict.promoted:
         raise typer.Exit(1)
-
-
-def _folder(name: str) -> Path:
-    """The folder of an entry that was pulled, ships with joulecast, lies in a folder, or is in a registry."""
-    from ..errors import unknown_name
-    from ..system.resources import shipped
-    from ..zoo import entries
-    from ..zoo.entries.files import MANIFEST
-    from ..zoo.store import pulled, pulled_folder
-
-    if name.startswith("models:"):
-        from ..zoo.mlflow.registry import registry_folder
-
-        return registry_folder(name)
-    if found := pulled_folder(name):
-        return found
-    names = entries()
-    if name in names:
-        return shipped("zoo") / name
-    if (Path(name) / MANIFEST).is_file():
-        return Path(name)
-    raise unknown_name("predictor", name, {*names, *pulled()}, hint="the folder of an entry is allowed, too")

@@ -36,19 +36,29 @@ if TYPE_CHECKING:
 def listed_network(network: Network, job: Job) -> Network:
     """A network that was extracted before, in the mode and precision that are asked for.
 
-    Raises InputError: another shape is asked for, or an argument that only extraction can heed.
+    The default precision leaves that of each operation. Raises InputError: another shape is asked for, or an argument
+    that only extraction can heed.
     """
-    _refuse_extraction_options(job)
-    return _as_asked(_unchanged(network, job.input_shape), job.mode, job.precision)
-
-
-def network_of_pairs(pairs: Sequence[Any], job: Job) -> Network:
-    """The network of a list of operations with counts, in the mode and precision that are asked for.
-
-    Raises InputError: an item is not such a pair, or an argument is given that only extraction can heed.
-    """
-    _refuse_extraction_options(job)
-    return _as_asked(Network.of(map(_pair, pairs)), job.mode, job.precision)
+    for name in ("optimizer", "operators", "assume"):
+        if getattr(job, name) is not None:
+            raise InputError(
+                "a list of operations is complete",
+                given=f"{name} together with operations",
+                hint="omit it, or extract the model with it",
+            )
+    if job.input_shape is not None and network.input_shape is not None:
+        asked, listed = Inputs.of(job.input_shape), Inputs.of(network.input_shape)
+        if [item.shape for item in asked.all] != [item.shape for item in listed.all]:
+            raise InputError(
+                "a network has its input shape already",
+                given=shape_text(asked.shape),
+                allowed=shape_text(listed.shape),
+                hint="leave the shape out, or extract the model again",
+            )
+    mode = network.mode if network.mode == "training" else job.mode
+    if mode == network.mode and job.precision == "default":
+        return network
+    return network.replace(mode=mode, precision=None if job.precision == "default" else job.precision)
 
 
 def _pair(item: Any) -> tuple[Operation, int]:
@@ -59,40 +69,6 @@ def _pair(item: Any) -> tuple[Operation, int]:
         given=repr(item)[:200],
         allowed='such as [(Operation("relu", [(8, 64)]), 3)]',
     )
-
-
-def _refuse_extraction_options(job: Job) -> None:
-    """Refuse an optimizer, operators and assumptions for operations that were listed before."""
-    for name in ("optimizer", "operators", "assume"):
-        if getattr(job, name) is not None:
-            raise InputError(
-                "a list of operations is complete",
-                given=f"{name} together with operations",
-                hint="omit it, or extract the model with it",
-            )
-
-
-def _unchanged(network: Network, input_shape: Any) -> Network:
-    """A network that was extracted before; its input shape must be the one that is requested."""
-    if input_shape is not None and network.input_shape is not None:
-        asked, listed = Inputs.of(input_shape), Inputs.of(network.input_shape)
-        if [item.shape for item in asked.all] != [item.shape for item in listed.all]:
-            raise InputError(
-                "a network has its input shape already",
-                given=shape_text(asked.shape),
-                allowed=shape_text(listed.shape),
-                hint="leave the shape out, or extract the model again",
-            )
-    return network
-
-
-def _as_asked(network: Network, mode: str, precision: str) -> Network:
-    """A given network in the requested mode and precision; the default precision leaves that of each operation."""
-    if mode == network.mode == "inference" or network.mode == "training":
-        if precision == "default":
-            return network
-        mode = network.mode
-    return network.replace(mode=mode, precision=None if precision == "default" else precision)
 
 
 def _with_attention(extract: Callable[..., Network]) -> Callable[..., Network]:
@@ -153,7 +129,7 @@ def network_of_job(job: Job) -> Network:
     if torch_module is not None and isinstance(model, torch_module.export.ExportedProgram):
         return traced(model.module(), Inputs.of(job.input_shape), job)
     if isinstance(model, Sequence):
-        return network_of_pairs(model, job)
+        return listed_network(Network.of(map(_pair, model)), job)
     if isinstance(model, type):
         raise InputError(
             "this is a class, not a model", given=model.__name__, hint=f"give an instance: {model.__name__}(...)"

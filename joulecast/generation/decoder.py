@@ -165,17 +165,15 @@ PARTS: Mapping[str, Callable[..., Part]] = {each.__name__: each for each in get_
 
 @dataclass(frozen=True)
 class Decoder:
-    """A language model that generates one token after the other.
-
-    Args:
-        context: The largest number of tokens of a prompt and its output together; None if it is not known.
-    """
+    """A language model that generates one token after the other."""
 
     name: str
     parts: tuple[tuple[Part, tuple[str, ...]], ...]  # Each part, with the paths of all modules that have an equal one
     tied: bool = False  # Whether the embedding and the language-model head share their weights, which then count once
+    # The largest number of tokens of a prompt and its output together; None if it is not known.
     context: int | None = None
     top_p: bool = False  # Whether its generation_config samples by top-p or top-k
+    notes: tuple[str, ...] = ()  # What its parts lack
 
     def __iter__(self) -> Iterator[tuple[Part, tuple[str, ...]]]:
         return iter(self.parts)

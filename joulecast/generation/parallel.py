@@ -36,14 +36,11 @@ GROUPS = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class Parallel:
-    """How a model is divided.
-
-    Args:
-        expert: Number of GPUs over which whole experts are distributed; 1 if tensor parallelism divides each expert.
-            If both are above 1, they are equal.
-    """
+    """How a model is divided."""
 
     tensor: int = 1  # Number of GPUs that share each layer
+    # Number of GPUs over which whole experts are distributed; 1 if tensor parallelism divides each expert. If both are
+    # above 1, they are equal.
     expert: int = 1
     replicas: int = 1  # Number of copies of the model, each on GPUs of its own
     link: str = "nvlink"  # The connection between the GPUs of a replica: "nvlink" or "pcie"

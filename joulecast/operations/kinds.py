@@ -37,30 +37,31 @@ from .rows import (
     GEMM_PARTIAL,
     GEMM_TRAINING,
     adaptive_pooling,
-    addition,
+    binary,
     collective,
     convolution,
     last_dimension,
     noise,
     normalization,
     pooling,
-    product,
     recurrent,
     reduction,
-    transposed_convolution,
     unary,
     without_backward,
 )
 
 _IMPLEMENTATION = Attribute(one_of(*IMPLEMENTATIONS), "pytorch", refinement=True)
 
+# Functions of each element.
+_FLOPS_OF_AN_ELEMENT = {
+    "relu6": 2, "leaky_relu": 2, "prelu": 2, "elu": 4, "gelu": 8, "silu": 5, "mish": 8, "softplus": 5, "sigmoid": 4,
+    "tanh": 6, "hardtanh": 2, "hardsigmoid": 4, "hardswish": 5, "clamp": 2, "exp": 2, "log": 2, "sqrt": 1, "rsqrt": 2,
+    "abs": 1, "neg": 1, "sin": 4, "cos": 4,
+}  # fmt: skip
+
 KINDS: Mapping[str, Kind] = {
-    "conv1d": convolution(1),
-    "conv2d": convolution(2),
-    "conv3d": convolution(3),
-    "conv_transpose1d": transposed_convolution(1),
-    "conv_transpose2d": transposed_convolution(2),
-    "conv_transpose3d": transposed_convolution(3),
+    **{f"conv{n}d": convolution(n) for n in (1, 2, 3)},
+    **{f"conv_transpose{n}d": convolution(n, transposed=True) for n in (1, 2, 3)},
     "linear": Kind(
         family="matmul",
         attributes={
@@ -144,28 +145,7 @@ KINDS: Mapping[str, Kind] = {
     "layer_norm": normalization(rules.row_parameters(2), 6, normalized_shape=Attribute(SHAPE, last_dimension)),
     "rms_norm": normalization(rules.row_parameters(1), 4, normalized_shape=Attribute(SHAPE, last_dimension)),
     "relu": unary(saves_output=False),
-    "relu6": unary(2),
-    "leaky_relu": unary(2),
-    "prelu": unary(2),
-    "elu": unary(4),
-    "gelu": unary(8),
-    "silu": unary(5),
-    "mish": unary(8),
-    "softplus": unary(5),
-    "sigmoid": unary(4),
-    "tanh": unary(6),
-    "hardtanh": unary(2),
-    "hardsigmoid": unary(4),
-    "hardswish": unary(5),
-    "clamp": unary(2),
-    "exp": unary(2),
-    "log": unary(2),
-    "sqrt": unary(1),
-    "rsqrt": unary(2),
-    "abs": unary(1),
-    "neg": unary(1),
-    "sin": unary(4),
-    "cos": unary(4),
+    **{kind: unary(flops) for kind, flops in _FLOPS_OF_AN_ELEMENT.items()},
     "softmax": Kind(
         family="softmax",
         attributes={"dim": Attribute(DIMENSION, -1)},
@@ -182,11 +162,8 @@ KINDS: Mapping[str, Kind] = {
         training_reads=Traffic(inputs=1, output=3),
         training_writes=Traffic(output=4),
     ),
-    "add": addition(),
-    "sub": addition(),
-    "mul": product(),
-    "div": product(),
-    "pow": product(),
+    **dict.fromkeys(("add", "sub"), binary(is_product=False)),
+    **dict.fromkeys(("mul", "div", "pow"), binary(is_product=True)),
     # Comparisons, and logical operations on truth values. A truth value takes one byte.
     "compare": Kind(
         family="elementwise",
@@ -260,11 +237,7 @@ KINDS: Mapping[str, Kind] = {
         training_reads=Traffic(inputs=1),
         training_writes=Traffic(output=1),
     ),
-    "copy": Kind(
-        family="movement",
-        training_reads=Traffic(inputs=1, output=1),
-        saves_output=False,
-    ),
+    "copy": Kind(family="movement", training_reads=Traffic(inputs=1, output=1), saves_output=False),
     # The copy of its input that an in-place operator makes in training if its backward needs that input.
     "save_input": without_backward("movement", flops=0, reads=1),
     # The input of a part of a model in torch.utils.checkpoint, which is kept for the backward. It runs no kernel.
@@ -371,8 +344,8 @@ KINDS: Mapping[str, Kind] = {
         measured_only=True,
         **GEMM_TRAINING,  # type: ignore[arg-type]
     ),
-    "all_reduce": collective(parallel.as_large, parallel.additions),
-    "all_gather": collective(parallel.gathered, parallel.nothing),
-    "reduce_scatter": collective(parallel.scattered, parallel.additions),
-    "all_to_all": collective(parallel.as_large, parallel.nothing),
+    "all_reduce": collective(parallel.as_large, adds=True),
+    "all_gather": collective(parallel.gathered),
+    "reduce_scatter": collective(parallel.scattered, adds=True),
+    "all_to_all": collective(parallel.as_large),
 }

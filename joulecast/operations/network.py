@@ -13,6 +13,7 @@ from ..errors import InputError, located
 from ..rendering.answers import Plain, Table, Tabular
 from ..rendering.notebook import document, notes, table
 from ..system.regular_files import MOST_JSON_BYTES, read_json
+from ..system.whole_files import whole_file
 from ..units import si
 from .difference import NetworkDiff
 from .dropped import Dropped, short_text
@@ -282,8 +283,9 @@ class Network(Tabular, Plain):
         )
 
     def save(self, path: str | Path) -> None:
-        """Write the network as JSON."""
-        Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n")
+        """Write the network as JSON: as a whole, or not at all if this is killed or the disk is full."""
+        with whole_file(Path(path)) as unfinished:
+            unfinished.write_text(json.dumps(self.to_dict(), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

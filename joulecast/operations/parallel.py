@@ -124,8 +124,3 @@ def sent_elements(kind: str, shapes: Shapes, attributes: Attributes) -> float:
     if kind in ("all_reduce", "all_gather"):
         return float(elements)
     return float(elements * others / attributes["gpus"])
-
-
-def nothing(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """No FLOPs: data is moved, and nothing is computed."""
-    return 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from . import parallel, rules, storage, transforms
 from . import recurrent as recurrence
-from . import rules, storage, transforms
 from .attributes import (
     COUNT,
     DIMENSION,
@@ -58,46 +58,30 @@ GEMM_PARTIAL = {
 }
 
 
-def convolution(dimensions: int) -> Kind:
-    """A convolution over this number of spatial dimensions."""
+def convolution(dimensions: int, *, transposed: bool = False) -> Kind:
+    """A convolution over this number of spatial dimensions, transposed or not."""
+    attributes, output, flops = CONV_ATTRIBUTES, transforms.conv_output, transforms.conv_flops
+    if transposed:
+        attributes = {**attributes, "padding": Attribute(sizes(0), 0), "output_padding": Attribute(sizes(0), 0)}
+        output, flops = transforms.conv_transpose_output, transforms.conv_transpose_flops
     return Kind(
         family="convolution",
-        attributes=CONV_ATTRIBUTES,
-        output=transforms.conv_output(dimensions),
-        flops=transforms.conv_flops,
+        attributes=attributes,
+        output=output(dimensions),
+        flops=flops,
         parameters=transforms.conv_parameters,
         storage=storage.convolution,
         tensor_cores=True,
         tf32_by_default=True,
-        product=transforms.conv_product(transforms.conv_flops),
+        product=transforms.conv_product(flops),
         partial=GEMM_PARTIAL,
         spatial=dimensions,
-        transforms=dimensions == 2,
+        transforms=dimensions == 2 and not transposed,
         **GEMM_TRAINING,  # type: ignore[arg-type]
     )
 
 
-def transposed_convolution(dimensions: int) -> Kind:
-    """A transposed convolution over this number of spatial dimensions."""
-    return Kind(
-        family="convolution",
-        attributes={**CONV_ATTRIBUTES, "padding": Attribute(sizes(0), 0), "output_padding": Attribute(sizes(0), 0)},
-        output=transforms.conv_transpose_output(dimensions),
-        flops=transforms.conv_transpose_flops,
-        parameters=transforms.conv_parameters,
-        storage=storage.convolution,
-        tensor_cores=True,
-        tf32_by_default=True,
-        product=transforms.conv_product(transforms.conv_transpose_flops),
-        partial=GEMM_PARTIAL,
-        spatial=dimensions,
-        **GEMM_TRAINING,  # type: ignore[arg-type]
-    )
-
-
-def collective(
-    output: Callable[[Shapes, Attributes], Shape], flops: Callable[[Shapes, Attributes, Shape], int]
-) -> Kind:
+def collective(output: Callable[[Shapes, Attributes], Shape], *, adds: bool = False) -> Kind:
     """A collective of a group of GPUs over their link; the operation is the part of one GPU."""
     return Kind(
         family="movement",
@@ -107,7 +91,7 @@ def collective(
             "implementation": Attribute(one_of(*IMPLEMENTATIONS), "pytorch"),
         },
         output=output,
-        flops=flops,
+        flops=parallel.additions if adds else rules.per_output_element(0),
         backward_flops=0.0,
         training_reads=Traffic(inputs=1),
         training_writes=Traffic(output=1),
@@ -145,32 +129,20 @@ def normalization(
     )
 
 
-def addition() -> Kind:
-    """A sum or difference of two tensors, or of a tensor and a number."""
-    # The gradient of each summand is the gradient of the output, which needs no kernel.
-    return _binary(Traffic(inputs=1), Traffic(output=1), broadcast=(1, 0), saves_output=False)
-
-
-def product() -> Kind:
-    """A product, quotient or power of two tensors, or of a tensor and a number."""
-    # The gradient of each factor is a product again. That of a broadcast input is written in full and then summed.
-    return _binary(Traffic(inputs=2, output=2), Traffic(inputs=1, output=1), broadcast=(1, 1), saves_output=True)
-
-
-def _binary(
-    training_reads: Traffic, training_writes: Traffic, broadcast: tuple[float, float], saves_output: bool
-) -> Kind:
-    """Two tensors, or one tensor and a scalar."""
+def binary(*, is_product: bool) -> Kind:
+    """A sum or difference of two tensors, or of a tensor and a number; or a product, quotient or power."""
+    # The gradient of each summand is the gradient of the output, which needs no kernel. That of each factor is a
+    # product again; that of a broadcast factor is written in full and then summed.
     return Kind(
         family="elementwise",
         inputs=(1, 2),
         output=rules.broadcast_inputs,
         flops=rules.per_output_element(1),
-        training_reads=training_reads,
-        training_writes=training_writes,
-        broadcast_reads=broadcast[0],
-        broadcast_writes=broadcast[1],
-        saves_output=saves_output,
+        training_reads=Traffic(inputs=2, output=2) if is_product else Traffic(inputs=1),
+        training_writes=Traffic(inputs=1, output=1) if is_product else Traffic(output=1),
+        broadcast_reads=1,
+        broadcast_writes=1 if is_product else 0,
+        saves_output=is_product,
     )
 
 

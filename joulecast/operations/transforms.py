@@ -31,6 +31,11 @@ def per_dimension(value: Any, length: int) -> tuple[int, ...]:
     return result
 
 
+def _each(attributes: Attributes, dimensions: int, *names: str) -> list[tuple[int, ...]]:
+    """These attributes as one integer per spatial dimension."""
+    return [per_dimension(attributes[name], dimensions) for name in names]
+
+
 def check_channels(shape: Shape, dimensions: int, divisor: int) -> None:
     """Check the number of spatial dimensions of a shape, and that its channels are a multiple of a divisor."""
     if len(shape) != dimensions + 2:
@@ -82,20 +87,12 @@ def conv_output(dimensions: int) -> Callable[[Shapes, Attributes], Shape]:
     def output(shapes: Shapes, attributes: Attributes) -> Shape:
         check_channels(shapes[0], dimensions, attributes["groups"])
         _check_out_channels(attributes)
-        kernel = per_dimension(attributes["kernel_size"], dimensions)
-        dilation = per_dimension(attributes["dilation"], dimensions)
-        sizes = shapes[0][2:]
-        padding = attributes["padding"]
-        if padding == "same":
-            # PyTorch allows "same" with stride 1 only.
-            return (shapes[0][0], attributes["out_channels"], *sizes)
-        spatial = _window_output(
-            sizes,
-            kernel,
-            per_dimension(attributes["stride"], dimensions),
-            per_dimension(0 if padding == "valid" else padding, dimensions),
-            dilation,
-        )
+        kernel, dilation = _each(attributes, dimensions, "kernel_size", "dilation")
+        spatial, padding = shapes[0][2:], attributes["padding"]
+        if padding != "same":  # which PyTorch allows with stride 1 only
+            stride = per_dimension(attributes["stride"], dimensions)
+            around = per_dimension(0 if padding == "valid" else padding, dimensions)
+            spatial = _window_output(spatial, kernel, stride, around, dilation)
         return (shapes[0][0], attributes["out_channels"], *spatial)
 
     return output
@@ -107,16 +104,10 @@ def conv_transpose_output(dimensions: int) -> Callable[[Shapes, Attributes], Sha
     def output(shapes: Shapes, attributes: Attributes) -> Shape:
         check_channels(shapes[0], dimensions, attributes["groups"])
         _check_out_channels(attributes)
-        spatial = tuple(
+        windows = _each(attributes, dimensions, "kernel_size", "stride", "padding", "dilation", "output_padding")
+        spatial = (
             (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
-            for n, k, s, p, d, extra in zip(
-                shapes[0][2:],
-                *(
-                    per_dimension(attributes[name], dimensions)
-                    for name in ("kernel_size", "stride", "padding", "dilation", "output_padding")
-                ),
-                strict=True,
-            )
+            for n, k, s, p, d, extra in zip(shapes[0][2:], *windows, strict=True)
         )
         return (shapes[0][0], attributes["out_channels"], *spatial)
 
@@ -162,16 +153,10 @@ def pool_output(dimensions: int) -> Callable[[Shapes, Attributes], Shape]:
 
     def output(shapes: Shapes, attributes: Attributes) -> Shape:
         check_channels(shapes[0], dimensions, 1)
-        kernel = per_dimension(attributes["kernel_size"], dimensions)
+        kernel, padding = _each(attributes, dimensions, "kernel_size", "padding")
         stride = kernel if attributes["stride"] is None else per_dimension(attributes["stride"], dimensions)
-        spatial = _window_output(
-            shapes[0][2:],
-            kernel,
-            stride,
-            per_dimension(attributes["padding"], dimensions),
-            per_dimension(attributes.get("dilation", 1), dimensions),
-            attributes["ceil_mode"],
-        )
+        dilation = per_dimension(attributes.get("dilation", 1), dimensions)
+        spatial = _window_output(shapes[0][2:], kernel, stride, padding, dilation, attributes["ceil_mode"])
         return (*shapes[0][:2], *spatial)
 
     return output

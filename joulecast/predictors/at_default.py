@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from ..arrays import FloatArray
 from ..hardware import GPU
 from .operation_predictions import Source
-from .physics.baseline import DeviceCosts, Loops
 from .physics.bounds import Bounds
 from .physics.clock import Work
 from .physics.energy import PRIOR_ENERGY
 from .physics.least_times import LeastTimes
 from .physics.norms import smooth_max
 
-_MISSING, _MODELLED, _MEASURED = 0, 1, 2
+MISSING, _MODELLED, _MEASURED = 0, 1, 2
 _SOURCES = np.array(["missing", "modelled", "measured"], dtype=object)
 
 COLUMNS = (
@@ -45,13 +44,14 @@ class AtDefault:
     gpu: GPU
 
     @cached_property
-    def _columns(self) -> dict[str, FloatArray]:
+    def of(self) -> dict[str, FloatArray]:
+        """Name of a column -> its values, shape (operations,)."""
         return dict(zip(COLUMNS, np.ascontiguousarray(self.rows.T), strict=True))
 
     @property
     def covered(self) -> NDArray[np.bool_]:
         """Mask of the operations whose costs are known, shape (operations,)."""
-        covered: NDArray[np.bool_] = self._columns["source"] != _MISSING
+        covered: NDArray[np.bool_] = self.of["source"] != MISSING
         return covered
 
     def sources(self, as_measured: bool) -> tuple[Source, ...]:
@@ -59,23 +59,8 @@ class AtDefault:
 
         They are measured ones only at the clock and cap of the measurements.
         """
-        codes = self._columns["source"].astype(int)
+        codes = self.of["source"].astype(int)
         return tuple(_SOURCES[codes if as_measured else np.minimum(codes, _MODELLED)].tolist())
-
-    @property
-    def loops(self) -> Loops:
-        """Time and power of measurement loops."""
-        return Loops(self._columns["time_s"], self._columns["power_w"])
-
-    @property
-    def costs(self) -> DeviceCosts:
-        """Costs on the device."""
-        return DeviceCosts(self._columns["device_s"], self._columns["dynamic_j"])
-
-    @property
-    def host_s(self) -> FloatArray:
-        """Seconds that the host needs for a launch in a loop."""
-        return self._columns["host_s"]
 
     def parts(self, share: FloatArray) -> AtDefault:
         """The costs of parts of these operations, which were not measured themselves; see physics/partial.py.
@@ -83,18 +68,18 @@ class AtDefault:
         Args:
             share: Work of each part over that of the whole operation, shape (operations,); 1 for whole ones.
         """
-        of = dict(self._columns)
+        of = dict(self.of)
         on_device = [name for name in COLUMNS if name.endswith(("_s", "_j")) and name not in ("time_s", "host_s")]
         of |= {name: share * of[name] for name in on_device}
         host_s = of["host_s"]
-        of["time_s"] = of["time_s"] * smooth_max(of["device_s"], host_s) / smooth_max(self._columns["device_s"], host_s)
+        of["time_s"] = of["time_s"] * smooth_max(of["device_s"], host_s) / smooth_max(self.of["device_s"], host_s)
         of["source"] = np.where(share < 1, np.minimum(of["source"], _MODELLED), of["source"])
         return AtDefault(np.column_stack([of[name] for name in COLUMNS]), self.gpu)
 
     @cached_property
     def work(self) -> Work:
         """The work, at the clock that each operation holds under the default cap."""
-        of = self._columns
+        of = self.of
         return Work(
             gpu=self.gpu,
             clock_mhz=of["work_mhz"],
@@ -107,13 +92,6 @@ class AtDefault:
             bounds=Bounds(of["least_compute_s"], of["least_fixed_s"]),
             voltage_power=PRIOR_ENERGY.voltage_power,
         )
-
-
-def uncovered_rows(count: int) -> FloatArray:
-    """Rows of operations that are not covered."""
-    rows = np.full((count, len(COLUMNS)), np.nan)
-    rows[:, 0] = _MISSING
-    return rows
 
 
 def rows_of(

@@ -17,7 +17,7 @@ from ..operations.alike import digests_of
 from ..operations.attributes import PRECISIONS
 from ..operations.operation import Operation
 from ..operations.operation_list import OperationList
-from .at_default import COLUMNS, AtDefault, rows_of, uncovered_rows
+from .at_default import COLUMNS, MISSING, AtDefault, rows_of
 from .batches import in_batches
 from .contract import Regressor, require_mode
 from .intervals.calibration import Calibration
@@ -169,7 +169,8 @@ class OperationPredictor:
     def _whole_at_default(self, operations: OperationList) -> FloatArray:
         groups = _by_kind(operations, self._group)
         covered = np.array([group is not None for group in groups], dtype=bool)
-        rows = uncovered_rows(len(operations))
+        rows = np.full((len(operations), len(COLUMNS)), np.nan)
+        rows[:, 0] = MISSING
         if covered.any():
             some = operations if covered.all() else OperationList(compress(operations, covered))
             rows[covered] = self._covered_at_default(some, [group for group in groups if group is not None])
@@ -204,7 +205,8 @@ class OperationPredictor:
 
     def _at(self, known: AtDefault, clock: float, cap_w: float) -> FloatArray:
         """Time, power, device time, dynamic energy, host time and held clock of covered operations."""
-        loops, costs, host_s = known.loops, known.costs, known.host_s
+        of, host_s = known.of, known.of["host_s"]
+        loops, costs = Loops(of["time_s"], of["power_w"]), DeviceCosts(of["device_s"], of["dynamic_j"])
         held_mhz = loop_clocks_mhz(known.work, clock, cap_w, host_s)
         if clock != self.gpu.boost_clock_mhz or cap_w != self.gpu.power_limit_w:
             costs, before = DeviceCosts(*known.work.at(held_mhz)), costs

@@ -61,15 +61,9 @@ class Connection:
         self._timeout_s = timeout_s
 
     def ask(self, path: str, question: Mapping[str, Any], kind: type[Answer]) -> Answer:
-        """The answer to a question, as a value of the library.
+        """The answer to a question under /v1, as a value of the library.
 
-        Args:
-            path: Path under /v1.
-            question: Fields of the body.
-            kind: Class of the answer.
-
-        Raises:
-            JoulecastError: The error that the library would raise, or a ServiceError.
+        Raises JoulecastError: What the library would raise, or a ServiceError.
         """
         from . import wire
 
@@ -83,15 +77,9 @@ class Connection:
         return value
 
     def request(self, path: str, question: Mapping[str, Any] | None, accept: str) -> Any:
-        """The answer to a request, as plain lists and dictionaries.
+        """The answer to a request under /v1 as plain lists and dictionaries; a GET where there is no question.
 
-        Args:
-            path: Path under /v1.
-            question: Body of the request; None for a GET.
-            accept: Media type of the answer.
-
-        Raises:
-            JoulecastError: The error that the library would raise, or a ServiceError.
+        Raises JoulecastError: The error that the library would raise, or a ServiceError.
         """
         # These modules are slow to import, and local predictions do not need them.
         from http.client import HTTPException
@@ -155,13 +143,10 @@ Asks = Callable[[Connection, dict[str, Any]], Answer]
 def _asked(
     function: Callable[Arguments, Answer], kind: type[Answer], asks: Asks[Answer] | None = None
 ) -> Callable[Concatenate[Any, Arguments], Answer]:
-    """A method with the arguments, the documentation and the errors of a function, which a service computes.
+    """A method with the arguments, documentation and errors of a function, which a service computes.
 
-    Args:
-        function: The library's function.
-        kind: Class of its answer.
-        asks: Function that asks the service, given the connection and the body of the request; None for a request to
-            the path with the name of the function.
+    `asks` asks the service, given the connection and the body; without it, the path with the name of the function is
+    asked.
     """
 
     @wraps(function)

@@ -61,11 +61,7 @@ def question_of(function: Callable[..., Any], given: Sequence[Any], options: Map
 def pieces(networks: Iterable[Any]) -> Iterator[list[dict[str, Any]]]:
     """Divide many networks into lists that fit into a request each; at least one list, which may be empty.
 
-    Args:
-        networks: Names, Networks or lists of operations; read once, and not stored.
-
-    Raises:
-        InputError: One of them is something else.
+    Networks are read once, and not stored. Raises InputError: One of them is no name, Network or list of operations.
     """
     piece: list[dict[str, Any]] = []
     size_bytes = 0

@@ -263,7 +263,8 @@ class _Question:
 
     def _memory(self, layout: Layout) -> MemoryNeed:
         if layout not in self.memory:
-            self.memory[layout] = memory_of(self.training.micro_batch(layout), layout)
+            compiled = self.training.job.execution == "compiled"
+            self.memory[layout] = memory_of(self.training.micro_batch(layout), layout, compiled=compiled)
         return self.memory[layout]
 
 

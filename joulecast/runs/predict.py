@@ -20,7 +20,7 @@ from ..queries.objectives import Tariff
 from .computed import in_fp8, on_four_bits
 from .layout import NODE_GPUS, Layout
 from .plug import servers_w
-from .run import Part, Run
+from .run import Part, Run, is_compiled
 from .step import Cost, Step, predictors_of, step_of, with_loss
 from .traffic import Traffic
 
@@ -161,11 +161,7 @@ def run_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> Run:
 
 @dataclass(frozen=True)
 class Training:
-    """What is trained on what, wherever that may be; see `predict_run` for the fields.
-
-    Args:
-        networks: Networks of micro-batches that were extracted, by their shapes.
-    """
+    """What is trained on what, wherever that may be; see `predict_run` for the fields."""
 
     extract: Callable[[Job], Network]  # Function that gives the network of a job
     job: Job
@@ -179,6 +175,7 @@ class Training:
     base_precision: str | None = None
     clip_gradients: bool = True
     embodied_g_per_hour: float = 0.0
+    # Networks of micro-batches that were extracted, by their shapes.
     networks: dict[tuple[int, ...], Network] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -232,7 +229,7 @@ class Training:
         predictors = predictors_of(job, gpu, whole)
         step = step_of(whole, gpu, layout, traffic, *predictors, clock, job.power_limit_w, self.clip_gradients)
         steps = math.ceil(samples * self.epochs / shape[0])
-        lacking = shortage(step.memory, gpu)
+        lacking, compiled = shortage(step.memory, gpu), is_compiled(job.execution, self.asked_precision)
         fits = f"it would not fit: each GPU {lacking}; divide more (sharding, recompute, accumulation, more GPUs)"
         return Run(
             model=whole.name,
@@ -253,7 +250,8 @@ class Training:
                 "at the plug: each GPU has its share of a server like MLPerf's; vendors left out are up to 18 % off",
                 *(["between GPUs: what is sent goes on beside the backward"] if layout.gpus > 1 else []),
                 *_included(self),
-                *step.micro.notes,
+                *(note for note in step.micro.notes if not (compiled and note.startswith("no interval"))),
+                *(["the interval is that of eager steps, which Megatron's compiled steps lie within"] * compiled),
             ),
             embodied_g_per_hour=self.embodied_g_per_hour,
             servers_w=servers_w(gpu, layout),

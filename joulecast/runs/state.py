@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from ..generation.dividing import WORDS, divided, results_of_blocks
 from ..operations.attributes import ELEMENT_BYTES
 from ..operations.entry import Entry
+from ..operations.fusion import role_of
 from ..operations.network import Network, ParameterBytes
 from ..operations.rules import size
 from ..predictors.networks.memory import MemoryNeed, memory_need, moments, parameters_held, saved_bytes
@@ -44,13 +45,14 @@ class State:
         return 1 - self.experts + self.experts / self.layout.expert_gpus
 
 
-def memory_of(whole: Network, layout: Layout) -> MemoryNeed:
+def memory_of(whole: Network, layout: Layout, *, compiled: bool = False) -> MemoryNeed:
     """The memory of a GPU: parameters, gradients and moments as far as they are not divided, and what a forward saves.
 
     The first stage of a pipeline starts as many micro-batches as there are stages before it continues with a backward
     (1F1B). DistributedDataParallel holds gradients a second time, in the buckets that they are sent in.
 
     `whole`: A micro-batch through all layers, in training, with the optimizer's step.
+    `compiled`: Whether point-wise operations and norms are fused, whose results the backward computes again.
 
     Raises:
         InputError: The model has no layers that GPUs can share so.
@@ -63,23 +65,36 @@ def memory_of(whole: Network, layout: Layout) -> MemoryNeed:
         + moments(network) * held.learned / state.divisor("moments")
     )
     need = memory_need(network)
-    saved = float(saved_bytes(network) - _unsaved_logits(network))
+    kept = _not_fused(network) if compiled else network
+    saved = float(saved_bytes(kept) - _unsaved_logits(kept))
     largest = (
         need.activations_bytes
         - saved_bytes(network)
         - (network.parameter_bytes.casts if network.parameter_bytes else 0)
     )
-    outside = tuple(entry for entry in network if not is_recomputed(entry, layout.recompute))
+    outside = tuple(entry for entry in kept if not is_recomputed(entry, layout.recompute))
     if layout.recompute != "none" and outside:
         numbers = {found[1] for entry in network for path in entry.module_paths if (found := IN_A_LAYER.search(path))}
         layers, blocks = max(1, len(numbers)), [*results_of_blocks(network)]
         # A layer is computed again from its input, attention from queries, keys and values, which others save.
         inputs = 2 * sum(map(size, blocks[::2])) / layout.tensor_parallel if layout.recompute == "full" else 0
-        inner = saved_bytes(network) - saved_bytes(replace(network, entries=outside))
+        inner = saved_bytes(kept) - saved_bytes(replace(kept, entries=outside))
         saved = max(0, saved - inner) + inner / layers + inputs
     started = min(layout.pipeline_parallel, layout.accumulation)
     casts = held.casts / state.divisor("parameters")
     return MemoryNeed(round(weights), round(saved * started / layout.pipeline_parallel + largest + casts))
+
+
+def _not_fused(network: Network) -> Network:
+    """The network without the point-wise operations and norms that torch.compile fuses into kernels of their own.
+
+    Its partitioner saves what products and attention read and compute, not what lies between them
+    (torch/_functorch/partitioners.py, min_cut_rematerialization_partition).
+    """
+    entries = tuple(
+        e for e in network if role_of(e.operation) == "call" or e.operation.kind in ("softmax", "embedding")
+    )
+    return replace(network, entries=entries) if entries else network
 
 
 def is_recomputed(entry: Entry, recompute: str) -> bool:

@@ -155,7 +155,8 @@ def step_of(
     kept = {name: cost for name, cost in parts.items() if cost.time_s > 0}
     held = state.held
     stored = (held.stored + moments(network) * held.learned) * stages * layout.tensor_parallel
-    return Step(kept, micro, memory_of(whole, layout), all_s, stored)
+    compiled = predictor.host.execution.name == "compiled"
+    return Step(kept, micro, memory_of(whole, layout, compiled=compiled), all_s, stored)
 
 
 def _forward_share(costs: Iterable[OperationCost]) -> float:

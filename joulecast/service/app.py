@@ -7,11 +7,11 @@ import contextlib
 import ctypes
 import gc
 import logging
-import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any, cast
 
 from fastapi import FastAPI
@@ -52,8 +52,13 @@ _DESCRIPTION = (
 )
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
-    """Build the service. Nothing runs or is loaded until a server starts it."""
+def create_app(settings: Settings | None = None, shared: Path | None = None) -> FastAPI:
+    """Build the service. Nothing runs or is loaded until a server starts it.
+
+    Args:
+        settings: Its settings; None for the defaults.
+        shared: Folder in which several processes keep their metrics; None for one process.
+    """
     settings = settings or Settings()
     app = FastAPI(
         title="joulecast",
@@ -80,7 +85,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     state.ready = False
     state.damage = None
     state.reloads = 0
-    state.metrics = Metrics(_gauges(state), __version__, os.getpid() if settings.workers > 1 else None)
+    state.several = shared is not None
+    state.metrics = Metrics(_gauges(state), __version__, shared)
     for router in _ROUTERS:
         app.include_router(router)
     app.add_exception_handler(JoulecastError, _refused)
@@ -192,6 +198,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     _renew(app, first)
     running = [_warm(app), _tidy(app), watch(settings, first, partial(_reloaded, app))]
     running += [follow(settings)] if settings.follow else []
+    running += [app.state.metrics.share()] if app.state.several else []
     tasks = [asyncio.create_task(each) for each in running]
     yield
     app.state.ready = False

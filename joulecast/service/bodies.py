@@ -48,8 +48,7 @@ class BodiesInMemory:
     def add(self, client: str, size_bytes: int) -> None:
         """Count a part of a body that has arrived.
 
-        Raises:
-            RefusalError: The limit of the client or of all clients is exceeded. The part is not counted then.
+        Raises RefusalError: The client's limit or that of all is exceeded; it is not counted then.
         """
         mine_bytes = self._bytes[client] + size_bytes
         if mine_bytes > self._most_bytes // _SHARE or self.size_bytes + size_bytes > self._most_bytes:
@@ -89,14 +88,8 @@ class _ReadRequest(Request):
 async def read(request: Request, body: bytes, model: type[BaseModel]) -> _ReadRequest:
     """Parse a body: a large one in a thread of the workers, because in the event loop it would delay all others.
 
-    Args:
-        request: The request, whose body has arrived.
-        body: The body, as JSON.
-        model: Class of the question that it should hold.
-
-    Raises:
-        JoulecastError: The body is not such a question, or holds more than the limits allow; too many requests wait
-            already, or it takes too long.
+    Raises JoulecastError: The body is not such a question, or holds more than the limits allow; too many requests wait
+    already, or it takes too long.
     """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
@@ -150,11 +143,7 @@ def _name_calibrations(content: Any, calibrations: Mapping[str, BoardProfile]) -
 
 
 def _refuse_many(content: Any, settings: Settings) -> None:
-    """Refuse long lists before they are validated.
-
-    Raises:
-        RefusalError: A list of the question has more items than it may have.
-    """
+    """Refuse long lists before they are validated. Raises RefusalError: A list has more items than it may have."""
     limits = {
         "requests": ("the batch has too many requests", settings.max_batch),
         "networks": ("there are too many networks", settings.max_batch),

@@ -149,10 +149,7 @@ class CachedRoute(APIRoute):
     async def answered(self, handler: Handler, request: Request, question: BaseModel | None) -> Response:
         """Compute an answer that is not in the cache.
 
-        Args:
-            handler: The handler that FastAPI would call.
-            request: The request.
-            question: What its body asks; None where it has none, or is no JSON.
+        The question is None where the request has no body, or none in JSON.
         """
         return await handler(request)
 

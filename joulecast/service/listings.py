@@ -131,11 +131,9 @@ def all_models(search: str = "", *, others: bool = False) -> dict[str, Any]:
 
 
 def zoo_card(name: str) -> dict[str, Any]:
-    """The model card of an entry, with the card as text under "markdown".
+    """The model card of an entry, as text under "markdown", too.
 
-    Raises:
-        UnknownNameError: There is no such entry.
-        ZooError: The entry is damaged.
+    Raises UnknownNameError, ZooError: It is not there, or damaged.
     """
     names = entries()
     if name not in names:

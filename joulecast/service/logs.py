@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from prometheus_client import (
@@ -20,6 +23,7 @@ from prometheus_client import (
     generate_latest,
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
 
 LOGGER = logging.getLogger("joulecast.service")
 
@@ -62,6 +66,8 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Bounds of the histogram. A cached answer takes under a millisecond, a sweep over all GPUs tenths of a second.
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 
+_FRESH_S = 10.0  # Age up to which the values of another process count; each writes them five times as often.
+
 # Clients may send any text as a method, and each text would become a label of its own.
 _METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
 
@@ -72,16 +78,18 @@ class Metrics:
     Args:
         gauges: Name -> description, and a function that reads the value.
         version: Version of joulecast.
-        process: Number of this process, which becomes a label of every value; None where there is only one process.
+        shared: Folder in which all processes of the service keep their values, each with its number as a label; None
+            where there is only one process.
     """
 
     def __init__(
-        self, gauges: Mapping[str, tuple[str, Callable[[], float]]], version: str, process: int | None = None
+        self, gauges: Mapping[str, tuple[str, Callable[[], float]]], version: str, shared: Path | None = None
     ) -> None:
         disable_created_metrics()  # the times at which the service saw each label first, which nobody asks for
         self._gauges = gauges
         self._version = version
-        self._own = {} if process is None else {"process": str(process)}
+        self._shared = shared
+        self._own = {} if shared is None else {"process": str(os.getpid())}
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "joulecast_requests",
@@ -119,9 +127,27 @@ class Metrics:
             yield process
 
     def text(self) -> bytes:
-        """All counters and gauges in Prometheus' text format."""
-        text: bytes = generate_latest(self._registry)
-        return text
+        """All counters and gauges in Prometheus' text format: those of all processes of the service."""
+        mine: bytes = generate_latest(self._registry)
+        if self._shared is None:
+            return mine
+        path = self._shared / f"{os.getpid()}.txt"
+        path.with_suffix(".new").write_bytes(mine)
+        path.with_suffix(".new").replace(path)
+        families: dict[str, Metric] = {}
+        for other in self._shared.glob("*.txt"):
+            if time.time() - other.stat().st_mtime < _FRESH_S:  # The files of processes that have ended are older.
+                for family in text_string_to_metric_families(other.read_text("utf-8")):
+                    families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+                    families[family.name].samples += family.samples
+        together: bytes = generate_latest(SimpleNamespace(collect=families.values))
+        return together
+
+    async def share(self) -> None:
+        """Write the values of this process periodically, for whichever process Prometheus asks."""
+        while True:
+            await asyncio.to_thread(self.text)
+            await asyncio.sleep(_FRESH_S / 5)
 
 
 def resident_bytes() -> float:

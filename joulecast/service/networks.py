@@ -50,18 +50,11 @@ class FileQuery(BaseModel):
 
 
 def network_of_upload(query: FileQuery, content: bytes, tracer: IsolatedExtraction, seconds: float) -> Network:
-    """List the operations of a model in a file. Nothing in it is unpickled, and no code of it is run.
+    """List the operations of a model in a file.
 
-    Args:
-        query: Name of the file, and how its model is extracted.
-        content: Bytes of the file.
-        tracer: Process that reads files.
-        seconds: Longest time that this may take.
-
-    Raises:
-        InputError: The file is of another kind, or holds no model.
-        MissingDependencyError: The file needs a library that is not installed.
-        ExtractionError: The model cannot be looked into, or takes too much time or memory.
+    Nothing in it is unpickled, and no code of it is run. Raises InputError: The file is of another kind, or holds no
+    model. Raises MissingDependencyError: It needs a library that is not installed. Raises ExtractionError: The model
+    cannot be looked into, or takes more than `seconds` or too much memory.
     """
     suffix = Path(query.name).suffix.lower()
     if suffix not in _SUFFIXES:
@@ -135,22 +128,16 @@ class Networks:
     def of(self, subject: Subject, precision: str) -> Network:
         """The network that a question is about.
 
-        Raises:
-            JoulecastError: There is no such model, or its operations are not valid.
-            TracingNeededError: The model must be traced, and this is not the process for that.
+        Raises JoulecastError: There is no such model, or its operations are not valid. Raises TracingNeededError: The
+        model must be traced, and this is not the process for that.
         """
         return self.extract(self.job(subject, precision))
 
     def job(self, subject: Subject, precision: str, **changed: Any) -> Job:
         """What a question asks, as the library takes it: names are checked, and a list of operations is a Network.
 
-        Args:
-            subject: The question.
-            precision: What the network runs in.
-            changed: Fields of the job that were checked already.
-
-        Raises:
-            JoulecastError: There is no such host, or the operations are not valid.
+        `changed` are fields of the job that were checked already. Raises JoulecastError: There is no such host, or the
+        operations are not valid.
         """
         given = vars(subject)
         if subject.operations is not None:
@@ -196,13 +183,7 @@ class Networks:
     def of_file(self, query: FileQuery, content: bytes) -> Network:
         """The network of a model in a file.
 
-        Args:
-            query: Name of the file, and how its model is extracted.
-            content: Bytes of the file.
-
-        Raises:
-            JoulecastError: See `network_of_upload`.
-            TracingNeededError: This is not the process for files.
+        Raises JoulecastError: See `network_of_upload`. Raises TracingNeededError: Files are read in another process.
         """
         if not self._settings.extraction:
             raise MissingDependencyError("this service reads no files", hint="send operations instead of the file")

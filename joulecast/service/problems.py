@@ -75,9 +75,7 @@ def not_found(path: str) -> RefusalError:
 def invalid(error: ValidationError | RequestValidationError, part: str | None = None) -> JoulecastError:
     """The error for a request that does not fit the schema: its first fault, and the number of further ones.
 
-    Args:
-        error: What pydantic found.
-        part: The part of the request that was validated by itself: "body" or "query"; None where the faults say so.
+    `part` is the part of the request that was validated by itself, "body" or "query"; None where the faults say so.
     """
     faults = [{**fault, "loc": (part, *fault["loc"]) if part else fault["loc"]} for fault in error.errors()]
     first = faults[0]

@@ -28,11 +28,9 @@ class Query(BaseModel):
     format: Format | None = Field(None, description="json or csv; the header Accept works as well.")
 
     def question(self, kind: type[Any]) -> Any:
-        """Turn the query into the question that a body would hold.
+        """The question that a body would hold.
 
-        Raises:
-            InputError: A text is not a shape.
-            RefusalError: The question does not fit the schema.
+        Raises InputError, RefusalError: A text is not a shape, or the schema has no such value.
         """
         shape = _plain(parse_shapes(self.input_shape))
         given = self.model_dump(exclude_none=True, exclude={"format", "input_shape"})

@@ -159,18 +159,12 @@ GPUS = Annotated[list[Name], up_to(100)] | None
 CLOCKS = Annotated[list[Clock], up_to(1000)] | None
 Amount = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
 
-Declared = tuple[Any, str] | tuple[Any, str, Any]
-"""Type of a field, its description, and an example."""
+Declared = Any
+"""Type of a field; or its type, its description where that is not the argument's own, and an example."""
 
 FIELDS: Mapping[str, Declared] = {
-    "batch": (Size, "Sequences at a time, on all GPUs together.", 64),
-    "batch_sizes": (Annotated[list[Size], up_to(100)] | None, "Batch sizes to compare, instead of the model's own."),
-    "batches": (
-        Annotated[list[Size], up_to(100, least=1)] | None,
-        "Sequences at a time, to choose from. Default: from 1 to the largest that fits.",
-    ),
-    "batching": (Name | None, "continuous or static. Default: what the engine does."),
-    "cache_precision": (Name | None, "fp8 for keys and values. Default: 16 bits."),
+    "batch_sizes": Annotated[list[Size], up_to(100)] | None,
+    "batches": Annotated[list[Size], up_to(100, least=1)] | None,
     "calibration": (
         Annotated[dict[Name, Any], up_to(20), WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "string"}]})]
         | None,
@@ -178,21 +172,16 @@ FIELDS: Mapping[str, Declared] = {
         "/v1/calibrations lists.",
     ),
     "carbon": (Price | Name | None, "Grams of CO2 per kWh, or a country such as DE."),
-    "clock": (Clock | None, "Graphics clock. Default: the GPU's own default."),
-    "clocks": (CLOCKS, "Default: up to 40 clocks of each GPU."),
-    "composition": (Composition | None, "How operations add up to a network. Default: the predictor's choice."),
-    "counts": (
-        Annotated[list[Size], up_to(8, least=1)],
-        "Numbers of GPUs, for names without a number; all their layouts are compared.",
-    ),
-    "data_parallel": (Size, "Replicas, which share the batch."),
+    "clock": Clock | None,
+    "clocks": CLOCKS,
+    "composition": Composition | None,
+    "counts": Annotated[list[Size], up_to(8, least=1)],
     "engine": (Name, _SERVED),
     "execution": (HowRun, "eager, graph (replayed as a CUDA graph), or compiled (by torch.compile)."),
-    "expert_parallel": (Size, "GPUs that whole experts are distributed over."),
-    "frames": (Side | None, "Frames of a video. Default: the pipeline's."),
+    "frames": Side | None,
     "gpu": (Name, _GPU, "A30"),
     "gpus": (GPUS, "Names or aliases. Default: the whole catalogue.", ["A30", "H100 SXM"]),
-    "height": (Side | None, "Pixels from top to bottom. Default: the pipeline's."),
+    "height": Side | None,
     "host": (
         HostFactor | Name | None,
         "The machine that launches operations: a factor on the reference host's time, or a host's name; none for the "
@@ -200,21 +189,13 @@ FIELDS: Mapping[str, Declared] = {
         0.5,
     ),
     "input_shape": (InputShape | None, "Shape of the input of all models that are named."),
-    "max_power_w": (Positive | None, "Power budget: highest mean board power over an iteration."),
-    "max_time_per_output_token_s": (Positive | None, "Longest time from one token of a request to the next."),
-    "max_time_s": (Positive | None, "Deadline: longest time of an iteration."),
-    "max_time_to_first_token_s": (Positive | None, "Longest time that a request waits for its first token."),
-    "micro_batches": (Size | None, "Parts of a replica's batch. Default: one for each stage."),
-    "min_tokens_per_s": (Positive | None, "Of all requests together."),
-    "mode": (Mode, "inference, or training for forward and backward."),
+    "mode": Mode,
     "model": (Name, "Name of a language model.", "llama3_8b"),
-    "objective": (Objective, "Quantity to minimize."),
+    "objective": Objective,
     "operation": (OperationItem, "The operation."),
     "operations": (Operations, "Operations of one mode."),
     "optimizer": (Optimizer | None, "Optimizer whose step is part of an iteration."),
     "output_tokens": (Lengths, LENGTHS, 512),
-    "pipeline_parallel": (Size, "Stages that the layers are divided into."),
-    "power_limit_w": (Positive | None, "Power cap of each board. Default: its own default."),
     "precision": (Precision, "What operations run in."),
     "precisions": (
         Annotated[list[Name], up_to(5, least=1)],
@@ -225,15 +206,12 @@ FIELDS: Mapping[str, Declared] = {
         Price | Annotated[dict[Name, Price], up_to(100)] | None,
         "One price for every GPU, or prices by GPU.",
     ),
-    "price_per_kwh": (Price | None, "Price of a kilowatt-hour, in the same currency."),
+    "price_per_kwh": Price | None,
     "prompt_tokens": (Lengths, LENGTHS, 512),
-    "sampling": (Name | None, "greedy, temperature, or top_p (also for top-k). Default: as the engine does it."),
-    "steps": (Side | None, "Steps of the denoiser. Default: the pipeline's."),
-    "strict": (bool, "Refuse the request if an operation is not covered."),
-    "tensor_parallel": (
-        Size | None,
-        "GPUs that share each layer; others are replicas. Default: all that the model divides over.",
-    ),
-    "width": (Side | None, "Pixels from left to right. Default: the pipeline's."),
+    "steps": Side | None,
+    "width": Side | None,
 }
-"""Argument of the library's functions -> the field of questions that it becomes."""
+"""Argument of the library's functions -> its field, where its annotation and docstring do not say everything."""
+
+TYPES: Mapping[str, Any] = {"bool": bool, "int": Size, "float": Positive, "str": Name}
+"""Annotation of an argument -> type of its field, with limits."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Self, get_args
 
@@ -18,16 +19,15 @@ from ..operations.operation import MODES
 from ..predictors.networks.execution import EXECUTIONS
 from ..remote.requests import NAMES, ONLY_HERE
 from ..runs.choosing import best_run
-from ..runs.layout import RECOMPUTES, SHARDINGS
 from ..runs.parallel import predict_parallel_training
 from ..runs.predict import predict_run
 from ..traffic.best import best_generation
 from ..traffic.simulate import simulate_serving
 from .question_fields import (
-    CLOCKS,
     FIELDS,
     GPUS,
     LENGTHS,
+    TYPES,
     Amount,
     Clock,
     Declared,
@@ -46,11 +46,16 @@ from .question_fields import (
     Subject,
     up_to,
 )
+from .schema import documented
 
 
 def _showing(*examples: Mapping[str, Any]) -> ConfigDict:
     """Configuration of a class of which the OpenAPI document shows examples."""
     return ConfigDict(json_schema_extra={"examples": [*map(dict, examples)]})
+
+
+_NONE = re.compile(r"; None for (.+?)(?=[.;:]|$)")
+"""What a docstring says of None, which is the default of a field that is left out."""
 
 
 def _question(
@@ -61,12 +66,21 @@ def _question(
     base: type[BaseModel] = Strict,
     **changed: Declared,
 ) -> Any:
-    """The class of the questions that a function answers: its arguments as fields, as in `FIELDS` if not `changed`."""
+    """The class of the questions that a function answers: its arguments as fields, in the words of its docstring.
+
+    Types follow from annotations, where neither `changed` nor `FIELDS` has them.
+    """
     fields: dict[str, Any] = {}
+    words = {**documented(best), **documented(function)}
     for argument, parameter in inspect.signature(function).parameters.items():
         if argument in ONLY_HERE or argument in base.model_fields:
             continue
-        type_, description, *example = changed[argument] if argument in changed else FIELDS[argument]
+        declared = changed[argument] if argument in changed else FIELDS.get(argument)
+        if declared is None:
+            name_of, _, optional = str(parameter.annotation).partition(" | ")
+            declared = TYPES[name_of] | None if optional else TYPES[name_of]
+        said = _NONE.sub(r". Default: \1", words.get(argument, ""))
+        type_, description, *example = declared if isinstance(declared, tuple) else (declared, said)
         default = [*parameter.default] if isinstance(parameter.default, tuple) else parameter.default
         if default is inspect.Parameter.empty or (default is None and argument == "gpu"):
             default = ...
@@ -203,6 +217,7 @@ GenerationQuestion = _question(
 )
 
 _Share = Annotated[float, Field(ge=0, le=1)]
+_Seed = Annotated[int, Field(ge=0, le=2**63)]
 
 BestGenerationQuestion = _question(
     "BestGenerationQuestion",
@@ -226,21 +241,15 @@ BestGenerationQuestion = _question(
         "p99_tpot_s": 0.03,
     },
     gpus=(GPUS, "Names or aliases, or with a number. Default: the whole catalogue.", ["H100 SXM"]),
-    clocks=(CLOCKS, "Default: eight clocks of each GPU, with a rate three."),
-    objective=(Name, "energy, time, cost or carbon, each per token, or gpus."),
-    power_limit_w=(_Caps | None, "Power cap of each board, or several to choose from. Default: its own default."),
-    rate_per_s=(Positive | None, "Requests per second, to be simulated. Default: full batches."),
-    p99_ttft_s=(Positive | None, "Longest time to the first token, at P99."),
-    p99_tpot_s=(Positive | None, "Longest time for each further token, at P99."),
-    max_total_power_w=(Positive | None, "Highest mean power of all boards; without a rate, for as many as it allows."),
-    max_gpus=(Side, "Most GPUs."),
-    prefill_split=(bool, "Whether to try replicas that only read prompts, too."),
-    burstiness=(Annotated[float, Field(gt=0, le=100)], "Variation of the time between arrivals: 1 for Poisson."),
-    prefix_hit_rate=(_Share, "Share of prompts that the prefix cache holds."),
-    draft_tokens=(Annotated[int, Field(ge=0, le=32)], "Tokens to draft, tried with and without, with a rate."),
+    objective=Name,
+    power_limit_w=_Caps | None,
+    max_gpus=Side,
+    burstiness=Annotated[float, Field(gt=0, le=100)],
+    prefix_hit_rate=_Share,
+    draft_tokens=Annotated[int, Field(ge=0, le=32)],
     draft_model=(Name | None, "Name of the model that drafts. Default: drafts cost nothing."),
-    acceptance=(_Share, "Probability that a drafted token is accepted."),
-    seed=(Annotated[int, Field(ge=0, le=2**63)], "Of arrivals and lengths."),
+    acceptance=_Share,
+    seed=_Seed,
 )
 
 ServingQuestion = _question(
@@ -260,28 +269,23 @@ ServingQuestion = _question(
     requests=(Positive | None, "Mean requests per second."),
     prompt_tokens=(Lengths | None, LENGTHS, 500),
     output_tokens=(Lengths | None, LENGTHS, 300),
-    duration_s=(Positive | None, "Seconds in which requests arrive.", 60),
-    seed=(Annotated[int, Field(ge=0, le=2**63)], "Of arrivals and lengths."),
-    concurrency=(Size | None, "Requests at a time, in place of a rate: one begins when another ends."),
-    burstiness=(Annotated[float, Field(ge=0, le=100)], "Variation of the time between arrivals: 1 for Poisson."),
-    warmup_s=(Annotated[float, Field(ge=0, le=1e9)], "Seconds at the beginning that are not counted."),
-    router=(Name, "How replicas get requests: round_robin, least_loaded or prefix."),
-    priority=(Name, "decode if decoding shares steps with prompts, prompts if it waits for them."),
+    seed=_Seed,
+    burstiness=Annotated[float, Field(ge=0, le=100)],
+    warmup_s=Annotated[float, Field(ge=0, le=1e9)],
     prefixes=(
         Annotated[list[Annotated[int, Field(ge=1, le=10**7)]], Field(min_length=2, max_length=2)] | None,
         "How many beginnings prompts share, and tokens of each.",
         [20, 1000],
     ),
     level=_LEVEL,
-    prefill_power_limit_w=(Positive | None, "Power cap of boards while they read prompts."),
-    max_sequences=(Side, "Sequences of a replica in a step."),
-    max_step_tokens=(Side | None, "Tokens of a step. Default: the engine's."),
-    prefix_hit_rate=(_Share, "Share of prompts that the prefix cache holds."),
-    prefill_replicas=(Annotated[int, Field(ge=0, le=10_000)], "Replicas that only read prompts; all others decode."),
-    prefill_clock=(Clock | None, "Their graphics clock."),
-    draft_tokens=(Annotated[int, Field(ge=0, le=32)], "Tokens drafted for each sequence and verified in a step."),
+    max_sequences=Side,
+    max_step_tokens=Side | None,
+    prefix_hit_rate=_Share,
+    prefill_replicas=Annotated[int, Field(ge=0, le=10_000)],
+    prefill_clock=Clock | None,
+    draft_tokens=Annotated[int, Field(ge=0, le=32)],
     draft_model=(Name | None, "Name of the model that drafts. Default: drafts cost nothing."),
-    acceptance=(_Share, "Probability that a drafted token is accepted."),
+    acceptance=_Share,
 )
 
 ImageQuestion = _question(
@@ -291,11 +295,9 @@ ImageQuestion = _question(
     {"model": "sd3_5_medium", "gpu": "H100 SXM"},
     model=(Name, "Name of a pipeline.", "sd3_5_medium"),
     gpu=_GPU_OR_SEVERAL,
-    batch=(Side, "Images or videos at once."),
-    precision=(Name, "What all parts run in: bf16, fp16 or fp32."),
-    gpus=(Size | None, "GPUs that share each image or video: 1, 2, 4 or 8."),
-    ulysses=(Size | None, "GPUs that exchange tokens for heads."),
-    ring=(Size | None, "Groups of these that pass keys and values on."),
+    batch=Side,
+    precision=Name,
+    gpus=Size | None,
 )
 
 ParallelTrainingQuestion = _question(
@@ -304,22 +306,19 @@ ParallelTrainingQuestion = _question(
     "An iteration of training over the GPUs of a node",
     {"model": "gpt2", "input_shape": [16, 512], "gpu": "4x H100 SXM", "data_parallel": 4},
     model=(Name, "Name of a transformer.", "gpt2_xl"),
-    input_shape=(_Sizes, "Of the input of all replicas together, batch first.", [16, 1024]),
+    input_shape=_Sizes,
     gpu=(Name, "The GPUs; a name without a number for as many as are used.", "H100 SXM"),
-    tensor_parallel=(Size, "GPUs that share each layer."),
 )
 
 _TRAINED: dict[str, Any] = {
     "model": (Name, "Name of a model.", "bert_base"),
     "input_shape": (_Sizes, "Of the input of a step, of all GPUs and micro-batches together, batch first.", [32, 128]),
     "precision": (Name, "default, fp32, tf32, fp16, bf16, fp8, amp or amp_fp16."),
-    "samples": (Amount | None, "Samples of the data."),
-    "tokens": (Amount | None, "Tokens of the data, in place of samples."),
-    "epochs": (Positive, "How often the data are passed through."),
-    "lora": (Side | None, "Rank of low-rank adapters, beside which everything else is frozen."),
-    "lora_targets": (Name | Annotated[list[Name], up_to(100)] | None, "Layers with adapters. Default: those of peft."),
+    "samples": Amount | None,
+    "tokens": Amount | None,
+    "lora": Side | None,
+    "lora_targets": Name | Annotated[list[Name], up_to(100)] | None,
     "model_options": (Annotated[dict[OptionName, Option], up_to(16)] | None, "Arguments of the model."),
-    "pue": (Positive, "Joules of the data centre for each joule of its servers."),
 }
 
 RunQuestion = _question(
@@ -329,22 +328,15 @@ RunQuestion = _question(
     {"model": "bert_base", "input_shape": [32, 128], "gpu": "L4", "samples": 100000, "epochs": 3, "precision": "bf16"},
     **_TRAINED,
     gpu=(Name, "The GPUs.", "8x H100 SXM"),
-    tensor_parallel=(Size, "GPUs that share each layer."),
-    accumulation=(Size, "Micro-batches of each replica in a step."),
-    context_parallel=(Side, "GPUs that share each sequence."),
-    expert_parallel=(Side, "GPUs over which whole experts are distributed."),
-    base_precision=(Name | None, "nf4 to store frozen layers in 4 bits (QLoRA)."),
-    clip_gradients=(bool, "Whether the norm of the gradients is limited."),
-    sharding=(Name, ", ".join(SHARDINGS)),
-    recompute=(Name, ", ".join(RECOMPUTES)),
-    virtual_stages=(Side, "Parts of the layers that each stage has."),
-    gpus_per_node=(Side, "GPUs of a node."),
-    network_bandwidth=(Amount | None, "Bytes per second between a node and others."),
-    evaluation_samples=(_NotNegative, "Samples that are only evaluated, in each epoch."),
-    checkpoints=(Annotated[int, Field(ge=0, le=10**9)], "How often a checkpoint is stored."),
-    checkpoint_bandwidth=(Amount, "Bytes per second at which it is stored."),
-    loader_samples_per_s=(Positive | None, "Samples per second that the loader of the data gives."),
-    embodied_g_per_hour=(Price, "Grams of CO2 of making a GPU, for each hour of use."),
+    context_parallel=Side,
+    expert_parallel=Side,
+    virtual_stages=Side,
+    gpus_per_node=Side,
+    network_bandwidth=Amount | None,
+    evaluation_samples=_NotNegative,
+    checkpoints=Annotated[int, Field(ge=0, le=10**9)],
+    checkpoint_bandwidth=Amount,
+    embodied_g_per_hour=Price,
 )
 
 BestRunQuestion = _question(
@@ -361,11 +353,7 @@ BestRunQuestion = _question(
     },
     **_TRAINED,
     gpus=(GPUS, "Names or aliases, or with a number. Default: the whole catalogue.", ["8x H100 SXM"]),
-    counts=(_Sizes, "Numbers of GPUs, for names without a number."),
-    clocks=(CLOCKS, "Default: eight clocks of each GPU."),
-    objective=(Name, "energy (at the plug), time, cost or carbon of the whole run."),
-    max_time_s=(Positive | None, "Deadline: longest time of the run."),
-    max_cost=(Positive | None, "Highest cost of the run, in the currency of the prices."),
+    objective=Name,
 )
 
 

@@ -61,10 +61,7 @@ def damage() -> str | None:
 async def watch(settings: Settings, seen: str, reloaded: Callable[[str, str | None], None]) -> None:
     """Check every few seconds whether predictors have changed, so that answers of old ones are dropped.
 
-    Args:
-        settings: How often to check.
-        seen: The current generation.
-        reloaded: Function that is called with each new generation, and with what `damage` says of it.
+    Each new generation is told to `reloaded`, with what `damage` says of it.
     """
     while True:
         await asyncio.sleep(settings.watch_seconds)

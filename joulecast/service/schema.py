@@ -20,6 +20,12 @@ class Open(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
+def documented(value: Any) -> dict[str, str]:
+    """What the docstring of a function or class says of each argument."""
+    entries = _ENTRY.findall(value.__doc__ or "")
+    return {each: " ".join(text.split()) for names, text in entries for each in names.split(", ")}
+
+
 def answer_of(name: str, kind: type[Any], about: str, listed: str = "", /, **declared: Any) -> Any:
     """The schema of a class of the library, as `to_dict` writes it.
 
@@ -30,14 +36,12 @@ def answer_of(name: str, kind: type[Any], about: str, listed: str = "", /, **dec
         listed: Names of fields and properties that are written; empty for all fields but those that are declared.
         declared: Types of what is written in another form, or is no field.
     """
-    documented = {
-        each: " ".join(text.split()) for names, text in _ENTRY.findall(kind.__doc__ or "") for each in names.split(", ")
-    }
+    said = documented(kind)
     columns = {field.name: field.type for field in fields(kind) if field.repr}
     found: dict[str, Any] = {}
     for each in listed.split() or [field for field in columns if field not in declared]:
         getter: Any = getattr(kind, each, None)
-        words = documented.get(each) or (getter.__doc__ if isinstance(getter, property) else "") or ""
+        words = said.get(each) or (getter.__doc__ if isinstance(getter, property) else "") or ""
         hint = columns[each] if each in columns else getter.fget.__annotations__["return"]
         found[each] = (_plain(_evaluated(hint, kind)), Field(description=words.partition("\n")[0]))
     return object_of(name, about, **found, **declared)

@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from uvicorn import Config, Server
@@ -189,12 +191,8 @@ def url_of(settings: Settings, listening: socket.socket) -> str:
 def serve(settings: Settings, tell: Callable[[str], object]) -> None:
     """Run the service until a signal to stop.
 
-    Args:
-        settings: Limits and options of the service.
-        tell: Function that is called with the URL of the page as soon as connections are accepted.
-
-    Raises:
-        InputError: The port is taken, or this machine does not have the address.
+    `tell` is called with the URL of the page as soon as connections are accepted. Raises InputError: The port is taken,
+    or this machine does not have the address.
     """
     if settings.calibrations:
         profiles_in(settings.calibrations)  # Refused here, and not in each of the processes.
@@ -207,8 +205,8 @@ def serve(settings: Settings, tell: Callable[[str], object]) -> None:
             Server(config).run(sockets=[listening])
             return
     # The port is free. A socket that others may share would not have found out.
-    with SharedPort.bound(listening.family, address) as shared:
-        config = ServiceConfig(settings.of_one_worker())
+    with SharedPort.bound(listening.family, address) as shared, TemporaryDirectory(prefix="joulecast-") as metrics:
+        config = ServiceConfig(settings.of_one_worker(), Path(metrics))
         _announce(url, tell)
         if settings.follow:
             threading.Thread(target=lambda: asyncio.run(follow(settings)), daemon=True).start()
@@ -250,10 +248,9 @@ class SharedPort(socket.socket):
 
     @classmethod
     def bound(cls, family: int, address: Any) -> Self:
-        """Reserve a port, together with the other processes of this service.
+        """Reserve a port, together with this service's other processes.
 
-        Raises:
-            InputError: The system cannot divide a port between processes.
+        Raises InputError: The system cannot divide a port.
         """
         option = getattr(socket, "SO_REUSEPORT", None)
         if option is None:
@@ -276,7 +273,7 @@ class SharedPort(socket.socket):
 class ServiceConfig(Config):
     """uvicorn's settings of one process. They are pickled for each further process, which loads the application."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, metrics: Path | None = None) -> None:
         self._settings = settings
         options: dict[str, Any] = {
             "host": settings.host,
@@ -293,7 +290,7 @@ class ServiceConfig(Config):
             "timeout_graceful_shutdown": int(settings.drain_seconds) or 1,
             "backlog": _BACKLOG,
         }
-        super().__init__(partial(create_app, settings), factory=True, **options)
+        super().__init__(partial(create_app, settings, metrics), factory=True, **options)
 
     def configure_logging(self) -> None:
         """Log to stderr as JSON. uvicorn calls this in each process."""

@@ -50,10 +50,9 @@ def checked_gpu(name: str) -> GPU:
 
 
 def checked_host(wanted: str | float | None) -> Host:
-    """Find a host by name or factor. A text is a name, and never the path of a profile.
+    """Find a host by name or factor; never the path of a profile.
 
-    Raises:
-        UnknownNameError, InputError: There is no such host.
+    Raises UnknownNameError, InputError: There is none.
     """
     if isinstance(wanted, str) and wanted != USUAL.name and wanted not in hosts():
         raise unknown_name("host", wanted, hosts(), hint="or a factor such as 0.5")
@@ -75,10 +74,9 @@ def plain_clock(clock_mhz: float | None) -> float | None:
 
 
 def arguments_of(question: BaseModel) -> dict[str, Any]:
-    """What a question asks, under the names of the library's arguments. Hosts and prices are looked up by name.
+    """What a question asks, under the names of the library's arguments.
 
-    Raises:
-        UnknownNameError, InputError: There is no such host or GPU.
+    Hosts and prices are looked up by name. Raises UnknownNameError, InputError: There is no such host or GPU.
     """
     asked: dict[str, Any] = {}
     for field, value in question:
@@ -103,15 +101,9 @@ def with_next_step(error: UnknownNameError, listing: str) -> UnknownNameError:
 
 
 def checked_predictor(name: str | None, gpu: GPU | None = None, mode: str = "inference") -> str | None:
-    """Check the name of a zoo entry, or of a predictor for which a GPU has an entry.
+    """Check the name of a zoo entry, or of a predictor for which a GPU has an entry; without a GPU, for any.
 
-    Args:
-        name: The name, as the client gave it; None for the default.
-        gpu: The GPU that it is for; None for any, whose entries are found later.
-        mode: The mode that it is for.
-
-    Raises:
-        UnknownNameError: There is no such entry, as for every path and every address of a registry.
+    Raises UnknownNameError: There is no such entry, as for every path and every address of a registry.
     """
     if name is None:
         return None

@@ -85,14 +85,9 @@ class _Job:
                 raise StoppedError
 
     def wait(self, tell: Callable[[], object], closed: Callable[[], bool]) -> None:
-        """Say that this pauses, and wait for the next turn.
+        """Say by `tell` that this pauses, and wait for the next turn.
 
-        Args:
-            tell: Function that says so to the loop that gives turns.
-            closed: Function that says whether that loop has ended, after which nobody gives turns.
-
-        Raises:
-            StoppedError: The loop has ended.
+        Raises StoppedError: The loop that gives turns is `closed`.
         """
         self.paused = threading.Event()
         tell()

@@ -18,6 +18,9 @@ def whole_file(path: Path) -> Iterator[Path]:
 
     If the block raises an error, the temporary file is removed, and `path` stays as it was.
     """
+    if path.is_char_device() or path.parent == Path("/dev"):  # Such as /dev/stdout, which must not be replaced.
+        yield path
+        return
     unfinished = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
     try:
         yield unfinished

@@ -77,41 +77,49 @@ def _folder(device: Device, mode: str, predictor: str | Path | None, defaults: S
             allowed="a zoo name, the folder of an entry, or models:/NAME@ALIAS",
             hint="`joulecast zoo list` shows what is here",
         )
-    predictor = None if predictor is None else str(predictor)
-    if predictor is not None and predictor.startswith("models:"):
+    if predictor is not None:
+        name = str(predictor)
+        own = () if "/" in name else _own(device, mode, (name,))
+        return _named(name) or entry_folder(next(iter(own), name))
+    for name in defaults:
+        if found := _stored(name):
+            return found
+    known = entries()
+    trained = sorted({g.aliases[0] for g in gpus().values() if any(e.startswith(f"{g.slug}/") for e in known)})
+    cpus = sorted({entry.partition("/")[0] for entry in (*known, *pulled()) if entry.startswith(CPU_FOLDERS)})
+    raise ZooError(
+        f"no predictor for {mode} on {device.name}",
+        given=defaults[0],
+        allowed=f"devices with predictors of their own: {', '.join((*trained, *cpus))}",
+        hint="`joulecast collect` measures a device, and `joulecast train` makes a predictor of the dataset",
+    )
+
+
+def _named(predictor: str) -> Path | None:
+    """Folder of an entry that is named by its folder, or by a registry; None for other names."""
+    if predictor.startswith("models:"):
         from .mlflow.registry import registry_folder
 
         return registry_folder(predictor)
-    if predictor is not None and is_file(Path(predictor) / MANIFEST):
-        return Path(predictor).resolve()
-    zoo = shipped("zoo")
-    if predictor is None:
-        names = pulled()
-        for name in defaults:
-            if name in names and (found := pulled_folder(name)):
-                return found
-            if (zoo / f"{name}/{MANIFEST}").is_file():
-                return zoo / name
-    name = defaults[0] if predictor is None else predictor
-    if "/" not in name:
-        name = next(iter(_own(device, mode, (name,))), name)
-    if found := pulled_folder(name):
-        return found
-    # Looked up by name, because listing the whole zoo takes as long as a prediction.
-    if NAME.fullmatch(name) and (zoo / name / MANIFEST).is_file():
-        return zoo / name
-    known = entries(zoo)
-    if predictor is None:
-        trained = sorted({g.aliases[0] for g in gpus().values() if any(e.startswith(f"{g.slug}/") for e in known)})
-        cpus = sorted({entry.partition("/")[0] for entry in (*known, *pulled()) if entry.startswith(CPU_FOLDERS)})
-        raise ZooError(
-            f"no predictor for {mode} on {device.name}",
-            given=name,
-            allowed=f"devices with predictors of their own: {', '.join((*trained, *cpus))}",
-            hint="`joulecast collect` measures a device, and `joulecast train` makes a predictor of the dataset",
-        )
-    hint = "the folder of an entry or models:/NAME@ALIAS is allowed, too; `joulecast zoo pull` fetches other entries"
-    raise unknown_name("predictor", predictor, {*known, *pulled()}, hint=hint)
+    return Path(predictor).resolve() if is_file(Path(predictor) / MANIFEST) else None
+
+
+def _stored(name: str) -> Path | None:
+    """Folder of an entry that was pulled or ships; None without one. Listing the zoo would take longer."""
+    shipping = shipped("zoo") / name
+    return pulled_folder(name) or (shipping if NAME.fullmatch(name) and (shipping / MANIFEST).is_file() else None)
+
+
+def entry_folder(name: str) -> Path:
+    """The folder of an entry that was pulled, ships with joulecast, lies in a folder, or is in a registry.
+
+    Raises UnknownNameError: there is none. Raises ZooError: what was pulled under this name is damaged.
+    """
+    found = _named(name) or _stored(name)
+    if found is None:
+        hint = "the folder of an entry or models:/NAME@ALIAS is allowed, too; `joulecast zoo pull` fetches others"
+        raise unknown_name("predictor", name, {*entries(), *pulled()}, hint=hint)
+    return found
 
 
 def find_background(gpu: str | GPU, mode: str, predictor: str | Path | None = None) -> Background:

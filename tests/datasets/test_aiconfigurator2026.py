@@ -25,34 +25,14 @@ NAN = float("nan")
 
 
 def linear(m, time_us, *, n=4096, k=4096, gpu=H100, stack="sglang 0.5.14", precision="bfloat16", power_w=NAN):
-    return {
-        "gpu": gpu,
-        "stack": stack,
-        "kernel": "some_kernel",
-        "precision": precision,
-        "m": m,
-        "n": n,
-        "k": k,
-        "time_us": time_us,
-        "power_w": power_w,
-        "power_limit_w": 700.0,
-    }
+    device = {"gpu": gpu, "stack": stack, "kernel": "some_kernel", "precision": precision}
+    return {**device, "m": m, "n": n, "k": k, "time_us": time_us, "power_w": power_w, "power_limit_w": 700.0}
 
 
 def attention(phase, tokens, cached, **changes):
-    row = {
-        **linear(1, 10.0),
-        "phase": phase,
-        "cache_precision": "bfloat16",
-        "batch": 2,
-        "tokens": tokens,
-        "cached": cached,
-        "heads": 8,
-        "kv_heads": 2,
-        "head_size": 64,
-        "window": 0,
-    }
-    return {name: value for name, value in {**row, **changes}.items() if name not in ("m", "n", "k")}
+    row = {**linear(1, 10.0), "phase": phase, "cache_precision": "bfloat16", "batch": 2, "tokens": tokens}
+    row |= {"cached": cached, "heads": 8, "kv_heads": 2, "head_size": 64, "window": 0, **changes}
+    return {name: value for name, value in row.items() if name not in ("m", "n", "k")}
 
 
 def imported(tmp_path, listed, table="linear", **options):

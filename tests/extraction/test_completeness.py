@@ -20,64 +20,28 @@ from joulecast.extraction.tracing import trace
 
 # Operators that run as one kernel, or a few that belong together, though PyTorch can break them down.
 WHOLE = {
-    "conv1d": "conv1d",
-    "conv2d": "conv2d",
-    "linear": "linear",
+    **{name: name for name in ("conv1d", "conv2d", "linear", "batch_norm", "layer_norm", "group_norm", "softmax")},
+    **{name: name for name in ("dropout", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "relu6", "hardswish")},
+    **{name: name for name in ("hardsigmoid", "silu", "embedding")},
     "addmm": "linear",
     "scaled_dot_product_attention": "attention",
-    "batch_norm": "batch_norm",
-    "layer_norm": "layer_norm",
-    "group_norm": "group_norm",
-    "softmax": "softmax",
-    "dropout": "dropout",
-    "max_pool2d": "max_pool2d",
-    "avg_pool2d": "avg_pool2d",
-    "adaptive_avg_pool2d": "adaptive_avg_pool2d",
-    "relu6": "relu6",
-    "hardswish": "hardswish",
-    "hardsigmoid": "hardsigmoid",
-    "silu": "silu",
     "upsample_bilinear2d": "interpolate",
-    "embedding": "embedding",
     "stack": "cat",
     "roll": "copy",
     "index": "copy",
 }
 # Primitive operators -> kind; others are named as they are.
 KINDS = {
-    "mm": "matmul",
-    "bmm": "matmul",
-    "baddbmm": "matmul",
-    "clone": "copy",
-    "copy": "copy",
-    "_to_copy": "copy",
-    "_unsafe_index": "copy",
-    "constant_pad_nd": "copy",
-    "repeat": "copy",
+    **dict.fromkeys(("mm", "bmm", "baddbmm"), "matmul"),
+    **dict.fromkeys(("clone", "copy", "_to_copy", "_unsafe_index", "constant_pad_nd", "repeat"), "copy"),
     "rsub": "sub",
     "hardtanh": "hardtanh",
     "clamp_min": "clamp",
     "linalg_vector_norm": "norm",
 }
 OPERATIONS = {
-    *(
-        "relu",
-        "gelu",
-        "tanh",
-        "sigmoid",
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "pow",
-        "neg",
-        "sin",
-        "cos",
-        "exp",
-        "sqrt",
-        "rsqrt",
-    ),
-    *("mean", "sum", "cat", "clamp"),
+    *("relu", "gelu", "tanh", "sigmoid", "add", "sub", "mul", "div", "pow", "neg", "sin", "cos", "exp", "sqrt"),
+    *("rsqrt", "mean", "sum", "cat", "clamp"),
 }
 # Memory that is asked for and not written, and numbers that come along with a launch.
 ALLOCATIONS = {"scalar_tensor", "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"}
@@ -151,16 +115,10 @@ class TinyDecoder(nn.Module):
 
 IMAGE = (2, 3, 64, 64)
 IDS = torch.zeros((2, 6), dtype=torch.int64)
+MODELS = ("resnet18", "mobilenet_v3_small", "densenet121", "swin_t", "convnext_tiny", "shufflenet_v2_x1_0", "googlenet")
 CASES = [
-    ("resnet18", IMAGE),
-    ("mobilenet_v3_small", IMAGE),
-    ("densenet121", IMAGE),
-    ("swin_t", IMAGE),
+    *((name, IMAGE) for name in (*MODELS, "fcn_resnet50")),
     ("vit_b_16", (1, 3, 224, 224)),
-    ("convnext_tiny", IMAGE),
-    ("shufflenet_v2_x1_0", IMAGE),
-    ("googlenet", IMAGE),
-    ("fcn_resnet50", IMAGE),
     (TinyDecoder().bfloat16(), IDS),
     (TinyDecoder(), IDS),
 ]

@@ -146,19 +146,11 @@ def test_the_lists_of_autocast_are_pytorchs():
         (block,) = re.findall(rf"#define AT_FORALL_{macro}\(_\)((?:.*\\\n)*.*)\n", header)
         return set(re.findall(r"_\((\w+)", block))
 
-    recurrent = {
-        "_thnn_fused_lstm_cell",
-        "_thnn_fused_gru_cell",
-        "lstm_cell",
-        "gru_cell",
-        "rnn_tanh_cell",
-        "rnn_relu_cell",
-    }
+    cells = ("_thnn_fused_lstm", "_thnn_fused_gru", "lstm", "gru", "rnn_tanh", "rnn_relu")
+    recurrent = {f"{name}_cell" for name in cells}
     assert listed("LOWER_PRECISION_FP") - LOWER_PRECISION == {*recurrent, "_scaled_dot_product_flash_attention"}
     assert listed("LOWER_PRECISION_FP") >= LOWER_PRECISION
     assert listed("FP32") >= FULL_PRECISION
-    assert {name for name in listed("FP32") - FULL_PRECISION if "loss" not in name} == {
-        "kl_div",
-        "binary_cross_entropy_with_logits",
-    }
+    losses = {name for name in listed("FP32") - FULL_PRECISION if "loss" not in name}
+    assert losses == {"kl_div", "binary_cross_entropy_with_logits"}
     assert listed("FP32_SET_OPT_DTYPE") == FULL_PRECISION_RESULT

@@ -63,6 +63,17 @@ PUBLISHED = {
 }
 
 
+def test_what_parts_lack_is_said():
+    transformers = import_transformers()
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2}
+    mamba = {"mamba_n_heads": 4, "mamba_d_head": 32, "mamba_d_state": 16, "attn_layer_indices": [1]}
+    hybrid = transformers.BambaConfig(
+        **sizes, **mamba, num_hidden_layers=2, vocab_size=100, architectures=["BambaForCausalLM"]
+    )
+    found = joulecast.predict_generation(hybrid, "H100 SXM", batch=1, prompt_tokens=9, output_tokens=9)
+    assert any("without their scan" in note for note in found.notes)
+
+
 @pytest.mark.parametrize(("name", "billions"), PUBLISHED.items(), ids=PUBLISHED)
 def test_parts_hold_the_published_number_of_parameters(name, billions):
     assert known_decoder(name).parameters / 1e9 == pytest.approx(billions, rel=0.008)

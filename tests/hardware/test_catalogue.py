@@ -269,12 +269,9 @@ def test_precision_is_a_permission_or_a_type():
 
 @pytest.mark.parametrize("clock", [0, 100, 1441, -5, "fast", float("nan"), True])
 def test_clocks_out_of_range_are_refused(clock):
+    assert find_gpu("A30").checked_clock_mhz(None) == 1440.0
     with pytest.raises(InputError, match="cannot hold"):
         find_gpu("A30").checked_clock_mhz(clock)
-
-
-def test_default_clock():
-    assert find_gpu("A30").checked_clock_mhz(None) == 1440.0
 
 
 @pytest.mark.parametrize("cap", [0, 5, -1, "low", float("nan"), float("inf"), True])
@@ -284,39 +281,24 @@ def test_caps_out_of_range_are_refused(cap):
     assert "165 W" in str(error.value)
 
 
+# A cap above the range cannot bind, so it is met. The makers of the boards of an RTX 5080 allow different caps.
+CAPS = [("A30", None, 165), ("A10", 100, 100), ("T4", 150, 70), ("A30", 166, 165), ("RTX 5080", 400, 400)]
+
+
 def test_caps_that_can_be_set():
-    assert find_gpu("A30").checked_power_limit_w(None) == 165.0
-    assert find_gpu("A10").checked_power_limit_w(100) == 100.0
+    assert [find_gpu(name).checked_power_limit_w(cap) for name, cap, _ in CAPS] == [held for *_, held in CAPS]
     with pytest.raises(InputError, match="100 to 150 W"):
         find_gpu("A10").checked_power_limit_w(99)
-    # A cap above the range cannot bind, so it is met.
-    assert find_gpu("T4").checked_power_limit_w(150) == 70.0
-    assert find_gpu("A30").checked_power_limit_w(166) == 165.0
-    # The makers of its boards allow different caps.
-    assert find_gpu("RTX 5080").checked_power_limit_w(400) == 400.0
 
 
-@pytest.mark.parametrize(
-    ("name", "precision", "on_tensor_cores"),
-    [
-        ("P4", "fp32", False),
-        ("P4", "fp16", False),
-        ("P100 PCIe", "fp16", False),
-        ("P100 PCIe", "tf32", False),
-        ("T4", "fp16", True),
-        # TF32 is only a permission. GPUs without TF32 run in fp32.
-        ("T4", "tf32", False),
-        ("A30", "fp32", False),
-        ("A30", "tf32", True),
-        ("A30", "bf16", True),
-        ("MI210", "bf16", True),
-    ],
-)
-def test_the_catalogue_says_what_runs_on_tensor_cores(name, precision, on_tensor_cores):
-    assert find_gpu(name).on_tensor_cores(precision) is on_tensor_cores
+# TF32 is only a permission: GPUs without it run in fp32.
+TENSOR_CORES = {"P4": "", "P100 PCIe": "", "T4": "fp16", "A30": "tf32 fp16 bf16", "MI210": "fp16 bf16"}
 
 
-def test_tensor_cores_have_no_answer_for_a_precision_that_the_gpu_lacks():
+def test_the_catalogue_says_what_runs_on_tensor_cores():
+    for name, precisions in TENSOR_CORES.items():
+        for precision in ("fp32", "tf32", "fp16", *(["bf16"] if "bf16" in precisions else [])):
+            assert find_gpu(name).on_tensor_cores(precision) is (precision in precisions.split())
     with pytest.raises(InputError, match="does not support bf16"):
         find_gpu("P4").on_tensor_cores("bf16")
 
@@ -326,24 +308,13 @@ def test_tensor_precisions_are_precisions_of_the_gpu(gpu):
     assert set(gpu.tensor_precisions or ()) <= set(gpu.peak_flops)
 
 
-@pytest.mark.parametrize(
-    ("name", "generation"),
-    [
-        *[
-            ("P100 PCIe", 6.0),
-            ("P4", 6.1),
-            ("V100 PCIe 16GB", 7.0),
-            ("T4", 7.5),
-            ("A30", 8.0),
-            ("L4", 8.9),
-            ("B200", 10.0),
-        ],
-        # AMD's count as NVIDIA's of their time: the MI200 as an A100, the MI300 as an H100.
-        *[("MI210", 8.0), ("MI250X", 8.0), ("MI300X", 9.0)],
-    ],
-)
-def test_generations_are_numbers(name, generation):
-    assert find_gpu(name).generation == generation
+GENERATIONS = {"P100 PCIe": 6.0, "P4": 6.1, "V100 PCIe 16GB": 7.0, "T4": 7.5, "A30": 8.0, "L4": 8.9, "B200": 10.0}
+# AMD's count as NVIDIA's of their time: the MI200 as an A100, the MI300 as an H100.
+GENERATIONS |= {"MI210": 8.0, "MI250X": 8.0, "MI300X": 9.0}
+
+
+def test_generations_are_numbers():
+    assert {name: find_gpu(name).generation for name in GENERATIONS} == GENERATIONS
 
 
 @pytest.mark.parametrize(

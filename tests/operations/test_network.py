@@ -7,6 +7,7 @@ from copy import copy
 
 import pytest
 
+from conftest import full_disk
 from joulecast import Network, Operation
 from joulecast.errors import InputError
 from joulecast.operations.entry import Entry
@@ -26,6 +27,19 @@ def test_file_round_trip(tmp_path):
     network = Network.of([(RELU, 2), (LINEAR, 1)], name="small")
     network.save(tmp_path / "small.json")
     assert Network.load(tmp_path / "small.json") == network
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path):
+    """So a calibration that is killed while it lists its operations chooses them again, or has all of them."""
+    small, large = (Network.of([(Operation("relu", [(n, 8)]), 1) for n in range(1, count)]) for count in (2, 50))
+    small.save(tmp_path / "net.json")
+    with full_disk(1000), pytest.raises(OSError, match="too large"):
+        large.save(tmp_path / "net.json")
+    assert Network.load(tmp_path / "net.json").operations == small.operations
+    assert [path.name for path in tmp_path.iterdir()] == ["net.json"]
+    (tmp_path / "null").symlink_to("/dev/null")
+    small.save(tmp_path / "null")
+    assert (tmp_path / "null").is_char_device()  # A device is written to, and not replaced.
 
 
 def test_a_bare_list_with_counts_is_a_network(tmp_path):

@@ -153,6 +153,19 @@ def gpt2(gpu="8x A100 SXM4 80GB", shape=(64, 1024), **options):
     return predict_run("gpt2", shape, gpu, **{"samples": 6400, "precision": "bf16", **options})
 
 
+def test_compiled_steps_save_what_products_read_and_have_an_interval():
+    way = {"shape": (128, 8192), "accumulation": 16, "sharding": "zero3", "recompute": "none"}
+    eager, compiled = (run(execution=each, **way) for each in ("eager", "compiled"))
+    assert compiled.memory_bytes < 0.6 * eager.memory_bytes
+    # Of each layer's 8192 tokens: queries, keys and values, results of attention and of blocks, gate and up, 2 bytes.
+    per_layer = 2 * 8192 * (4096 + 2 * 1024 + 4096 + 2 * 4096 + 2 * 14336)
+    assert compiled.memory_bytes > 32 * per_layer
+    interval = compiled.interval(0.9)
+    assert interval.time_s[1] / compiled.time_s == pytest.approx(1.24, abs=0.03)
+    assert not any(note.startswith("no interval") for note in compiled.notes)
+    assert run(execution="compiled", precision="fp32").interval() is None
+
+
 def test_laws_of_time_and_memory():
     """What is computed again takes time and frees memory; what is divided frees memory; smaller pieces take longer."""
     again = [gpt2("A100 SXM4 80GB", recompute=each) for each in ("none", "selective", "full")]

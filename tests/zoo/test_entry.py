@@ -132,8 +132,11 @@ def test_wrong_content_is_refused(entry, name, change, says):
 def test_wrong_manifests_are_refused(entry, change, says):
     manifest = json.loads((entry / "manifest.json").read_text())
     (entry / "manifest.json").write_text(json.dumps({**manifest, **change}))
-    with pytest.raises(ZooError, match=says):
+    with pytest.raises(ZooError, match=says) as caught:
         load_any(entry)
+    if change.get("format_version") == 0:
+        assert f"written by joulecast {manifest['libraries']['joulecast']}" in str(caught.value.given)
+        assert "joulecast train" in caught.value.hint
 
 
 def test_no_code_is_loaded(entry):

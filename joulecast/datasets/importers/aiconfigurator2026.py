@@ -68,10 +68,10 @@ def import_aiconfigurator2026(folder: str | Path, *, rows: int | None = ROWS) ->
     DatasetError: a file is damaged, there is none, or rows are of unknown GPUs, engines or precisions.
     """
     folder = Path(folder)
-    present = [name for name, table in TABLES.items() if (folder / table.file).is_file()] or list(TABLES)[:1]
+    present = [name for name in TABLES if (folder / f"{name}.parquet").is_file()] or list(TABLES)[:1]
     found: dict[str, _Found] = defaultdict(_Found)
     for name in tracked(present, "tables"):
-        _read(name, TABLES[name], folder / TABLES[name].file, rows, found)
+        _read(name, TABLES[name], folder / f"{name}.parquet", rows, found)
     return [_dataset(gpu, mine) for gpu, mine in sorted(found.items())]
 
 
@@ -86,8 +86,8 @@ def _read(name: str, table: SourceTable, path: Path, rows: int | None, found: di
     gpus = columns["gpu"]
     for gpu in sorted(set(gpus)):
         found[gpu].rows[name] += int((gpus == gpu).sum())
-    same = [columns[c] for c in (*table.named, *table.sizes) if c not in table.not_along]
-    group, along = groups(same), table.along(columns)
+    same = [columns[c] for c in (*table.named, *table.sizes) if c not in table.along]
+    group, along = groups(same), np.sum([columns[c] for c in table.along], axis=0)
     stratum = groups([columns[c] for c in table.named if c != "kernel"])
     disturbed = aiconfigurator_tables.spikes(columns["time_us"], group, along)
     for gpu, count in Counter(gpus[disturbed]).items():

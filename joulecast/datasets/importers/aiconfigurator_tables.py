@@ -36,20 +36,17 @@ class SourceTable:
     Args:
         words: Text columns that describe what was measured, besides gpu, stack, kernel and precision.
         sizes: Integer columns that describe what was measured.
-        along: Function from the columns to the size by which neighbouring rows are sorted.
-        not_along: Sizes in which neighbours differ, because `along` is computed from them.
+        along: Sizes by whose sum neighbouring rows are sorted, and in which they differ.
         has_power: Whether it has power_w and power_limit_w.
         graph_s: Most seconds that a replayed graph of the smallest operations takes.
         skip: Reason -> function from the columns to the rows that are left out for it.
     """
 
-    file: str
-    words: tuple[str, ...]
     sizes: tuple[str, ...]
-    along: Callable[[Columns], npt.NDArray[Any]]
-    not_along: tuple[str, ...]
-    has_power: bool
+    along: tuple[str, ...]
     operation: Callable[[Row], Operation]
+    words: tuple[str, ...] = ()
+    has_power: bool = False
     graph_s: float = 20e-6
     skip: Mapping[str, Callable[[Columns], npt.NDArray[Any]]] = field(default_factory=dict)
 
@@ -99,26 +96,6 @@ def _attention(row: Row) -> Operation:
     return Operation("attention", [queries, cache, cache], attributes, precision=precision)
 
 
-LINEAR = SourceTable(
-    file="linear.parquet",
-    words=(),
-    sizes=("m", "n", "k"),
-    along=lambda columns: columns["m"],
-    not_along=("m",),
-    has_power=True,
-    operation=_linear,
-)
-ATTENTION = SourceTable(
-    file="attention.parquet",
-    words=("phase", "cache_precision"),
-    sizes=("batch", "tokens", "cached", "heads", "kv_heads", "head_size", "window"),
-    along=lambda columns: columns["tokens"] + columns["cached"],
-    not_along=("tokens", "cached"),
-    has_power=True,
-    operation=_attention,
-)
-
-
 def _experts(row: Row) -> Operation:
     precision, block_scaled = PRECISIONS[row["precision"]]
     names = ("intermediate", "top_k", "experts", "tensor_parallel", "expert_parallel", "distribution")
@@ -126,18 +103,6 @@ def _experts(row: Row) -> Operation:
     attributes["implementation"] = "flashinfer" if "flashinfer" in row["kernel"] else engine(row["stack"])
     return Operation("experts", [(row["tokens"], row["hidden"])], attributes, precision=precision)
 
-
-EXPERTS = SourceTable(
-    file="experts.parquet",
-    words=("distribution",),
-    sizes=("tokens", "hidden", "intermediate", "top_k", "experts", "tensor_parallel", "expert_parallel"),
-    along=lambda columns: columns["tokens"],
-    not_along=("tokens",),
-    has_power=False,
-    operation=_experts,
-    # These are several kernels: sorting, two products with an activation in between, and the sum.
-    graph_s=60e-6,
-)
 
 _COLLECTIVES = {**{name: name for name in ("all_reduce", "all_gather", "reduce_scatter")}, "alltoall": "all_to_all"}
 
@@ -159,24 +124,33 @@ def _collective(row: Row) -> Operation:
     return Operation(kind, [(elements,)], attributes, precision=PRECISIONS[row["precision"]][0])
 
 
-COLLECTIVES = SourceTable(
-    file="collectives.parquet",
-    words=("collective",),
-    sizes=("gpus", "message_size"),
-    along=lambda columns: columns["message_size"],
-    not_along=("message_size",),
-    has_power=False,
-    operation=_collective,
-    skip={
-        "int8, which takes as long as half as many elements of half precision": lambda c: c["precision"] == "int8",
-        "eager calls, which wait for the host": lambda c: np.char.endswith(c["kernel"].astype(str), "_eager"),
-    },
-)
 TABLES: Mapping[str, SourceTable] = {
-    "linear": LINEAR,
-    "attention": ATTENTION,
-    "experts": EXPERTS,
-    "collectives": COLLECTIVES,
+    "linear": SourceTable(sizes=("m", "n", "k"), along=("m",), has_power=True, operation=_linear),
+    "attention": SourceTable(
+        words=("phase", "cache_precision"),
+        sizes=("batch", "tokens", "cached", "heads", "kv_heads", "head_size", "window"),
+        along=("tokens", "cached"),
+        has_power=True,
+        operation=_attention,
+    ),
+    "experts": SourceTable(
+        words=("distribution",),
+        sizes=("tokens", "hidden", "intermediate", "top_k", "experts", "tensor_parallel", "expert_parallel"),
+        along=("tokens",),
+        operation=_experts,
+        # These are several kernels: sorting, two products with an activation in between, and the sum.
+        graph_s=60e-6,
+    ),
+    "collectives": SourceTable(
+        words=("collective",),
+        sizes=("gpus", "message_size"),
+        along=("message_size",),
+        operation=_collective,
+        skip={
+            "int8, which takes as long as half as many elements of half precision": lambda c: c["precision"] == "int8",
+            "eager calls, which wait for the host": lambda c: np.char.endswith(c["kernel"].astype(str), "_eager"),
+        },
+    ),
 }
 
 

@@ -72,12 +72,8 @@ class _Source(NamedTuple):
     elementwise: bool = False
 
 
-def _unary(kind: str, **facts: Any) -> _Source:
-    return _Source(("B", "H"), lambda b, h: Operation(kind, [(b, h)]), **facts)
-
-
-def _binary(kind: str) -> _Source:
-    return _Source(("B", "H"), lambda b, h: Operation(kind, [(b, h), (b, h)]), elementwise=True)
+def _of_rows(kind: str, inputs: int = 1, *, elementwise: bool = True) -> _Source:
+    return _Source(("B", "H"), lambda b, h: Operation(kind, [(b, h)] * inputs), elementwise)
 
 
 def _conv(b: int, in_channels: int, out_channels: int, kernel: int, n: int, stride: int, padding: int) -> Operation:
@@ -92,11 +88,11 @@ _SOURCES: Mapping[str, _Source] = {
     # torch.nn.Linear(n, k) with its bias.
     "linear": _Source(_GEMM, lambda b, m, n, k: Operation("linear", [(b, m, n)], {"out_features": k})),
     "conv": _Source(_CONV, _conv),
-    "ln": _unary("layer_norm"),
-    "softmax": _unary("softmax"),
-    **{kind: _unary(kind, elementwise=True) for kind in ("relu", "gelu", "tanh")},
-    **{kind: _binary(kind) for kind in ("add", "mul", "div", "pow")},
-    **{f"{kind}u": _unary(kind, elementwise=True) for kind in ("add", "mul", "div", "pow")},
+    "ln": _of_rows("layer_norm", elementwise=False),
+    "softmax": _of_rows("softmax", elementwise=False),
+    **{kind: _of_rows(kind) for kind in ("relu", "gelu", "tanh")},
+    **{kind: _of_rows(kind, 2) for kind in ("add", "mul", "div", "pow")},
+    **{f"{kind}u": _of_rows(kind) for kind in ("add", "mul", "div", "pow")},
 }
 
 
@@ -228,7 +224,7 @@ def _dataset(
             rows.lines, rows.operations, rows.time_s.tolist(), least.tolist(), too_slow.tolist(), strict=True
         ):
             device_time_s = launches.device_time_s(name, time_s)
-            possible = time_s >= least_s
+            fault = _IMPOSSIBLE if time_s < least_s else _THROTTLED if is_throttled else ""
             measurements.append(
                 Measurement(
                     operation,
@@ -239,20 +235,12 @@ def _dataset(
                     campaign="neusight2025",
                     method=_METHOD,
                     line=line,
-                    usable=possible and not is_throttled,
-                    remark=_remark(possible, is_throttled, device_time_s),
+                    usable=not fault,
+                    remark=fault or (_HIDDEN if device_time_s is None else ""),
                 )
             )
     measurements.sort(key=lambda m: m.line or 0)
     return Dataset(_card(gpu, launches, software, limits), tuple(measurements))
-
-
-def _remark(is_possible: bool, is_throttled: bool, device_time_s: float | None) -> str:
-    if not is_possible:
-        return _IMPOSSIBLE
-    if is_throttled:
-        return _THROTTLED
-    return _HIDDEN if device_time_s is None else ""
 
 
 def _card(gpu: str, launches: Launches, software: Mapping[str, str], limits: tuple[str, ...]) -> Card:

@@ -158,20 +158,17 @@ def _precision(row: Mapping[str, str]) -> str:
 
 
 def _measurement(row: Mapping[str, str], line: int, method: str) -> Measurement:
-    operation = operation_from_repr(
-        row["module"], _shape(row["input_shape"]), precision=_precision(row), mode=row["mode"]
-    )
     time_s, power_w, energy_j = (float(row[name]) for name in ("time_s", "power_w", "energy_j"))
-    iterations, duration_s = (
-        _optional(row["iterations"], lambda text: int(float(text))),
-        _optional(row["measured_for_s"], float),
-    )
+    iterations = _optional(row["iterations"], lambda text: int(float(text)))
+    duration_s = _optional(row["measured_for_s"], float)
     remark = ""
     expected_j = power_w * time_s
     if iterations and duration_s and _is(energy_j, power_w * duration_s / iterations) and not _is(energy_j, expected_j):
         energy_j, remark = expected_j, _RECOMPUTED
     return Measurement(
-        operation=operation,
+        operation=operation_from_repr(
+            row["module"], _shape(row["input_shape"]), precision=_precision(row), mode=row["mode"]
+        ),
         time_s=time_s,
         power_w=power_w,
         energy_j=energy_j,

@@ -167,11 +167,7 @@ OPERATORS: Mapping[str, Callable[[Call], Converted]] = {
     **{name: _unary(name.lower()) for name in _NAMED_AS_KINDS},
     **{name: _unary(kind) for kind, names in _ALIKE.items() for name in names},
     "Clip": _clip,
-    "Add": _binary("add"),
-    "Sub": _binary("sub"),
-    "Mul": _binary("mul"),
-    "Div": _binary("div"),
-    "Pow": _binary("pow"),
+    **{name: _binary(name.lower()) for name in ("Add", "Sub", "Mul", "Div", "Pow")},
     **dict.fromkeys(
         ("Softmax", "LogSoftmax"), lambda call: ("softmax", [call.inputs[0]], {"dim": call.attributes.get("axis", -1)})
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from ..model.fit_power import Readings, fit_power
 from ..model.learned import LEAST_S, OneModel
 from ..model.parts import Parts
 from ..recipes import KernelRecipe
+from .left_out import Held, each_left_out
 
 SPLITS = (
     "Measured: a fraction of the sizes is left out on all GPUs; for linear layers, a size is a pair of output and "
@@ -59,11 +61,10 @@ class PartErrors(NamedTuple):
 
 @dataclass(frozen=True)
 class Validation:
-    """Errors of device time and power, and for each part how far the trees over all GPUs are trusted elsewhere."""
+    """Errors of device time, and for each part how far the trees over all GPUs are trusted elsewhere."""
 
     times: tuple[PartErrors, ...]
     trust: Mapping[str, float]
-    powers: tuple[PartErrors, ...] = ()
 
 
 def validate_kernels(tables: Sequence[Measured], recipe: KernelRecipe) -> Validation:
@@ -75,10 +76,12 @@ def validate_kernels(tables: Sequence[Measured], recipe: KernelRecipe) -> Valida
         MissingDependencyError: scipy or xgboost is not installed.
     """
     constants = fit_constants(tables, recipe)
-    errors = [*sizes_left_out(tables, constants, recipe), *gpus_left_out(tables, constants, recipe)]
-    generations = sorted({table.generation for table in tables})
-    elsewhere = [each for name in generations for each in generation_left_out(tables, name, recipe)]
-    return validation_of(errors, elsewhere)
+    few = [table.drawn(min(_LEFT_OUT_ROWS, recipe.most_rows), recipe.seed) for table in tables]
+    gpus = each_left_out([each.gpu.name for each in few], _gpu_left_out, few, constants, recipe, what="GPUs left out")
+    generations = [table.generation for table in tables]
+    judged = each_left_out(generations, _generation_left_out, few, recipe, what="generations left out")
+    errors = [*sizes_left_out(tables, constants, recipe), *(each for _, errors in gpus for each in errors)]
+    return validation_of(errors, [each for _, errors in judged for each in errors])
 
 
 def sizes_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: KernelRecipe) -> list[PartErrors]:
@@ -91,25 +94,24 @@ def sizes_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: Ke
     drawn = [table.drawn(recipe.most_rows, recipe.seed) for table in seen]
     trees = fit_trees(drawn, constants, recipe, {table.generation for table in tables}, shared=False)
     few = [table.drawn(_LEFT_OUT_ROWS, recipe.seed) for table in unseen]
-    return [*_errors(model_of(seen, constants, trees), few, recipe)]
+    return _errors(model_of(seen, constants, trees), few, recipe)
 
 
-def gpus_left_out(tables: Sequence[Measured], constants: FloatArray, recipe: KernelRecipe) -> list[PartErrors]:
-    """Errors on GPUs that were left out where others of their generation were not, with enough measurements."""
-    few = [table.drawn(min(_LEFT_OUT_ROWS, recipe.most_rows), recipe.seed) for table in tables]
-    enough = [table.well_measured() for table in few]
-    errors: list[PartErrors] = []
-    for table in few:
-        alike = [one for one in enough if one.generation == table.generation and one.gpu != table.gpu]
-        siblings = [one for one in alike if len(one.parts)]
-        if siblings:
-            trees = fit_trees(siblings, constants, recipe, {table.generation}, shared=False)
-            errors += _errors(model_of(siblings, constants, trees), [table], recipe)
-    return errors
+def _gpu_left_out(
+    tables: Sequence[Measured], constants: FloatArray, recipe: KernelRecipe, held: Held
+) -> list[PartErrors]:
+    """Errors on a GPU, from others of its generation with enough measurements; none where there are none."""
+    (mine,) = compress(tables, held)
+    enough = (one.well_measured() for one in compress(tables, ~held) if one.generation == mine.generation)
+    siblings = [one for one in enough if len(one.parts)]
+    if not siblings:
+        return []
+    trees = fit_trees(siblings, constants, recipe, {mine.generation}, shared=False)
+    return _errors(model_of(siblings, constants, trees), [mine], recipe)
 
 
 def validation_of(errors: Sequence[PartErrors], elsewhere: Sequence[tuple[PartErrors, FloatArray]]) -> Validation:
-    """The validation from errors, and from what `generation_left_out` gives for all generations."""
+    """The validation from errors, and from what `_generation_left_out` gives for all generations."""
     trusts: dict[str, list[FloatArray]] = defaultdict(list)
     for one, by_trust in elsewhere:
         trusts[one.part].append(np.abs(np.expm1(by_trust)).mean(axis=1))
@@ -118,13 +120,11 @@ def validation_of(errors: Sequence[PartErrors], elsewhere: Sequence[tuple[PartEr
     return Validation((*errors, *chosen), {part: float(_TRUSTS[place]) for part, place in best.items()})
 
 
-def generation_left_out(
-    tables: Sequence[Measured], generation: str, recipe: KernelRecipe
+def _generation_left_out(
+    tables: Sequence[Measured], recipe: KernelRecipe, held: Held
 ) -> list[tuple[PartErrors, FloatArray]]:
     """Errors on a generation that was left out, each also for all of _TRUSTS, shape (trusts, kernels)."""
-    few = [table.drawn(min(_LEFT_OUT_ROWS, recipe.most_rows), recipe.seed) for table in tables]
-    others = [table for table in few if table.generation != generation]
-    mine = [table for table in few if table.generation == generation]
+    mine, others = ([*compress(tables, side)] for side in (held, ~held))
     if not others:
         return []
     constants = fit_constants(others, recipe)
@@ -137,7 +137,8 @@ def generation_left_out(
     ]
 
 
-def _errors(model: OneModel, unseen: Sequence[Measured], recipe: KernelRecipe) -> Iterator[PartErrors]:
+def _errors(model: OneModel, unseen: Sequence[Measured], recipe: KernelRecipe) -> list[PartErrors]:
+    found = []
     for table in unseen:
         known = np.flatnonzero(np.isin(table.parts, list(model.measured)))
         if not len(known):
@@ -148,7 +149,9 @@ def _errors(model: OneModel, unseen: Sequence[Measured], recipe: KernelRecipe) -
         first = drawn_by_size(some.kernels, some.parts, 2, recipe.seed + 1) == 0
         for part in sorted(set(some.parts.tolist())):
             mine = some.parts == part
-            yield PartErrors(part, model.basis(part, some.gpu), some.gpu.name, log_errors[mine], first[mine])
+            basis = model.basis(part, some.gpu)
+            found.append(PartErrors(part, basis, some.gpu.name, log_errors[mine], first[mine]))
+    return found
 
 
 def as_parts(table: Measured) -> Parts:
@@ -163,20 +166,25 @@ def validate_power(model: OneModel, tables: Sequence[Readings], recipe: KernelRe
     Raises:
         MissingDependencyError: xgboost is not installed.
     """
-    generations = {generation_of(table.gpu) for table in tables}
+    generations = [generation_of(table.gpu) for table in tables]
     held = [drawn_by_size(t.parts.kernels, t.parts.names, recipe.folds, recipe.seed) == 0 for t in tables]
     seen = [table.some(~out) for table, out in zip(tables, held, strict=True)]
     unseen = [table.some(out) for table, out in zip(tables, held, strict=True)]
-    found = [*_power_errors(model, seen, unseen, recipe, generations)]
-    for table in tables:
-        others = [other for other in tables if other.gpu != table.gpu]
-        if any(generation_of(other.gpu) == generation_of(table.gpu) for other in others):
-            found += _power_errors(model, others, [table], recipe, {generation_of(table.gpu)})
-    for generation in sorted(generations) if len(generations) > 1 else ():
-        others = [table for table in tables if generation_of(table.gpu) != generation]
-        mine = [table for table in tables if generation_of(table.gpu) == generation]
-        found += _power_errors(model, others, mine, recipe, ())
+    found = [*_power_errors(model, seen, unseen, recipe, set(generations))]
+    with_siblings = [t.gpu.name if generations.count(g) > 1 else None for t, g in zip(tables, generations, strict=True)]
+    several = len(set(generations)) > 1
+    for column, known in ((with_siblings, True), ([each if several else None for each in generations], False)):
+        judged = each_left_out(column, _power_left_out, model, tables, recipe, known, what="power left out")
+        found += [each for _, errors in judged for each in errors]
     return tuple(found)
+
+
+def _power_left_out(
+    model: OneModel, tables: Sequence[Readings], recipe: KernelRecipe, known: bool, held: Held
+) -> list[PartErrors]:
+    """Errors of power on GPUs that are left out, whose generation is known by others or not."""
+    mine, others = ([*compress(tables, side)] for side in (held, ~held))
+    return [*_power_errors(model, others, mine, recipe, {generation_of(mine[0].gpu)} if known else ())]
 
 
 def _power_errors(

@@ -52,7 +52,7 @@ def each_left_out(
             the rest, and returns what it found on what was left out.
         arguments: Arguments of that function, before the mask.
         what: What is left out each time, for the bar on the terminal.
-        worthwhile: See `in_parallel`.
+        worthwhile: Whether processes on this machine are worth their start and a copy of the arguments.
     """
     values: list[Any] = sorted({value for value in column if value is not None})
     masks = [np.array([mine == value for mine in column], dtype=bool) for value in values]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import compress
 from typing import Any, Self
 
@@ -19,7 +20,7 @@ from .operation_spread import PredictedOperations
 NETWORK_QUANTITIES: tuple[str, ...] = ("time", "power", "energy", "edp")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Parts:
     """The operations of a network, as its difficulty is computed from them: one value per unique operation.
 
@@ -48,13 +49,19 @@ class Parts:
         return cls(tuple(compress(predictions.operations, known)), shares, measured[known], distances[known])
 
     def variances(self, calibration: Calibration, quantity: str) -> FloatArray:
-        """See `variances`."""
-        return variances(self.shares, calibration.sigma(quantity, self.cases))
+        """What `variances` gives with the standard deviations of a calibration."""
+        return _variances(self, calibration, quantity)
 
     @property
     def cases(self) -> Cases:
         """The operations as their errors are looked up."""
         return Cases(self.operations, np.zeros(len(self.operations), dtype=bool), self.measured, self.distances)
+
+
+# Cached, because intervals of many networks are made again with each of them left out.
+@lru_cache(maxsize=2048)
+def _variances(parts: Parts, calibration: Calibration, quantity: str) -> FloatArray:
+    return variances(parts.shares, calibration.sigma(quantity, parts.cases))
 
 
 def shares_of(counts: FloatArray, predictions: PredictedOperations) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -112,20 +119,18 @@ class NetworkCalibration:
 
     def difficulty(self, calibration: Calibration, parts: Parts) -> dict[str, float]:
         """The difficulty of a network, quantity by quantity; 1 where none was learned."""
-        known = np.ones(len(parts.operations), dtype=bool)
-        sigmas = {quantity: calibration.sigma(quantity, parts.cases) for quantity in self.difficulties}
-        return self.difficulty_of(parts.shares, known, sigmas)
+        return self._summed({quantity: parts.variances(calibration, quantity) for quantity in self.difficulties})
 
     def difficulty_of(
         self, shares: FloatArray, known: NDArray[np.bool_], sigmas: Mapping[str, FloatArray]
     ) -> dict[str, float]:
         """The difficulty of a network whose operations' standard deviations were looked up."""
+        return self._summed({quantity: variances(shares, sigmas[quantity][known]) for quantity in self.difficulties})
+
+    def _summed(self, of: Mapping[str, FloatArray]) -> dict[str, float]:
         if not self.difficulties:
             return dict.fromkeys(NETWORK_QUANTITIES, 1.0)
-        found = {
-            quantity: float(difficulty.of(variances(shares, sigmas[quantity][known])))
-            for quantity, difficulty in self.difficulties.items()
-        }
+        found = {quantity: float(difficulty.of(of[quantity])) for quantity, difficulty in self.difficulties.items()}
         return {**found, "edp": found["time"] + found["energy"]}
 
     def to_dict(self) -> dict[str, Any]:

@@ -205,11 +205,15 @@ def read_manifest(data: bytes, where: str) -> dict[str, Any]:
     format_version = manifest.get("format_version")
     if type(format_version) is not int or format_version != FORMAT_VERSION:
         newer = type(format_version) is int and format_version > FORMAT_VERSION
+        libraries = manifest.get("libraries")
+        wrote = libraries.get("joulecast") if isinstance(libraries, dict) else None
         raise ZooError(
             "this zoo entry has another format" + (", of a newer joulecast" if newer else ""),
-            given=str(format_version)[:40],
+            given=f"{str(format_version)[:40]}, written by joulecast {str(wrote or 'of an unknown version')[:40]}",
             allowed=FORMAT_VERSION,
-            hint="update joulecast" if newer else "pull it again, or train it again",
+            hint="update joulecast"
+            if newer
+            else "pull it again, or train it again: `joulecast train --dataset FOLDER --recipe blend`",
         )
     files = manifest["files"]
     if len(files) > _MOST_FILES:

@@ -41,12 +41,6 @@ def test_unseen_operations_are_closer_than_by_trees_alone(dataset):
     assert both["time_mean"] < 0.8 * alone["time_mean"]
 
 
-def test_energy_is_power_times_time_within_the_cap(predictor):
-    predictions = predictor.predict(simulated_operations())
-    assert predictions.energy_j == pytest.approx(predictions.power_w * predictions.time_s)
-    assert (predictions.power_w <= 1.01 * predictor.gpu.power_limit_w).all()
-
-
 @pytest.mark.parametrize(
     "make",
     [

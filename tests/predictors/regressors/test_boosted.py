@@ -67,12 +67,6 @@ def test_early_stopping_ends_where_nothing_is_learned():
     assert stopped.n_estimators < 60
 
 
-def test_training_twice_gives_the_same_numbers(dataset, predictor):
-    again = fit_own(dataset, "inference", RECIPE)
-    operations = simulated_operations()[::7]
-    assert (again.predict(operations).time_s == predictor.predict(operations).time_s).all()
-
-
 def test_stored_trees_predict_as_the_fitted_ones(predictor):
     files = predictor.time.to_files("time")
     assert set(files) == {"time.safetensors", "time.ubj"}
