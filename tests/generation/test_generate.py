@@ -53,7 +53,7 @@ def test_gpus_with_a_predictor_of_their_own_serve_too():
 def test_gpus_without_bf16_serve_in_fp16(gpu):
     found = predict_generation("gpt2", gpu, batch=1, prompt_tokens=10, output_tokens=10, precision="fp16")
     roofline_s = 2 * 124.4e6 / find_gpu(gpu).memory_bandwidth
-    assert roofline_s < found.decode.time_s < 3 * roofline_s + 1e-3
+    assert roofline_s < found.decode.time_s < 3 * roofline_s + 1.2e-3
     with pytest.raises(InputError, match="does not support bf16"):
         predict_generation("gpt2", gpu, batch=1, prompt_tokens=10, output_tokens=10)
 
