@@ -4,8 +4,8 @@
 
 Takes what the other benchmarks compute, and what their reports and the zoo's cards hold already, and computes nothing
 of its own. Every row names the commit whose predictions it shows. Commit before results are imported: a prediction that
-was made before its measurement is the fairest test. Writes benchmarks/SCOREBOARD.md and zoo/scoreboard.json. Takes two minutes on
-one core.
+was made before its measurement is the fairest test. Writes benchmarks/SCOREBOARD.md and zoo/scoreboard.json. Takes two
+minutes on one core.
 """
 
 from __future__ import annotations
