@@ -91,13 +91,21 @@ def best_generation(
     title = "Pareto front of energy and time per token" if pareto else f"least {_WORDS[given['objective']]}"
     if choices[0].rate_per_s is not None and given["rate"] is None:
         title = "most requests per second"
-    head = f"{given['model']}, {given['prompt']} + {given['output']} tokens, by {given['engine']}: {title}\n\n"
+    lengths = " + ".join(map(_lengths_text, (asked["prompt_tokens"], asked["output_tokens"])))
+    head = f"{given['model']}, {lengths} tokens, by {given['engine']}: {title}\n\n"
     tell_ways(
         choices,
         (pareto, top, as_json, as_csv, plot),
         lambda ways, top: head + _text(ways, top),
         lambda: _start(choices[0]),
     )
+
+
+def _lengths_text(lengths: int | list[float]) -> str:
+    """A number of tokens, a mean with its deviation, or how many lengths were given."""
+    if isinstance(lengths, int) or len(lengths) == 1:
+        return f"{lengths if isinstance(lengths, int) else lengths[0]:g}"
+    return f"{lengths[0]:g} +- {lengths[1]:g}" if len(lengths) == 2 else f"{len(lengths)} lengths of"
 
 
 def _start(first: GenerationChoice) -> list[str]:

@@ -53,14 +53,11 @@ _LIMITED = {
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits that a way to serve a model has to keep; None for no limit.
+    """Limits that a way to serve a model has to keep; None for no limit."""
 
-    Args:
-        time_to_first_token_s: Largest number of seconds from the arrival of a request to its first token.
-        time_per_output_token_s: Largest mean number of seconds from one token of a request to the next.
-    """
-
+    # Largest number of seconds from the arrival of a request to its first token.
     time_to_first_token_s: float | None = None
+    # Largest mean number of seconds from one token of a request to the next.
     time_per_output_token_s: float | None = None
     tokens_per_s: float | None = None  # Smallest number of output tokens per second, of all requests together
 

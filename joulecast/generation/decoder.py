@@ -127,6 +127,23 @@ class LatentAttention:
 
 
 @dataclass(frozen=True)
+class Recurrence:
+    """The scan of a layer with a recurrent state (Mamba-2; Dao and Gu, arXiv 2405.21060), in fp32 for each sequence."""
+
+    heads: int
+    size: int  # Features of a head
+    state: int  # Elements of the state for each feature
+
+    parameters = 0
+    quantized = False
+
+    @property
+    def elements(self) -> int:
+        """Elements of the state of a sequence."""
+        return self.heads * self.size * self.state
+
+
+@dataclass(frozen=True)
 class Activation:
     """The activation between the layers of a feed-forward block."""
 
@@ -157,7 +174,7 @@ class Experts:
         return whole // self.tensor_parallel // self.expert_parallel
 
 
-Part = Embedding | Projection | Logits | Norm | Attention | LatentAttention | Activation | Experts
+Part = Embedding | Projection | Logits | Norm | Attention | LatentAttention | Recurrence | Activation | Experts
 
 PARTS: Mapping[str, Callable[..., Part]] = {each.__name__: each for each in get_args(Part)}
 """Name of a class of parts -> the class."""
@@ -165,17 +182,15 @@ PARTS: Mapping[str, Callable[..., Part]] = {each.__name__: each for each in get_
 
 @dataclass(frozen=True)
 class Decoder:
-    """A language model that generates one token after the other.
-
-    Args:
-        context: The largest number of tokens of a prompt and its output together; None if it is not known.
-    """
+    """A language model that generates one token after the other."""
 
     name: str
     parts: tuple[tuple[Part, tuple[str, ...]], ...]  # Each part, with the paths of all modules that have an equal one
     tied: bool = False  # Whether the embedding and the language-model head share their weights, which then count once
+    # The largest number of tokens of a prompt and its output together; None if it is not known.
     context: int | None = None
     top_p: bool = False  # Whether its generation_config samples by top-p or top-k
+    notes: tuple[str, ...] = ()  # What its parts lack
 
     def __iter__(self) -> Iterator[tuple[Part, tuple[str, ...]]]:
         return iter(self.parts)
@@ -201,6 +216,11 @@ class Decoder:
         return tuple(
             (part, len(modules)) for part, modules in self.parts if isinstance(part, Attention | LatentAttention)
         )
+
+    @cached_property
+    def state_elements(self) -> int:
+        """Elements of the recurrent states of a sequence, in all layers."""
+        return sum(len(modules) * part.elements for part, modules in self.parts if isinstance(part, Recurrence))
 
     @cached_property
     def hidden(self) -> int:

@@ -182,7 +182,7 @@ def checked_load(decoder: Decoder, batch: int, prompt: Lengths, output: Lengths,
 
 def checked_precisions(weights: str, cache: str | None, engine: Engine) -> Precisions:
     """The precisions of weights and cache, checked."""
-    weights = SAME.get(weights, weights)
+    weights = SAME.get(weights, weights) if isinstance(weights, str) else weights
     if weights not in WEIGHTS:
         raise unknown_name("precision of weights", weights, WEIGHTS)
     if cache not in _CACHES:

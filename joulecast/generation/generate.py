@@ -145,6 +145,7 @@ def answer(server: Server, asked: Mapping[str, Any], prompt: Lengths, output: Le
             *(_layout_notes(deployment.parallel) if asked["tensor_parallel"] is None else ()),
             *_notes(engine, deployment.precisions.weights),
             *((_TOP_P_NOTE,) if asked["sampling"] is None and engine.sampling == "top_p" else ()),
+            *deployment.decoder.notes,
             *(note for note in decode.notes if not note.startswith("no interval")),
         ),
     )

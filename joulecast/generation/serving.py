@@ -45,15 +45,12 @@ _SIMPSON = ((0.0, 1 / 6), (0.5, 4 / 6), (1.0, 1 / 6))
 
 @dataclass(frozen=True)
 class Load:
-    """Requests that run at the same time.
-
-    Args:
-        seen_tokens: Mean number of tokens that a running sequence has written; None if all outputs are equally long.
-    """
+    """Requests that run at the same time."""
 
     batch: int  # Number of sequences that run at a time
     prompt_tokens: int  # Mean number of tokens of a prompt
     output_tokens: float  # Mean number of tokens that are generated for a prompt
+    # Mean number of tokens that a running sequence has written; None if all outputs are equally long.
     seen_tokens: float | None = None
 
     def __post_init__(self) -> None:
@@ -84,14 +81,11 @@ class Steps:
 
 @dataclass(frozen=True)
 class Cycle:
-    """The steps in which a batch of requests is served.
-
-    Args:
-        next_tokens: Mean steps from one token of a request to the next; none if the output is a single token.
-    """
+    """The steps in which a batch of requests is served."""
 
     steps: tuple[Steps, ...]
     first_token: tuple[Steps, ...]  # Steps from the moment at which a request joins the batch to its first token
+    # Mean steps from one token of a request to the next; none if the output is a single token.
     next_tokens: tuple[Steps, ...]
 
     @property

@@ -27,17 +27,11 @@ _MOST_CHANGES = 5
 
 @dataclass(frozen=True)
 class Budget:
-    """A limit to one measure of a prediction.
+    """A limit to one measure of a prediction."""
 
-    Args:
-        measure: "energy", "time", "power" or "memory".
-        limit: Largest value, in SI units; or largest increase over the baseline, as a share.
-        relative: Whether it limits the increase.
-    """
-
-    measure: str
-    limit: float
-    relative: bool
+    measure: str  # "energy", "time", "power" or "memory"
+    limit: float  # Largest value, in SI units; or largest increase over the baseline, as a share
+    relative: bool  # Whether it limits the increase
 
     @classmethod
     def of(cls, written: str) -> Budget:

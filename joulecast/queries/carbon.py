@@ -13,21 +13,13 @@ from ..errors import InputError, unknown_name
 
 @dataclass(frozen=True)
 class Grid:
-    """Electricity of a country or of a place, averaged over a year.
+    """Electricity of a country or of a place, averaged over a year."""
 
-    Args:
-        code: ISO 3166-1 alpha-2, WORLD, or the name of a cloud's region.
-        name: Name of the country or place.
-        carbon_g_per_kwh: Grams of CO2 equivalent per kilowatt-hour.
-        year: Year of the average.
-        source: Publication that the figure is from.
-    """
-
-    code: str
-    name: str
-    carbon_g_per_kwh: float
+    code: str  # ISO 3166-1 alpha-2, WORLD, or the name of a cloud's region
+    name: str  # Name of the country or place
+    carbon_g_per_kwh: float  # Grams of CO2 equivalent per kilowatt-hour
     year: int
-    source: str
+    source: str  # Publication that the figure is from
 
 
 @cache

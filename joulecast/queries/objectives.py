@@ -19,16 +19,13 @@ _S_PER_HOUR, _J_PER_KWH = 3600.0, 3.6e6
 
 @dataclass(frozen=True)
 class Tariff:
-    """What an hour of a GPU, a kilowatt-hour and its generation cost.
+    """What an hour of a GPU, a kilowatt-hour and its generation cost."""
 
-    Args:
-        price_per_hour: Full name of a GPU -> price of an hour; "" stands for all others. Empty where time is free.
-        price_per_kwh: Price of a kilowatt-hour; None where electricity is free or included in the price per hour.
-        carbon_g_per_kwh: Carbon intensity of the grid, or that of each hour; None where carbon is not computed.
-    """
-
+    # Full name of a GPU -> price of an hour; "" stands for all others. Empty where time is free.
     price_per_hour: Mapping[str, float]
+    # Price of a kilowatt-hour; None where electricity is free or included in the price per hour.
     price_per_kwh: float | None = None
+    # Carbon intensity of the grid, or that of each hour; None where carbon is not computed.
     carbon_g_per_kwh: float | tuple[float, ...] | None = None
 
     @classmethod
@@ -128,18 +125,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Objective:
-    """A quantity to be minimized.
-
-    Args:
-        name: Name that users give.
-        words: Description, such as "energy per sample".
-        unit: Unit of its values.
-        of: Function from seconds and joules (numbers or arrays) to its value; it grows with both.
-    """
+    """A quantity to be minimized."""
 
     name: str
-    words: str
+    words: str  # Description, such as "energy per sample"
     unit: str
+    # Function from seconds and joules (numbers or arrays) to its value; it grows with both.
     of: Callable[[Any, Any, Job], Any]
 
     def value(self, time_s: Any, energy_j: Any, job: Job) -> Any:

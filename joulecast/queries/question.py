@@ -37,17 +37,14 @@ class Variant:
 
 @dataclass(frozen=True)
 class Question:
-    """A job, and the ways to run it that are compared.
-
-    Args:
-        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
-    """
+    """A job, and the ways to run it that are compared."""
 
     variants: tuple[Variant, ...]  # The job in each precision and batch size
     gpus: tuple[GPU, ...]
     named: bool  # Whether the user named the GPUs. Then a GPU that cannot run the job may be an error
     clocks: tuple[float, ...] | None = None  # Clocks to compare, in MHz; None for a grid of each GPU's own clocks
     power_limit_w: float | None = None  # Power cap of each GPU; None for its default
+    # A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
     predictor: str | Path | None = None
     execution: Execution = EAGER  # How the job is run, and on which host
 

@@ -161,11 +161,7 @@ def run_of(extract: Callable[[Job], Network], asked: Mapping[str, Any]) -> Run:
 
 @dataclass(frozen=True)
 class Training:
-    """What is trained on what, wherever that may be; see `predict_run` for the fields.
-
-    Args:
-        networks: Networks of micro-batches that were extracted, by their shapes.
-    """
+    """What is trained on what, wherever that may be; see `predict_run` for the fields."""
 
     extract: Callable[[Job], Network]  # Function that gives the network of a job
     job: Job
@@ -179,6 +175,7 @@ class Training:
     base_precision: str | None = None
     clip_gradients: bool = True
     embodied_g_per_hour: float = 0.0
+    # Networks of micro-batches that were extracted, by their shapes.
     networks: dict[tuple[int, ...], Network] = field(default_factory=dict, repr=False)
 
     @classmethod

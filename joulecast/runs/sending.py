@@ -31,12 +31,7 @@ _BUCKET_BYTES = 25 * 2**20  # Default size of a bucket of gradients in Distribut
 
 @dataclass(frozen=True)
 class Sending:
-    """What a GPU sends in a step.
-
-    Args:
-        pieces: Pieces of a product that are computed while the others are sent. Transformer Engine, which computes in
-            fp8, sends as many as GPUs share a layer; PyTorch waits for the whole result.
-    """
+    """What a GPU sends in a step."""
 
     layout: Layout  # How the step is divided
     traffic: Traffic
@@ -46,6 +41,8 @@ class Sending:
     cached: float  # Elements of keys and values of a GPU's part of the sequences, in a micro-batch
     attended_s: float  # Seconds of attention in a micro-batch, forward and backward
     element_bytes: float  # Bytes of an element of a result
+    # Pieces of a product that are computed while the others are sent. Transformer Engine, which computes in fp8, sends
+    # as many as GPUs share a layer; PyTorch waits for the whole result.
     pieces: int = 1
     copies: float = 1.0  # How often each token is among those that are routed; Megatron sends it to each node once
 

@@ -29,15 +29,12 @@ class Sent(NamedTuple):
 
 @dataclass(frozen=True)
 class Traffic:
-    """Collectives between GPUs of a kind.
-
-    Args:
-        network_bandwidth: Bytes per second of a node's adapters to other nodes, in each direction; None for one adapter
-            for each GPU, as fast as its PCI Express slot allows.
-    """
+    """Collectives between GPUs of a kind."""
 
     gpu: GPU
     gpus_per_node: int
+    # Bytes per second of a node's adapters to other nodes, in each direction; None for one adapter for each GPU, as
+    # fast as its PCI Express slot allows.
     network_bandwidth: float | None = None
 
     @property

@@ -29,15 +29,12 @@ _AT_ONCE = 4096
 
 @dataclass(frozen=True)
 class Trace:
-    """Requests by arrival.
-
-    Args:
-        prefix, shared: Group of requests whose prompts begin alike, -1 for none, and tokens that do; empty for none.
-    """
+    """Requests by arrival."""
 
     arrival_s: FloatArray  # Seconds from the start, in order, shape (requests,)
     prompt: FloatArray  # Tokens of prompts and outputs, shape (requests,)
     output: FloatArray
+    # Group of requests whose prompts begin alike, -1 for none, and tokens that do; empty for none.
     prefix: FloatArray = field(default_factory=lambda: np.zeros(0))
     shared: FloatArray = field(default_factory=lambda: np.zeros(0))
     notes: tuple[str, ...] = ()

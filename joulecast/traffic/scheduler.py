@@ -24,14 +24,11 @@ _JUMP = 512  # Most steps that are added up at the context in their middle.
 
 @dataclass(frozen=True)
 class Cache:
-    """Memory for keys and values of one replica, in tokens.
-
-    Args:
-        layers: Share of the bytes of a long sequence's token that some layers keep, and the window of these layers in
-            tokens (infinite without one); shares add up to 1.
-    """
+    """Memory for keys and values of one replica, in tokens."""
 
     tokens: float  # Tokens that fit, in bytes of a token of all layers
+    # Share of the bytes of a long sequence's token that some layers keep, and the window of these layers in tokens
+    # (infinite without one); shares add up to 1.
     layers: tuple[tuple[float, float], ...] = ((1.0, math.inf),)
     block: int = 16  # Tokens of a block; half of one is lost at the end of each sequence, on average
 
@@ -45,18 +42,15 @@ class Cache:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a step of the engine may contain.
-
-    Args:
-        step_tokens: Tokens that a step computes for each sequence that decodes, more than 1 where a draft is checked.
-        prompts_first: Whether sequences that decode wait while prompts are read, and do not share steps with them.
-    """
+    """What a step of the engine may contain."""
 
     sequences: int  # Largest number of running sequences
     tokens: int  # Largest number of tokens of a step
     cached_share: float = 0.0  # Share of each prompt that the prefix cache holds
+    # Tokens that a step computes for each sequence that decodes, more than 1 where a draft is checked.
     step_tokens: int = 1
     tokens_per_step: float = 1.0  # Tokens that a sequence gets in a step, on average
+    # Whether sequences that decode wait while prompts are read, and do not share steps with them.
     prompts_first: bool = False
 
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..arrays import FloatArray
-from ..generation.decoder import Attention, LatentAttention, Logits, Part
+from ..generation.decoder import Attention, LatentAttention, Logits, Part, Recurrence
 from ..generation.server import Server
 from ..generation.steps import StepTokens, step_network
 from ..operations.entry import Entry
@@ -81,21 +81,18 @@ class OtherSteps:
 
 @dataclass(frozen=True)
 class PredictedSteps:
-    """Steps of one replica of a served model.
-
-    Args:
-        decoding: Seconds and joules of attention of decoding sequences, by their number, then context.
-        reading: Logarithms of seconds and joules of attention of prompts, by logarithms (base 2) of their number, of
-            the tokens of a chunk, and of its earlier tokens + 64.
-        waiting_s: Seconds of a step in which the GPU waits for the engine, and those for each sequence.
-    """
+    """Steps of one replica of a served model."""
 
     layers: tuple[list[float], list[float]]  # Seconds and joules of layers without attention, by the number of tokens
     logits: tuple[list[float], list[float]]  # The same of logits and sampling, by the number of sampled tokens
     contexts: list[float]  # Contexts of the columns of `decoding`
     padded: list[int]  # Sequences that a step computes in which a number of sequences decode and no prompt is read
+    # Seconds and joules of attention of decoding sequences, by their number, then context.
     decoding: tuple[list[list[float]], list[list[float]]]
+    # Logarithms of seconds and joules of attention of prompts, by logarithms (base 2) of their number, of the tokens of
+    # a chunk, and of its earlier tokens + 64.
     reading: tuple[list[list[list[float]]], list[list[list[float]]]]
+    # Seconds of a step in which the GPU waits for the engine, and those for each sequence.
     waiting_s: tuple[float, float]
     idle_w: float  # Watts of all boards that wait
     cap_w: float  # Power cap of all boards
@@ -146,7 +143,7 @@ class PredictedSteps:
             return *range(tile + 1, tile + _TILE, _TILE // 4), tile + _TILE
 
         def attends(part: Part) -> bool:
-            return isinstance(part, Attention | LatentAttention)
+            return isinstance(part, Attention | LatentAttention | Recurrence)
 
         last = sequences * (1 + drafts)  # Tokens of all sequences that decode.
         most = max(engine.step_tokens, last)

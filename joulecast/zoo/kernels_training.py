@@ -242,7 +242,7 @@ def train_kernels(
         **made_now(),
         **_of_networks(model),
     )
-    return TrainedKernels(model, replace(validation, powers=powers), card, _golden(tables), save_kernels)
+    return TrainedKernels(model, validation, card, _golden(tables), save_kernels)
 
 
 def learn_networks(

@@ -50,8 +50,8 @@ def test_csv_has_all_ways_or_the_front(printed):
 
 
 def test_the_front_and_prices_are_shown(printed):
-    out = printed(*ASKED, "--pareto", "--price-per-hour", "3", "--carbon", "400")
-    assert "Pareto front" in out
+    out = printed(*ASKED, "--output", "100,50", "--pareto", "--price-per-hour", "3", "--carbon", "400")
+    assert out.startswith("llama3_8b, 200 + 100 +- 50 tokens, by vllm: Pareto front")
     assert "cost per million" in out
     assert "CO2 per million" in out
 

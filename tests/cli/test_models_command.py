@@ -91,3 +91,12 @@ def test_the_service_never_runs_a_file(net):
     net.write_text("raise SystemExit('was run')\n")
     with pytest.raises(InputError, match="not as a file"):
         Answers(Settings()).predict(PredictQuestion(model=f"{net}:Net", input_shape=[2, 8], gpu="A30"))
+
+
+def test_published_tables_are_made_in_a_checkout(call, tmp_path, monkeypatch):
+    from joulecast.cli import catalogue
+
+    monkeypatch.setattr(catalogue, "__file__", str(tmp_path / "site-packages" / "joulecast" / "cli" / "catalogue.py"))
+    code, _, said = call("published")
+    assert code == 2
+    assert all(part in said for part in ("made in a checkout", "given:", "allowed:", "next:", "clone the repository"))

@@ -210,7 +210,10 @@ def test_twice_the_batch_is_twice_the_work():
             sum(e.count * e.operation.flops for e in network if e.operation.row.tensor_cores)
             for network in (once, twice)
         ]
-        assert work[1] == pytest.approx(2 * work[0], rel=1e-3)
+        if name == "deberta_v3_base":  # Its table of relative positions is multiplied once, whatever the batch.
+            assert work[0] < work[1] < 2 * work[0]
+        else:
+            assert work[1] == pytest.approx(2 * work[0], rel=1e-3)
 
 
 def sample(*sizes: int, shapes, dropped=(), kind="relu") -> Sample:

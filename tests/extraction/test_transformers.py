@@ -71,6 +71,8 @@ def count(network, kind: str) -> int:
         ("vit_large", 304),
         ("t5_small", 60.5),
         ("t5_base", 223),
+        ("flan_t5_base", 223),  # 248 in its card: transformers 5 shares the last layer with the embedding
+        ("deberta_v3_base", 184),
         ("whisper_small_encoder", 88),
         ("whisper_large_v3_encoder", 637),
         ("xlm_roberta_base", 278),

@@ -14,10 +14,10 @@ def best(model="llama3_8b", **options):
 
 
 def test_rows_are_what_single_predictions_say():
-    found = best(clocks=[1200.0, 1500.0], counts=(1, 2))
-    # GPUs x (one: three batches; two that share each layer: three; two replicas: two, as both get work) x clocks
-    assert len(found.rows) == 2 * (3 + 3 + 2) * 2
-    for row in found.rows[::5]:
+    found = best(clocks=[1200.0, 1500.0], counts=(1, 2), batches=(1, 16), gpus="L40S")
+    # One: two batches; two that share each layer: two; two replicas: one, as both get work; all at two clocks.
+    assert len(found.rows) == (2 + 2 + 1) * 2
+    for row in found.rows[::3]:
         one = predict_generation(
             "llama3_8b",
             f"{row.gpus}x {row.gpu}",
@@ -42,18 +42,6 @@ def test_the_best_of_each_gpu_comes_first():
     assert found[0].batch == 64  # Weights are read once for all sequences.
     assert found[0].clock_mhz < 1980  # The voltage of a higher clock costs more than the time of a lower one.
     assert best(objective="time")[0].batch == 1
-
-
-def test_no_way_beats_one_of_the_pareto_front():
-    found = best()
-    front = found.pareto()
-    assert len(front) > 3
-    for row in front:
-        assert not any(
-            other.energy_per_token_j < row.energy_per_token_j
-            and other.time_per_output_token_s <= row.time_per_output_token_s
-            for other in found.rows
-        )
 
 
 def test_choices_satisfy_the_limits():
@@ -106,18 +94,6 @@ def test_layouts_and_batches_are_searched_up_to_the_largest_that_fits():
     assert min(dense.rows, key=lambda row: row.latency_s).layout == "TP 2"
 
 
-def test_time_per_token_limits_do_not_count_the_own_prompt():
-    found = best_generation(
-        "qwen3_8b",
-        prompt_tokens=100_000,
-        output_tokens=100,
-        gpus="H100 SXM",
-        batches=[1],
-        max_time_per_output_token_s=0.02,
-    )
-    assert found[0].batch == 1
-
-
 def test_a_cap_above_the_range_leaves_no_gpu_out():
     found = best_generation(
         "gpt2", prompt_tokens=100, output_tokens=100, gpus=["T4", "L4", "A30"], precisions=["fp16"], power_limit_w=150
@@ -129,13 +105,6 @@ def test_a_cap_above_the_range_leaves_no_gpu_out():
     )
     assert set(low.left_out) == {"NVIDIA H100 80GB HBM3"}
     assert "cannot be capped" in low.left_out["NVIDIA H100 80GB HBM3"]
-
-
-def test_it_is_a_table():
-    found = best(clocks=[1200.0])
-    assert len(found.to_csv().splitlines()) == 1 + len(found.rows)
-    value = found.to_dict()
-    assert value["choices"][0]["value"] == found[0].value
 
 
 def test_mistakes_are_refused():

@@ -109,12 +109,6 @@ def test_a_lower_cap_is_held():
     assert tight.time_s > loose.time_s
 
 
-def test_gpus_without_the_precision_are_left_out_of_several():
-    choices = joulecast.best(*JOB, gpus=["T4", "L4"], precision=["fp16", "bf16"], clocks=900)
-    assert [(out.gpu, out.precision) for out in choices.left_out] == [("T4", "bf16")]
-    assert {(choice.alias, choice.precision) for choice in choices} == {("T4", "fp16"), ("L4", "fp16"), ("L4", "bf16")}
-
-
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [

@@ -72,7 +72,7 @@ def vision(name: str) -> Plan:
 
 # Number of positions in the table of a model, which refuses more tokens.
 _POSITIONS: Mapping[str, int] = {
-    **dict.fromkeys(("bert_base", "bert_large", "distilbert"), 512),
+    **dict.fromkeys(("bert_base", "bert_large", "distilbert", "deberta_v3_base"), 512),
     **dict.fromkeys(("roberta_base", "xlm_roberta_base"), 514),
     **dict.fromkeys(("gpt2", "gpt2_xl"), 1024),
 }
@@ -91,7 +91,7 @@ def transformer(name: str) -> Plan:
     ids = ("batch", "tokens")
     longest = most or _LONGEST
     return Plan(
-        {"input_ids": ids, "decoder_input_ids": ids} if name.startswith("t5") else {"input_ids": ids},
+        {"input_ids": ids, "decoder_input_ids": ids} if "t5" in name else {"input_ids": ids},
         {"batch": _BATCH, "tokens": ((1, 1), (2, longest))},
         libraries,
         ((1, longest),) if name.startswith(_DECODERS) else None,

@@ -34,13 +34,7 @@ class Denoiser(Protocol):
 
 @dataclass(frozen=True)
 class JointDiT:
-    """MMDiT: a transformer in which image and text have separate weights, with attention over both together.
-
-    Args:
-        guided: Whether guidance is an input, learned by distillation, so that there is one forward per step.
-        last_context: Whether the last of the double blocks computes its text output, although nothing reads it.
-        convolved: Whether a convolution computes the patches (see `Layers.transposed`), not a linear layer (FLUX).
-    """
+    """MMDiT: a transformer in which image and text have separate weights, with attention over both together."""
 
     double: int  # Number of blocks with separate weights for image and text
     hidden: int
@@ -50,9 +44,12 @@ class JointDiT:
     patch: int = 64  # Elements of a patch: its side squared times the channels of the latents
     text: int = 4096  # Features of a token of the text encoder
     pooled: int = 2048  # Features of the pooled text that conditions each block
+    # Whether guidance is an input, learned by distillation, so that there is one forward per step.
     guided: bool = False
+    # Whether the last of the double blocks computes its text output, although nothing reads it.
     last_context: bool = False
     refined: int = 0  # Number of blocks of a transformer over the text alone, before all others (HunyuanVideo)
+    # Whether a convolution computes the patches (see `Layers.transposed`), not a linear layer (FLUX).
     convolved: bool = True
 
     def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
@@ -173,12 +170,7 @@ class JointDiT:
 
 @dataclass(frozen=True)
 class CrossDiT:
-    """A transformer over the image whose blocks have cross-attention to the text.
-
-    Args:
-        own_modulation: Whether each block computes its scale and shift from the condition by a layer of its own.
-        skips: Number of blocks that also read the output of a much earlier block, by a layer of its own (HunyuanDiT).
-    """
+    """A transformer over the image whose blocks have cross-attention to the text."""
 
     layers: int
     hidden: int
@@ -188,7 +180,9 @@ class CrossDiT:
     patch_out: int  # Elements that are predicted for a patch; twice as many if their variance is predicted as well
     text: int  # Features of a token of the text encoder
     projected: bool = True  # Whether text is projected to the image's features once, before all blocks (PixArt)
+    # Whether each block computes its scale and shift from the condition by a layer of its own.
     own_modulation: bool = False
+    # Number of blocks that also read the output of a much earlier block, by a layer of its own (HunyuanDiT).
     skips: int = 0
 
     def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:

@@ -14,13 +14,10 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Layers:
-    """The operations that were recorded so far.
-
-    Args:
-        calls: Operation -> path of the module of each of its calls.
-    """
+    """The operations that were recorded so far."""
 
     precision: str
+    # Operation -> path of the module of each of its calls.
     calls: dict[Operation, list[str]] = field(default_factory=dict)
 
     def add(self, path: str, kind: str, *shapes: Shape, blocks: int = 1, each: int = 1, **attributes: object) -> None:

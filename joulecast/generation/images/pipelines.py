@@ -25,38 +25,22 @@ from .video_denoiser import VideoDiT
 
 @dataclass(frozen=True)
 class ImagePipeline:
-    """A pipeline that generates an image or a video from a prompt.
-
-    Args:
-        source: Repository of the pipeline.
-        encoders: The text encoders, which read the prompt.
-        denoiser: The network that removes noise from the latents, step by step.
-        autoencoder: The decoder that computes pixels from the latents.
-        text_tokens: Number of tokens of the prompt that the denoiser reads.
-        steps: Default number of steps.
-        guided: Whether each step is also computed for an empty prompt (classifier-free guidance).
-        patch: Side of the denoiser's patches in latents.
-        height, width: Default height and width in pixels.
-        frames: Default number of frames of a video; None for images.
-        frame_scale: Number of frames for each latent frame after the first, which stands for one frame.
-        patch_frames: Number of latent frames of a patch.
-        in_turn: Whether the prompt and the empty prompt are computed one after the other, not as one batch.
-    """
+    """A pipeline that generates an image or a video from a prompt."""
 
     source: str
-    encoders: tuple[TextEncoder, ...]
-    denoiser: Denoiser
-    autoencoder: Decoder
-    text_tokens: int
+    encoders: tuple[TextEncoder, ...]  # The text encoders, which read the prompt
+    denoiser: Denoiser  # The network that removes noise from the latents, step by step
+    autoencoder: Decoder  # The decoder that computes pixels from the latents
+    text_tokens: int  # Number of tokens of the prompt that the denoiser reads
     steps: int
-    guided: bool = True
-    patch: int = 2
-    height: int = 1024
+    guided: bool = True  # Whether each step is also computed for an empty prompt (classifier-free guidance)
+    patch: int = 2  # Side of the denoiser's patches in latents
+    height: int = 1024  # Default height and width in pixels
     width: int = 1024
-    frames: int | None = None
-    frame_scale: int = 1
-    patch_frames: int = 1
-    in_turn: bool = False
+    frames: int | None = None  # Default number of frames of a video; None for images
+    frame_scale: int = 1  # Number of frames for each latent frame after the first, which stands for one frame
+    patch_frames: int = 1  # Number of latent frames of a patch
+    in_turn: bool = False  # Whether the prompt and the empty prompt are computed one after the other, not as one batch
 
     @property
     def multiple(self) -> int:

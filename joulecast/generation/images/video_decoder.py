@@ -86,11 +86,9 @@ class GroupedDecoder(VideoDecoder):
     """The decoder of HunyuanVideo's autoencoder (arXiv 2412.03603), in tiles that overlap.
 
     Frames are doubled from the second lowest resolution on.
-
-    Args:
-        tile: Largest frames, height and width of a tile in latents (`enable_tiling`, which larger videos need).
     """
 
+    # Largest frames, height and width of a tile in latents (`enable_tiling`, which larger videos need).
     tile: tuple[int, int, int] = (5, 32, 32)
     stride: tuple[int, int, int] = (3, 24, 24)  # Latents from one tile to the next
 

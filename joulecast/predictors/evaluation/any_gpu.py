@@ -68,7 +68,6 @@ class KindErrors:
     operations: int
     median: float
     mean: float
-    p90: float
 
 
 @dataclass(frozen=True)
@@ -150,10 +149,7 @@ def _by_kind(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> tuple[KindErro
         groups[ALL, "all", "all"].append(error)
         groups[row.gpu.name, row.operation.kind, row.operation.mode].append(error)
     in_order = sorted(groups.items(), key=lambda item: (item[0][0] != ALL, item[0]))
-    return tuple(
-        KindErrors(*group, len(e), float(np.median(e)), float(np.mean(e)), float(np.quantile(e, 0.9)))
-        for group, e in in_order
-    )
+    return tuple(KindErrors(*group, len(e), float(np.median(e)), float(np.mean(e))) for group, e in in_order)
 
 
 def cross_validate(

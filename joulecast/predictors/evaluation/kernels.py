@@ -61,11 +61,10 @@ class PartErrors(NamedTuple):
 
 @dataclass(frozen=True)
 class Validation:
-    """Errors of device time and power, and for each part how far the trees over all GPUs are trusted elsewhere."""
+    """Errors of device time, and for each part how far the trees over all GPUs are trusted elsewhere."""
 
     times: tuple[PartErrors, ...]
     trust: Mapping[str, float]
-    powers: tuple[PartErrors, ...] = ()
 
 
 def validate_kernels(tables: Sequence[Measured], recipe: KernelRecipe) -> Validation:

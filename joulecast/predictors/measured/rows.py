@@ -74,11 +74,9 @@ def fit_baseline(loops: Sequence[MeasuredLoop], gpu: GPU, accumulates_gradients:
         accumulates_gradients: Methods whose loop accumulates gradients.
     """
     operations = [loop.operation for loop in loops]
-    arrays = as_arrays(loops)
     return Baseline.fit(
         operations,
-        arrays,
-        ~np.isnan(arrays.power_w),
+        as_arrays(loops),
         [loop.method for loop in loops],
         tiled_roofline(operations, gpu, float(gpu.boost_clock_mhz)).time_s,
         gpu,

@@ -133,7 +133,6 @@ class Baseline:
         cls,
         operations: Sequence[Operation],
         loops: Loops,
-        has_power: NDArray[np.bool_],
         methods: Sequence[str],
         roofline_s: FloatArray,
         gpu: GPU,
@@ -143,13 +142,13 @@ class Baseline:
 
         Args:
             operations: The measured operations.
-            loops: Their times and powers.
-            has_power: True where the power is usable, shape (operations,).
+            loops: Their times and powers; NaN where a power is not usable.
             methods: Measuring method of each loop.
             roofline_s: Roofline time of each operation in seconds, shape (operations,).
             gpu: The GPU that they were measured on.
             accumulates_gradients: The methods whose loops accumulate gradients.
         """
+        has_power = ~np.isnan(loops.power_w)
         groups = np.array([group_of(operation, gpu) for operation in operations])
         method_array = np.array(methods)
         names, counts = np.unique(method_array, return_counts=True)

@@ -18,7 +18,7 @@ def fitted(rows, accumulates=frozenset()):
     operations, seconds, watts, line_s, methods = zip(*rows, strict=True)
     powers = np.array([np.nan if watt is None else watt for watt in watts])
     loops = Loops(np.array(seconds), powers)
-    return Baseline.fit(operations, loops, ~np.isnan(powers), methods, np.array(line_s), ROUND, accumulates)
+    return Baseline.fit(operations, loops, methods, np.array(line_s), ROUND, accumulates)
 
 
 def test_gradients_that_loops_add_up_are_part_of_a_loop_but_not_of_a_network():
