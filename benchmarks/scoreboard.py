@@ -4,7 +4,8 @@
 
 Takes what the other benchmarks compute, and what their reports and the zoo's cards hold already, and computes nothing
 of its own. Every row names the commit whose predictions it shows. Commit before results are imported: a prediction that
-was made before its measurement is the fairest test. Writes benchmarks/SCOREBOARD.md. Takes two minutes on one core.
+was made before its measurement is the fairest test. Writes benchmarks/SCOREBOARD.md and zoo/scoreboard.json. Takes two
+minutes on one core.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import images
 import numpy as np
@@ -28,7 +29,11 @@ from joulecast.hardware import find_gpu
 from joulecast.units import si
 
 HERE = Path(__file__).parent
+SERVED = HERE.parent / "zoo" / "scoreboard.json"
+"""The same rows, which the service answers and its page shows."""
+
 CARD = HERE.parent / "zoo" / "any-gpu" / "boosting" / "card.json"
+_QUANTITIES = ("time", "power", "energy")
 _ROW = re.compile(
     r"\| (?P<network>\S+) (?P<size>\d+ x \d+), (?P<gpu>[^,]+), (?P<precision>\w+) \| (?P<ms>\d+) \| (\d+) \|"
 )
@@ -133,32 +138,53 @@ def left_out() -> Iterator[Score]:
             yield Score(f"{source}, chip left out", f"1x {_short(found['gpu'])}", task, None, logs, {}, commit)
 
 
-def _cell(some: list[Score], quantity: str) -> str:
-    """Bias and mean absolute error of a quantity in percent."""
+def _errors(some: list[Score], quantity: str) -> dict[str, float] | None:
+    """Bias and mean absolute error of a quantity, as ratios; None where nothing of it was published."""
     logs = np.array([each.logs[quantity] for each in some if quantity in each.logs])
     if not len(logs):
-        return ""
-    return f"{100 * np.expm1(logs.mean()):+.0f}, {100 * np.abs(np.expm1(logs)).mean():.0f} %"
+        return None
+    return {"bias": float(np.expm1(logs.mean())), "error": float(np.abs(np.expm1(logs)).mean())}
 
 
-def table(scores: Iterable[Score]) -> Iterator[str]:
-    """The table, a row for each source, GPU and task."""
-    yield "| source | GPU | task | runs | measured | predicted | time | power | energy | in the interval | commit |"
-    yield "| --- " * 11 + "|"
+def rows(scores: Iterable[Score]) -> Iterator[dict[str, Any]]:
+    """A row for each source, GPU and task."""
     groups: dict[tuple[str, str, str], list[Score]] = defaultdict(list)
     for each in scores:
         groups[each.source, each.gpu, each.task].append(each)
     for (source, gpu, task), some in sorted(groups.items()):
         known = [each for each in some if each.measured_s is not None]
-        values = ["", ""]
+        measured = predicted = None
         if known:
-            measured = float(np.mean([math.log(each.measured_s or 1.0) for each in known]))
-            predicted = measured + float(np.mean([each.logs["time"] for each in known]))
-            values = [si(math.exp(measured), "s"), si(math.exp(predicted), "s")]
+            log = float(np.mean([math.log(each.measured_s or 1.0) for each in known]))
+            measured, predicted = math.exp(log), math.exp(log + float(np.mean([each.logs["time"] for each in known])))
         inside = [held for each in some for held in each.within.values()]
-        held = f"{sum(inside)} of {len(inside)}" if inside else ""
-        cells = [_cell(some, quantity) for quantity in ("time", "power", "energy")]
-        yield f"| {' | '.join([source, gpu, task, str(len(some)), *values, *cells, held, some[0].commit])} |"
+        yield {
+            "source": source,
+            "gpu": gpu,
+            "task": task,
+            "runs": len(some),
+            "measured_s": measured,
+            "predicted_s": predicted,
+            **{quantity: _errors(some, quantity) for quantity in _QUANTITIES},
+            "inside": sum(inside),
+            "of": len(inside),
+            "commit": some[0].commit,
+        }
+
+
+def table(scored: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """The rows as a table in Markdown."""
+    yield "| source | GPU | task | runs | measured | predicted | time | power | energy | in the interval | commit |"
+    yield "| --- " * 11 + "|"
+    for row in scored:
+        times = ["" if row[name] is None else si(row[name], "s") for name in ("measured_s", "predicted_s")]
+        errors = [
+            "" if row[quantity] is None else f"{100 * row[quantity]['bias']:+.0f}, {100 * row[quantity]['error']:.0f} %"
+            for quantity in _QUANTITIES
+        ]
+        held = f"{row['inside']} of {row['of']}" if row["of"] else ""
+        cells = [row["source"], row["gpu"], row["task"], str(row["runs"]), *times, *errors, held, row["commit"]]
+        yield f"| {' | '.join(cells)} |"
 
 
 _NOTES = """# Scoreboard
@@ -174,6 +200,17 @@ whose networks "chip left out" holds: it was trained without their chip.
 """
 
 
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    """Numbers of a row with four digits, so that its file changes only where predictions do."""
+
+    def rounded(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: rounded(each) for name, each in value.items()}
+        return float(f"{value:.4g}") if isinstance(value, float) else value
+
+    return {name: rounded(value) for name, value in row.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -181,7 +218,10 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     scores = [*served(), *energy(arguments.data / "mlenergy2026"), *trained(), *left_out()]
-    (HERE / "SCOREBOARD.md").write_text(_NOTES + "\n".join(table(scores)) + "\n", encoding="utf-8")
+    scored = list(rows(scores))
+    (HERE / "SCOREBOARD.md").write_text(_NOTES + "\n".join(table(scored)) + "\n", encoding="utf-8")
+    lines = ",\n".join(json.dumps({**row, **_rounded(row)}) for row in scored)
+    SERVED.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -127,6 +127,23 @@ class LatentAttention:
 
 
 @dataclass(frozen=True)
+class Recurrence:
+    """The scan of a layer with a recurrent state (Mamba-2; Dao and Gu, arXiv 2405.21060), in fp32 for each sequence."""
+
+    heads: int
+    size: int  # Features of a head
+    state: int  # Elements of the state for each feature
+
+    parameters = 0
+    quantized = False
+
+    @property
+    def elements(self) -> int:
+        """Elements of the state of a sequence."""
+        return self.heads * self.size * self.state
+
+
+@dataclass(frozen=True)
 class Activation:
     """The activation between the layers of a feed-forward block."""
 
@@ -157,7 +174,7 @@ class Experts:
         return whole // self.tensor_parallel // self.expert_parallel
 
 
-Part = Embedding | Projection | Logits | Norm | Attention | LatentAttention | Activation | Experts
+Part = Embedding | Projection | Logits | Norm | Attention | LatentAttention | Recurrence | Activation | Experts
 
 PARTS: Mapping[str, Callable[..., Part]] = {each.__name__: each for each in get_args(Part)}
 """Name of a class of parts -> the class."""
@@ -199,6 +216,11 @@ class Decoder:
         return tuple(
             (part, len(modules)) for part, modules in self.parts if isinstance(part, Attention | LatentAttention)
         )
+
+    @cached_property
+    def state_elements(self) -> int:
+        """Elements of the recurrent states of a sequence, in all layers."""
+        return sum(len(modules) * part.elements for part, modules in self.parts if isinstance(part, Recurrence))
 
     @cached_property
     def hidden(self) -> int:

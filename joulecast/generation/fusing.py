@@ -26,6 +26,7 @@ from .decoder import (
     Norm,
     Part,
     Projection,
+    Recurrence,
 )
 
 FUSED: Mapping[str, tuple[str, ...]] = {
@@ -101,6 +102,8 @@ def _parts(modules: Modules, cached: int) -> Iterator[tuple[str, Part]]:
             yield path, norm
         if experts := _experts(path, modules):
             yield path, experts
+        if scan := _recurrence(operations):
+            yield f"{path}.scan", scan
         heads = _attention(path, operations, linear, cached, rotary)
         if heads is not None:
             attentions.add(path)
@@ -176,6 +179,14 @@ def _experts(path: str, modules: Modules) -> Experts | None:
         return None
     (_, up), (_, down) = products
     return Experts(down[-1], down[-2], up[0], top_k=routed[0].attributes["k"])
+
+
+def _recurrence(operations: Iterable[Operation]) -> Recurrence | None:
+    """The scan of a module that begins with a convolution over tokens; its state is the largest of four dimensions."""
+    shapes = [shape for operation in operations for shape in operation.input_shapes if len(shape) == 4]
+    if not shapes or not any(operation.kind == "conv1d" for operation in operations):
+        return None
+    return Recurrence(*max(shapes, key=size)[1:])
 
 
 def _attention(

@@ -16,6 +16,7 @@ from .steps import Precisions, StepTokens
 CACHED_IN: Mapping[str | None, float] = {None: 2.0, "fp8": 1.0}
 """Precision of keys and values -> bytes of an element."""
 
+STATE_BYTES = 4.0  # Of an element of a recurrent state, in fp32.
 _LOGITS_BYTES = 3 * 4  # Logits, probabilities and random numbers of each word in fp32.
 
 
@@ -58,8 +59,8 @@ def weights_bytes(decoder: Decoder, precisions: Precisions) -> int:
 
 
 def cached_bytes(decoder: Decoder, tokens: int, precisions: Precisions) -> float:
-    """Bytes of the keys and values of one sequence; sliding windows drop the oldest."""
-    return sum(
+    """Bytes of the keys and values of one sequence, of which windows drop the oldest, and of its recurrent states."""
+    return STATE_BYTES * decoder.state_elements + sum(
         layers * part.cached_elements * min(tokens, part.window or tokens) * CACHED_IN[precisions.cache]
         for part, layers in decoder.attentions
     )

@@ -68,7 +68,7 @@ def extracted_decoder(model: Model, name: str | None = None) -> Decoder:
 def _lacking(network: Network, settings: Mapping[str, Any]) -> Iterator[str]:
     """What the parts of a decoder lack, although the model has it."""
     if any(entry.operation.kind == "conv1d" for entry in network):  # Mamba and the like begin with one, over tokens.
-        yield "layers with a recurrent state are predicted without their scan, and its state is not in the memory"
+        yield "assumed: recurrent layers read and write their states once, and read prompts as products of chunks"
     if "vision_config" in settings:
         yield "the part that reads images is not predicted: count their tokens as tokens of the prompt"
 

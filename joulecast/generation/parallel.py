@@ -28,6 +28,7 @@ from .decoder import (
     Norm,
     Part,
     Projection,
+    Recurrence,
 )
 
 GROUPS = (1, 2, 4, 8)
@@ -208,7 +209,7 @@ def _shared(part: Part, parallel: Parallel) -> Part:
             return replace(part, rows=math.ceil(part.rows / count))
         case Attention():
             return replace(part, heads=part.heads // count, cached_heads=max(1, part.cached_heads // count))
-        case LatentAttention():
+        case LatentAttention() | Recurrence():
             return replace(part, heads=part.heads // count)
         case Activation():
             return replace(part, size=part.size // count)
@@ -234,6 +235,8 @@ def _refuse_indivisible(decoder: Decoder, parallel: Parallel) -> None:
                 _refuse(decoder, "query heads", part.heads, count)
                 if cached % count and count % cached:
                     _refuse(decoder, "key heads", cached, count)
+            case Recurrence():
+                _refuse(decoder, "heads of a recurrent state", part.heads, count)
             case Activation():
                 _refuse(decoder, "features of a feed-forward block", part.size, count)
             case Experts() if parallel.expert > 1:

@@ -74,6 +74,8 @@ def served_j(
         active = (ACTIVE_W + DRAWING_W * (each.kind == "random")) * gpu.sms * time_s
         if each.kind == "sort":
             return active + J_PER_BYTE * SORT_BYTES * each.input_size
+        if each.kind == "add":  # A recurrent state, which is read and written.
+            return active + J_PER_BYTE * 2 * ELEMENT_BYTES[each.precision] * each.input_size
         if each.kind not in _READERS:
             return active
         width = ELEMENT_BYTES[each.precision]

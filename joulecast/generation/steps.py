@@ -28,6 +28,7 @@ from .decoder import (
     Norm,
     Part,
     Projection,
+    Recurrence,
 )
 from .engines import Engine
 from .four_bit_weights import FOUR_BIT_BYTES
@@ -35,6 +36,7 @@ from .parallel import ALONE, Parallel
 from .sampling import sampling_operations
 
 _QUANTIZED = ("fp8", "nvfp4")
+_CHUNK = 256  # Tokens of a chunk of a scan: the default of mamba_ssm, which engines take.
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,8 @@ class _Step:
                 yield from self._attention(part)
             case LatentAttention():
                 yield from self._latent(part)
+            case Recurrence():
+                yield from self._scan(part)
 
     def _plain(self, kind: str, *shapes: tuple[int, ...], **attributes: object) -> Operation:
         return Operation(kind, shapes, attributes, precision=self.precisions.activations)
@@ -222,6 +226,16 @@ class _Step:
             expanded = part.heads * (plain + part.value_size)
             yield self._linear(read, part.latent, expanded, False, self.precisions.activations)
             yield self._reading(part.heads, part.heads, part.key_size, part.value_size, None)
+
+    def _scan(self, part: Recurrence) -> Iterator[Operation]:
+        """Reading and writing the state of each sequence; prompts are products of chunks with each other and states."""
+        if self.tokens.decoding:
+            yield Operation("add", [(self.tokens.decoding, part.elements)])
+        if self.tokens.prompts:
+            chunk, heads = _CHUNK, part.heads * self.tokens.prompts * math.ceil(self.tokens.prompt_tokens / _CHUNK)
+            yield self._plain("matmul", (heads, chunk, chunk), (heads, chunk, part.size))
+            yield self._plain("matmul", (heads, part.size, chunk), (heads, chunk, part.state))
+            yield self._plain("matmul", (heads, chunk, part.state), (heads, part.state, part.size))
 
     def _attending(self, heads: int, cached: int, key: int, value: int, window: int | None) -> Iterator[Operation]:
         if self.tokens.decoding:

@@ -143,7 +143,13 @@ class Operation(Counted):
                 allowed="direction='forward'",
                 hint="a gradient alone has mode='inference'",
             )
-        for name, value in zip(_KEYS, (kind, shapes, full, precision, mode), strict=True):
+        for name, value in (
+            ("kind", kind),
+            ("input_shapes", shapes),
+            ("attributes", full),
+            ("precision", precision),
+            ("mode", mode),
+        ):
             object.__setattr__(self, name, value)
         # Both properties are computed here so that shapes that do not fit are refused at once.
         _ = self.output_shape, self.parameters

@@ -31,11 +31,6 @@ def per_dimension(value: Any, length: int) -> tuple[int, ...]:
     return result
 
 
-def _each(attributes: Attributes, dimensions: int, *names: str) -> list[tuple[int, ...]]:
-    """These attributes as one integer per spatial dimension."""
-    return [per_dimension(attributes[name], dimensions) for name in names]
-
-
 def check_channels(shape: Shape, dimensions: int, divisor: int) -> None:
     """Check the number of spatial dimensions of a shape, and that its channels are a multiple of a divisor."""
     if len(shape) != dimensions + 2:
@@ -87,7 +82,8 @@ def conv_output(dimensions: int) -> Callable[[Shapes, Attributes], Shape]:
     def output(shapes: Shapes, attributes: Attributes) -> Shape:
         check_channels(shapes[0], dimensions, attributes["groups"])
         _check_out_channels(attributes)
-        kernel, dilation = _each(attributes, dimensions, "kernel_size", "dilation")
+        kernel = per_dimension(attributes["kernel_size"], dimensions)
+        dilation = per_dimension(attributes["dilation"], dimensions)
         spatial, padding = shapes[0][2:], attributes["padding"]
         if padding != "same":  # which PyTorch allows with stride 1 only
             stride = per_dimension(attributes["stride"], dimensions)
@@ -104,7 +100,8 @@ def conv_transpose_output(dimensions: int) -> Callable[[Shapes, Attributes], Sha
     def output(shapes: Shapes, attributes: Attributes) -> Shape:
         check_channels(shapes[0], dimensions, attributes["groups"])
         _check_out_channels(attributes)
-        windows = _each(attributes, dimensions, "kernel_size", "stride", "padding", "dilation", "output_padding")
+        names = ("kernel_size", "stride", "padding", "dilation", "output_padding")
+        windows = [per_dimension(attributes[name], dimensions) for name in names]
         spatial = (
             (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
             for n, k, s, p, d, extra in zip(shapes[0][2:], *windows, strict=True)
@@ -153,7 +150,8 @@ def pool_output(dimensions: int) -> Callable[[Shapes, Attributes], Shape]:
 
     def output(shapes: Shapes, attributes: Attributes) -> Shape:
         check_channels(shapes[0], dimensions, 1)
-        kernel, padding = _each(attributes, dimensions, "kernel_size", "padding")
+        kernel = per_dimension(attributes["kernel_size"], dimensions)
+        padding = per_dimension(attributes["padding"], dimensions)
         stride = kernel if attributes["stride"] is None else per_dimension(attributes["stride"], dimensions)
         dilation = per_dimension(attributes.get("dilation", 1), dimensions)
         spatial = _window_output(shapes[0][2:], kernel, stride, padding, dilation, attributes["ceil_mode"])

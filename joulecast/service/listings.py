@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import pathlib
 import platform
@@ -184,6 +185,13 @@ async def calibrations(request: Request) -> Response:
     return Response(json_bytes({"calibrations": rows}), media_type="application/json")
 
 
+@listed.get("/scoreboard", **answering(schemas.ScoreboardAnswer), tags=["catalogue"])
+async def scoreboard(request: Request) -> Response:
+    """Published runs beside predictions, a row for each source, GPU and task."""
+    rows = json.loads((shipped("zoo") / "scoreboard.json").read_text("utf-8"))
+    return Response(json_bytes({"rows": rows}), media_type="application/json")
+
+
 @listed.get("/gpus/{name}", **naming(schemas.GpuAnswer), tags=["catalogue"])
 async def gpu(request: Request, name: Annotated[str, Path(max_length=100, examples=["A30"])]) -> Response:
     """All figures of a GPU, with their sources."""
@@ -262,6 +270,12 @@ _FILES = StaticFiles(directory=pathlib.Path(__file__).with_name("static"))
 async def index(request: Request) -> Response:
     """The page."""
     return await _file(request, "index.html")
+
+
+@usual.get("/scoreboard")
+async def scoreboard_page(request: Request) -> Response:
+    """The scoreboard as a page."""
+    return await _file(request, "scoreboard.html")
 
 
 @usual.get("/docs")

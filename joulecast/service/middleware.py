@@ -229,4 +229,4 @@ def _path(scope: Scope) -> str:
 
 
 def _is_page(path: str) -> bool:
-    return path in ("/", "/docs") or path.startswith("/static/")
+    return path in ("/", "/docs", "/scoreboard") or path.startswith("/static/")

@@ -54,7 +54,7 @@ def _showing(*examples: Mapping[str, Any]) -> ConfigDict:
     return ConfigDict(json_schema_extra={"examples": [*map(dict, examples)]})
 
 
-_NONE = re.compile(r"; None for (.+?)(?=[.;:]|$)")
+_NONE = re.compile(r"(?:;|\.) None for (.+?)(?=[.;:]|$)")
 """What a docstring says of None, which is the default of a field that is left out."""
 
 

@@ -367,6 +367,31 @@ CalibrationsAnswer = object_of(
     ),
 )
 
+_ErrorsAnswer = object_of("ErrorsAnswer", "Bias and mean absolute error over runs, as ratios.", bias=float, error=float)
+
+ScoreboardAnswer = object_of(
+    "ScoreboardAnswer",
+    "Published runs beside predictions.",
+    rows=several(
+        object_of(
+            "ScoreAnswer",
+            "Published runs of a task on a GPU. Times are geometric means over the runs.",
+            source=str,
+            gpu=str,
+            task=str,
+            runs=int,
+            measured_s=float | None,
+            predicted_s=float | None,
+            time=_ErrorsAnswer | None,
+            power=_ErrorsAnswer | None,
+            energy=_ErrorsAnswer | None,
+            inside=said(int, "How many measured values lie in their 90 % interval."),
+            of=said(int, "Of how many."),
+            commit=said(str, "The commit that predicted them."),
+        )
+    ),
+)
+
 CardAnswer = object_of("CardAnswer", "A model card.", name=str)
 
 HealthAnswer = object_of("HealthAnswer", "That the process runs, and its number.", status=str, process=int)

@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..generation.generate import server_of
 from ..generation.intervals import HOST_S, SlowHost, factors
 from ..generation.lengths import Lengths
-from ..generation.memory import CACHED_IN, activations_bytes, cached_bytes, weights_bytes
+from ..generation.memory import CACHED_IN, STATE_BYTES, activations_bytes, cached_bytes, weights_bytes
 from ..generation.server import Server
 from ..generation.steps import StepTokens
 from ..predictors.networks.memory import usable_bytes
@@ -194,6 +194,8 @@ def cache_of(server: Server, sequences: int, drafting: Server | None = None) -> 
     free = usable - weights_bytes(decoder, served.precisions) - activations_bytes(decoder, largest)
     by_window: dict[float, float] = defaultdict(float)
     for each in (decoder,) if drafting is None else (decoder, drafting.deployment.decoder):
+        if each.state_elements:
+            by_window[1.0] += STATE_BYTES * each.state_elements  # As much as a single token that never leaves.
         for part, layers in each.attentions:
             by_window[part.window or math.inf] += layers * part.cached_elements * CACHED_IN[served.precisions.cache]
     if drafting is not None:

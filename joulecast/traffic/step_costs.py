@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..arrays import FloatArray
-from ..generation.decoder import Attention, LatentAttention, Logits, Part
+from ..generation.decoder import Attention, LatentAttention, Logits, Part, Recurrence
 from ..generation.server import Server
 from ..generation.steps import StepTokens, step_network
 from ..operations.entry import Entry
@@ -143,7 +143,7 @@ class PredictedSteps:
             return *range(tile + 1, tile + _TILE, _TILE // 4), tile + _TILE
 
         def attends(part: Part) -> bool:
-            return isinstance(part, Attention | LatentAttention)
+            return isinstance(part, Attention | LatentAttention | Recurrence)
 
         last = sequences * (1 + drafts)  # Tokens of all sequences that decode.
         most = max(engine.step_tokens, last)

@@ -8,7 +8,7 @@ import joulecast
 from joulecast.errors import InputError
 from joulecast.extraction.models.language_models import LANGUAGE_MODELS
 from joulecast.extraction.models.transformers_models import import_transformers
-from joulecast.generation.decoder import Activation, Attention, Experts, LatentAttention, Logits, Projection
+from joulecast.generation.decoder import Activation, Attention, Experts, LatentAttention, Logits, Projection, Recurrence
 from joulecast.generation.known import known_decoder
 from joulecast.generation.making import made
 from joulecast.generation.models import find_decoder
@@ -63,15 +63,25 @@ PUBLISHED = {
 }
 
 
-def test_what_parts_lack_is_said():
+def test_recurrent_layers_have_a_state_for_each_sequence():
     transformers = import_transformers()
     sizes = {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2}
     mamba = {"mamba_n_heads": 4, "mamba_d_head": 32, "mamba_d_state": 16, "attn_layer_indices": [1]}
     hybrid = transformers.BambaConfig(
         **sizes, **mamba, num_hidden_layers=2, vocab_size=100, architectures=["BambaForCausalLM"]
     )
-    found = joulecast.predict_generation(hybrid, "H100 SXM", batch=1, prompt_tokens=9, output_tokens=9)
-    assert any("without their scan" in note for note in found.notes)
+    decoder = find_decoder(hybrid)
+    assert [part for part, _ in decoder if isinstance(part, Recurrence)] == [Recurrence(4, 32, 16)]
+    load = {"batch": 8, "prompt_tokens": 100, "output_tokens": 9}
+    found = joulecast.predict_generation(hybrid, "H100 SXM", **load)
+    # Eight states of 2048 elements in fp32, and 105 keys and values of 2 heads of 32 elements in 16 bits.
+    assert found.memory.cache_bytes == 8 * (4 * 4 * 32 * 16 + 105 * 2 * 2 * 32 * 2)
+    assert (8, 2048) in [shape for cost in found.decode.operations for shape in cost.operation.input_shapes]
+    # Four heads and one chunk of each prompt, whose tokens attend to each other.
+    assert (4, 256, 256) in [cost.operation.input_shapes[0] for cost in found.prefill.operations]
+    assert any("recurrent layers" in note for note in found.notes)
+    alone = joulecast.simulate_serving(hybrid, "H100 SXM", concurrency=8, duration_s=1, **dict(list(load.items())[1:]))
+    assert alone.tpot_s(0.5) == pytest.approx(found.time_per_output_token_s, rel=0.15)
 
 
 @pytest.mark.parametrize(("name", "billions"), PUBLISHED.items(), ids=PUBLISHED)

@@ -250,6 +250,7 @@ VIEWS = {
     "operations": "#view=operations&gpus=A30",
     "runs": "#view=runs&together=8&gpus=A30,H100+SXM&objective=cost",
     "docs": "docs",
+    "scoreboard": "scoreboard",
 }
 
 

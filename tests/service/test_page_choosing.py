@@ -300,6 +300,17 @@ def test_a_gpu_that_cannot_serve_a_model_is_reported(page):
     page.complaints()
 
 
+def test_published_runs_stand_beside_predictions(page, service):
+    rows = service.ask("/v1/scoreboard").json["rows"]
+    page.open("scoreboard")
+    assert page.text("#count") == f"{len(rows)} of {len(rows)} rows"
+    page.js("const f = document.querySelector('#filter'); f.value = 'h100 flux'; f.dispatchEvent(new Event('input'))")
+    shown = [row for row in rows if "H100" in row["gpu"] and "flux" in row["task"]]
+    assert len(page.texts("#scores tbody tr")) == len(shown) > 0
+    assert f"{100 * shown[0]['energy']['error']:.0f} %" in page.texts("#scores tbody tr")[0]
+    page.complaints()
+
+
 def test_the_api_is_documented(page, service):
     page.open("docs")
     paths = service.ask("/v1/openapi.json").json["paths"]

@@ -19,7 +19,7 @@ Ranges = tuple[Range, ...]
 _BATCH: Ranges = ((1, 1), (2, 65536))
 """The ranges of the batch size. A single sample is a range of its own, because some copies are views then."""
 
-_LARGEST = 2**20  # as in extraction/known_values.py
+_LARGEST = 2**20  # at most that of extraction/known_values.py
 _LONGEST = 131072  # for rotary positions, which have no table
 
 

@@ -1,0 +1,35 @@
+// Published runs beside predictions, as the scoreboard of the benchmarks has them.
+import { ask } from "./api.js";
+import { tableHead } from "./choices.js";
+import { byId, h, number, si } from "./format.js";
+
+const TITLES = ["source", "GPU", "task", "runs", "measured", "predicted", "time", "power", "energy", "in the 90 % interval", "commit"];
+const percent = (ratio) => (100 * ratio).toFixed(0);
+const signed = (ratio) => (ratio < 0 ? percent(ratio).replace("-", "\u2212") : `+${percent(ratio)}`);
+
+/** Bias and mean absolute error of a quantity, which not every source publishes. */
+const errors = (found) => number(found ? `${signed(found.bias)}, ${percent(found.error)} %` : "");
+
+function line(row) {
+  return h("tr", {},
+    h("th", { scope: "row" }, row.source), h("td", {}, row.gpu), h("td", {}, row.task), number(String(row.runs)),
+    ...[row.measured_s, row.predicted_s].map((seconds) => number(seconds === null ? "" : si(seconds, "s"))),
+    ...[row.time, row.power, row.energy].map(errors),
+    number(row.of ? `${row.inside} of ${row.of}` : ""), h("td", {}, h("code", {}, row.commit)));
+}
+
+function show(rows) {
+  const words = byId("filter").value.toLowerCase().split(/\s+/);
+  const shown = rows.filter((row) => words.every((word) => `${row.source} ${row.gpu} ${row.task}`.toLowerCase().includes(word)));
+  byId("count").textContent = `${shown.length} of ${rows.length} rows`;
+  byId("scores").replaceChildren(tableHead(TITLES, 3), h("tbody", {}, shown.map(line)));
+}
+
+try {
+  const { rows } = await ask("scoreboard");
+  byId("filter").addEventListener("input", () => show(rows));
+  show(rows);
+} catch (error) {
+  byId("problem").textContent = error.message;
+}
+byId("results").setAttribute("aria-busy", "false");
