@@ -24,7 +24,7 @@ from ..operations.operation_list import OperationList
 from .contract import PredictsOperations
 from .intervals.operation_spread import OperationSpread
 from .operation_predictions import OperationPredictions
-from .physics.baseline import group_of
+from .physics.baseline import group_of, stand_ins
 from .physics.cached import cached
 from .physics.limits import with_limits
 from .physics.norms import smooth_max
@@ -120,8 +120,10 @@ class FallbackPredictor(WrappedPredictor):
         return replace(raised, time_s=time_s, energy_j=time_s * raised.power_w)
 
     def _host_s(self, operations: Sequence[Operation], otherwise: FloatArray) -> FloatArray:
+        """Seconds of launches, shape (operations,): those that were measured, which are the same in any precision."""
         known = self.measured_launch_s
-        return np.array([known.get(op.kind, s) for op, s in zip(operations, otherwise.tolist(), strict=True)])
+        measured = ((known[kind] for kind in stand_ins(operation) if kind in known) for operation in operations)
+        return np.array([next(some, other) for some, other in zip(measured, otherwise.tolist(), strict=True)])
 
     def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
         """See `PredictsOperations.predict_for_network`."""

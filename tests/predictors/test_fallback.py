@@ -116,3 +116,15 @@ def test_intervals_of_a_mixed_list_are_those_of_its_operations_alone():
         for quantity in ("time_s", "energy_j"):
             low, high = getattr(together, quantity)
             assert (low[place], high[place]) == pytest.approx(tuple(each[0] for each in getattr(alone, quantity)))
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_the_host_launches_in_any_precision_alike(mode):
+    """Also kinds of which no launch was measured: that of a similar kind stands for both."""
+    kinds = [Operation(kind, [(8, 64)], mode=mode) for kind in ("relu", "tanh", "add", "softmax")]
+    kinds.append(Operation("embedding", [(8, 64)], {"num_embeddings": 100, "embedding_dim": 64}, mode=mode))
+    fp32, bf16 = (
+        find_predictor("A30", mode).operations.predict([each.replace(precision=precision) for each in kinds])
+        for precision in ("fp32", "bf16")
+    )
+    assert bf16.host_time_s == pytest.approx(fp32.host_time_s)

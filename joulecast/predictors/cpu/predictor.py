@@ -27,7 +27,7 @@ from ...operations.operation_list import OperationList
 from ..contract import Regressor, require_mode
 from ..formats.numbers import number, numbers
 from ..operation_predictions import Source
-from ..physics.baseline import STAND_INS
+from ..physics.baseline import stand_ins
 from ..physics.features import size_features
 from ..physics.operation_numbers import numbers_of
 from ..physics.partial import whole_operations, work_shares
@@ -83,8 +83,7 @@ class CallModel:
 
     def stand_in(self, operation: Operation) -> str | None:
         """The measured group whose slowdown is used for an operation: its own, a similar one, or None."""
-        kinds = () if operation.row.measured_only else STAND_INS[operation.row.family]
-        groups = (f"{kind} {operation.precision}" for kind in (operation.kind, *kinds))
+        groups = (f"{kind} {operation.precision}" for kind in stand_ins(operation))
         return next((group for group in groups if group in self.slowdowns), None)
 
     def least_s(self, operations: Sequence[Operation]) -> FloatArray:

@@ -53,6 +53,11 @@ STAND_INS: Mapping[str, tuple[str, ...]] = {
 """Family -> measured kinds whose constants are used for an unmeasured kind of the family, the most similar first."""
 
 
+def stand_ins(operation: Operation) -> tuple[str, ...]:
+    """The kind of an operation, and those whose constants are used where it was not measured."""
+    return (operation.kind, *(() if operation.row.measured_only else STAND_INS[operation.row.family]))
+
+
 def _group(kind: str, precision: str) -> str:
     return f"{kind} {precision}"
 
@@ -195,7 +200,7 @@ class Baseline:
 
     def stand_in(self, operation: Operation, gpu: GPU) -> str | None:
         """The measured group whose constants are used for an operation: its own, a similar one, or None."""
-        for kind in (operation.kind, *(() if operation.row.measured_only else STAND_INS[operation.row.family])):
+        for kind in stand_ins(operation):
             group = _group(kind, gpu.running_precision(operation.precision))
             if group in self.groups:
                 return group
