@@ -243,13 +243,13 @@ class OneModel:
         longer: FloatArray = uncapped * slower(operations, gpu, known, self.factors_in_networks(gpu))
         return longer
 
-    def evicted(self, operations: OperationList, gpu: GPU) -> FloatArray:
-        """Time of each operation if its weights and caches come from the memory, over that alone, (operations,).
+    def read_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
+        """Least seconds of each operation inside a network, (operations,), read-only; NaN for those it does not know.
 
-        Loops may find them in the L2 cache. In a network, other kernels ran in between.
+        Loops may find weights and caches of keys in the L2 cache. In a network, other kernels ran in between, and they
+        come from the memory.
         """
-        found = _costs(operations, self, gpu)
-        return np.fmax(1.0, found.read_s / found.device_s)
+        return _costs(operations, self, gpu).read_s
 
     def load_cycles(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Cycles in which all multiprocessors load the elements of each operation inside a network, (operations,)."""

@@ -7,7 +7,7 @@ residual model predicts the ratio of device time to it, which was learned over m
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 
 import numpy as np
@@ -104,10 +104,14 @@ class AnyGpuPredictor:
             InputError: An operation of another mode.
         """
         found = self._predict(operations, float(self.gpu.boost_clock_mhz), np.inf)
-        if self.kernels is None:
+        if self.kernels is None or found.work is None:
             return found
-        slower = self.kernels.evicted(_as_run(OperationList.of(operations), self.gpu), self.gpu)
-        return found if (slower == 1).all() else found.times(slower, _energy_if_slower(found, slower))
+        # Weights come from the memory, which no clock changes.
+        read_s = self.kernels.read_s(_as_run(OperationList.of(operations), self.gpu), self.gpu)
+        bounds = found.work.bounds
+        work = replace(found.work, bounds=bounds._replace(fixed_s=np.fmax(bounds.fixed_s, read_s)))
+        known_s = found.device_time_s
+        return replace(found, work=work, device_time_s=np.where(np.isnan(known_s), known_s, np.fmax(known_s, read_s)))
 
     def _predict(self, operations: Sequence[Operation], clock: float, cap_w: float) -> OperationPredictions:
         operations = OperationList.of(operations)

@@ -138,4 +138,4 @@ def test_weights_and_caches_come_from_the_memory_inside_networks():
     found = find_predictor(gpu, "inference").operations.predict_for_network([few, many], 350.0)
     once_s, twice_s = found.device_time_s
     assert once_s >= 16 * 8 * 1259 * 256 * 2 / (0.9 * gpu.memory_bandwidth) * 0.999
-    assert 1.5 * once_s < twice_s < 2.1 * once_s
+    assert 1.5 * once_s < twice_s < 2.3 * once_s
