@@ -17,7 +17,7 @@ def test_runs_of_a_task_share_a_row():
         scoreboard.Score("them", "1x A30", "resnet", seconds, log, within, "abc")
         for seconds, log, within in zip((1.0, 4.0), logs, held, strict=True)
     ]
-    *_, row = scoreboard.table(scores)
+    *_, row = scoreboard.table(scoreboard.rows(scores))
     # The geometric mean of 1 and 4 s is 2 s; that of 1.1 and 3.6 s is 1.99 s; (10 + 10) / 2 is 10 %.
     cells = [cell.strip() for cell in row.split("|")[1:-1]]
     assert cells == ["them", "1x A30", "resnet", "2", "2 s", "1.99 s", "-1, 10 %", "+100, 100 %", "", "2 of 3", "abc"]

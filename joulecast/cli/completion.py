@@ -5,15 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from importlib import import_module
 from typing import Annotated, get_args
 
 Values = Callable[[], Iterable[str]]
-
-
-def _in(module: str, name: str) -> Values:
-    """The names in a table of the library, which is imported when the shell asks."""
-    return lambda: sorted(getattr(import_module(f"joulecast.{module}"), name))
 
 
 def _gpus() -> Iterable[str]:
@@ -42,29 +36,70 @@ def _precisions_of_runs() -> Iterable[str]:
     return [*_precisions(), FP8, *AUTOCAST]
 
 
+def _engines() -> Iterable[str]:
+    from ..generation.engines import ENGINES
+
+    return ENGINES
+
+
+def _objectives() -> Iterable[str]:
+    from ..queries.objectives import OBJECTIVES
+
+    return OBJECTIVES
+
+
+def _language_models() -> Iterable[str]:
+    from ..extraction.models.language_models import LANGUAGE_MODELS
+
+    return LANGUAGE_MODELS
+
+
+def _precisions_of_weights() -> Iterable[str]:
+    from ..generation.deployment import WEIGHTS
+
+    return WEIGHTS
+
+
+def _objectives_of_serving() -> Iterable[str]:
+    from ..generation.choices import OBJECTIVES
+
+    return OBJECTIVES
+
+
+def _objectives_of_runs() -> Iterable[str]:
+    from ..runs.choosing import OBJECTIVES
+
+    return OBJECTIVES
+
+
+def _pipelines() -> Iterable[str]:
+    from ..generation.images.pipelines import PIPELINES
+
+    return PIPELINES
+
+
 _VALUES: Mapping[str, Values] = {
     "gpu": _gpus,
     "gpus": _gpus,
     "model": _models,
     "precision": _precisions,
     "precisions": _precisions,
-    "engine": _in("generation.engines", "ENGINES"),
-    "objective": _in("queries.objectives", "OBJECTIVES"),
+    "engine": _engines,
+    "objective": _objectives,
 }
 """Name of an option or argument -> its values."""
 
-_LANGUAGE_MODELS = _in("extraction.models.language_models", "LANGUAGE_MODELS")
 _SERVED: Mapping[str, Values] = {
-    "model": _LANGUAGE_MODELS,
-    "draft_model": _LANGUAGE_MODELS,
-    "precision": _in("generation.deployment", "WEIGHTS"),
-    "objective": _in("generation.choices", "OBJECTIVES"),
+    "model": _language_models,
+    "draft_model": _language_models,
+    "precision": _precisions_of_weights,
+    "objective": _objectives_of_serving,
 }
-_RUNS: Mapping[str, Values] = {"precision": _precisions_of_runs, "objective": _in("runs.choosing", "OBJECTIVES")}
+_RUNS: Mapping[str, Values] = {"precision": _precisions_of_runs, "objective": _objectives_of_runs}
 _OF_COMMANDS: Mapping[str, Mapping[str, Values]] = {
     **dict.fromkeys(("generate", "best_generation", "simulate"), _SERVED),
     **dict.fromkeys(("run", "best_run"), _RUNS),
-    "image": {"model": _in("generation.images.pipelines", "PIPELINES"), "precision": lambda: ("bf16", "fp16", "fp32")},
+    "image": {"model": _pipelines, "precision": lambda: ("bf16", "fp16", "fp32")},
 }
 """Command -> what its options take instead."""
 
