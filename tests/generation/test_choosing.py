@@ -44,6 +44,18 @@ def test_the_best_of_each_gpu_comes_first():
     assert best(objective="time")[0].batch == 1
 
 
+def test_no_way_beats_one_of_the_pareto_front():
+    found = best()
+    front = found.pareto()
+    assert len(front) > 3
+    for row in front:
+        assert not any(
+            other.energy_per_token_j < row.energy_per_token_j
+            and other.time_per_output_token_s <= row.time_per_output_token_s
+            for other in found.rows
+        )
+
+
 def test_choices_satisfy_the_limits():
     found = best(max_time_per_output_token_s=0.01, min_tokens_per_s=1000)
     assert all(row.time_per_output_token_s <= 0.01 and row.tokens_per_s >= 1000 for row in found.rows)
@@ -92,6 +104,18 @@ def test_layouts_and_batches_are_searched_up_to_the_largest_that_fits():
     dense = best_generation("llama3_8b", gpus="2x H100 SXM", batches=[1, 64], clocks=[1500], **load)
     assert {(row.layout, row.batch) for row in dense.rows} == {("TP 2", 1), ("TP 2", 64), ("2 replicas", 64)}
     assert min(dense.rows, key=lambda row: row.latency_s).layout == "TP 2"
+
+
+def test_time_per_token_limits_do_not_count_the_own_prompt():
+    found = best_generation(
+        "qwen3_8b",
+        prompt_tokens=100_000,
+        output_tokens=100,
+        gpus="H100 SXM",
+        batches=[1],
+        max_time_per_output_token_s=0.02,
+    )
+    assert found[0].batch == 1
 
 
 def test_a_cap_above_the_range_leaves_no_gpu_out():

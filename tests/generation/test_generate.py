@@ -49,11 +49,15 @@ def test_gpus_with_a_predictor_of_their_own_serve_too():
     assert found.interval().time_per_output_token_s[0] < found.time_per_output_token_s
 
 
-@pytest.mark.parametrize("gpu", ["T4", "RTX 2080 Ti", "V100 SXM2 32GB", "P100 SXM2"])
+# In NeuSight's loops, small layer norms waited for the host: no measurement shows what they take on the device.
+_TOO_SLOW = pytest.mark.xfail(strict=True, reason="a layer norm of one row is said to take 31 us on a P100")
+
+
+@pytest.mark.parametrize("gpu", ["T4", "RTX 2080 Ti", "V100 SXM2 32GB", pytest.param("P100 SXM2", marks=_TOO_SLOW)])
 def test_gpus_without_bf16_serve_in_fp16(gpu):
     found = predict_generation("gpt2", gpu, batch=1, prompt_tokens=10, output_tokens=10, precision="fp16")
     roofline_s = 2 * 124.4e6 / find_gpu(gpu).memory_bandwidth
-    assert roofline_s < found.decode.time_s < 3 * roofline_s + 1.2e-3
+    assert roofline_s < found.decode.time_s < 3 * roofline_s + 1e-3
     with pytest.raises(InputError, match="does not support bf16"):
         predict_generation("gpt2", gpu, batch=1, prompt_tokens=10, output_tokens=10)
 
@@ -73,6 +77,12 @@ def test_larger_batches_cost_less_per_token():
     assert joules[0] > 20 * joules[-1]
     seconds = [each.time_per_output_token_s for each in costs]
     assert seconds == sorted(seconds)
+
+
+def test_the_time_per_token_of_a_single_request_does_not_count_its_own_prompt():
+    found = predict_generation("qwen3_8b", "H100 SXM", batch=1, prompt_tokens=100_000, output_tokens=100)
+    assert found.time_per_output_token_s == pytest.approx(found.decode.time_s + found.overhead_s, rel=0.02)
+    assert found.latency_s == pytest.approx(100 / found.tokens_per_s)
 
 
 def test_longer_prompts_and_outputs_cost_more():
