@@ -19,8 +19,12 @@ recorded on five GPUs from Pascal to Ampere. The shares of the peak and the star
 that measured times scatter little there and on the A30 and the RTX 2080 Ti. None of these GPUs is an independent test
 of them.
 
-Kernels for tensor cores read tensors with channels as the last dimension. So the images of a window of more than one
-pixel are transposed before and after, which triples their traffic. A window of one pixel is a matrix product as it is.
+Tensor cores load 16 bytes of channels at once, so an image with three channels is left to the fp32 pipes in TF32, and
+padded to eight channels in half precision. Their kernels read tensors with channels as the last dimension. So the
+images of a window of more than one pixel are transposed before and after, and those that a stride thins out once. A
+window of one pixel is a matrix product as it is, whose loads are narrow where the number of positions is odd (7 x 7
+images). Shares, start-up steps and passes were chosen on 137 convolutions in TF32 in inference on the A30, whose times
+scatter around the result by a factor of 1.3 (1.7 around the roofline); in training it is 1.25 (1.6).
 """
 
 from __future__ import annotations
@@ -32,9 +36,10 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
+from ...operations.attributes import HALF_BYTES
 from .bandwidth import reached_bandwidth
 from .norms import overlapped
-from .tiling import Tile, tile_count
+from .tiling import Tile, padded, tile_count
 
 CONVOLUTION_NAMES: tuple[str, ...] = (
     "log_least_way",
@@ -51,16 +56,19 @@ CONVOLUTION_NAMES: tuple[str, ...] = (
 _IMPLICIT, _FUSED, _TENSOR = 0, 2, 5
 _IN_TURN = np.array([[False], [False], [False], [True], [True], [False]])
 _WIDE, _NARROW, _PRODUCT_TILE, _FOURIER_TILE = Tile(128, 64), Tile(128, 32), Tile(128, 128), Tile(64, 64)
-_IMPLICIT_SHARE, _FUSED_SHARE, _PRODUCT_SHARE, _TENSOR_SHARE = 0.75, 0.5, 0.85, 0.6
+_IMPLICIT_SHARE, _FUSED_SHARE, _PRODUCT_SHARE, _TENSOR_SHARE = 0.75, 0.5, 0.85, 0.75
+_ONE_PIXEL_SHARE, _ODD_POSITIONS = 0.6, 1.6
 _NARROW_SHARE = 0.7 * _IMPLICIT_SHARE
 _FUSED_SQUARES, _FUSED_CHANNELS, _FUSED_MULTIPLICATIONS = (4, 8), 32, 16
 _SEPARATE_MULTIPLICATIONS, _SEPARATE_IMAGES, _SEPARATE_SIDE = 36, 16, 4
 _FOURIER_SIZES = (16, 32)
 _COMPLEX = 4.0  # Real multiplications in one complex multiplication; the same factor for FLOPs.
 _CONVOLUTION_START_STEPS = 8  # Starting a block takes as long as this many steps of its reduction.
-_LEAST_WAVES = 2  # A block that is alone on a multiprocessor waits for memory as long as a second block would compute.
-_TRANSPOSED = 3  # Passes over transposed images: they are read, written, and read again.
-_LOADED = 4  # Channels that tensor cores load at once.
+# On fp32 pipes, a block that is alone on a multiprocessor waits for memory as long as a second block would compute.
+_LEAST_WAVES = np.array([[2], [2], [2], [2], [2], [1]])
+_TRANSPOSED, _THINNED = 4, 2  # Passes over images that are transposed before and after, and that a stride thins out.
+_TENSOR_START_STEPS = 64
+_LOADED_BYTES = 16  # What tensor cores load at once: channels of one pixel.
 _TRAINING_PASSES = 3.0  # Forward, gradient of the input, and gradient of the weights: products of the same size.
 _MOST_LOG = 2.0  # Log ratios are clipped to this; beyond it, an algorithm is not used or does not exist.
 _ALIGNMENTS = (2, 4, 8)
@@ -71,11 +79,13 @@ class ConvolutionWork(NamedTuple):
 
     Args:
         flops: FLOPs that the GPU could compute at its peak during their compute time.
+        compute_s: Seconds of computing at the boost clock.
         bytes: Bytes to and from device memory.
         in_turn: True if transforms and products are separate kernels, of which one waits for the other.
     """
 
     flops: FloatArray
+    compute_s: FloatArray
     bytes: FloatArray
     in_turn: NDArray[np.bool_]
 
@@ -138,6 +148,11 @@ def _blocks(n: Any, p: _Pass) -> Blocks:
     fits = (n.transforms > 0) & (needed <= _FOURIER_SIZES[1])
     steps, channels = p.reduction + _CONVOLUTION_START_STEPS, p.channels_in + _CONVOLUTION_START_STEPS
     wide_tiles = tile_count(p.rows, p.channels_out, _WIDE)
+    one_pixel = _window(n) == 1
+    narrow_loads = np.where(n.positions % 2 == 1, _ODD_POSITIONS, 1.0)
+    share = np.where(one_pixel, _ONE_PIXEL_SHARE / narrow_loads, _TENSOR_SHARE)
+    loaded = p.reduction * padded(p.channels_in, _LOADED_BYTES / n.element_bytes) / p.channels_in
+    passes = np.where(one_pixel, np.where(n.stride > 1, _THINNED, 1), _TRANSPOSED)
     return Blocks(
         np.array(
             [
@@ -156,7 +171,7 @@ def _blocks(n: Any, p: _Pass) -> Blocks:
                 of_fused * channels / _FUSED_SHARE,
                 _PRODUCT_TILE.flops_per_step * channels / _PRODUCT_SHARE,
                 _COMPLEX * _FOURIER_TILE.flops_per_step * channels / _PRODUCT_SHARE,
-                _WIDE.flops_per_step * steps / _TENSOR_SHARE,
+                _WIDE.flops_per_step * (loaded + _TENSOR_START_STEPS) / share,
             ]
         ),
         np.array(
@@ -166,7 +181,7 @@ def _blocks(n: Any, p: _Pass) -> Blocks:
                 moved,
                 moved + 2 * n.element_bytes * _SEPARATE_MULTIPLICATIONS * _transformed(squares, p),
                 moved + _COMPLEX * n.element_bytes * frequencies * _transformed(n.first_size, p),
-                moved + np.where(_window(n) > 1, _TRANSPOSED - 1, 0) * images,
+                moved + (passes - 1) * images,
             ]
         ),
     )
@@ -192,7 +207,7 @@ class Convolutions(NamedTuple):
         passes: Number of passes with about the same work: 1 in inference, 3 in training.
         precision: Index of each precision in PRECISIONS.
         element_bytes: Bytes of one element of each convolution's tensors.
-        loads: True if tensor cores can load the channels: their numbers are multiples of 4.
+        loads: True if tensor cores can load the channels, in half precision padded by cuDNN.
         alignment: How many of 2, 4 and 8 divide the number of positions of an image, 0 to 3.
     """
 
@@ -224,7 +239,11 @@ class Convolutions(NamedTuple):
             passes=np.where(mine.is_training > 0, _TRAINING_PASSES, 1.0),
             precision=mine.precision,
             element_bytes=mine.element_bytes,
-            loads=(mine.channels_in % _LOADED == 0) & (mine.channels_out % _LOADED == 0),
+            loads=(mine.element_bytes == HALF_BYTES)
+            | (
+                (mine.channels_in * mine.element_bytes % _LOADED_BYTES == 0)
+                & (mine.channels_out * mine.element_bytes % _LOADED_BYTES == 0)
+            ),
             alignment=np.sum([positions % alignment == 0 for alignment in _ALIGNMENTS], axis=0) * 1.0,
         )
 
@@ -234,13 +253,14 @@ class Convolutions(NamedTuple):
         taken: NDArray[np.int_] = np.where(tensor, _TENSOR, np.argmin(times_s[:_TENSOR], axis=0))
         return taken
 
-    def least(self, gpu: GPU) -> ConvolutionWork:
-        """The work of the quickest algorithm on fp32 pipes, in all passes of the mode."""
-        peak_flops = gpu.peak_flops["fp32"]
-        taken = np.argmin(self.forward.times_s(gpu, peak_flops)[:_TENSOR], axis=0)
-        each = np.arange(len(taken))
-        flops = self.forward.flops_on(gpu.sms)[taken, each] * self.passes
-        return ConvolutionWork(flops, self.forward.bytes[taken, each] * self.passes, _IN_TURN[taken, 0])
+    def least(self, gpu: GPU, peak_flops: FloatArray, on_tensor_cores: NDArray[np.bool_]) -> ConvolutionWork:
+        """The work of the algorithm that is taken, in all passes of the mode."""
+        taken, each = self._taken(self.forward.times_s(gpu, peak_flops), on_tensor_cores), np.arange(len(self.places))
+        peak = np.where(taken == _TENSOR, peak_flops, gpu.peak_flops["fp32"])
+        flops, moved = (
+            values[taken, each] * self.passes for values in (self.forward.flops_on(gpu.sms), self.forward.bytes)
+        )
+        return ConvolutionWork(flops, flops / peak, moved, _IN_TURN[taken, 0])
 
     def features(self, gpu: GPU, peak_flops: FloatArray, on_tensor_cores: NDArray[np.bool_]) -> FloatArray:
         """Features from the times of the algorithms; 0 for operations other than dense convolutions.

@@ -25,7 +25,8 @@ from .cached import cached
 from .features import dense_convolutions
 from .norms import cubed, overlapped
 from .operation_numbers import numbers_of
-from .roofline import on_tensor_cores, roofline
+from .roofline import on_tensor_cores, peak_flops, roofline
+from .thread_kernels import extra_bytes, thread_kernels_s
 from .tiling import LOADED_TILE, loaded_tile
 
 _LEAST_S = 1e-9
@@ -91,7 +92,7 @@ def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> Least
     line = roofline(operations, gpu, clock_mhz)
     n = numbers_of(operations)
     is_half = n.element_bytes == HALF_BYTES
-    moved = n.bytes_read + n.bytes_written
+    moved = n.bytes_read + n.bytes_written + extra_bytes(n)
     # Other kernels than products move one element per instruction, so narrower elements need as many instructions.
     passed = moved * np.where(is_half & (n.is_product == 0), 4 / HALF_BYTES, 1.0)
     # Each tile of a product loads its own rows and columns from the cache, also those that other tiles load, too.
@@ -99,34 +100,33 @@ def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> Least
     tiles_s = n.is_product * n.computed_flops * n.element_bytes / loaded
     way = _SM_BYTES * gpu.sms * clock_mhz * 1e6
     parts = np.array([line.compute_s, moved / reached_bandwidth(gpu), (passed + tiles_s) / way])
+    _put_convolutions(parts, operations, gpu, clock_mhz, way)
     if is_half.any():
         # In fp32, what was learned of boards for desks contains the clock that they choose.
         parts[::2, is_half] *= gpu.boost_clock_mhz / max(chosen_clock_mhz(gpu), gpu.boost_clock_mhz)
         parts[0, is_half & on_tensor_cores(n, gpu) & (n.is_product > 0)] *= time_at_lower_rate(gpu, "fp16")
-    _put_convolutions(parts, operations, gpu, clock_mhz, way)
+    parts[0] = np.maximum(parts[0], thread_kernels_s(n, gpu, clock_mhz))
     return LeastTimes(*parts)
 
 
 def _put_convolutions(
     parts: FloatArray, operations: Sequence[Operation], gpu: GPU, clock_mhz: float, way: float
 ) -> None:
-    """Replace the least times of dense convolutions on fp32 pipes by those of cuDNN's quickest algorithm.
+    """Replace the least times of dense convolutions by those of the algorithm that cuDNN takes.
 
-    Convolutions on tensor cores stay as they are. Their tiles and splits are not known, and whole waves of 128 x 64
-    would make small batches several times slower than their FLOPs do: ResNet-101 on A100 and A10 came out far too slow.
     Parts are seconds of computing, DRAM and caches, shape (3, operations), and changed in place.
     """
     dense = OperationList.of(operations).derived(dense_convolutions)
     # cuDNN's algorithms for fp64 are not known, so these convolutions count their FLOPs.
-    on_pipes = ~on_tensor_cores(dense, gpu) & (dense.element_bytes != ELEMENT_BYTES["fp64"])
-    if not on_pipes.any():
+    known = dense.element_bytes != ELEMENT_BYTES["fp64"]
+    if not known.any():
         return
-    work = dense.least(gpu)
-    compute_s, memory_s = work.flops / gpu.peak_flops["fp32"], work.bytes / reached_bandwidth(gpu)
+    work = dense.least(gpu, peak_flops(dense.precision, gpu), on_tensor_cores(dense, gpu))
+    compute_s, memory_s = work.compute_s, work.bytes / reached_bandwidth(gpu)
     cache_s = (work.bytes + work.flops * dense.element_bytes / LOADED_TILE) / way
     together = overlapped(compute_s, memory_s)
     # Computed at the boost clock and scaled afterwards, so that each part follows the clock as for other operations.
     longer = np.where(work.in_turn, (compute_s + memory_s) / np.maximum(together, _LEAST_S), 1.0)
     slower = gpu.boost_clock_mhz / clock_mhz
     put = np.array([compute_s * slower, memory_s, cache_s]) * longer
-    parts[:, dense.places[on_pipes]] = put[:, on_pipes]
+    parts[:, dense.places[known]] = put[:, known]

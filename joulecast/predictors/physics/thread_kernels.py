@@ -1,0 +1,104 @@
+"""Kernels of PyTorch's own that are slower than memory, because each element takes many instructions.
+
+They have one thread for each element and a loop over its window, and reuse nothing (ATen/native/cuda). So what counts
+are instructions: those of a thread, and those of each step of its loop.
+
+- Depthwise convolutions, in which each channel has a filter of its own (DepthwiseConv2d.cu): in fp32 and TF32 PyTorch
+  does not ask cuDNN (`use_cudnn_depthwise` in Convolution.cpp). The gradient of the weight has a block for each
+  position of each channel's window.
+- Maximum pooling (DilatedMaxPool2d.cu) also writes the places of the maxima, in eight bytes each.
+- Adaptive pooling (AdaptiveAveragePooling.cu) has a block for each channel of each image; to one pixel, it is a mean,
+  with a warp for each.
+- Batch norm in training reduces each channel on few multiprocessors, whose number is that of the channels.
+
+Cycles of a multiprocessor were chosen on the A30: 51 depthwise convolutions, whose times then scatter by a factor of
+1.05 (1.9 around the roofline), 20 poolings and 42 batch norms. In inference on an RTX 2080 Ti, which was not used,
+depthwise convolutions and maximum pooling take 1.35 times as long, with a scatter of 1.1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...arrays import FloatArray
+from ...hardware import GPU
+from ...operations.attributes import ELEMENT_BYTES
+from .operation_numbers import KIND_PLACES
+
+_LANES = 128.0  # Threads that a multiprocessor issues in a cycle.
+# Depthwise: cycles of a thread and of each position of its window; of these alone where the loop is not unrolled.
+_THREAD, _UNROLLED, _LOOPED = 176.0, 13.2, 21.6
+_UNROLLED_SIDES = (1, 3, 5)
+_GRADIENT_THREAD, _GRADIENT_POSITION = 290.0, 41.0  # Of the gradient of the input, for an element of the input.
+_WEIGHT_POSITION, _WEIGHT_BLOCK = (
+    39.0,
+    1150 * _LANES,
+)  # Of that of the weight, for an element of the output and a block.
+_POOLED_POSITION = 54.6
+_UNPOOLED_THREAD, _UNPOOLED_POSITION = 750.0, 17.0  # Of the gradient, for an element of the input.
+_MEAN_ROW, _ADAPTIVE_BLOCK = 60 * _LANES, 650 * _LANES
+_PLACE_BYTES = 8.0
+_NORM_ELEMENT = 4.4 * _LANES
+
+
+def thread_kernels_s(n: Any, gpu: GPU, clock_mhz: float) -> FloatArray:
+    """Seconds of the instructions of PyTorch's own kernels; 0 for operations that are none.
+
+    Args:
+        n: The numbers of the operations (`numbers_of`).
+        gpu: The GPU; other vendors than NVIDIA have kernels of their own.
+        clock_mhz: Graphics clock.
+
+    Returns:
+        Shape (operations,).
+    """
+    if not gpu.is_nvidia:
+        return np.zeros(len(n.kind))
+    lanes = np.select(
+        [is_depthwise(n), _is(n, "max_pool2d"), _is(n, "adaptive_avg_pool2d"), _is(n, "batch_norm")],
+        [_depthwise(n), _max_pool(n), _adaptive(n), _batch_norm(n, gpu)],
+    )
+    seconds: FloatArray = lanes / (_LANES * gpu.sms * clock_mhz * 1e6)
+    return seconds
+
+
+def extra_bytes(n: Any) -> FloatArray:
+    """Bytes that kernels write beside their output: the places of maxima; shape (operations,)."""
+    written: FloatArray = np.where(_is(n, "max_pool2d"), _PLACE_BYTES * n.output_size, 0.0)
+    return written
+
+
+def is_depthwise(n: Any) -> Any:
+    """Whether each operation is a depthwise convolution that PyTorch computes itself."""
+    full = n.element_bytes == ELEMENT_BYTES["fp32"]
+    return _is(n, "conv1d", "conv2d") & (n.groups > 1) & (n.groups == n.channels_in) & full
+
+
+def _is(n: Any, *kinds: str) -> Any:
+    return np.isin(n.kind, [KIND_PLACES[kind] for kind in kinds])
+
+
+def _depthwise(n: Any) -> Any:
+    window = n.reduction
+    forward = np.where(np.isin(n.kernel, _UNROLLED_SIDES), _THREAD + _UNROLLED * window, _LOOPED * window)
+    of_input = n.input_size * (_GRADIENT_THREAD + _GRADIENT_POSITION * window)
+    of_weight = window * (n.output_size * _WEIGHT_POSITION + n.channels_out * _WEIGHT_BLOCK)
+    return n.output_size * forward + (n.is_training > 0) * (of_input + of_weight)
+
+
+def _max_pool(n: Any) -> Any:
+    window = n.kernel**2
+    of_input = n.input_size * (_UNPOOLED_THREAD + _UNPOOLED_POSITION * window / n.stride**2)
+    return n.output_size * _POOLED_POSITION * window + (n.is_training > 0) * of_input
+
+
+def _adaptive(n: Any) -> Any:
+    planes = n.first_size * n.channels_in
+    return planes * np.where(n.output_size == planes, _MEAN_ROW, _ADAPTIVE_BLOCK)
+
+
+def _batch_norm(n: Any, gpu: GPU) -> Any:
+    each = n.input_size / n.channels_in
+    return np.where(n.is_training > 0, each * np.maximum(n.channels_in, gpu.sms) * _NORM_ELEMENT, 0.0)
