@@ -3,8 +3,8 @@
 They have one thread for each element and a loop over its window, and reuse nothing (ATen/native/cuda). So what counts
 are instructions: those of a thread, and those of each step of its loop.
 
-- Depthwise convolutions, in which each channel has a filter of its own (DepthwiseConv2d.cu): in fp32 and TF32 PyTorch
-  does not ask cuDNN (`use_cudnn_depthwise` in Convolution.cpp). The gradient of the weight has a block for each
+- Depthwise convolutions, in which each channel has a filter of its own (DepthwiseConv2d.cu): in fp64, fp32 and
+  TF32 PyTorch does not ask cuDNN (`use_cudnn_depthwise` in Convolution.cpp). The gradient of the weight has a block for each
   position of each channel's window.
 - Maximum pooling (DilatedMaxPool2d.cu) also writes the places of the maxima, in eight bytes each.
 - Adaptive pooling (AdaptiveAveragePooling.cu) has a block for each channel of each image; to one pixel, it is a mean,
@@ -72,8 +72,8 @@ def extra_bytes(n: Any) -> FloatArray:
 
 def is_depthwise(n: Any) -> Any:
     """Whether each operation is a depthwise convolution that PyTorch computes itself."""
-    full = n.element_bytes == ELEMENT_BYTES["fp32"]
-    return _is(n, "conv1d", "conv2d") & (n.groups > 1) & (n.groups == n.channels_in) & full
+    wide = n.element_bytes >= ELEMENT_BYTES["fp32"]
+    return _is(n, "conv1d", "conv2d") & (n.groups > 1) & (n.groups == n.channels_in) & wide
 
 
 def _is(n: Any, *kinds: str) -> Any:

@@ -11,6 +11,7 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.physics.convolutions import CONVOLUTION_NAMES
 from joulecast.predictors.physics.features import convolution_features, dense_convolutions
 from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.physics.roofline import on_tensor_cores, peak_flops
 
 A30, V100, P4 = find_gpu("A30"), find_gpu("V100-PCIE-32GB"), find_gpu("Tesla P4")
 SMS, PEAK = 56, 10.3e12
@@ -23,7 +24,7 @@ def conv(shape, channels, precision="fp32", mode="inference", **attributes):
 
 def least(operation, gpu=A30):
     dense = dense_convolutions(OperationList([operation]))
-    return dense.least(gpu)
+    return dense.least(gpu, peak_flops(dense.precision, gpu), on_tensor_cores(dense, gpu))
 
 
 def moved(operation):
@@ -86,13 +87,30 @@ def test_only_steps_of_one_are_transformed(operation):
 def test_tensor_cores_read_transposed_images():
     wide = conv((32, 64, 56, 56), 128, precision="tf32")
     images, weights = 4 * 32 * 56 * 56 * (64 + 128), 4 * 9 * 64 * 128
-    assert moved(wide) == 3 * images + weights
+    assert moved(wide) == 4 * images + weights
     point = conv((32, 64, 56, 56), 128, precision="tf32", kernel_size=1, padding=0)
     assert moved(point) == images + weights / 9
-    # On tensor cores least times are FLOPs at the peak: smaller blocks, whose sizes are not known, fill the waves.
-    small = conv((1, 64, 14, 14), 64)
-    fp32, tf32 = LeastTimes.of([small, small.replace(precision="tf32")], A30, 1440).compute_s
-    assert fp32 / tf32 > A30.peak_flops["tf32"] / A30.peak_flops["fp32"]
+    thinned = conv((32, 64, 56, 56), 128, precision="tf32", kernel_size=1, padding=0, stride=2)
+    assert moved(thinned) == 2 * 4 * 32 * (64 * 56 * 56 + 128 * 28 * 28) + weights / 9
+
+
+def test_tensor_cores_compute_whole_waves():
+    """32 x 49 positions and 512 channels: 13 x 8 blocks of 128 x 64 in two waves, each of 64 steps more."""
+    work = least(conv((32, 256, 7, 7), 512, precision="tf32"))
+    assert work.flops == pytest.approx(2 * SMS * 2 * 128 * 64 * (9 * 256 + 64) / 0.75)
+    assert work.compute_s == pytest.approx(work.flops / A30.peak_flops["tf32"])
+    # A window of one pixel reaches 0.6 of the peak, and less by 1.6 where loads of 49 positions are not aligned.
+    point, even = (conv((32, 256, n, 7), 512, precision="tf32", kernel_size=1, padding=0) for n in (7, 6))
+    assert least(point).flops == pytest.approx(2 * SMS * 2 * 128 * 64 * (256 + 64) / 0.6 * 1.6)
+    assert least(even).flops == pytest.approx(2 * SMS * 2 * 128 * 64 * (256 + 64) / 0.6)
+
+
+def test_images_of_three_channels_run_on_fp32_pipes_or_are_padded():
+    """On tensor cores half precision computes eight channels instead of three; TF32 leaves the image to other pipes."""
+    image = conv((32, 3, 224, 224), 64, kernel_size=7, stride=2, padding=3)
+    tf32, fp32, half = (least(image.replace(precision=precision)) for precision in ("tf32", "fp32", "fp16"))
+    assert tf32 == fp32
+    assert half.flops == pytest.approx(56 * SMS * 2 * 128 * 64 * (49 * 8 + 64) / 0.75)  # 3,136 blocks
 
 
 def test_gradients_are_products_of_the_same_size():
