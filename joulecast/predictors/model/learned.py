@@ -222,9 +222,9 @@ class OneModel:
     def power_share(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """How far `demand_w` applies, from 0 to 1, shape (operations,), read-only; NaN for operations it does not know.
 
-        Power was read of kernels of 60 us and more. Shorter ones hardly fill the board: whole runs show 140 mJ where the
-        power of long kernels would take 490 (bert_base with one sequence on an H200, by generation/run_energy.py). So
-        the share falls with the logarithm of the time to 0 at the shortest kernels.
+        Power was read of kernels of 60 us and more. Shorter ones hardly fill the board: by what whole runs show
+        (generation/run_energy.py), bert_base with one sequence takes 140 mJ on an H200 where the power of long kernels
+        would take 490. So the share falls with the logarithm of the time, to 0 at the shortest kernels.
         """
         return _costs(operations, self, gpu).power_share
 
