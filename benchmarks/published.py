@@ -5,9 +5,10 @@
     python benchmarks/published.py --reduced
 
 Makes the sections anew that are named, or all whose code, inputs or measurements have changed since, prints them, and
-writes them into benchmarks/published/REPORT.md; --show prints them as they stand there. A test fails when a section is older than what made it. With --reduced, everything
-runs at a size that takes seconds, on simulated measurements, and nothing but build/published is written: continuous
-integration does that. Where the sources' files can be had is said in CONTRIBUTING.md.
+writes them into benchmarks/published/REPORT.md; --show prints them as they stand there. A test fails when a section is
+older than what made it. With --reduced, everything runs at a size that takes seconds, on simulated measurements, and
+nothing but build/published is written: continuous integration does that. Where the sources' files can be had is said in
+CONTRIBUTING.md.
 """
 
 from __future__ import annotations
