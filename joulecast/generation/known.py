@@ -36,7 +36,7 @@ CONTEXTS: Mapping[str, int] = {
 config.json). All others take 131,072: Llama 3.1 and 3.2, Gemma 3 and GPT-OSS as they are, Qwen with YaRN, as the model
 cards say."""
 
-TOP_P = ("llama", "qwen", "gemma", "deepseek")
+TOP_P = ("llama", "qwen", "gemma", "deepseek", "nemotron")
 """Beginnings of names of models whose generation_config.json (of Qwen2 and 2.5: of their Instruct models) sets top_p or
 top_k. Those of GPT-2, GPT-J, Falcon, OPT, BLOOM, Pythia, Mistral, Mixtral, Phi and GPT-OSS set neither."""
 

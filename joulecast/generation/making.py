@@ -1,4 +1,4 @@
-"""Write the file of known decoders: `python -m joulecast.generation.making` (needs torch and transformers)."""
+"""Write the file of known decoders, or NAMEs anew: `python -m joulecast.generation.making [NAME ...]` (needs torch)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ def made(name: str, row: Architecture) -> Decoder:
 
 
 def main() -> None:
-    """Extract every model of the table and write the file."""
-    content = {name: decoder_to_json(made(name, row)) for name, row in sorted(LANGUAGE_MODELS.items())}
-    text = json.dumps(content, separators=(",", ":"))
+    """Extract every model of the table, or only those that are named, and write the file."""
+    path, names = Path(__file__).with_name(FILE), sys.argv[1:]
+    known = json.loads(gzip.decompress(path.read_bytes())) if names else {}
+    made_now = {name: decoder_to_json(made(name, LANGUAGE_MODELS[name])) for name in names or LANGUAGE_MODELS}
+    text = json.dumps(dict(sorted((known | made_now).items())), separators=(",", ":"))
     # Without a time stamp, the same models always give the same bytes.
-    Path(__file__).with_name(FILE).write_bytes(gzip.compress(text.encode(), mtime=0))
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 if __name__ == "__main__":
