@@ -302,12 +302,13 @@ against those of the boards, and never more than the memory holds.
 
 ## ML.ENERGY's runs of vLLM 0.11.1
 
-All requests are sent at once, and `max_num_seqs` of them run at a time; throughput and joules are those of the part that
-ML.ENERGY counts, P50, P90 and P99 between the tokens of a request those of the whole run. Cells: mean and median absolute
-error, and bias, in %. Goals for models held back (mean): {goals}. "Shown" are the models that were looked at, by which
-the lengths of prompts of chats were chosen, which are not published: 300 +- 600 tokens (of 200 +- 400, 300 +- 1200, 400
-+- 800 and 400 +- 1600, by P90, P95 and P99 of their 19 runs on H100; joules took no part). "Held back" are all others. The
-steps' constants were fitted before, see serving/ENERGY.md: of time to the shown models, of energy to all but Nemotron.
+All requests are sent at once, and `max_num_seqs` of them run at a time; throughput and joules are those of the part
+that ML.ENERGY counts, P50, P90 and P99 between the tokens of a request those of the whole run. Cells: mean and
+median absolute error, and bias, in %. Goals for models held back (mean): {goals}. "Shown" are the models that were
+looked at, by which the lengths of prompts of chats were chosen, which are not published: 300 +- 600 tokens (of 200
++- 400, 300 +- 1200, 400 +- 800 and 400 +- 1600, by P90, P95 and P99 of their 19 runs on H100; joules took no part).
+"Held back" are all others. The steps' constants were fitted before, see serving/ENERGY.md: of time to the shown
+models, of energy to all but Nemotron.
 
 {replays}
 
