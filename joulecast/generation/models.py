@@ -16,15 +16,13 @@ from ..operations.network import Network
 from ..system.regular_files import MOST_JSON_BYTES, read_json
 from .decoder import Attention, Decoder, Part
 from .fusing import decoder_of
-from .known import known_decoder
+from .known import NO_IMAGES, known_decoder
 
 if TYPE_CHECKING:
     from ..extraction.sources import Model
 
 # Lengths of the past to try, longest first: long enough to show sliding windows, if the model has so many positions.
 _PASTS = (8191, 2047, 1023, 511)
-
-_VISION = "the part that reads images is not predicted: count their tokens as tokens of the prompt"
 
 
 def find_decoder(model: Model) -> Decoder:
@@ -63,7 +61,7 @@ def extracted_decoder(model: Model, name: str | None = None) -> Decoder:
         name=name or network.name.partition(" after ")[0],
         tied=bool(settings.get("tie_word_embeddings")),
         context=_context(settings),
-        lacking=(_VISION,) if "vision_config" in settings else (),
+        lacking=(NO_IMAGES,) if "vision_config" in settings else (),
     )
 
 
