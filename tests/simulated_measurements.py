@@ -14,12 +14,12 @@ from joulecast.predictors.model.machine import Machine
 from joulecast.predictors.model.physics import STARTS, costs
 from joulecast.predictors.model.work import Work
 from joulecast.predictors.physics.energy import EnergyConstants, static_power_w
+from joulecast.predictors.physics.fp32_kernels import counted_s
 from joulecast.predictors.physics.least_times import LeastTimes
-from joulecast.predictors.physics.roofline import tiled_roofline
 
 STATIC_W, ACTIVE_W = 35.0, 160.0
 HOST_S = {"conv2d": 30e-6, "relu": 10e-6, "linear": 25e-6, "batch_norm": 32e-6}
-SLOWDOWN = {"conv2d": 2.2, "relu": 1.2, "linear": 1.3, "batch_norm": 1.4}
+SLOWDOWN = {"conv2d": 1.1, "relu": 1.2, "linear": 1.3, "batch_norm": 1.4}
 
 
 def simulated_operations(mode: str = "inference") -> list[Operation]:
@@ -42,10 +42,9 @@ def simulated_dataset(mode: str = "inference") -> Dataset:
     """Measurements of these operations in loops that follow max(device, host) and the power law exactly."""
     gpu = find_gpu("A30")
     operations = simulated_operations(mode)
-    line_s = tiled_roofline(operations, gpu, gpu.boost_clock_mhz).time_s
     rng = np.random.default_rng(0)
     measurements = []
-    for operation, least_s in zip(operations, line_s, strict=True):
+    for operation, least_s in zip(operations, counted_s(operations, gpu), strict=True):
         device_s = SLOWDOWN[operation.kind] * least_s
         host_s = HOST_S[operation.kind] * rng.uniform(1.0, 1.02)
         time_s = max(device_s, host_s)

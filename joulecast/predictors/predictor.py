@@ -26,16 +26,16 @@ from .intervals.operation_spread import OperationSpread
 from .operation_predictions import OperationPredictions
 from .physics.baseline import Baseline, DeviceCosts, Loops, group_of
 from .physics.energy import PRIOR_ENERGY, static_power_w
-from .physics.features import FEATURE_NAMES, features
+from .physics.fp32_kernels import counted_s
 from .physics.measured_work import measured_work
 from .physics.norms import smooth_max
 from .physics.operation_numbers import numbers_of
 from .physics.operation_rows import OperationRows
 from .physics.partial import whole_operations, work_shares
 from .physics.power_cap import loop_clocks_mhz
-from .physics.roofline import Roofline
+from .physics.relative import RELATIVE_NAMES, relative_features
 
-INPUT_NAMES: tuple[str, ...] = (*FEATURE_NAMES, "log_baseline", "log_baseline_over_host")
+INPUT_NAMES: tuple[str, ...] = (*RELATIVE_NAMES, "log_baseline", "log_baseline_over_host")
 """Inputs of a regressor: the features, the log of the baseline's loop time, and the log of that over its host time."""
 
 
@@ -177,11 +177,12 @@ class OperationPredictor:
         return rows
 
     def _covered_at_default(self, operations: OperationList, groups: Sequence[str]) -> FloatArray:
-        matrix, line = features(operations, self.gpu, float(self.gpu.boost_clock_mhz))
+        counted = counted_s(operations, self.gpu)
+        matrix = relative_features(operations, self.gpu)
         host_s = self.baseline.host_s(groups)
         without_stand_in = _by_kind(operations, lambda operation: group_of(operation, self.gpu))
         own = np.array([a == b for a, b in zip(without_stand_in, groups, strict=True)], dtype=bool)
-        loops, costs = self._by_constants(groups, line)
+        loops, costs = self._by_constants(groups, counted)
         if own.any():
             learned = self._learned_loops(matrix[own], loops.time_s[own], host_s[own], numbers_of(operations).kind[own])
             mine, mine_in = [*compress(operations, own)], [*compress(groups, own)]
@@ -213,12 +214,12 @@ class OperationPredictor:
             loops = self._loops_at_clock(loops, before, costs, host_s, held_mhz, cap_w)
         return np.array([loops.time_s, loops.power_w, costs.time_s, costs.dynamic_energy_j, host_s, held_mhz])
 
-    def _by_constants(self, groups: Sequence[str], line: Roofline) -> tuple[Loops, DeviceCosts]:
+    def _by_constants(self, groups: Sequence[str], counted: FloatArray) -> tuple[Loops, DeviceCosts]:
         """Loops and device costs by the baseline alone."""
         static_w = self.baseline.static_power_w
-        device_s = self.baseline.device_s(groups, line.time_s)
+        device_s = self.baseline.device_s(groups, counted)
         dynamic_j = device_s * np.maximum(self.baseline.active_power_w(groups) - static_w, 0.0)
-        loop_s = self.baseline.loop_s(groups, line.time_s)
+        loop_s = self.baseline.loop_s(groups, counted)
         return Loops(loop_s, static_w + dynamic_j / loop_s), DeviceCosts(device_s, dynamic_j)
 
     def _learned_loops(self, matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray, kinds: FloatArray) -> Loops:
@@ -271,9 +272,9 @@ class OperationPredictor:
         if not self.covers(operation):
             return None
         operation = operation.replace(gradients="all")
-        matrix, line = features([operation], self.gpu, float(self.gpu.boost_clock_mhz))
         groups = [self.baseline.stand_in(operation, self.gpu) or ""]
-        return regressor_inputs(matrix, self.baseline.loop_s(groups, line.time_s), self.baseline.host_s(groups))
+        loop_s = self.baseline.loop_s(groups, counted_s([operation], self.gpu))
+        return regressor_inputs(relative_features([operation], self.gpu), loop_s, self.baseline.host_s(groups))
 
     @property
     def shared_models(self) -> tuple[()]:

@@ -10,7 +10,7 @@ import pytest
 from joulecast import Operation, extract
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.physics.features import features
+from joulecast.predictors.physics.fp32_kernels import counted_s
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.operation_numbers import numbers_of
 from joulecast.predictors.physics.relative import relative_features
@@ -50,7 +50,7 @@ def test_derived_results_are_cached_and_not_pickled():
     assert len(calls) == 2
 
 
-@pytest.mark.parametrize("describe", [lambda o, g: features(o, g, 900.0)[0], relative_features])
+@pytest.mark.parametrize("describe", [lambda o, g: counted_s(o, g)[:, None], relative_features])
 def test_a_list_shared_by_gpus_gives_each_its_own_results(describe):
     shared = OperationList(OPERATIONS)
     for name in ("A30", "L4", "MI250X", "A30"):

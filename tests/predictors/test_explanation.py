@@ -16,7 +16,7 @@ from joulecast.hardware import find_gpu
 from joulecast.predictors.explanation import contributions, explain_operation
 from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.physics.roofline import tiled_roofline
+from joulecast.predictors.physics.fp32_kernels import counted_s
 from joulecast.predictors.recipes import ForestRecipe, XGBoostRecipe
 from joulecast.zoo.entries.cards import ModelCard
 from joulecast.zoo.entries.entry import load_background, load_entry, save_entry
@@ -82,8 +82,7 @@ def test_contributions_add_up(boosted, native):
     operation = simulated_operations()[-4]
     found = contributions(boosted.regressor_inputs(operation), native, boosted.gpu)
     predictions = boosted.predict([operation])
-    line_s = tiled_roofline([operation], A30, 1440.0).time_s
-    base_s = boosted.baseline.loop_s([boosted.baseline.stand_in(operation, A30)], line_s)
+    base_s = boosted.baseline.loop_s([boosted.baseline.stand_in(operation, A30)], counted_s([operation], A30))
     assert math.prod(c.effect for c in found["time"]) * base_s[0] == pytest.approx(predictions.time_s[0], rel=1e-4)
     assert sum(c.effect for c in found["power"]) == pytest.approx(predictions.power_w[0], rel=1e-4)
     assert found["time"][0].name == "(mean)"

@@ -28,9 +28,9 @@ from ..contract import Regressor, require_mode
 from ..formats.numbers import number, numbers
 from ..operation_predictions import Source
 from ..physics.baseline import stand_ins
-from ..physics.features import size_features
 from ..physics.operation_numbers import numbers_of
 from ..physics.partial import whole_operations, work_shares
+from ..physics.relative import same_everywhere
 from ..predictor import INPUT_NAMES, regressor_inputs
 
 _REACHED = 0.95  # Quantile of rates and bandwidths; the very best one may be an outlier.
@@ -224,5 +224,5 @@ def call_inputs(
     The columns are those of GPUs' own predictors; those that say something about a GPU are 0.
     """
     time_s = calls.time_s(operations, groups)
-    matrix = OperationList.of(operations).derived(size_features)
+    matrix = OperationList.of(operations).derived(same_everywhere)
     return regressor_inputs(matrix, time_s, np.full(len(time_s), calls.call_s)), time_s

@@ -31,7 +31,8 @@ from ..measured.rows import (
 from ..model.boosted_residual import BoostedResidual
 from ..model.roofline import NoResidual
 from ..physics.baseline import group_of
-from ..physics.features import features
+from ..physics.fp32_kernels import counted_s
+from ..physics.relative import relative_features
 from ..predictor import OperationPredictor, regressor_inputs
 from ..recipes import BoostingRecipe, Recipe, RooflineRecipe, TransformerRecipe, read_recipe, recipe_of
 from ..regressors.forms import ONE_GPU_FORMS, form_of
@@ -178,9 +179,8 @@ def fit_own(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection[
     has_power = ~np.isnan(arrays.power_w)
     operations, methods = [loop.operation for loop in loops], [loop.method for loop in loops]
     groups = [group_of(operation, gpu) for operation in operations]
-    matrix, line = features(operations, gpu, float(gpu.boost_clock_mhz))
-    loop_s = baseline.loop_s(groups, line.time_s, methods)
-    inputs = regressor_inputs(matrix, loop_s, baseline.host_s(groups, methods))
+    loop_s = baseline.loop_s(groups, counted_s(operations, gpu), methods)
+    inputs = regressor_inputs(relative_features(operations, gpu), loop_s, baseline.host_s(groups, methods))
     form = form_of(recipe, ONE_GPU_FORMS)
     return OperationPredictor(
         gpu=gpu,

@@ -3,10 +3,7 @@
 A training campaign with only tiny convolutions says nothing about large ones, and a predictor that has seen a single
 unusual large convolution is wrong about the others. Training loops of kinds that were hardly measured in training are
 therefore estimated from their inference loops, where inference was measured in full: the inference time times the ratio
-of the rooflines, times the ratio of slowdowns (training over inference) of kinds that were measured in both modes.
-Depthwise convolutions have ratios of their own, because PyTorch computes their gradients in kernels that are far slower
-than the forward: the gradient of a weight reads both tensors once per element of the window, and with a stride most
-elements of the window meet no output.
+of what is counted, times the ratio of slowdowns (training over inference) of kinds that were measured in both modes.
 """
 
 from __future__ import annotations
@@ -23,8 +20,8 @@ from ...datasets import Dataset, Measurement
 from ...hardware import GPU, find_gpu
 from ...operations.operation import MODES, Operation
 from ..physics.baseline import Baseline, Loops, group_of
+from ..physics.fp32_kernels import counted_s
 from ..physics.norms import smooth_max
-from ..physics.roofline import tiled_roofline
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ def fit_baseline(loops: Sequence[MeasuredLoop], gpu: GPU, accumulates_gradients:
         operations,
         as_arrays(loops),
         [loop.method for loop in loops],
-        tiled_roofline(operations, gpu, float(gpu.boost_clock_mhz)).time_s,
+        counted_s(operations, gpu),
         gpu,
         frozenset(accumulates_gradients),
     )
@@ -88,12 +85,8 @@ ENOUGH = 3
 """Groups with at least this many loops bound by the device need no transfer."""
 
 _SLOWER = (
-    1.4  # Slowdown over the roofline in training relative to that in inference; the median over the A30's kinds is 1.5.
+    1.2  # Slowdown over what is counted in training relative to that in inference; the median over the A30's kinds.
 )
-
-_SLOWER_DEPTHWISE = {1: 1.7, 2: 3.9}
-"""Stride -> the same ratio of depthwise convolutions: medians over 38 and 10 of the A30's (quartiles 1.7 to 2.2 and 3.4
-to 4.0), where those of other convolutions have 1.2. Larger strides take that of 2."""
 
 
 def transferred_loops(
@@ -123,27 +116,20 @@ def transferred_loops(
     slower = median(ratios) if ratios else _SLOWER
     short = set(enough_before) - set(enough_in_both)
     taken = {loop.operation for loop in training} | set(without)
-    clock = float(gpu.boost_clock_mhz)
     made = []
     for loop in inference:
         operation, group = loop.operation.replace(mode="training"), group_of(loop.operation, gpu)
         if group not in short or operation in taken:
             continue
-        line_s = tiled_roofline([operation, loop.operation], gpu, clock).time_s
-        work = line_s[0] / line_s[1]
-        device_s = loop.time_s * work * _slowdown(operation, slower)
+        counted = counted_s([operation, loop.operation], gpu)
+        work = counted[0] / counted[1]
+        # What PyTorch's kernels of depthwise convolutions do is counted in both modes.
+        device_s = loop.time_s * work * (1.0 if operation.is_depthwise else slower)
         host_s = after.groups[group].host_s[after.method]
         if device_s > host_s:
             time_s = float(smooth_max(device_s, host_s))
             made.append(MeasuredLoop(operation, after.method, time_s, loop.power_w))
     return made
-
-
-def _slowdown(operation: Operation, usual: float) -> float:
-    """Slowdown over the roofline in training relative to that in inference."""
-    if not operation.is_depthwise:
-        return usual
-    return _SLOWER_DEPTHWISE[min(int(np.max(operation.attributes["stride"])), 2)]
 
 
 LEAST_ROWS = 100

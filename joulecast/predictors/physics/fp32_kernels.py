@@ -24,6 +24,11 @@ from .operation_numbers import KIND_PLACES, numbers_of
 from .row_kernels import Rows, layer_norm_rows, layer_norm_times_s, softmax_rows, softmax_times_s
 
 
+def counted_s(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
+    """Device seconds that the work of kernels takes at the default clock, shape (operations,)."""
+    return LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz)).time_s * counted_ratio(operations, gpu)
+
+
 def counted_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
     """Device time that the work of kernels takes at the default clock, relative to the least time of physics.
 

@@ -1,8 +1,7 @@
 """Features of operations relative to the GPU that they run on, so that what is learned on one GPU holds on another.
 
 No feature is an absolute time or rate of a GPU. Work is counted in clock cycles, sizes are counted in tiles, waves and
-caches, and a GPU is described by ratios of its figures. Features that the predictors of one GPU use as well come from
-features.py.
+caches, and a GPU is described by ratios of its figures.
 """
 
 from __future__ import annotations
@@ -25,24 +24,6 @@ from .least_times import LeastTimes
 from .operation_numbers import KIND_PLACES, numbers_of
 from .tiling import Tile, padded, tile_count
 
-_SHARED = (
-    "log_intensity",
-    "kernel",
-    "stride",
-    "log_groups",
-    "channels_per_group",
-    "bias",
-    "log_rows",
-    "log_columns",
-    "log_reduction",
-    "tile_fill",
-    "log_waves",
-    "log_cache_fill",
-    "last_size_alignment",
-    "channel_alignment",
-    "tensor_cores",
-    *(name for name in FEATURE_NAMES if name.startswith("family_")),
-)
 MACHINE_NAMES: tuple[str, ...] = ("kernel_generation", "log_ridge", "log_sms", "log_watts_per_tflops")
 """The names of RELATIVE_NAMES that describe the GPU; their values are the same for all operations."""
 
@@ -64,12 +45,11 @@ _INDICATOR_KINDS = (
     "max_pool2d",
     "adaptive_avg_pool2d",
 )
-_COLUMNS = [FEATURE_NAMES.index(name) for name in _SHARED]
 _FILLED_TILES, _WAVE_TILES = (32, 128), (64, 128)
 _LEAST_S = 1e-12
 
 RELATIVE_NAMES: tuple[str, ...] = (
-    *_SHARED,
+    *FEATURE_NAMES,
     *(f"kind_{kind}" for kind in _INDICATOR_KINDS),
     *(f"log_{side}_fill_{tile}" for tile in _FILLED_TILES for side in ("row", "column")),
     *(f"log_last_wave_{tile}" for tile in _WAVE_TILES),
@@ -106,7 +86,7 @@ def _relative_features(listed: OperationList, gpu: GPU) -> FloatArray:
     clock_mhz = float(gpu.boost_clock_mhz)
     n, least = numbers_of(listed), LeastTimes.of(listed, gpu, clock_mhz)
     peak = gpu.peak_flops["fp32"]
-    matrix = listed.derived(_same_everywhere).copy()
+    matrix = listed.derived(same_everywhere).copy()
     columns: dict[str, FloatArray | float] = {
         **gpu_features(listed, gpu),
         **dict(_last_waves(n, gpu)),
@@ -128,12 +108,12 @@ def _relative_features(listed: OperationList, gpu: GPU) -> FloatArray:
     return matrix
 
 
-def _same_everywhere(operations: OperationList) -> FloatArray:
+def same_everywhere(operations: OperationList) -> FloatArray:
     """The feature matrix with the columns that are the same on all GPUs; all other columns are zero."""
     n = numbers_of(operations)
     product = n.is_product > 0
     matrix = np.zeros((len(operations), len(RELATIVE_NAMES)))
-    matrix[:, : len(_SHARED)] = operations.derived(size_features)[:, _COLUMNS]
+    matrix[:, : len(FEATURE_NAMES)] = operations.derived(size_features)
     for kind in _INDICATOR_KINDS:
         matrix[:, _PLACES[f"kind_{kind}"]] = n.kind == KIND_PLACES[kind]
     for tile in _FILLED_TILES:

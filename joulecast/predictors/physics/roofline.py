@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -20,12 +20,9 @@ from ...hardware import GPU
 from ...operations.attributes import PRECISIONS
 from ...operations.operation import Operation
 from .operation_numbers import numbers_of
-from .whole_waves import computed_flops
 
 LEAST_TIME_S = 1e-9
 """Seconds of an operation without any work; above zero, so that its logarithm exists."""
-
-_TRAINING_PASSES = 3.0  # Forward, gradient of the input, and gradient of the weights.
 
 
 @dataclass(frozen=True)
@@ -35,18 +32,15 @@ class Roofline:
     Args:
         compute_s: Seconds for the FLOPs at the peak rate, shape (operations,).
         memory_s: Seconds for the bytes at the data sheet's bandwidth, shape (operations,).
-        layout_s: Seconds of kernels before and after that only change the order of tensors, shape (operations,); or 0
-            for all.
     """
 
     compute_s: FloatArray
     memory_s: FloatArray
-    layout_s: FloatArray | float = 0.0
 
     @property
     def time_s(self) -> FloatArray:
-        """max(FLOPs / peak, bytes / bandwidth), and the changes of layout."""
-        return np.maximum(np.maximum(self.compute_s, self.memory_s), LEAST_TIME_S) + self.layout_s
+        """max(FLOPs / peak, bytes / bandwidth)."""
+        return np.maximum(np.maximum(self.compute_s, self.memory_s), LEAST_TIME_S)
 
     @property
     def bounds(self) -> list[Literal["compute", "memory"]]:
@@ -64,30 +58,6 @@ def roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roo
         InputError: An operation's precision does not exist on the GPU.
     """
     return _roofline(numbers_of(operations), gpu, clock_mhz)
-
-
-def tiled_roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roofline:
-    """The roofline that a predictor of one GPU uses: with whole waves of blocks (whole_waves.py) and changes of layout.
-
-    Raises:
-        InputError: An operation's precision does not exist on the GPU.
-    """
-    n = numbers_of(operations)
-    tensor = on_tensor_cores(n, gpu)
-    line = _roofline(n._replace(computed_flops=computed_flops(n, gpu, tensor)), gpu, clock_mhz)
-    return replace(line, layout_s=_layout_s(n, gpu, tensor))
-
-
-def _layout_s(n: Any, gpu: GPU, on_tensor_cores: Any) -> FloatArray:
-    """Seconds in which convolutions read and write their images once more, to change their layout.
-
-    Kernels for tensor cores want channels as the last dimension, and PyTorch's tensors have them first. A window of one
-    pixel is a matrix product in either order.
-    """
-    changes = on_tensor_cores & (n.is_convolution > 0) & (n.groups == 1) & (n.kernel > 1)
-    passes = np.where(n.is_training > 0, _TRAINING_PASSES, 1.0)
-    images = n.element_bytes * (n.input_size + n.output_size)
-    return np.where(changes, passes * images / gpu.memory_bandwidth, 0.0)
 
 
 def _roofline(n: Any, gpu: GPU, clock_mhz: float) -> Roofline:

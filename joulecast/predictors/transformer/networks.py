@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
 
 import numpy as np
 
@@ -35,6 +34,7 @@ from .network_head import SYNTHETIC_LENGTH, Example, NetworkHead
 _SYNTHETIC = 600  # Number of synthetic networks.
 _SYNTHETIC_WEIGHT = 0.5  # Weight of all synthetic networks together; all measured ones together have a weight of 1.
 _LEAST_DYNAMIC = 0.05  # Least share of dynamic power in measured power, because static power is not known better.
+_Parts = tuple[FloatArray, OperationPredictions]
 _MEAN_COUNT = 3.0  # Mean number of calls of an operation in a synthetic network.
 
 
@@ -47,7 +47,12 @@ def read_networks(
         A function from measured networks to `base` with a head that is fitted to them.
     """
     synthetic = [*_synthetic(base, rows, np.random.default_rng(recipe.seed))]
-    parts = lru_cache(maxsize=None)(partial(_parts, base))
+    known: dict[tuple[GPU, int], tuple[Network, _Parts]] = {}  # By identity: shapes of some inputs cannot be hashed.
+
+    def parts(gpu: GPU, m: NetworkMeasurement, network: Network) -> _Parts:
+        if (gpu, id(network)) not in known:
+            known[gpu, id(network)] = network, _parts(base, gpu, m, network)
+        return known[gpu, id(network)][1]
 
     def learn(networks: Networks) -> Attentive:
         hosts = {
@@ -67,9 +72,7 @@ def read_networks(
     return learn
 
 
-def _parts(
-    base: Attentive, gpu: GPU, m: NetworkMeasurement, network: Network
-) -> tuple[FloatArray, OperationPredictions]:
+def _parts(base: Attentive, gpu: GPU, m: NetworkMeasurement, network: Network) -> _Parts:
     predictor = AnyGpuPredictor(gpu, m.mode, base)
     return counts_of(network), as_parts(network, predictor.predict(network.operations, m.clock_mhz), gpu)
 

@@ -1,4 +1,4 @@
-"""Features and the roofline against arithmetic by hand."""
+"""Sizes relative to a GPU, products and the roofline against arithmetic by hand."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from round_gpu import ROUND
 
 from joulecast import Operation
 from joulecast.hardware import find_gpu
-from joulecast.predictors.physics.features import FEATURE_NAMES, FEATURE_PLACES, features
+from joulecast.operations.operation_list import OperationList
+from joulecast.predictors.physics.features import gpu_features
 from joulecast.predictors.physics.operation_numbers import numbers_of
-from joulecast.predictors.physics.roofline import roofline, tiled_roofline
+from joulecast.predictors.physics.relative import RELATIVE_NAMES, relative_features
+from joulecast.predictors.physics.roofline import roofline
 
 A30 = find_gpu("A30")
 
@@ -50,10 +52,10 @@ def test_small_batched_products_count_whole_blocks():
     ids=["linear", "matmul"],
 )
 def test_sizes_relative_to_a_gpu(operation, blocks, touched):
-    """Ten multiprocessors, a megabyte of L2, and half of the 2000 MHz."""
-    row = features([operation], ROUND, 1000.0)[0][0]
-    found = [row[FEATURE_PLACES[name]] for name in ("log_waves", "log_cache_fill", "clock_ratio")]
-    assert found == pytest.approx([math.log(blocks / 10), math.log(touched / 1e6), 0.5])
+    """Ten multiprocessors, and a megabyte of L2."""
+    found = gpu_features(OperationList([operation]), ROUND)
+    assert found["log_waves"] == pytest.approx([math.log(blocks / 10)])
+    assert found["log_cache_fill"] == pytest.approx([math.log(touched / 1e6)])
 
 
 @pytest.mark.parametrize(
@@ -70,80 +72,9 @@ def test_sizes_relative_to_a_gpu(operation, blocks, touched):
     ids=lambda operation: operation.kind,
 )
 def test_every_kind_has_finite_features(operation):
-    matrix, line = features([operation], A30, 1440)
-    assert matrix.shape == (1, len(FEATURE_NAMES))
+    matrix = relative_features([operation], A30)
+    assert matrix.shape == (1, len(RELATIVE_NAMES))
     assert np.isfinite(matrix).all()
-    assert line.time_s[0] > 0
-
-
-def conv(shape, channels, precision="fp32", **attributes):
-    settings = {"out_channels": channels, "kernel_size": 3, "padding": 1, "bias": False, **attributes}
-    return Operation("conv2d", [shape], settings, precision=precision)
-
-
-def test_few_blocks_take_a_whole_wave():
-    # 32 x 512 outputs are 8 blocks of 128 x 64 for 56 multiprocessors, each 2304 steps long, and 32 to start.
-    compute_s = tiled_roofline([conv((32, 256, 2, 2), 512, stride=2)], A30, 1440).compute_s[0]
-    assert compute_s == pytest.approx(2 * 128 * 64 * (2304 + 32) / (10.3e12 / 56))
-
-
-def test_winograd_saves_where_it_applies():
-    operations = [
-        conv((32, 64, 56, 56), 64),
-        conv((32, 64, 7, 7), 64),  # 16 squares of 2 x 2 for 49 outputs
-        conv((32, 64, 1, 1), 64),  # a square has more multiplications than the output needs
-        conv((32, 64, 56, 56), 64, stride=2),
-        conv((32, 64, 56, 56), 64, dilation=2, padding=2),
-        conv((32, 64, 56, 56), 64, groups=2),
-        conv((32, 64, 56, 56), 64, precision="tf32"),
-    ]
-    savings = features(operations, A30, 1440)[0][:, FEATURE_NAMES.index("winograd_saving")]
-    assert savings == pytest.approx([2.25, 9 * 49 / (16 * 16), 1, 1, 1, 1, 1])
-    direct = tiled_roofline([conv((32, 64, 56, 56), 64, kernel_size=(3, 3), dilation=(2, 2), padding=2)], A30, 1440)
-    assert direct.compute_s / tiled_roofline(operations[:1], A30, 1440).compute_s == pytest.approx(2.25)
-
-
-def test_linear_layers_split_their_reduction_rather_than_idle():
-    # 16 blocks of 64 x 64: no whole wave of 56.
-    linear = Operation("linear", [(32, 4096)], {"out_features": 1000})
-    compute_s = tiled_roofline([linear], A30, 1440).compute_s[0]
-    assert compute_s == pytest.approx(16 * 2 * 64 * 64 * (4096 + 32) / 10.3e12)
-    # One row reads the weights once, whatever the blocks.
-    step = Operation("linear", [(1, 4096)], {"out_features": 1000})
-    assert tiled_roofline([step], A30, 1440).time_s == pytest.approx(roofline([step], A30, 1440).time_s)
-
-
-@pytest.mark.parametrize(
-    ("settings", "passes"),
-    [
-        pytest.param({}, 1, id="inference"),
-        pytest.param({"mode": "training"}, 3, id="training"),
-        pytest.param({"precision": "fp32"}, 0, id="fp32 pipes"),
-        pytest.param({"kernel_size": 1, "padding": 0}, 0, id="a window of one pixel"),
-        pytest.param({"groups": 2}, 0, id="groups"),
-    ],
-)
-def test_tensor_cores_change_the_layout_of_images(settings, passes):
-    """32 x 64 x 56 x 56 numbers of 4 bytes are read, and as many are written."""
-    settings = {"precision": "tf32", **settings}
-    mode = settings.pop("mode", "inference")
-    operation = conv((32, 64, 56, 56), 64, **settings).replace(mode=mode)
-    line = tiled_roofline([operation], A30, 1440)
-    layout_s = passes * 2 * 32 * 64 * 56 * 56 * 4 / A30.memory_bandwidth
-    assert line.time_s[0] - max(line.compute_s[0], line.memory_s[0]) == pytest.approx(layout_s, abs=1e-12)
-    # The data sheet alone knows nothing of it.
-    alone = roofline([operation], A30, 1440)
-    assert alone.time_s[0] == max(alone.compute_s[0], alone.memory_s[0])
-
-
-def test_waves_never_make_more_work_cheaper():
-    for make in (
-        lambda batch: conv((batch, 64, 14, 14), 128, stride=2),
-        lambda batch: conv((batch, 64, 14, 14), 128, precision="tf32"),
-        lambda batch: Operation("linear", [(batch * 7, 512)], {"out_features": 384}, mode="training"),
-    ):
-        times = tiled_roofline([make(batch) for batch in range(1, 257)], A30, 1440).time_s
-        assert (np.diff(times) >= -1e-12).all()
 
 
 @pytest.mark.parametrize(

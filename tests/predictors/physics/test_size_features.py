@@ -1,4 +1,4 @@
-"""The inputs of a GPU's own predictor that are the same on all GPUs, each worked out by hand."""
+"""The features of operations that are the same on all GPUs, each worked out by hand."""
 
 from __future__ import annotations
 
@@ -23,17 +23,7 @@ def feature(operation, name):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("log_flops", math.log(2 * 32 * 96 * 80 + 1)),
-        ("log_bytes_read", math.log(4 * (32 * 96 + 96 * 80 + 80) + 1)),
-        ("log_bytes_written", math.log(4 * 32 * 80 + 1)),
         ("log_intensity", math.log(491521) - math.log(4 * (3072 + 7760 + 2560) + 1)),
-        ("log_input_size", math.log(3072)),
-        ("log_output_size", math.log(2560)),
-        ("log_parameters", math.log(7761)),
-        ("log_batch", math.log(32)),
-        ("log_channels_in", math.log(96)),
-        ("log_channels_out", math.log(80)),
-        ("log_positions", 0.0),
         ("kernel", 1.0),
         ("stride", 1.0),
         ("log_groups", 0.0),
@@ -47,7 +37,6 @@ def feature(operation, name):
         # 96 is a multiple of 4 and of 8, and so is 80.
         ("last_size_alignment", 2.0),
         ("channel_alignment", 2.0),
-        ("identity", 0.0),
         ("family_matmul", 1.0),
         ("family_convolution", 0.0),
     ],
@@ -59,12 +48,6 @@ def test_a_linear_layer(name, expected):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        # 4 x 5 outputs of 24 channels, each from 3 x 3 pixels of 16 / 4 channels.
-        ("log_flops", math.log(2 * 2 * 24 * 20 * 9 * 4 + 1)),
-        ("log_batch", math.log(2)),
-        ("log_channels_in", math.log(16)),
-        ("log_channels_out", math.log(24)),
-        ("log_positions", math.log(20)),
         ("kernel", 3.0),
         ("stride", 2.0),
         ("log_groups", math.log(4)),
@@ -89,11 +72,7 @@ def test_alignment_counts_multiples_of_4_and_8(shape, features, last, channels):
     assert (feature(layer, "last_size_alignment"), feature(layer, "channel_alignment")) == (last, channels)
 
 
-def test_kinds_and_identities_are_features():
-    assert feature(Operation("dropout", [(8, 8)]), "identity") == 1.0
-    assert feature(Operation("relu", [(8, 8)]), "kind_relu") == 1.0
-    assert feature(Operation("relu", [(8, 8)]), "kind_batch_norm") == 0.0
-    # An operation that is no product has no tiles.
+def test_an_operation_that_is_no_product_has_no_tiles():
     assert feature(Operation("relu", [(5, 7)]), "tile_fill") == 1.0
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from joulecast.hardware import find_gpu
 from joulecast.predictors.physics.tiling import Tile, loaded_tile, padded, tile_count
-from joulecast.predictors.physics.whole_waves import wave_flops
 
 A100 = find_gpu("A100 PCIe 40GB")  # 108 SMs
 
@@ -26,23 +24,6 @@ def test_tiles_cover_rows_and_columns_of_each_product():
     assert tile_count(100, 200, Tile(64, 64)) == 2 * 4
     assert tile_count(100, 200, Tile(32, 128), batch=3) == 3 * 4 * 2
     assert tile_count(np.array([1.0, 65.0]), np.array([1.0, 1.0]), Tile(64, 64)).tolist() == [1.0, 2.0]
-
-
-def test_waves_are_whole_and_each_block_starts_up():
-    """9 blocks of 128 x 64 on 8 SMs are two waves; a block takes 32 steps more than its reduction of 100."""
-    flops = wave_flops(np.array([3 * 128.0]), np.array([3 * 64.0]), np.array([100.0]), Tile(128, 64), 8)
-    assert flops == pytest.approx(2 * 8 * 2 * 128 * 64 * 132)
-
-
-def test_few_blocks_are_split_along_the_reduction():
-    """4 blocks on 8 SMs fill half a wave, and take half of one where the reduction can be shared out."""
-    sizes = [np.array([size]) for size in (256.0, 128.0, 100.0)]
-    whole, split = (wave_flops(*sizes, Tile(128, 64), 8, splits=splits)[0] for splits in (False, True))
-    assert whole == 8 * 2 * 128 * 64 * 132
-    assert split == 0.5 * whole
-    # Two waves and a part of a third are not few.
-    sizes = [np.array([size]) for size in (17 * 128.0, 64.0, 100.0)]
-    assert wave_flops(*sizes, Tile(128, 64), 8, splits=True) == wave_flops(*sizes, Tile(128, 64), 8)
 
 
 def test_what_tensor_cores_load():

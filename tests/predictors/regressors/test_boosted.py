@@ -13,7 +13,7 @@ from joulecast import Operation
 from joulecast.hardware import find_gpu
 from joulecast.predictors.evaluation.tuning import search
 from joulecast.predictors.fitting.fit import fit_own
-from joulecast.predictors.physics.features import features
+from joulecast.predictors.physics.relative import relative_features
 from joulecast.predictors.predictor import INPUT_NAMES
 from joulecast.predictors.recipes import XGBoostRecipe
 from joulecast.predictors.regressors.fitted_trees import MORE_WORK, fit_boosted
@@ -36,7 +36,7 @@ def test_it_learns_the_simulated_gpu(predictor, dataset):
 
 def test_more_work_never_takes_less_time(predictor):
     rng = np.random.default_rng(0)
-    matrix, _ = features(simulated_operations(), A30, 1440.0)
+    matrix = relative_features(simulated_operations(), A30)
     inputs = np.column_stack([matrix, rng.normal(-9, 2, len(matrix)), rng.normal(0, 2, len(matrix))]).astype(np.float32)
     ratio = predictor.time(inputs)
     for name in MORE_WORK:
@@ -49,7 +49,7 @@ def test_without_the_constraint_noise_is_learned():
     """The test above can fail: the same trees for power, which are free, do fall."""
     rng = np.random.default_rng(0)
     operations = simulated_operations()
-    matrix, _ = features(operations, A30, 1440.0)
+    matrix = relative_features(operations, A30)
     inputs = np.column_stack([matrix, matrix[:, 0], matrix[:, 0]]).astype(np.float32)
     targets = rng.standard_normal(len(operations))
     more = inputs.copy()
@@ -71,7 +71,7 @@ def test_stored_trees_predict_as_the_fitted_ones(predictor):
     files = predictor.time.to_files("time")
     assert set(files) == {"time.safetensors", "time.ubj"}
     stored = stored_trees(files, "time")
-    matrix, _ = features(simulated_operations(), A30, 1440.0)
+    matrix = relative_features(simulated_operations(), A30)
     inputs = np.column_stack([matrix, matrix[:, 0], matrix[:, 0]]).astype(np.float32)
     assert stored(inputs) == pytest.approx(predictor.time(inputs), abs=1e-5)
 
