@@ -16,7 +16,7 @@ from ..operations.network import Network
 from ..system.regular_files import MOST_JSON_BYTES, read_json
 from .decoder import Attention, Decoder, Part
 from .fusing import decoder_of
-from .known import known_decoder
+from .known import NO_IMAGES, known_decoder
 
 if TYPE_CHECKING:
     from ..extraction.sources import Model
@@ -70,7 +70,7 @@ def _lacking(network: Network, settings: Mapping[str, Any]) -> Iterator[str]:
     if any(entry.operation.kind == "conv1d" for entry in network):  # Mamba and the like begin with one, over tokens.
         yield "assumed: recurrent layers read and write their states once, and read prompts as products of chunks"
     if "vision_config" in settings:
-        yield "the part that reads images is not predicted: count their tokens as tokens of the prompt"
+        yield NO_IMAGES
 
 
 def _chunked(decoder: Decoder, settings: Mapping[str, Any]) -> Decoder:
