@@ -175,7 +175,7 @@ LIMITS = (
     "scaled by physics.",
     "Power was measured on H200, B200 and GB200 only. It depends on the values that are multiplied, and some engines "
     "were measured with zeros.",
-    "Linear layers were measured in bf16. fp16 is assumed to behave the same, because tensor cores have the same rate.",
+    "fp16 and bf16 are one to the trees, but in convolutions, because tensor cores have the same rate.",
     "Quantized layers were measured in the kernels of engines for language models, not in PyTorch's.",
     "On a GPU of an unmeasured generation, errors are larger than in the tables of left-out generations if it differs "
     "more from the measured generations than these differ from each other.",
