@@ -19,7 +19,7 @@ FILE = "decoders.json.gz"
 
 NO_IMAGES = "the part that reads images is not predicted: count their tokens as tokens of the prompt"
 
-TOP_P = ("llama", "qwen", "gemma", "deepseek")
+TOP_P = ("llama", "qwen", "gemma", "deepseek", "nemotron")
 """Beginnings of names of models whose generation_config.json (of Qwen2 and 2.5: of their Instruct models) sets top_p or
 top_k. Those of GPT-2, GPT-J, Falcon, OPT, BLOOM, Pythia, Mistral, Mixtral, Phi and GPT-OSS set neither."""
 

@@ -84,6 +84,24 @@ def test_the_energy_of_kernels_is_that_of_their_causes():
     assert found == pytest.approx([active + weights, active + cached, active, drawing, active + pairs])
 
 
+# Watts of a multiprocessor, their number, and joules of a FLOP in 16 bits; an H100 unpacks both, a B200 reads MXFP4.
+UNPACKED = [
+    ("H100 SXM", 0.53125, 0.7 * 132, 0.83e-12, 40e-12),
+    ("H100 SXM", 0.51953125, 0.7 * 132, 0.83e-12, 40e-12),
+    ("B200", 0.53125, 0.7 * 148, 0.58e-12, 0.0),
+    ("B200", 0.51953125, 0.7 * 148, 0.58e-12, 40e-12),
+]
+
+
+@pytest.mark.parametrize(("gpu", "stored", "watts", "per_flop", "unpacked"), UNPACKED)
+def test_weights_of_four_bits_are_fewer_bytes_and_are_unpacked(gpu, stored, watts, per_flop, unpacked):
+    linear = Operation("linear", [(16, 8192)], {"out_features": 4096, "bias": False}, precision="bf16")
+    weights = 4096 * 8192
+    expected = watts * 1e-3 + weights * (stored * 110e-12 + unpacked + 2 * 16 * per_flop)
+    found = served_j([linear], np.array([1e-3]), find_gpu(gpu), {linear: stored})
+    assert found == pytest.approx([expected])
+
+
 @pytest.mark.parametrize("gpu", ["H100 SXM", "B200", "A100 SXM4 80GB"])
 def test_no_step_draws_more_than_the_cap(gpu):
     found = llama(256, gpu=gpu)
