@@ -2,8 +2,8 @@
 
 Measured networks show how much longer operations in half precision take inside them than alone. Two numbers are
 learned, which hold on all chips: a factor on products, and the cycles in which load units load an element of another
-operation (predictors/model/in_networks.py). Learned from an A100 alone and from an A10 alone, the first is 1.26 and
-1.33; an A10 has too little bandwidth to show the second (energaizer2026).
+operation (predictors/model/in_networks.py). Learned from an A100 alone and from an A10 alone, the first is 1.29 and
+1.24; an A10 has too little bandwidth to show the second (energaizer2026).
 """
 
 from __future__ import annotations

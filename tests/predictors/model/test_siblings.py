@@ -111,4 +111,4 @@ def test_narrow_numbers_cost_no_more_joules_where_the_host_decides_the_time():
     """bert_base with one sequence: half precision cost 20 to 38 % more, since small kernels drew what large ones do."""
     exact, half = (predict("bert_base", (1, 128), "H200", precision=precision) for precision in ("fp32", "fp16"))
     assert half.time_s == pytest.approx(exact.time_s, rel=0.02)
-    assert half.energy_j < 1.06 * exact.energy_j
+    assert half.energy_j < 1.08 * exact.energy_j
