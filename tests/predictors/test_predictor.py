@@ -132,7 +132,7 @@ def test_depthwise_convolutions_are_transferred_by_what_is_counted():
         for stride in (1, 2)
     ]
     made = transferred_loops(measured_loops(both, "training"), [*measured_loops(both, "inference"), *loops], A30, ())
-    # Threads for each output take 21.6 x 49 cycles in the forward. Gradients take 290 + 41 x 49 for each input, of which
+    # Each output takes 21.6 x 49 cycles in the forward. Gradients take 290 + 41 x 49 for each input, of which
     # there are four for each output with a stride of two, 39 x 49 for each output, and 256 x 49 blocks for the weight.
     blocks = 256 * 49 * 1150 * 128 / (32 * 256 * 56 * 56)
     longer = [(21.6 * 49 + n * (290 + 41 * 49) + 39 * 49 + n * blocks) / (21.6 * 49) for n in (1, 4)]

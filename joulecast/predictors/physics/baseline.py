@@ -77,7 +77,7 @@ class GroupConstants:
 
     Args:
         host_s: Measuring method -> seconds that the host needs for a launch.
-        slowdown: Median of loop time over roofline time, over loops that are bound by the device.
+        slowdown: Median of loop time over that by physics, over loops that are bound by the device.
         device_slowdown: The same without the time that only a loop spends, such as accumulating gradients.
         active_power_w: Median board power in watts of loops that are bound by the device.
         large_loops: Number of loops that are bound by the device; the three constants before come from these.
@@ -139,7 +139,7 @@ class Baseline:
         operations: Sequence[Operation],
         loops: Loops,
         methods: Sequence[str],
-        roofline_s: FloatArray,
+        physics_s: FloatArray,
         gpu: GPU,
         accumulates_gradients: frozenset[str] = frozenset(),
     ) -> Self:
@@ -149,7 +149,7 @@ class Baseline:
             operations: The measured operations.
             loops: Their times and powers; NaN where a power is not usable.
             methods: Measuring method of each loop.
-            roofline_s: Roofline time of each operation in seconds, shape (operations,).
+            physics_s: Seconds of each operation by physics, shape (operations,).
             gpu: The GPU that they were measured on.
             accumulates_gradients: The methods whose loops accumulate gradients.
         """
@@ -166,10 +166,10 @@ class Baseline:
         # An identity has no work to relate its time to.
         works = np.array([not operation.is_identity for operation in operations])
         large = works & (loops.time_s > _CLEARLY_DEVICE * own_host_s)
-        slower = loops.time_s / roofline_s
+        slower = loops.time_s / physics_s
         accumulates = np.array([method in accumulates_gradients for method in methods])
         artefact_s = np.where(accumulates, _artefact_s(operations, loops.time_s, gpu), 0.0)
-        device_slower = (loops.time_s - artefact_s) / roofline_s
+        device_slower = (loops.time_s - artefact_s) / physics_s
         typical_w = float(np.median(loops.power_w[large & has_power if (large & has_power).any() else has_power]))
         large_slowdowns = {
             group: (float(np.median(slower[mine])), float(np.median(device_slower[mine])))
@@ -215,17 +215,17 @@ class Baseline:
             return self._of_each(groups, lambda constants: constants.host_s[self.method])
         return np.array([self.groups[group].host_s[method] for group, method in zip(groups, methods, strict=True)])
 
-    def device_s(self, groups: Sequence[str], roofline_s: FloatArray) -> FloatArray:
+    def device_s(self, groups: Sequence[str], physics_s: FloatArray) -> FloatArray:
         """Device seconds by the constants of the groups, without what only a loop spends; shape (operations,)."""
-        device_s: FloatArray = roofline_s * self._of_each(groups, lambda constants: constants.device_slowdown)
+        device_s: FloatArray = physics_s * self._of_each(groups, lambda constants: constants.device_slowdown)
         return device_s
 
-    def loop_s(self, groups: Sequence[str], roofline_s: FloatArray, methods: Sequence[str] | None = None) -> FloatArray:
+    def loop_s(self, groups: Sequence[str], physics_s: FloatArray, methods: Sequence[str] | None = None) -> FloatArray:
         """Loop seconds by the constants of the groups, a smooth max(device, host); shape (operations,).
 
         Without methods, by the default method.
         """
-        device_s = roofline_s * self._of_each(groups, lambda constants: constants.slowdown)
+        device_s = physics_s * self._of_each(groups, lambda constants: constants.slowdown)
         loop_s: FloatArray = smooth_max(self.host_s(groups, methods), device_s)
         return loop_s
 
@@ -288,7 +288,7 @@ class Baseline:
 def _bounded_slowdown(host_bound: FloatArray, of_other_groups: Sequence[float]) -> float:
     """Slowdown of a group whose loops are all bound by the host: the median of the other groups, or less.
 
-    No loop is quicker than its device, so each loop's time over its roofline time is an upper limit.
+    No loop is quicker than its device, so each loop's time over that by physics is an upper limit.
     """
     usual = [float(np.median(of_other_groups))] if of_other_groups else []
     return min([*usual, *host_bound.tolist()], default=1.0)

@@ -2,9 +2,8 @@
 
 A streaming multiprocessor (SM) computes one tile of the output at a time, along the whole reduction. All SMs together
 compute one wave of tiles. A tile that lies half outside the output takes as long as a full one, and a last wave that
-leaves half of the SMs idle takes as long as a full one. Four modules say which tiles a library has and which share of
-the peak it reaches with them: model/tiles.py (half precision and below), fp32_products.py (fp32 products on any GPU),
-convolutions.py, and whole_waves.py (the predictor of one GPU).
+leaves half of the SMs idle takes as long as a full one. Three modules say which tiles a library has and which share of
+the peak it reaches with them: model/tiles.py (half precision and below), fp32_products.py and convolutions.py.
 """
 
 from __future__ import annotations

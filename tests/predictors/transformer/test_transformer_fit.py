@@ -151,6 +151,8 @@ def test_learns_a_law(dataset):
 def test_learns_what_a_sum_cannot(dataset):
     networks, rows = made_networks(), rows_of(simulated_operations())
     gpu, measurement, network = networks.pop(len(networks) // 2)
+    # Language models have named inputs, and a mapping cannot be hashed.
+    networks[0] = (*networks[0][:2], replace(networks[0][2], input_shape={"input_ids": (1, 8)}))
     recipe = replace(TINY, epochs=20, shrinkage=0.01)
     base = fit_transformer([dataset], rows, recipe)
     learned = read_networks(base, rows, recipe)(networks)
