@@ -79,7 +79,6 @@ def open_gpu_reader(index: int, idle_w: float, busy_w: float) -> Reader:
     """The power that a GPU is estimated to draw, from the share of the time in which a kernel runs.
 
     Args:
-        index: Index of the GPU in NVML.
         busy_w: Power in watts while kernels run all the time: the power cap.
 
     Raises:

@@ -33,12 +33,8 @@ from ...system.damage import refusing_damage
 from ...system.regular_files import MOST_BYTES, read_json
 from ..measurement import Card, Dataset, Measurement, refuse_lines
 from .launches import LONG_S, Launches, Values, after_s, beside_s, floor_s, throttled_kinds
-from .reading import importer, read_columns
+from .reading import card_of, importer, read_columns
 
-_SOURCE = (
-    "github.com/sitar-lab/NeuSight; S. Lee, A. Phanishayee, D. Mahajan, Forecasting GPU Performance for Deep Learning "
-    "Training and Inference, ASPLOS 2025"
-)
 _METHOD = "events"
 _SOFTWARE = ("torch", "cudnn", "cuda")
 _WINOGRAD = 2.25
@@ -52,13 +48,6 @@ _AMD_LIMITS = (
     "fp32; point-wise operations, softmax and layer norm only, of 4100 and more rows",
     "inputs of element-wise operations are zeros",
     "device times are estimates: the time less the launch",
-)
-_LIMITS = (
-    "no power",
-    "fp32 with TF32 off; cudnn.benchmark chose the convolutions' algorithms",
-    "inputs of convolutions and element-wise operations are zeros",
-    "device times are estimates: the time less the launch; hidden behind it they are missing",
-    "weights and inputs are those of the call before: what fits stays in the L2 cache",
 )
 
 Sizes = tuple[int, ...]
@@ -120,7 +109,7 @@ def import_neusight2025(folder: str | Path) -> list[Dataset]:
     datasets = []
     for gpu, by_name in rows.items():
         floors = {name: floor_s(mine.time_s, mine.least_s) for name, mine in by_name.items()}
-        datasets.append(_dataset(gpu, by_name, Launches(floors, after.get(gpu, usual_s)), software, _LIMITS))
+        datasets.append(_dataset(gpu, by_name, Launches(floors, after.get(gpu, usual_s)), software))
     return datasets + _amd_datasets(folder / "amd_operations.parquet")
 
 
@@ -140,7 +129,7 @@ def _amd_datasets(path: Path) -> list[Dataset]:
         beside = {n: beside_s(mine.time_s, mine.least_s) for n, mine in by_name.items() if _SOURCES[n].elementwise}
         usual_s = median(beside.values()) if beside else 0.0
         launches = Launches({n: beside.get(n, usual_s) for n in by_name}, 0.0)
-        datasets.append(_dataset(name, by_name, launches, {"torch": "2.4.1"}, _AMD_LIMITS))
+        datasets.append(_dataset(name, by_name, launches, {"torch": "2.4.1"}, limits=_AMD_LIMITS))
     return datasets
 
 
@@ -212,7 +201,7 @@ def _after_s(by_name: Mapping[str, _Rows]) -> float | None:
 
 
 def _dataset(
-    gpu: str, by_name: Mapping[str, _Rows], launches: Launches, software: Mapping[str, str], limits: tuple[str, ...]
+    gpu: str, by_name: Mapping[str, _Rows], launches: Launches, software: Mapping[str, str], **more: Any
 ) -> Dataset:
     products = {name: (by_name[name].time_s, by_name[name].least_s) for name in _PRODUCTS if name in by_name}
     throttled = throttled_kinds(products)
@@ -240,21 +229,18 @@ def _dataset(
                 )
             )
     measurements.sort(key=lambda m: m.line or 0)
-    return Dataset(_card(gpu, launches, software, limits), tuple(measurements))
+    return Dataset(_card(gpu, launches, software, **more), tuple(measurements))
 
 
-def _card(gpu: str, launches: Launches, software: Mapping[str, str], limits: tuple[str, ...]) -> Card:
+def _card(gpu: str, launches: Launches, software: Mapping[str, str], **more: Any) -> Card:
     floors = ", ".join(f"{name} {1e6 * launches.launch_s(name):.1f}" for name in launches.floor_s)
-    return Card(
-        gpu=gpu,
-        clock_mhz=None,
-        source=_SOURCE,
-        licence="MIT",
+    return card_of(
+        "neusight2025",
+        gpu,
         method={
             _METHOD: "mean of the 5 fastest of 25 calls, each between two CUDA events on an idle GPU; the launch is "
             f"in it: {1e6 * launches.after_s:.1f} us behind it, and before the kernel, in us: {floors}"
         },
-        sensor="none",
         software={**software, "driver": "unknown"},
-        limits=limits,
+        **more,
     )

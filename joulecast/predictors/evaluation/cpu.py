@@ -32,8 +32,7 @@ def validate_cpu(
 ) -> Validation:
     """Cross-validate the operations of a CPU, and leave every measured network out by its name.
 
-    Raises:
-        DatasetError: Too few usable operations.
+    Raises DatasetError: too few usable operations.
     """
     loops = quickest_loops(dataset, mode)
     operations = tuple(loop.operation for loop in loops)

@@ -42,14 +42,12 @@ class Validation:
     """The validation of a recipe on one dataset and mode.
 
     Args:
-        gpu, mode: GPU or CPU, and mode of the predictions.
         operations: Cross-validation of each campaign that has enough operations.
         networks: Errors on networks that were left out by name; empty if no network was measured.
         families: Errors on the same networks, each left out with its whole family.
         networks_seen: Errors on networks whose operations were all seen, which shows the composition alone.
         held_out: Split -> errors on operations by predictors that were trained on everything else; for intervals. Empty
             on a CPU, as are all that follow the networks.
-        seed: Seed for drawing the folds of `coverage`.
     """
 
     gpu: str

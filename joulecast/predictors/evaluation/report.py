@@ -178,15 +178,8 @@ def write_report(
 ) -> Path:
     """Write REPORT.md and its plots.
 
-    Args:
-        validations: One per GPU and mode.
-        recipe: The recipe that was evaluated.
-        folder: The folder to write into, which is created if it does not exist.
-        command: The command that makes the report again.
-        remarks: Markdown that is inserted after the introduction, such as what limits the errors.
-
-    Raises:
-        MissingDependencyError: matplotlib is not installed.
+    There is one validation per GPU and mode. The remarks are Markdown that follows the introduction, such as what
+    limits the errors. Raises MissingDependencyError: matplotlib is not installed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     settings = ", ".join(f"{name} = {value}" for name, value in recipe.to_dict().items())

@@ -61,8 +61,7 @@ def octaves(held_mhz: FloatArray | float, measured_mhz: float) -> FloatArray:
 def clock_error(quantity: str, level: float, octaves_away: FloatArray) -> FloatArray:
     """Half width that is added for clocks that were not measured; 0 at the measured clock.
 
-    Raises:
-        InputError: The level is higher than the errors support.
+    Raises InputError: the level is higher than the errors support.
     """
     if not np.any(octaves_away):
         return np.zeros_like(octaves_away)

@@ -43,7 +43,6 @@ class Reader:
     """A transformer, the last results of which are cached.
 
     Args:
-        encoder: The transformer.
         vocabulary: Kinds of operations that it distinguishes.
         ranges: Kind or family -> lowest and highest log ratio of time that was seen.
     """
@@ -102,15 +101,9 @@ class Reader:
     ) -> FloatArray:
         """The vectors that describe networks of the same length; a `NetworkHead` reads them.
 
-        Args:
-            operations: Operations of all networks, one network after the other.
-            counts: Calls of each operation, shape (networks, operations of one network).
-            device_s: Device seconds of one call of each operation, same shape as `counts`.
-            launches_s: Seconds to launch one call in a loop, same shape as `counts`.
-            gpu: The GPU that the networks run on.
-
-        Returns:
-            One vector for each network, shape (networks, numbers).
+        The operations of all networks come one network after the other. Their counts, the device seconds of one call
+        and the seconds to launch it in a loop have the shape (networks, operations of one network), the vectors
+        (networks, numbers).
         """
         read = self._described(operations, gpu)
         values = in_network(read.values.reshape(*counts.shape, len(ROLES), WIDTH), counts, device_s, launches_s)
@@ -153,7 +146,6 @@ class Attentive:
     """The `ResidualModel` of a transformer, which is learned from many GPUs and holds for any GPU.
 
     Args:
-        reader: The transformer.
         energy: Energy constants of physics, which the transformer corrects.
         host_s: Mode -> kind -> seconds to launch an operation, see `ResidualModel.host_s`.
         head: Corrections of whole networks; None if the training data had no networks.
@@ -209,8 +201,7 @@ class Attentive:
     def from_files(cls, facts: Mapping[str, Any], files: Files) -> Self:
         """Read what `to_files` wrote.
 
-        Raises:
-            InputError, ZooError, KeyError, TypeError, ValueError: The content is not what `to_files` writes.
+        Raises InputError, ZooError, KeyError, TypeError, ValueError: the content is not what `to_files` writes.
         """
         # First, because the shapes of the weights follow from the tokens.
         if facts["tokens"] != [list(ROLES), list(PHYSICS_NAMES)]:

@@ -71,7 +71,6 @@ class OperationTransformer(nn.Module):
 
     Args:
         recipe: Numbers of layers, widths, and which parts of DeepPM's design are used.
-        kinds: Length of the vocabulary of kinds.
     """
 
     def __init__(self, recipe: TransformerRecipe, kinds: int) -> None:
@@ -124,18 +123,11 @@ class OperationTransformer(nn.Module):
             bound.mul_(unit).add_(centre)
 
     def forward(self, values: Tensor, families: Tensor, kinds: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
-        """Predict log ratios of operations, and make vectors of networks.
+        """Predict log ratios of operations, and make vectors of networks, from the arguments of an `Encoder`.
 
-        Args:
-            values: Tokens, shape (sequences, operations, len(ROLES), WIDTH).
-            families: Index of each operation's family, shape (sequences, operations).
-            kinds: Index of each operation's kind in the vocabulary, shape (sequences, operations).
-            shares: Share of each operation in its network's device time, shape (sequences, operations).
-
-        Returns:
-            The logarithms of device time over least time and of dynamic energy over that of physics, shape (sequences,
-            operations, 2). And a vector for each network, shape (sequences, width + IN_NETWORK): the mean, weighted
-            with `shares`, of its operations' vectors and of the numbers that relate them to the network.
+        Returns the logarithms of device time over least time and of dynamic energy over that of physics, shape
+        (sequences, operations, 2). And a vector for each network, shape (sequences, width + IN_NETWORK): the mean,
+        weighted with `shares`, of its operations' vectors and of the numbers that relate them to the network.
         """
         vectors = self._read(values, families, kinds)
         in_network = torch.cat([vectors, values[:, :, 0, -IN_NETWORK:]], dim=-1)

@@ -24,7 +24,6 @@ class Example(NamedTuple):
         vector: The vector that a transformer makes of the network, shape (numbers,).
         log_time, log_energy: Logarithms of measured time and energy over the values predicted from its operations.
         device: How much its time depends on the device: 1 where only the device counts, 0 where only the host does.
-        weight: Weight of this network in the fit.
     """
 
     vector: FloatArray
@@ -58,9 +57,7 @@ class NetworkHead:
     def fit(cls, examples: Sequence[Example], shrinkage: float) -> Self:
         """Fit by ridge regression, with the numbers of the vectors in units of their standard deviation.
 
-        Args:
-            examples: The networks to learn from, at least one.
-            shrinkage: Penalty on the squared weights; the weights of the examples sum up to one.
+        The shrinkage is the penalty on the squared weights; the weights of the examples sum up to one.
         """
         vectors, log_time, log_energy, device, weight = (np.array(column) for column in zip(*examples, strict=True))
         weight = weight / weight.sum()
@@ -85,8 +82,7 @@ class NetworkHead:
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_dict` wrote.
 
-        Raises:
-            KeyError, TypeError, ValueError: The content is not what `to_dict` writes.
+        Raises KeyError, TypeError, ValueError: the content is not what `to_dict` writes.
         """
         weights = number_array(value["weights"], 2)
         bias, lowest, highest = (number_array(value[name]) for name in ("bias", "lowest", "highest"))
