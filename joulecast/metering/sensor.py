@@ -24,19 +24,15 @@ class Sensor(Protocol):
 
     def __enter__(self) -> Self:
         """Start sampling."""
-        ...
 
     def __exit__(self, *_: object) -> None:
         """Stop sampling."""
-        ...
 
     def facts(self) -> Mapping[str, Any]:
         """Facts for the card of a dataset: sensor, device, driver, power limit, period."""
-        ...
 
     def window(self, start_s: float, end_s: float) -> Samples:
         """The samples between two moments in the past, in seconds of `time.monotonic`."""
-        ...
 
 
 class NoSensor:

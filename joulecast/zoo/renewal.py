@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..predictors.contract import Networks
-from ..predictors.evaluation import any_gpu, cpu, kernels, one_gpu
+from ..predictors.evaluation import any_gpu, kernels, one_gpu
 from ..predictors.fitting.fit import ANY_GPU_FORMS
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.network_predictor import NetworkPredictor
@@ -83,7 +83,9 @@ def renew_card(folder: Path) -> bool:
             quick = [any_gpu.QUICKLY] if card["splits"].endswith(any_gpu.QUICKLY) else []
             return {"splits": " ".join([any_gpu.SPLITS, *quick]), "limits": ANY_GPU_LIMITS}
         if predictor == CPU_PREDICTOR:
-            return {"splits": cpu.SPLITS}  # Its limits depend on the measurements, which an entry does not hold.
+            return {
+                "splits": one_gpu.CPU_SPLITS
+            }  # Its limits depend on the measurements, which an entry does not hold.
         entry = cast(NetworkPredictor, read_entry(folder)[0])
         limits = limits_of(cast(OperationPredictor, entry.operations), entry.host)
         return {"splits": one_gpu.SPLITS, "limits": limits}

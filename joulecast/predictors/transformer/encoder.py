@@ -77,11 +77,9 @@ class Encoder(Protocol):
             kinds: Kind of each operation, shape (sequences, operations).
             shares: Share of each operation in its network's device time, shape (sequences, operations).
         """
-        ...
 
     def to_bytes(self) -> bytes:
         """The weights as the bytes of a file. Raises ZooError: it was not trained, but read from a file."""
-        ...
 
 
 class StoredEncoder:

@@ -21,9 +21,8 @@ from ..model.fit_boosted import ratio_ranges
 from ..physics.energy import PRIOR_ENERGY, static_power_w
 from ..recipes import TransformerRecipe
 from ..regressors.descent import Descent, one_thread
-from .attentive import Attentive, Reader
+from .attentive import SYNTHETIC_LENGTH, Attentive, Reader
 from .model import OperationTransformer
-from .network_head import SYNTHETIC_LENGTH
 from .tokens import ROLES, UNKNOWN, WIDTH, tokens
 from .weights import TransformerWeights
 
