@@ -5,7 +5,7 @@ of operations, which consist of tokens. Three encoder stacks follow one another:
 the tokens of one operation, and over one vector for each operation: the sum of its tokens or, as in DeepPM, the token
 that names its kind. Attention scores shrink with the distance of two tokens, and residuals are added without layer
 norm. A linear head predicts time and energy from each operation's vector. How a network differs from the sum of its
-operations is predicted by a separate head from the sum of the vectors (network_head.py), because many operations but
+operations is predicted by a separate head from the sum of the vectors (attentive.py), because many operations but
 few networks were measured.
 
 For predictions, encoder.py has the same arithmetic in numpy. A change of one must be made in the other.
