@@ -47,7 +47,9 @@ def test_an_h100_does_not_draw_what_the_bandwidth_of_an_h200_costs():
     h100, h200 = (llama(8, gpu=gpu).decode for gpu in ("H100 SXM", "H200"))
     assert h100.time_s > 1.2 * h200.time_s
     assert h100.power_w < h200.power_w
-    assert h100.energy_j == pytest.approx(h200.energy_j, rel=0.2)
+    # Without what the boards draw for no work (121 and 80 W), a multiprocessor that is active for longer is left.
+    h100_j, h200_j = (sum(cost.dynamic_energy_j for cost in step.operations) for step in (h100, h200))
+    assert h200_j < h100_j < 1.12 * h200_j
 
 
 # Watts per board of chats with 8 sequences in vLLM 0.11.1, and milliseconds per token (ML.ENERGY; see

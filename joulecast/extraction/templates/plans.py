@@ -89,12 +89,15 @@ def transformer(name: str) -> Plan:
         return Plan({"input_features": ("batch", mels, 3000)}, {"batch": _BATCH}, libraries)
     most = _POSITIONS.get(BY_NAME[name].class_name)
     ids = ("batch", "tokens")
-    longest = most or _LONGEST
+    sizes = BY_NAME[name].sizes
+    longest = most or min(_LONGEST, sizes.get("max_position_embeddings", _LONGEST))
+    window = sizes.get("sliding_window") or longest  # up to which windows hide nothing
+    tokens = ((1, 1), (2, window), *([(window + 1, longest)] if window < longest else []))
     return Plan(
         {"input_ids": ids, "decoder_input_ids": ids}
         if name.startswith(("t5", "flan_t5", "bart"))
         else {"input_ids": ids},
-        {"batch": _BATCH, "tokens": ((1, 1), (2, longest))},
+        {"batch": _BATCH, "tokens": tokens},
         libraries,
         ((1, longest),) if name in LANGUAGE_MODELS else None,
         Limits(most, _LARGEST),

@@ -218,7 +218,7 @@ def refusal(name: str, request: Request, known: Collection[str] = ()) -> Jouleca
                 given=name,
                 hint=f"{with_extra('transformers')}; `joulecast generate` predicts models that write text without it",
             )
-        close = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
+        close = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.7)
         meant = f"did you mean {' or '.join(close)}? Or " if close else ""
         return MissingDependencyError(
             "this is no model that is known without torch",
