@@ -1,12 +1,14 @@
 """The tables of the work that joulecast stands on: theirs, theirs repeated, and ours, on one page.
 
     python benchmarks/published.py [--data ../shared/data] [SECTION ...]
+    python benchmarks/published.py --show SECTION ...
     python benchmarks/published.py --reduced
 
-Makes the sections anew that are named, or all whose code, inputs or measurements have changed since, and writes them
-into benchmarks/published/REPORT.md. A test fails when a section is older than what made it. With --reduced, everything
-runs at a size that takes seconds, on simulated measurements, and nothing but build/published is written: continuous
-integration does that. Where the sources' files can be had is said in CONTRIBUTING.md.
+Makes the sections anew that are named, or all whose code, inputs or measurements have changed since, prints them, and
+writes them into benchmarks/published/REPORT.md; --show prints them as they stand there. A test fails when a section is
+older than what made it. With --reduced, everything runs at a size that takes seconds, on simulated measurements, and
+nothing but build/published is written: continuous integration does that. Where the sources' files can be had is said in
+CONTRIBUTING.md.
 """
 
 from __future__ import annotations
@@ -120,6 +122,11 @@ class Maker:
 
     def deeppm(self) -> str:
         fits = [json.loads(file.read_text("utf-8")) for file in sorted(self.work.glob("*-*.json"))]
+        if not fits:
+            raise SystemExit(
+                f"{self.work} has no trainings: `python benchmarks/deeppm.py` makes them in 200 minutes, and "
+                "`joulecast published --show deeppm` prints what they gave"
+            )
         return deeppm_tables.section(fits, self.out)
 
 
@@ -128,6 +135,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="the sources' files")
     parser.add_argument("--work", type=Path, default=Path("build/deeppm"), help="what benchmarks/deeppm.py wrote")
     parser.add_argument("--reduced", action="store_true", help="small, on simulated measurements")
+    parser.add_argument("--show", action="store_true", help="print sections as they were made, in a second")
     parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)}; none for those that are outdated")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -138,11 +146,14 @@ def main() -> None:
         page.parent.mkdir(parents=True, exist_ok=True)
         old = page.read_text("utf-8") if page.is_file() and not arguments.reduced else ""
         texts = read_sections(old)
+        if arguments.show:
+            print("\n\n".join(texts[name] for name in arguments.sections or texts))
+            return
         maker = Maker(data, work, page.parent, reduced=arguments.reduced)
         for name in arguments.sections or outdated(old, SECTIONS, data):
             texts[name] = marked(name, SECTIONS[name], data, maker.makers[name]())
             page.write_text(written(HEAD, texts, tuple(SECTIONS)), encoding="utf-8")
-            print(name, "made", flush=True)
+            print(texts[name] if arguments.sections else f"{name} made", flush=True)
 
 
 if __name__ == "__main__":

@@ -105,9 +105,10 @@ def energy(data: Path) -> Iterator[Score]:
     """ML.ENERGY's runs of vLLM, and of images and videos."""
     commit = commit_of()
     for each in serving_energy.outcomes(data):
-        seconds = 1 / float(each.row["output_throughput_tokens_per_sec"])
-        gpu = f"{each.row['gpus']}x {_short(each.row['gpu'])}"
-        yield Score("ML.ENERGY", gpu, f"{each.model}, vllm", seconds, each.logs, each.within, commit)
+        run = each.run
+        seconds = 1 / run.number("output_throughput_tokens_per_sec")
+        gpu = f"{run['gpus']}x {_short(run['gpu'])}"
+        yield Score("ML.ENERGY", gpu, f"{run.model}, vllm", seconds, each.logs, each.within, commit)
     for (name, gpu, gpus), runs in images.errors(data, tuple(images._NAMES.values())).items():
         for run in runs:
             logs = {quantity: math.log1p(error) for quantity, error in run.error._asdict().items()}

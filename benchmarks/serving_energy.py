@@ -3,25 +3,23 @@
     python benchmarks/serving_energy.py [--data ../shared/data/mlenergy2026] [--each] [--seen]
 
 Compares seconds per token, power and joules per token of chats and of long answers, for all models that are known by
-name. Prompts are not published: 200 tokens are assumed for chats, 300 for gpqa. Lengths of outputs are those of
-output_lengths.csv; what ran in the measured window follows from them. Constants of sampling were fitted to the models
-of `SEEN` (`--seen` reads no others), those of energy to all (joulecast/generation/run_energy.py says how far a model
-is off that was left out).
+name, with the requests that mlenergy.py describes; what ran in the measured window follows from them. Constants of
+sampling were fitted to the models that are shown (`--seen` reads no others), those of energy to all but Nemotron
+(joulecast/generation/run_energy.py says how far a model is off that was left out).
 Writes benchmarks/serving/ENERGY.md. Takes half a minute.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import heapq
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from mlenergy import PROMPTS, Run, runs
 
 from joulecast.generation.generate import answer, server_of
 from joulecast.generation.lengths import Lengths
@@ -29,29 +27,10 @@ from joulecast.generation.prediction import GenerationPrediction
 from joulecast.generation.serving import Load
 
 REPORT = Path(__file__).with_name("serving") / "ENERGY.md"
-MODELS = {
-    "Qwen/Qwen3-14B": "qwen3_14b",
-    "Qwen/Qwen3-235B-A22B-Instruct-2507": "qwen3_235b_a22b",
-    "Qwen/Qwen3-235B-A22B-Thinking-2507": "qwen3_235b_a22b",
-    "Qwen/Qwen3-30B-A3B-Instruct-2507": "qwen3_30b_a3b",
-    "Qwen/Qwen3-30B-A3B-Thinking-2507": "qwen3_30b_a3b",
-    "google/gemma-3-27b-it": "gemma3_27b",
-    "meta-llama/Llama-3.1-70B-Instruct": "llama3_1_70b",
-    "meta-llama/Llama-3.3-70B-Instruct": "llama3_1_70b",
-    "meta-llama/Llama-3.1-8B-Instruct": "llama3_1_8b",
-    "openai/gpt-oss-20b": "gpt_oss_20b",
-}
-PROMPT_TOKENS = {"lm-arena-chat": 200, "gpqa": 300}
-REQUESTS = {"lm-arena-chat": 1024, "gpqa": 198}
-"""Requests of a task, which are repeated until there are `REPEATED` times as many as the batch may have: to one repeat
-as the files say that configure the benchmark (github.com/ml-energy/benchmark, configs/vllm)."""
-REPEATED = 1.15
-SEEN = frozenset({"llama3_1_8b", "qwen3_14b", "gpt_oss_20b"})
 LEVEL = 0.9
 HOST_BOUND = 1.8
 """A run that takes longer than predicted by this factor waited for its host: its power shows it, too."""
 
-_PRECISIONS = {"bfloat16": "bf16", "fp8": "fp8", "mxfp4": "mxfp4"}
 _QUANTITIES = ("time", "power", "energy")
 
 
@@ -60,21 +39,14 @@ class Outcome:
     """A run with its prediction.
 
     Args:
-        row: The run, by column.
-        model: The model's name here.
+        run: The run.
         logs: Quantity -> log ratio of predicted over measured.
         within: Quantity -> whether the measured value lies in the interval.
     """
 
-    row: dict[str, str]
-    model: str
+    run: Run
     logs: dict[str, float]
     within: dict[str, bool]
-
-    @property
-    def gpu(self) -> str:
-        """Name of the GPU, without the maker's."""
-        return self.row["gpu"].split()[1]
 
     @property
     def waits(self) -> bool:
@@ -84,22 +56,8 @@ class Outcome:
     @property
     def batch_group(self) -> str:
         """The range that its batch lies in."""
-        batch = float(self.row["avg_batch_size"])
+        batch = self.run.number("avg_batch_size")
         return next((f"up to {most}" for most in (16, 64, 256) if batch <= most + 0.5), "over 256")
-
-
-Bins = Sequence[tuple[float, float, float]]
-"""(from tokens, to tokens, requests) of a distribution of lengths."""
-
-
-def bins(folder: Path) -> dict[tuple[str, str], list[tuple[float, float, float]]]:
-    """(Task, model) -> how many outputs have how many tokens."""
-    found: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
-    with (folder / "output_lengths.csv").open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            span = float(row["from_tokens"]), float(row["to_tokens"])
-            found[row["task"], row["model"]].append((*span, float(row["requests"])))
-    return found
 
 
 @dataclass(frozen=True)
@@ -118,15 +76,12 @@ class Window:
     tokens: float
 
     @classmethod
-    def of(cls, lengths: Bins, mean: float, batch: int, requests: int) -> Window:
-        """Draw requests, and serve them one step after the other; the same for every call."""
-        low, high, count = np.array(lengths).T
-        random = np.random.default_rng(0)
+    def of(cls, run: Run, batch: int) -> Window:
+        """Draw the requests of a run, and serve them one step after the other; the same for every call."""
+        random, requests = np.random.default_rng(0), run.requests
         areas = ages = prompts = 0.0
         for _ in range(max(1, min(8, 40_000 // requests))):
-            drawn = random.choice(len(count), requests, p=count / count.sum())
-            outputs = low[drawn] + random.random(requests) * (high - low)[drawn]
-            outputs *= mean / np.average((low + high) / 2, weights=count)
+            outputs = run.outputs(requests, random)
             running = [(float(tokens), 0.0) for tokens in outputs[:batch]]
             heapq.heapify(running)
             waiting = iter(outputs[batch:])
@@ -142,23 +97,13 @@ class Window:
         return cls(areas / ages, ages / prompts)
 
 
-def predicted(row: dict[str, str], model: str, lengths: Bins) -> GenerationPrediction:
+def predicted(run: Run) -> GenerationPrediction:
     """What joulecast says about a run."""
-    gpus, mean, expert = int(row["gpus"]), float(row["avg_output_len"]), int(row["expert_parallel"])
-    batch = max(1, round(float(row["avg_batch_size"])))
-    each = REQUESTS[row["task"]]
-    requests = each * math.ceil(REPEATED * int(row["max_num_seqs"]) / each)
-    window = Window.of(lengths, mean, batch, requests)
-    asked = {
-        "model": model,
-        "gpu": f"{gpus}x {row['gpu']}",
-        "precision": _PRECISIONS[row["weight_precision"]],
-        "engine": "vllm_async",
-        "tensor_parallel": gpus if expert > 1 else int(row["tensor_parallel"]),
-        "expert_parallel": expert,
-        **dict.fromkeys(("sampling", "clock", "power_limit_w", "cache_precision", "host", "calibration", "predictor")),
-    }
-    prompt, output = Lengths.of("prompt_tokens", PROMPT_TOKENS[row["task"]]), Lengths(mean, 0.0, mean)
+    batch, mean = max(1, round(run.number("avg_batch_size"))), run.number("avg_output_len")
+    window = Window.of(run, batch)
+    others = ("sampling", "clock", "power_limit_w", "cache_precision", "host", "calibration", "predictor")
+    asked = {**run.asked, **dict.fromkeys(others)}
+    prompt, output = Lengths.of("prompt_tokens", PROMPTS[run["task"]]), Lengths(mean, 0.0, mean)
     server = server_of(asked, batch, prompt, output, None)
     load = Load(batch, round(prompt.mean), window.tokens, window.written)
     return answer(replace(server, deployment=replace(server.deployment, total_load=load)), asked, prompt, output)
@@ -166,21 +111,15 @@ def predicted(row: dict[str, str], model: str, lengths: Bins) -> GenerationPredi
 
 def outcomes(folder: Path, *, seen_only: bool = False) -> Iterator[Outcome]:
     """Compare the runs with their predictions."""
-    lengths = bins(folder)
-    with (folder / "served.csv").open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["model"] in MODELS and row["task"] in PROMPT_TOKENS]
-    for row in rows:
-        model = MODELS[row["model"]]
-        if seen_only and model not in SEEN:
-            continue
-        found = predicted(row, model, lengths[row["task"], row["model"]])
+    for run in runs(folder, seen_only=seen_only):
+        found = predicted(run)
         interval = found.interval(LEVEL)
         if interval is None:
             raise SystemExit(f"no errors of kernels are known for {found.gpu}")
         measured = {
-            "time": 1 / float(row["output_throughput_tokens_per_sec"]),
-            "power": float(row["avg_power_watts"]),
-            "energy": float(row["energy_per_token_joules"]),
+            "time": 1 / run.number("output_throughput_tokens_per_sec"),
+            "power": run.number("avg_power_watts"),
+            "energy": run.number("energy_per_token_joules"),
         }
         value = {"time": 1 / found.tokens_per_s, "power": found.power_w, "energy": found.energy_per_token_j}
         low, high = (each / found.time_per_output_token_s for each in interval.time_per_output_token_s)
@@ -191,7 +130,7 @@ def outcomes(folder: Path, *, seen_only: bool = False) -> Iterator[Outcome]:
         }
         logs = {name: math.log(value[name] / measured[name]) for name in _QUANTITIES}
         within = {name: bounds[name][0] <= measured[name] <= bounds[name][1] for name in _QUANTITIES}
-        yield Outcome(row, model, logs, within)
+        yield Outcome(run, logs, within)
 
 
 def _cell(some: Sequence[Outcome], quantity: str) -> str:
@@ -219,23 +158,23 @@ def report(found: Sequence[Outcome]) -> str:
         "and gpqa. Cells: mean and median absolute error in %, bias (geometric mean), share within the 90 % interval.",
         "",
         "All requests were sent at once; the caches hold what a simulation of the measured window says. Constants of",
-        "sampling were fitted to Llama 3.1 8B, Qwen3 14B and GPT-OSS 20B, those of energy to all models; one that is",
-        "left out is 9 % off in joules in the mean, where its time is right.",
+        "sampling were fitted to Llama 3.1 8B, Qwen3 14B and GPT-OSS 20B, those of energy to all models but Nemotron;",
+        "one that is left out is 9 % off in joules in the mean, where its time is right.",
         f"{len(waiting)} runs took more than {HOST_BOUND} times as long as predicted: they waited for their host.",
         "",
         "## Without runs that waited for their host",
         "",
     ]
     rest = [each for each in found if not each.waits]
-    lines += _table("GPU", rest, lambda each: each.gpu)
-    lines += _table("GPU and model", rest, lambda each: f"{each.gpu}, {each.model}")
-    lines += _table("GPU and task", rest, lambda each: f"{each.gpu}, {each.row['task']}")
-    lines += _table("GPU and batch", rest, lambda each: f"{each.gpu}, {each.batch_group}")
-    lines += ["## All runs", "", *_table("GPU", found, lambda each: each.gpu)]
+    lines += _table("GPU", rest, lambda each: each.run.gpu)
+    lines += _table("GPU and model", rest, lambda each: f"{each.run.gpu}, {each.run.model}")
+    lines += _table("GPU and task", rest, lambda each: f"{each.run.gpu}, {each.run['task']}")
+    lines += _table("GPU and batch", rest, lambda each: f"{each.run.gpu}, {each.batch_group}")
+    lines += ["## All runs", "", *_table("GPU", found, lambda each: each.run.gpu)]
     worst = max(found, key=lambda each: abs(each.logs["energy"]))
     lines += [
-        f"Worst joules: {worst.row['model']}, {worst.row['task']}, batch {float(worst.row['avg_batch_size']):.0f} on "
-        f"{worst.row['gpus']} {worst.gpu}, {100 * math.expm1(worst.logs['energy']):+.0f} %.",
+        f"Worst joules: {worst.run['model']}, {worst.run['task']}, batch {worst.run.number('avg_batch_size'):.0f} on "
+        f"{worst.run['gpus']} {worst.run.gpu}, {100 * math.expm1(worst.logs['energy']):+.0f} %.",
         "",
     ]
     return "\n".join(lines)
@@ -251,9 +190,10 @@ def main() -> None:
     if arguments.each:
         for each in found:
             logs = ", ".join(f"{name} {100 * math.expm1(log):+.0f} %" for name, log in each.logs.items())
-            print(each.row["task"], each.gpu, each.row["gpus"], each.model, each.row["avg_batch_size"], logs)
+            run = each.run
+            print(run["task"], run.gpu, run["gpus"], run.model, run["avg_batch_size"], logs)
     if arguments.seen:
-        print("\n".join(_table("GPU and model", found, lambda each: f"{each.gpu}, {each.model}")))
+        print("\n".join(_table("GPU and model", found, lambda each: f"{each.run.gpu}, {each.run.model}")))
     else:
         REPORT.write_text(report(found), encoding="utf-8")
 

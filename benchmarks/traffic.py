@@ -2,46 +2,41 @@
 
     python benchmarks/traffic.py [--data ../shared/data] [--shown] [--each]
 
-Runs of ML.ENERGY are replayed in a closed loop at their number of sequences, with their lengths of outputs; prompts are
-not published, and those of chats were chosen so that P99 of the shown models is right. `--shown` reads the models that
-were looked at while the simulator was written and no others. Writes benchmarks/TRAFFIC.md; takes a quarter of an hour
-of CPU.
+Runs of ML.ENERGY are replayed as they were made (mlenergy.py): all requests at once, and what is counted lies in the
+same part of the run. `--shown` reads the models that were looked at while the simulator was written and no others.
+Writes benchmarks/TRAFFIC.md; takes a quarter of an hour of CPU.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import traffic_mlperf
-from serving_energy import _PRECISIONS, HOST_BOUND, MODELS, SEEN
+from mlenergy import PROMPTS, REQUESTS, SEEN, Run, runs
+from serving_energy import HOST_BOUND
 
 from joulecast import simulate_serving
-from joulecast.errors import JoulecastError
+from joulecast.errors import InputError, JoulecastError
+from joulecast.traffic.requests import Drawn
 from joulecast.traffic.scheduler import Cache, Limits, Replica, Requests
 
 REPORT = Path(__file__).with_name("TRAFFIC.md")
 GOALS = {"P50": 15, "P90": 20, "P99": 25, "throughput": 10, "energy": 12}
 """Mean absolute errors in % that the simulator should stay within, on models that were left out."""
 
-PROMPTS = {"lm-arena-chat": (300, 600), "gpqa": (300, 150)}
-"""Mean and standard deviation of prompts, which are not published. Those of chats were chosen among means of 200 and
-300 and deviations of 2, 3 and 5 times as much, on seven runs of the models that were shown: P99 is that of steps that
-read long prompts, of which 200 +- 400 tokens have too few (-22 %; P50, P90 and P95 are right within 6 %)."""
-
 _EACH = 4
 """Every so many published runs are replayed with intervals, which takes three times as long."""
 
 _LEVEL = 0.9
-_DRAWN = 20_000  # Lengths that are drawn from a published histogram.
 
 
 class EqualSteps:
@@ -128,75 +123,63 @@ def queues(count: int) -> Iterator[list[str]]:
             yield [name, f"P{100 * quantile:g}", *(f"{each:.4g}" for each in values), *errors]
 
 
-def lengths(folder: Path) -> dict[tuple[str, str], np.ndarray]:
-    """(Task, model) -> lengths of outputs, drawn from the published histogram."""
-    bins: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
-    with (folder / "output_lengths.csv").open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            span = float(row["from_tokens"]), float(row["to_tokens"]), float(row["requests"])
-            bins[row["task"], row["model"]].append(span)
-    random, found = np.random.default_rng(0), {}
-    for name, spans in bins.items():
-        low, high, count = np.array(spans).T
-        some = random.choice(len(low), _DRAWN, p=count / count.sum())
-        found[name] = np.maximum(1, np.round(random.uniform(low[some], high[some])))
-    return found
-
-
-def replay(row: dict[str, str], outputs: np.ndarray, level: float | None) -> Any:
-    """A published run, simulated for six times the latency of a long request, of which the last four are counted."""
-    gpus, expert = int(row["gpus"]), int(row["expert_parallel"])
-    scaled = outputs * (float(row["avg_output_len"]) / outputs.mean())
-    longest_s = float(row["median_itl_ms"]) / 1e3 * float(np.quantile(scaled, 0.9))
-    return simulate_serving(
-        MODELS[row["model"]],
-        f"{gpus}x {row['gpu']}",
-        concurrency=int(row["max_num_seqs"]),
-        max_sequences=int(row["max_num_seqs"]),
-        prompt_tokens=PROMPTS[row["task"]],
-        output_tokens=np.maximum(1, np.round(scaled)),
-        duration_s=6 * longest_s,
-        warmup_s=2 * longest_s,
-        precision=_PRECISIONS[row["weight_precision"]],
-        engine="vllm_async",
-        max_step_tokens=8192,
-        tensor_parallel=gpus if expert > 1 else int(row["tensor_parallel"]),
-        expert_parallel=expert,
-        level=level,
+def replay(run: Run, level: float | None) -> tuple[Any, Any]:
+    """A published run, simulated from its first request to its last, and its part in which joules were counted."""
+    random = np.random.default_rng(0)
+    different = REQUESTS[run["task"]]
+    same = np.arange(run.requests) % different
+    prompts = Drawn("prompt_tokens", PROMPTS[run["task"]], np.random.SeedSequence(0)).take(different)[same]
+    trace = {
+        "arrival_s": np.zeros(run.requests),
+        "prompt_tokens": prompts,
+        "output_tokens": np.maximum(1, np.round(run.outputs(run.requests, random))),
+        # Requests that are sent again find what the memory still has of their prompts.
+        "prefix": same,
+        "prefix_tokens": prompts,
+    }
+    whole = simulate_serving(
+        requests=trace, max_sequences=run.most, max_step_tokens=8192, seed=0, level=level, **run.asked
     )
+    began_s = np.sort(whole.requests["first_token_s"])[run.most - 1]
+    ended_s = np.sort(whole.requests["end_s"])[run.requests - run.most - 2]
+    if ended_s <= began_s:
+        raise InputError("the memory never holds all sequences of this run at a time", given=f"{run.most} sequences")
+    return whole, replace(whole, warmup_s=float(began_s), duration_s=float(ended_s))
 
 
-def runs(folder: Path, shown_only: bool) -> Iterator[tuple[dict[str, str], dict[str, float], float, dict[str, bool]]]:
+_AT = {"P50": ("itl_s", 0.5), "P90": ("itl_s", 0.9), "P99": ("itl_s", 0.99)}
+_MEANS = {"throughput": "tokens_per_s", "energy": "energy_per_token_j"}
+_MEASURED = {
+    "P50": ("median_itl_ms", 1e-3),
+    "P90": ("p90_itl_ms", 1e-3),
+    "P99": ("p99_itl_ms", 1e-3),
+    "throughput": ("output_throughput_tokens_per_sec", 1.0),
+    "energy": ("energy_per_token_joules", 1.0),
+}
+
+
+def compared(folder: Path, shown_only: bool) -> Iterator[tuple[Run, dict[str, float], float, dict[str, bool]]]:
     """Published runs, logarithms of simulated over measured, simulated over mean sequences, what intervals hold."""
-    drawn = lengths(folder)
-    with (folder / "served.csv").open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["model"] in MODELS and row["task"] in PROMPTS]
-    names = dict(zip(GOALS, ("itl_s p50", "itl_s p90", "itl_s p99", "tokens_per_s", "energy_per_token_j"), strict=True))
-    for place, row in enumerate(rows):
-        if shown_only and MODELS[row["model"]] not in SEEN:
-            continue
+    for place, run in enumerate(runs(folder, seen_only=shown_only)):
         try:
-            found = replay(row, drawn[row["task"], row["model"]], None if place % _EACH else _LEVEL)
+            whole, counted = replay(run, None if place % _EACH else _LEVEL)
         except JoulecastError as error:
-            print("left out:", row["model"], row["gpus"], row["gpu"], row["max_num_seqs"], error.what)
+            print("left out:", run["model"], run["gpus"], run.gpu, run.most, error.what)
             continue
-        pairs = {
-            "P50": (found.itl_s(0.5), float(row["median_itl_ms"]) / 1e3),
-            "P90": (found.itl_s(0.9), float(row["p90_itl_ms"]) / 1e3),
-            "P99": (found.itl_s(0.99), float(row["p99_itl_ms"]) / 1e3),
-            "throughput": (found.tokens_per_s, float(row["output_throughput_tokens_per_sec"])),
-            "energy": (found.energy_per_token_j, float(row["energy_per_token_joules"])),
-        }
-        running = found.timeline(1.0)
-        counted = running.time_s >= found.warmup_s
-        ratio = float(running.decoding[counted & (running.time_s < found.duration_s)].mean())
-        held = {
-            name: found.intervals[names[name]][0] <= measured <= found.intervals[names[name]][1]
-            for name, (_, measured) in pairs.items()
-            if found.intervals
-        }
-        logs = {name: math.log(a / b) for name, (a, b) in pairs.items()}
-        yield row, logs, ratio / float(row["avg_batch_size"]), held
+        said = {name: whole.itl_s(at) for name, (_, at) in _AT.items()}
+        said |= {name: getattr(counted, of) for name, of in _MEANS.items()}
+        measured = {name: scale * run.number(column) for name, (column, scale) in _MEASURED.items()}
+        logs = {name: math.log(said[name] / measured[name]) for name in GOALS}
+        held = {}
+        for name in GOALS if whole.intervals else ():
+            key, own = (
+                (f"itl_s p{name[1:]}", said[name]) if name in _AT else (_MEANS[name], getattr(whole, _MEANS[name]))
+            )
+            low, high = (end * said[name] / own for end in whole.intervals[key])
+            held[name] = bool(low <= measured[name] <= high)
+        running = counted.timeline(max(counted.duration_s - counted.warmup_s, 1e-3) / 100)
+        some = (running.time_s >= counted.warmup_s) & (running.time_s < counted.duration_s)
+        yield run, logs, float(running.decoding[some].mean()) / run.number("avg_batch_size"), held
 
 
 def summary(logs: Sequence[dict[str, float]]) -> list[str]:
@@ -319,19 +302,19 @@ against those of the boards, and never more than the memory holds.
 
 ## ML.ENERGY's runs of vLLM 0.11.1
 
-Closed loop at `max_num_seqs` sequences; P50, P90 and P99 between the tokens of a request. Cells: mean and median
-absolute error, and bias, in %. Goals for models held back (mean): {goals}. "Shown" are the models that were looked at,
-by which the lengths of chats' prompts were chosen, which are not published: 300 +- 600 tokens. "Held back" are all
-others, and were run once, at the end. The steps' constants were fitted before, see serving/ENERGY.md: of time to the
-shown models, of energy to all dense ones.
+All requests are sent at once, and `max_num_seqs` of them run at a time; throughput and joules are those of the part
+that ML.ENERGY counts, P50, P90 and P99 between the tokens of a request those of the whole run. Cells: mean and
+median absolute error, and bias, in %. Goals for models held back (mean): {goals}. "Shown" are the models that were
+looked at, by which the lengths of prompts of chats were chosen, which are not published: 300 +- 600 tokens (of 200
++- 400, 300 +- 1200, 400 +- 800 and 400 +- 1600, by P90, P95 and P99 of their 19 runs on H100; joules took no part).
+"Held back" are all others. The steps' constants were fitted before, see serving/ENERGY.md: of time to the shown
+models, of energy to all but Nemotron.
 
 {replays}
 
 {waited} runs that took more than {HOST_BOUND} times as long, or as short, as simulated are left out: those on B200
 waited for their host, see serving/ENERGY.md. What remains on B200 waits in part, which no simulation without that
-host's speed can know. Numbers of published outputs are multiples of 1,024 chats and 198 questions, as if each run had
-sent so many at once: at hundreds of sequences it would not have reached the steady state that is simulated, and had
-shorter contexts, so that more sequences fitted.
+host's speed can know.
 
 Intervals of {100 * _LEVEL:.0f} % of every fourth run of the models held back ({len(held["P50"])}) hold, in %: {shares}.
 
@@ -363,11 +346,13 @@ def main() -> None:
     asked = parser.parse_args()
     groups: dict[tuple[str, str], list[dict[str, float]]] = defaultdict(list)
     waited, held = 0, defaultdict(list)
-    for row, logs, running, inside in runs(asked.data / "mlenergy2026", asked.shown):
-        model, gpu = MODELS[row["model"]], row["gpu"].split()[1]
+    for run, logs, running, inside in compared(asked.data / "mlenergy2026", asked.shown):
+        model, gpu = run.model, run.gpu
         if asked.each:
             errors = "  ".join(f"{name} {100 * math.expm1(each):+6.1f}" for name, each in logs.items())
-            print(f"{model:16} {row['gpus']}x {gpu} {row['task']:13} {row['max_num_seqs']:>5} x{running:.2f}  {errors}")
+            print(
+                f"{model:16} {run['gpus']}x {gpu} {run['task']:13} {run.most:>5} x{running:.2f}  {errors}", flush=True
+            )
         if abs(logs["throughput"]) > math.log(HOST_BOUND):
             waited += 1
             continue

@@ -71,6 +71,28 @@ def test_commands_begin_with_what_exists(row: tuple[str, list[str]]) -> None:
         assert (ROOT / named).is_file()
 
 
+REPORTED = {
+    "N20": r"summed 7\.8%, ours ([\d.]+)%",
+    "N21": r"summed 8\.1%, ours ([\d.]+)%",
+    "N22": r"summed 42\.8%, ours ([\d.]+)%(?s:.*)summed 32\.2%, ours ([\d.]+)%",
+    "N23": r"needs least for (\d+ of \d+);",
+    "N25": r"energy: (\d+ of \d+) at 900 MHz",
+    "N26": r"EDP: (\d+ of \d+) at 1200 MHz",
+    "N28": r"in folds \| \d+ \|[^|]+\| ([\d.]+) %(?s:.*?)by name \| \d+ \|[^|]+\| ([\d.]+) %",
+    "D2": r"\| ours \| [\d,]+ \| \d+ \| [^|]+\| [^|]+\| ([\d.]+) ",
+    "D8": r"an LSTM: \+([\d.]+) \+-",
+}
+"""Row -> where its numbers stand in the report that `joulecast published` writes."""
+
+
+@pytest.mark.parametrize("row", REPORTED)
+def test_numbers_are_those_of_the_report(row: str) -> None:
+    found = re.search(REPORTED[row], (ROOT / "benchmarks/published/REPORT.md").read_text(encoding="utf-8"))
+    cells = dict(rows(PAGE.read_text("utf-8")))[row]
+    assert found is not None
+    assert all(number in cells[2] for number in found.groups()), (found.groups(), cells[2])
+
+
 if __name__ == "__main__":
     page = PAGE.read_text("utf-8")
     PAGE.write_text(COUNTS.sub(lambda _: counts(page), page), "utf-8")

@@ -77,7 +77,7 @@ def _tokens(file: Path | None) -> tuple[str, ...]:
 
 
 def serve_agents() -> None:
-    """Answer agents over the Model Context Protocol, on standard input and output: predict, best, generate."""
+    """Answer agents over the Model Context Protocol, on standard input and output: predict, best, generate, run."""
     if find_spec("mcp") is None:
         raise MissingDependencyError("serving agents needs the package mcp", hint=with_extra("mcp"))
     from ..remote.agents import server

@@ -119,6 +119,21 @@ _UNSAFE_FORMS = frozenset({"Tensor_mode", "Scalar_mode"})
 _DEPENDS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
 
+def run_on_meta(func: Any, args: Any, kwargs: Any) -> Any:
+    """Run an operator on meta tensors.
+
+    PyTorch's rule for the shape of grouped products accepts bf16 alone, though a GPU computes them in other types, too
+    (aten/src/ATen/native/GroupedMMUtils.h, `_grouped_mm_fallback`).
+    """
+    if func.overloadpacket.__name__ != "_grouped_mm" or args[0].dtype == torch.bfloat16:
+        return func(*args, **kwargs)
+
+    def half(value: Any) -> Any:
+        return value.bfloat16() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+    return func(*tree_map(half, args), **tree_map(half, kwargs)).to(args[0].dtype)
+
+
 def decides(func: Any) -> bool:
     """Whether an operator returns a number or a shape that depends on values; `index` may, so it counts."""
     return bool(_DEPENDS & set(func.tags)) or func.name() == "torchvision::nms"
@@ -193,7 +208,7 @@ class KnownValues:
             if real is not UNKNOWN:
                 return tree_map(lambda value: self._on_meta(value, assumed), real)
         try:
-            result = func(*args, **kwargs)
+            result = run_on_meta(func, args, kwargs)
         except (NotImplementedError, RuntimeError) as error:
             if decides(func):
                 raise NeedsValuesError("its result depends on values that only the input has") from error

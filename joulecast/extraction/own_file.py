@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, unknown_name
+from ..errors import InputError, MissingDependencyError, unknown_name, with_extra
 
 
 def own_model(text: str, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any] | None]:
@@ -21,7 +21,7 @@ def own_model(text: str, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any] 
     Raises:
         InputError: The file cannot be run, has no such name, or the model cannot be built.
     """
-    file_and_name = re.fullmatch(r"(.+\.py):(\w+)", text)
+    file_and_name = re.fullmatch(r"(.+\.py)(?::(\w*))?", text)
     if file_and_name is None:
         return text, dict(given) or None
     path, name = Path(file_and_name[1]), file_and_name[2]
@@ -30,11 +30,22 @@ def own_model(text: str, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any] 
     try:
         content = vars(_run(path))
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            raise MissingDependencyError(
+                "a model of your own needs torch", given=text, hint=with_extra("torch")
+            ) from error
         raise InputError(
             f"{path} cannot be run: {type(error).__name__}: {error}",
             given=text,
             hint=f"run python {path}, and mend what it reports",
         ) from error
+    if not name:
+        models = [key for key, value in content.items() if hasattr(value, "forward") and _is_own(value, path)]
+        raise InputError(
+            "a file may have several models: name one",
+            given=text,
+            allowed=", ".join(f"{path}:{model}" for model in models) or f"{path}:NAME of a torch.nn.Module",
+        )
     if name not in content:
         raise unknown_name(f"name in {path}", name, [each for each in content if not each.startswith("_")])
     made = content[name]
@@ -48,6 +59,11 @@ def own_model(text: str, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any] 
             given=", ".join(f"{option}={value}" for option, value in given.items()) or "no options",
             hint="--model-option NAME=VALUE gives it an argument",
         ) from error
+
+
+def _is_own(value: Any, path: Path) -> bool:
+    """Whether a class is written in this file, or an object was made in it."""
+    return not isinstance(value, type) or value.__module__ == path.stem
 
 
 def _run(path: Path) -> Any:

@@ -23,7 +23,7 @@ from .assumptions import NOTHING_ASSUMED, Assumptions
 from .autocast import Autocast
 from .conversions import Bound, Converted, shape_of
 from .gradients import CallSizes, Gradients, recomputed
-from .known_values import UNKNOWN, KnownValues, decides, with_places, without_memory
+from .known_values import UNKNOWN, KnownValues, decides, run_on_meta, with_places, without_memory
 from .operators import CONTIGUOUS_INPUT, COPIES_INPUT, FREE, MAKES_MASKS, OPERATORS, QUANTIZED_PRODUCTS, SAVES_INPUT
 
 HALF: Mapping[torch.dtype, str] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
@@ -298,7 +298,7 @@ class Accumulations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # The gradient of a number that a masked assignment wrote is a sum over the masked elements. How many there are
         # does not matter for its shape, so one is taken if nothing is assumed.
         args = with_places(func, self._recorder.on_meta(args), self._recorder.known.boxes or 1)
-        result = func(*args, **(kwargs or {}))
+        result = run_on_meta(func, args, kwargs or {})
         tensors = [value for value in args if isinstance(value, torch.Tensor) and value.is_floating_point()]
         if func.overloadpacket.__name__ in ("add", "add_") and len(tensors) == 2 and result.ndim:
             self._recorder.accumulate(tuple(result.shape), result.dtype)
@@ -339,4 +339,4 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if decision is not UNKNOWN:
                 return tree_map(self._recorder.on_meta, decision)
         boxes = self._recorder.known.boxes
-        return func(*(given if boxes is None else with_places(func, given, boxes)), **further)
+        return run_on_meta(func, given if boxes is None else with_places(func, given, boxes), further)

@@ -20,7 +20,7 @@ from ..system.regular_files import MOST_JSON_BYTES, is_file, open_regular, read_
 from .assumptions import ATTENTION, refuse_optimizer
 from .cache import recall, remember
 from .job import Job
-from .models.spelling import known_as
+from .models.spelling import known_as, known_names
 from .operators import WHITELIST
 from .templates import Request, answer, refusal
 from .traced_models import configured, traced
@@ -244,7 +244,10 @@ def _named(name: str, job: Job, may_trace: bool = True) -> Network:
     if cached and (templated := answer(name, request)) is not None:
         return templated
     if not may_trace or find_spec("torch") is None:
-        raise _lacks_torch(f"{name} with {', '.join(own)}") if own else refusal(name, request)
+        listed = known_names()
+        if own and name in listed:
+            raise _lacks_torch(f"{name} with {', '.join(own)}")
+        raise refusal(name, request, listed)
     from .models.named_models import build
 
     operators_run: set[str] = set()

@@ -180,6 +180,9 @@ PARTS: Mapping[str, Callable[..., Part]] = {each.__name__: each for each in get_
 """Name of a class of parts -> the class."""
 
 
+_RECURRENT = "assumed: recurrent layers read and write their states once, and read prompts as products of chunks"
+
+
 @dataclass(frozen=True)
 class Decoder:
     """A language model that generates one token after the other."""
@@ -190,7 +193,7 @@ class Decoder:
     # The largest number of tokens of a prompt and its output together; None if it is not known.
     context: int | None = None
     top_p: bool = False  # Whether its generation_config samples by top-p or top-k
-    notes: tuple[str, ...] = ()  # What its parts lack
+    lacking: tuple[str, ...] = ()  # What its parts lack
 
     def __iter__(self) -> Iterator[tuple[Part, tuple[str, ...]]]:
         return iter(self.parts)
@@ -221,6 +224,11 @@ class Decoder:
     def state_elements(self) -> int:
         """Elements of the recurrent states of a sequence, in all layers."""
         return sum(len(modules) * part.elements for part, modules in self.parts if isinstance(part, Recurrence))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What users should know about its parts."""
+        return (*self.lacking, *((_RECURRENT,) if self.state_elements else ()))
 
     @cached_property
     def hidden(self) -> int:

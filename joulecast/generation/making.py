@@ -1,4 +1,7 @@
-"""Write the file of known decoders: `python -m joulecast.generation.making` (needs torch and transformers)."""
+"""Write the file of known decoders: `python -m joulecast.generation.making [NAME ...]` (needs torch and transformers).
+
+With names, the decoders of all others stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import torch
 from ..extraction.models.language_models import LANGUAGE_MODELS, Architecture
 from ..extraction.models.transformers_models import import_transformers
 from .decoder import Attention, Decoder
-from .known import FILE, TOP_P, context_of, decoder_to_json
+from .known import FILE, TOP_P, _file, decoder_to_json
 from .models import extracted_decoder
 
 
@@ -26,12 +29,14 @@ def made(name: str, row: Architecture) -> Decoder:
     if "rotary_dim" in row.sizes:  # GPT-J turns its heads by a function of its own.
         turned = ((replace(part, rotary=True) if isinstance(part, Attention) else part, at) for part, at in found.parts)
         found = replace(found, parts=tuple(turned))
-    return replace(found, context=context_of(name), top_p=name.startswith(TOP_P))
+    return replace(found, context=row.context, top_p=name.startswith(TOP_P))
 
 
 def main() -> None:
-    """Extract every model of the table and write the file."""
-    content = {name: decoder_to_json(made(name, row)) for name, row in sorted(LANGUAGE_MODELS.items())}
+    """Extract models of the table, or all of them, and write the file."""
+    rows = sorted(LANGUAGE_MODELS.items())
+    named = sys.argv[1:] or [name for name, _ in rows]
+    content = {name: decoder_to_json(made(name, row)) if name in named else _file()[name] for name, row in rows}
     text = json.dumps(content, separators=(",", ":"))
     # Without a time stamp, the same models always give the same bytes.
     Path(__file__).with_name(FILE).write_bytes(gzip.compress(text.encode(), mtime=0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from ..operations.network import Network
 from ..system.regular_files import MOST_JSON_BYTES, read_json
 from .decoder import Attention, Decoder, Part
 from .fusing import decoder_of
-from .known import known_decoder
+from .known import NO_IMAGES, known_decoder
 
 if TYPE_CHECKING:
     from ..extraction.sources import Model
@@ -61,16 +61,8 @@ def extracted_decoder(model: Model, name: str | None = None) -> Decoder:
         name=name or network.name.partition(" after ")[0],
         tied=bool(settings.get("tie_word_embeddings")),
         context=_context(settings),
-        notes=tuple(_lacking(network, settings)),
+        lacking=(NO_IMAGES,) if "vision_config" in settings else (),
     )
-
-
-def _lacking(network: Network, settings: Mapping[str, Any]) -> Iterator[str]:
-    """What the parts of a decoder lack, although the model has it."""
-    if any(entry.operation.kind == "conv1d" for entry in network):  # Mamba and the like begin with one, over tokens.
-        yield "assumed: recurrent layers read and write their states once, and read prompts as products of chunks"
-    if "vision_config" in settings:
-        yield "the part that reads images is not predicted: count their tokens as tokens of the prompt"
 
 
 def _chunked(decoder: Decoder, settings: Mapping[str, Any]) -> Decoder:

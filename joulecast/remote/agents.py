@@ -31,7 +31,7 @@ def server() -> MCPServer:
         instructions="Predicts time, power and energy of PyTorch models on GPUs before anything runs. Values are in "
         "seconds, watts, joules, bytes, MHz. Intervals hold 90 of 100 measurements.",
     )
-    for tool in (predict, best, generate, models, graphics_cards):
+    for tool in (predict, best, generate, run, models, graphics_cards):
         tools.tool(name="gpus" if tool is graphics_cards else tool.__name__)(_told(tool))
     return tools
 
@@ -106,9 +106,9 @@ def best(
 def generate(
     model: str,
     gpu: str,
-    batch: int,
-    prompt_tokens: int,
-    output_tokens: int,
+    batch: int = 1,
+    prompt_tokens: int = 512,
+    output_tokens: int = 512,
     precision: str = "bf16",
     engine: str = "vllm",
 ) -> dict[str, Any]:
@@ -127,6 +127,35 @@ def generate(
     prediction = joulecast.predict_generation(model, gpu, precision=precision, engine=engine, **lengths)  # type: ignore[arg-type]
     # The operations of both kinds of steps are thousands of lines.
     return {name: value for name, value in prediction.to_dict().items() if name not in ("prefill", "decode")}
+
+
+def run(
+    model: str,
+    input_shape: list[int],
+    gpu: str,
+    samples: int,
+    epochs: float = 1,
+    precision: str = "bf16",
+    lora: int | None = None,
+    price_per_hour: float | None = None,
+    carbon: str | None = None,
+) -> dict[str, Any]:
+    """Hours, joules of the boards and at the plug, money and CO2 of a whole training run.
+
+    Args:
+        model: As in `predict`.
+        input_shape: Shape of the batch of one GPU, such as [32, 128] for 32 sequences of 128 tokens.
+        gpu: Name of a GPU; "8x H100 SXM" for several.
+        samples: Samples of an epoch.
+        epochs: How often the samples are seen.
+        precision: As in `predict`; "amp" for autocast in bf16.
+        lora: Rank of adapters if only these are trained.
+        price_per_hour: Price of a GPU for an hour.
+        carbon: Country whose grid supplies it, such as "DE", or grams of CO2 per kWh.
+    """
+    costs = {"lora": lora, "price_per_hour": price_per_hour, "carbon": carbon}
+    asked = {"samples": samples, "epochs": epochs, "precision": precision, **costs}
+    return joulecast.predict_run(model, input_shape, gpu, **asked).to_dict()  # type: ignore[arg-type]
 
 
 def models(search: str = "") -> list[str]:

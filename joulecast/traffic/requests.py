@@ -23,6 +23,13 @@ _COLUMNS = {
     "prefix_tokens": ("prefix_tokens", "shared_tokens", "cached_tokens"),
 }
 _OPTIONAL = ("prefix", "prefix_tokens")
+_NAMED = {
+    "arrival_s": "an arrival",
+    "prompt_tokens": "a prompt",
+    "output_tokens": "an output",
+    "prefix": "a prefix",
+    "prefix_tokens": "a length of a prefix",
+}
 _MOST = 50_000_000  # Requests of a simulation: some gigabytes.
 _AT_ONCE = 4096
 
@@ -189,7 +196,7 @@ def read_trace(source: str | Path | Any) -> Trace:
         if wrong.any():
             row = int(wrong.argmax())
             raise InputError(
-                f"{named} has a {name} that cannot be",
+                f"{named} has {_NAMED[name]} that cannot be",
                 given=f"{values[row]:g} in row {row + 1}",
                 allowed=f"{least} or more",
                 hint="count seconds from the first request" if name == "arrival_s" else "leave such requests out",

@@ -341,12 +341,11 @@ class ServingSimulation(Answer):
 
     @property
     def _output_tokens(self) -> float:
-        """Output tokens in the time that is counted; those of a request are spread evenly from first to last."""
-        first_s, end_s = self.requests["first_token_s"], self.requests["end_s"]
-        low, high = np.clip(first_s, self.warmup_s, self.duration_s), np.clip(end_s, self.warmup_s, self.duration_s)
-        spread = (self.requests["output_tokens"] - 1.0) * (high - low) / np.maximum(end_s - first_s, 1e-12)
-        first = (first_s > self.warmup_s) & (first_s <= self.duration_s)
-        return float(spread.sum() + first.sum())
+        """Output tokens in the time that is counted: those of its steps, of which drafts that are accepted are more."""
+        counts = [column(log, "steps") * column(log, "decoding") + column(log, "completed") for log in self.logs]
+        some = sum(float((self._share(log) * count).sum()) for log, count in zip(self.logs, counts, strict=True))
+        each = float(self.requests["output_tokens"].sum()) / max(sum(float(count.sum()) for count in counts), 1.0)
+        return some * each
 
     def _share(self, log: Columns) -> FloatArray:
         """Share of each entry of a log within the time that is counted."""

@@ -2,8 +2,8 @@
 
 Measured networks show how much longer operations in half precision take inside them than alone. Two numbers are
 learned, which hold on all chips: a factor on products, and the cycles in which load units load an element of another
-operation (predictors/model/in_networks.py). Learned from an A100 alone and from an A10 alone, the first is 1.26 and
-1.33; an A10 has too little bandwidth to show the second (energaizer2026).
+operation (predictors/model/in_networks.py). Learned from an A100 alone and from an A10 alone, the first is 1.29 and
+1.24; an A10 has too little bandwidth to show the second (energaizer2026).
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ LIMITS = (
     "scaled by physics.",
     "Power was measured on H200, B200 and GB200 only. It depends on the values that are multiplied, and some engines "
     "were measured with zeros.",
-    "Linear layers were measured in bf16. fp16 is assumed to behave the same, because tensor cores have the same rate.",
+    "fp16 and bf16 are one to the trees, but in convolutions, because tensor cores have the same rate.",
     "Quantized layers were measured in the kernels of engines for language models, not in PyTorch's.",
     "On a GPU of an unmeasured generation, errors are larger than in the tables of left-out generations if it differs "
     "more from the measured generations than these differ from each other.",

@@ -16,10 +16,11 @@ from joulecast import Operation
 from joulecast.errors import ExtractionError, InputError, MissingDependencyError
 from joulecast.extraction import cache, known_values
 from joulecast.extraction.job import Job
-from joulecast.extraction.models.language_models import ARCHITECTURES
+from joulecast.extraction.models.language_models import BY_NAME
 from joulecast.extraction.models.named_models import build
 from joulecast.extraction.models.torchvision_models import model_names
 from joulecast.extraction.templates import Request, answer, plans, refusal, store
+from joulecast.extraction.templates.layers import folded, unfolded
 from joulecast.extraction.templates.making import Maker, Sample, fit
 from joulecast.extraction.templates.plans import plan_of
 from joulecast.extraction.templates.store import ANY_OPTIMIZER
@@ -99,7 +100,7 @@ def test_decoding_equal_to_extraction(shape, cache_length, precision):
 
 def test_every_model_has_templates_that_are_up_to_date():
     pinned = dict(re.findall(r"^([\w-]+)==(.+)$", CONSTRAINTS.read_text(), re.MULTILINE))
-    assert set(store.names()) == {*model_names(), *ARCHITECTURES}
+    assert {*model_names(), "bert_base", "llama3_8b", "qwen3_8b"} <= set(store.names()) <= {*model_names(), *BY_NAME}
     for name in store.names():
         model = store.load(name)
         # Otherwise: python3 tasks.py templates
@@ -161,7 +162,8 @@ def test_without_torch_it_says_what_templates_hold_for(monkeypatch):
         ("gpt2", (1, 1025), "up to 1024 tokens"),
         ("whisper_small_encoder", (1, 80, 1500), "batch x 80 x 3000; "),
         ("resnet5", IMAGE, "did you mean resnet50"),
-        ("fcn_resnet50", IMAGE, "has no template"),
+        ("fcn_resnet50", IMAGE, "no model that is known without torch"),
+        ("yi_34b", (1, 8), "what yi_34b runs .* with torch"),
     ]:
         with pytest.raises(MissingDependencyError, match=says):
             joulecast.extract(name, shape)
@@ -198,7 +200,7 @@ def test_a_changed_operator_outdates_only_what_runs_it(monkeypatch):
 
 def test_twice_the_batch_is_twice_the_work():
     dice = random.Random(0)
-    for name in store.names():
+    for name in store.names()[::3]:
         shape = next(iter(plan_of(name).inputs.values()))
         spans = plan_of(name).ranges
         sizes = {size: dice.randint(ranges[0][0], ranges[0][1]) for size, ranges in spans.items()}
@@ -283,3 +285,26 @@ def test_nothing_is_looked_up_outside_the_folder():
 
 def test_limits_are_within_those_of_extraction():
     assert plans._LARGEST <= known_values.LARGEST
+
+
+def test_few_layers_stand_for_all():
+    maker = Maker("gpt2")
+    assert maker._stack.short == 3
+    for sizes, mode in [((2, 7), "inference"), ((1, 9), "training")]:
+        whole = maker._sample(sizes, mode, "default", cached=False, whole=True)
+        assert maker._sample(sizes, mode, "default", cached=False) == whole
+
+
+@pytest.mark.parametrize(
+    ("paths", "length"),
+    [
+        ([f"h.{i}.{part}" for i in range(12) for part in "ab"], 1),
+        (["wte", *(f"h.{i}.{'moe' if i % 2 else 'mlp'}" for i in range(8)), "head"], 3),
+        (["wte", "h.0.a", "h.2.a", "h.3.a", "head"], 4),  # a layer is left out
+        (["wte", "wte", "head"], 3),
+    ],
+)
+def test_repeated_layers_are_stored_once(paths, length):
+    calls = [(len(path.rpartition(".")[2]), path) for path in paths]
+    assert list(unfolded(folded(calls))) == calls
+    assert len(folded(calls)) == length

@@ -60,6 +60,8 @@ PUBLISHED = {
     "gpt_j_6b": 6.05,
     "falcon_7b": 6.92,
     "pythia_6_9b": 6.86,
+    "nemotron_nano_9b_v2": 8.89,
+    "nemotron_nano_12b_v2": 12.31,
 }
 
 

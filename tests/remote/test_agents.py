@@ -47,6 +47,12 @@ def test_tools_answer_as_the_library():
     assert [choice["time_s"] for choice in best["result"]] == [choice.time_s for choice in expected]
 
 
+def test_runs_are_predicted():
+    (answer,) = answers(("run", {"model": "bert_base", "input_shape": [8, 128], "gpu": "2x L4", "samples": 10_000}))
+    expected = joulecast.predict_run("bert_base", (8, 128), "2x L4", samples=10_000, precision="bf16")
+    assert answer["wall_energy_j"] == expected.wall_energy_j
+
+
 def test_names_are_found():
     models, boards = answers(("models", {"search": "qwen3_8"}), ("gpus", {"search": "A30"}))
     assert models["result"] == ["qwen3_8b"]
@@ -73,4 +79,4 @@ def test_the_command_answers_on_standard_input():
         async with Client(stdio_client(program)) as client:
             return [tool.name for tool in (await client.list_tools()).tools]
 
-    assert anyio.run(ask) == ["predict", "best", "generate", "models", "gpus"]
+    assert anyio.run(ask) == ["predict", "best", "generate", "run", "models", "gpus"]

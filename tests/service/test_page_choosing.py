@@ -8,6 +8,7 @@ import pytest
 
 import joulecast
 from joulecast.units import duration, si
+from service_process import PROFILE
 
 RESNET = "#model=resnet18&shape=8+x+3+x+224+x+224"
 SHAPE = (8, 3, 224, 224)
@@ -325,3 +326,25 @@ def test_the_api_is_documented(page, service):
         page.find("details[open] button").click()
         page.until(lambda said=said: said in page.text("details[open] .answer"))
     assert all("422" in line for line in page.complaints())
+
+
+def test_a_calibration_is_sent_with_questions_about_its_gpu(page, tmp_path):
+    PROFILE.write(tmp_path / "desk.json")
+    (tmp_path / "other.json").write_text('{"kind": "network"}')
+    page.open(f"{RESNET}&gpus=A30,L4")
+    page.js("document.getElementById('more').open = true")
+    uncalibrated = {gpu: joulecast.predict("resnet18", SHAPE, gpu).time_s for gpu in ("A30", "L4")}
+    page.find("#calibration").send_keys(str(tmp_path / "desk.json"))
+    page.until(lambda: "those of this board" in page.text("#calibration-help"))
+    page.wait()
+    assert chips(page) == ["A30", "L4", "H100 SXM"]
+    expected = joulecast.predict("resnet18", SHAPE, "H100 SXM", calibration=PROFILE).time_s
+    for gpu, time_s in {**uncalibrated, "H100 SXM": expected}.items():
+        (card,) = (text for text in page.texts(".card") if text.startswith(gpu))
+        assert si(time_s, "s") in card
+    assert "--calibration desk.json" in page.text("#calls")
+    page.find("#no-calibration").click()
+    page.until(lambda: "--calibration" not in page.text("#calls"))
+    page.find("#calibration").send_keys(str(tmp_path / "other.json"))
+    page.until(lambda: page.text("#problem").startswith("this file is no calibration"))
+    assert not page.complaints()

@@ -248,8 +248,8 @@ def test_what_is_no_question_is_refused(options, what):
     ("text", "what"),
     [
         ("arrival_s,prompt_tokens\n0,1\n", "no column for output_tokens"),
-        ("arrival_s,prompt_tokens,output_tokens\n-1,5,5\n", "arrival_s that cannot be"),
-        ("arrival_s,prompt_tokens,output_tokens\n1,5,0\n", "output_tokens that cannot be"),
+        ("arrival_s,prompt_tokens,output_tokens\n-1,5,5\n", "an arrival that cannot be"),
+        ("arrival_s,prompt_tokens,output_tokens\n1,5,0\n", "an output that cannot be"),
         ("arrival_s,prompt_tokens,output_tokens\n1,x,0\n", "no numbers"),
         ("arrival_s,prompt_tokens,output_tokens\n", "no requests"),
         ("arrival_s,prompt_tokens,output_tokens\n1,2\n", "no table"),

@@ -11,11 +11,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Architecture:
-    """A class of `transformers`, the repository whose config.json gives its sizes, and those that are not defaults."""
+    """A class of `transformers`, the repository whose config.json gives its sizes, and those that are not defaults.
+
+    `context` is the largest number of tokens of a prompt and its output together.
+    """
 
     class_name: str
     source: str
     sizes: Mapping[str, Any] = field(default_factory=dict)
+    context: int = 131072
 
 
 _USUAL = (
@@ -25,11 +29,11 @@ _USUAL = (
 
 
 def _architecture(row: dict[str, Any]) -> Architecture:
-    class_name, source = row.pop("class"), row.pop("source")
+    class_name, source, context = row.pop("class"), row.pop("source"), row.pop("context", Architecture.context)
     usual = dict(zip(_USUAL, row.pop("sizes"), strict=True)) if "sizes" in row else {}
     if usual:
         usual["max_position_embeddings"] = 32768
-    return Architecture(class_name, source, {**usual, **dict.fromkeys(row.pop("without", ())), **row})
+    return Architecture(class_name, source, {**usual, **dict.fromkeys(row.pop("without", ())), **row}, context)
 
 
 _TABLES = tomllib.loads(Path(__file__).with_name("transformers.toml").read_text(encoding="utf-8"))
@@ -37,15 +41,10 @@ _TABLES = tomllib.loads(Path(__file__).with_name("transformers.toml").read_text(
 SAME_ARCHITECTURE: Mapping[str, str] = _TABLES.pop("same_architecture")
 """Repository -> name of the model whose layers it has, with other weights."""
 
-ARCHITECTURES, _OTHERS, EAGER_TRANSFORMERS = (
-    {name: _architecture(row) for name, row in table.items()} for table in _TABLES.values()
-)
-"""Name -> class and sizes: of models that have templates, of further language models, and with eager attention."""
+BY_NAME, EAGER_TRANSFORMERS = ({name: _architecture(row) for name, row in table.items()} for table in _TABLES.values())
+"""Name -> class and sizes: of all transformers that are built by name, and of those with eager attention."""
 
 LANGUAGE_MODELS: Mapping[str, Architecture] = {
-    **{name: row for name, row in ARCHITECTURES.items() if row.class_name.endswith(("ForCausalLM", "LMHeadModel"))},
-    **_OTHERS,
+    name: row for name, row in BY_NAME.items() if row.class_name.endswith(("ForCausalLM", "LMHeadModel"))
 }
-
-BY_NAME: Mapping[str, Architecture] = {**ARCHITECTURES, **LANGUAGE_MODELS}
-"""All transformers that are built by name."""
+"""Those that write text."""

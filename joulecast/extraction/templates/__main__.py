@@ -6,8 +6,6 @@ import argparse
 import sys
 import time
 
-from ..models.language_models import ARCHITECTURES
-from ..models.torchvision_models import model_names
 from . import store
 from .making import Maker
 
@@ -15,8 +13,8 @@ from .making import Maker
 def main() -> None:
     """Make and write templates, and print the sizes that they do not cover."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="models; all that have a plan where none is given")
-    for name in parser.parse_args().names or [*model_names(), *ARCHITECTURES]:
+    parser.add_argument("names", nargs="*", help="models; all that have templates where none is given")
+    for name in parser.parse_args().names or store.names():
         start = time.perf_counter()
         maker = Maker(name)
         model = maker.make()

@@ -1,13 +1,16 @@
 """Makes the templates of a model: traces it in every regime, fits templates, and checks them at other sizes.
 
 A regime in which a template differs from a trace at any checked size is left out. For such sizes, torch is used.
+Of language models, few layers are traced, which stand for all (layers.py); one trace of each setting has all layers.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
@@ -18,11 +21,13 @@ from ...operations.inputs import Inputs
 from ...operations.operation import Operation
 from ..cache import digest, library_version
 from ..job import Job
+from ..models.language_models import LANGUAGE_MODELS
 from ..models.named_models import build
 from ..recorder import Recorder
 from ..traced_models import traced
+from .layers import Stack
 from .plans import Ranges, plan_of, sizes_in
-from .store import ANY_OPTIMIZER, ModelTemplates, Regime, Setting
+from .store import ANY_OPTIMIZER, OPTIMIZER_PATH, ModelTemplates, Regime, Setting
 from .template import Dimension, Output, Product, Step, Sum, Symbol, Template, symbol
 
 Values = tuple[int, ...]
@@ -182,6 +187,9 @@ class Maker:
         self.left_out: list[str] = []
         """Regimes without a template, with the reason."""
         self._module: torch.nn.Module = build(name)
+        self._stack = _stack_of(self._module) if name in LANGUAGE_MODELS else None
+        depths = () if self._stack is None else (self._stack.short, self._stack.short + self._stack.period)
+        self._short = [build(name, {"num_hidden_layers": layers}) for layers in depths]
         self._templates: list[Template] = []
         self._operators: set[str] = set()
 
@@ -251,6 +259,13 @@ class Maker:
             if wrong:
                 self._leave_out(key, cell, f"the template is wrong at {wrong[0]}")
                 continue
+            if self._short and cell is group[-1]:
+                sizes, cached = cell.fitted[-1].sizes, "cached" in key
+                if not _holds(
+                    template, sizes, self._sample(sizes, mode, precision, cached, whole=True), mode, precision
+                ):
+                    self._leave_out(key, cell, f"the template is wrong for all layers at {sizes}")
+                    return
             if template not in self._templates:
                 self._templates.append(template)
             yield Regime(cell.ranges, self._templates.index(template))
@@ -278,8 +293,9 @@ class Maker:
         sample = self._sample(sizes, mode, precision, cached)
         return _holds(self._templates[regime.template], sizes, sample, mode, precision)
 
-    def _sample(self, sizes: tuple[int, ...], mode: str, precision: str, cached: bool) -> Sample | None:
-        recorders: list[Recorder] = []
+    def _sample(
+        self, sizes: tuple[int, ...], mode: str, precision: str, cached: bool, *, whole: bool = False
+    ) -> Sample | None:
         job = Job(
             mode=mode,
             precision=precision,
@@ -290,19 +306,53 @@ class Maker:
         main, shape = next(iter(self.plan.inputs.items()))
         item = tuple(n if isinstance(n, int) else given[n] for n in shape)
         inputs = Inputs.of({main: item} if main else item)
+        # In inference there are no additions of gradients, so one depth shows all.
+        modules = [self._module] if whole or not self._short else self._short[: 1 + (mode == "training")]
+        found = [each for module in modules if (each := self._traced(module, inputs, job)) is not None]
+        if not found:
+            return None
+        if len(found) < len(modules) or any(each[1] != found[0][1] for each in found):
+            raise ExtractionError("layers differ", given=self.name, hint="trace all layers of this model")
+        calls, dropped = found[0]
+        if self._stack is not None and not whole:
+            calls = self._stack.deepened(*(each[0] for each in found))
+        operations = tuple((operation, path) for (operation, _), path in calls)
+        return Sample(sizes, operations, dropped, tuple(half for (_, half), _ in calls))
+
+    def _traced(
+        self, module: torch.nn.Module, inputs: Inputs, job: Job
+    ) -> tuple[list[Any], tuple[Dropped, ...]] | None:
+        """The calls, each with whether it runs in half precision, and what was dropped; None if torch refuses it."""
+        recorders: list[Recorder] = []
         try:
-            network = traced(self._module, inputs, job, self.name, recorders.append)
+            network = traced(module, inputs, job, self.name, recorders.append)
         except JoulecastError:
             return None
         (recorder,) = recorders
         self._operators |= recorder.operators_run
+        calls: list[Any] = [((op, op.precision in HALF_PRECISIONS), path) for op, path in recorder.calls]
+        if module is not self._module and calls[-1][1] == OPTIMIZER_PATH:
+            (step, half), path = calls[-1]
+            elements = sum(parameter.numel() for parameter in self._module.parameters())
+            calls[-1] = (Operation(step.kind, [(elements,)], precision=step.precision, mode=step.mode), half), path
         # The amount of dropped work depends on the sizes, so templates do not contain it.
-        dropped = tuple(replace(each, work=None) for each in network.dropped)
-        half = tuple(operation.precision in HALF_PRECISIONS for operation, _ in recorder.calls)
-        return Sample(sizes, tuple(recorder.calls), dropped, half)
+        return calls, tuple(replace(each, work=None) for each in network.dropped)
 
     def _leave_out(self, key: str, cell: _Cell, reason: str) -> None:
         self.left_out.append(f"{self.name}, {key}, {cell.ranges}: {reason}")
+
+
+def _stack_of(module: torch.nn.Module) -> Stack | None:
+    """Which layers of a language model stand for all; None if they are too few."""
+    settings: dict[str, Any] = module.config.to_dict()  # type: ignore[union-attr, operator]
+    layers = int(module.config.num_hidden_layers)  # type: ignore[union-attr, arg-type]
+    lists = [value for value in settings.values() if isinstance(value, list) and len(value) == layers]
+    periods = (n for n in range(1, layers) if all(row[i] == row[i - n] for row in lists for i in range(n, layers)))
+    period = math.lcm(next(periods), settings.get("interleave_moe_layer_step") or 1)
+    try:
+        return Stack(layers, settings, period)
+    except ValueError:
+        return None
 
 
 def _holds(template: Template, sizes: tuple[int, ...], sample: Sample | None, mode: str, precision: str) -> bool:

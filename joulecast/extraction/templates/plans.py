@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..models.language_models import ARCHITECTURES
+from ..models.language_models import BY_NAME, LANGUAGE_MODELS
 from .store import Limits, Range
 
 Ranges = tuple[Range, ...]
@@ -70,38 +70,43 @@ def vision(name: str) -> Plan:
     )
 
 
-# Number of positions in the table of a model, which refuses more tokens.
+# Class -> number of positions in the table of its models, which refuse more tokens.
 _POSITIONS: Mapping[str, int] = {
-    **dict.fromkeys(("bert_base", "bert_large", "distilbert", "deberta_v3_base"), 512),
-    **dict.fromkeys(("roberta_base", "xlm_roberta_base"), 514),
-    **dict.fromkeys(("gpt2", "gpt2_xl"), 1024),
+    **dict.fromkeys(("BertModel", "DistilBertModel", "DebertaV2Model", "ElectraModel"), 512),
+    **dict.fromkeys(("RobertaModel", "XLMRobertaModel"), 514),
+    **dict.fromkeys(("GPT2LMHeadModel", "BartModel"), 1024),
+    "OPTForCausalLM": 2048,
 }
-_DECODERS = ("gpt2", "llama", "qwen2")
 
 
 def transformer(name: str) -> Plan:
     """The plan of a transformer of the table of architectures."""
     libraries = ("torch", "transformers")
-    if name.startswith("vit"):
+    if BY_NAME[name].class_name.startswith(("ViT", "CLIPVision")):
         return Plan({"pixel_values": ("batch", 3, 224, 224)}, {"batch": _BATCH}, libraries)
     if name.startswith("whisper"):
-        mels = ARCHITECTURES[name].sizes.get("num_mel_bins", 80)
+        mels = BY_NAME[name].sizes.get("num_mel_bins", 80)
         return Plan({"input_features": ("batch", mels, 3000)}, {"batch": _BATCH}, libraries)
-    most = _POSITIONS.get(name)
+    most = _POSITIONS.get(BY_NAME[name].class_name)
     ids = ("batch", "tokens")
-    longest = most or _LONGEST
+    sizes = BY_NAME[name].sizes
+    longest = most or min(_LONGEST, sizes.get("max_position_embeddings", _LONGEST))
+    window = sizes.get("sliding_window") or longest  # up to which windows hide nothing
+    tokens = ((1, 1), (2, window), *([(window + 1, longest)] if window < longest else []))
     return Plan(
-        {"input_ids": ids, "decoder_input_ids": ids} if "t5" in name else {"input_ids": ids},
-        {"batch": _BATCH, "tokens": ((1, 1), (2, longest))},
+        {"input_ids": ids, "decoder_input_ids": ids}
+        if name.startswith(("t5", "flan_t5", "bart"))
+        else {"input_ids": ids},
+        {"batch": _BATCH, "tokens": tokens},
         libraries,
-        ((1, longest),) if name.startswith(_DECODERS) else None,
+        ((1, longest),) if name in LANGUAGE_MODELS else None,
         Limits(most, _LARGEST),
     )
 
 
 def plan_of(name: str) -> Plan:
     """The plan of a model by name."""
-    return transformer(name) if name in ARCHITECTURES else vision(name)
+    return transformer(name) if name in BY_NAME else vision(name)
 
 
 def sizes_in(ranges: Ranges, count: int, seed: str, limits: Limits) -> list[tuple[int, ...]]:

@@ -9,7 +9,7 @@ import difflib
 import functools
 import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from ...system.caches import OPERATION_BYTES, remembered
 from ..cache import digest, library_version
 from .template import Template
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FOLDER = Path(__file__).with_name("data")
 
 Range = tuple[int, int]
@@ -203,16 +203,26 @@ def answer(name: str, request: Request) -> Network | None:
         return None
 
 
-def refusal(name: str, request: Request) -> JoulecastError:
-    """The error if no template covers a request and torch is not installed. It says what templates cover."""
+def refusal(name: str, request: Request, known: Collection[str] = ()) -> JoulecastError:
+    """The error if no template covers a request and torch is not installed. It says what templates cover.
+
+    `known` are the names of all models that are known, with or without templates.
+    """
     model = load(name)
     if model is None:
-        close = difflib.get_close_matches(name, names(), n=3, cutoff=0.7)
+        if name in known:
+            return MissingDependencyError(
+                f"what {name} runs in one forward can only be listed with torch",
+                given=name,
+                hint=f"{with_extra('transformers')}; `joulecast generate` predicts models that write text without it",
+            )
+        close = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.7)
         meant = f"did you mean {' or '.join(close)}? Or " if close else ""
         return MissingDependencyError(
-            "a model that was never extracted here, and has no template, needs torch and torchvision",
+            "this is no model that is known without torch",
             given=name,
-            hint=f"{meant}{with_extra('torch')}; or give a network saved as JSON",
+            allowed="the names of `joulecast models`, and with torch those of torchvision, transformers and timm",
+            hint=f"{meant}{with_extra('torch')}; or give its config.json, or a network saved as JSON",
         )
     extra = "transformers" if "transformers" in model.libraries else "torch"
     hint = f"{with_extra(extra)}; or give a network saved as JSON"

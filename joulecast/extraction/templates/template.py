@@ -17,6 +17,7 @@ from ...operations.dropped import Dropped
 from ...operations.operation import Operation, real_precision
 from ...operations.rules import size
 from ...system.caches import OPERATION_BYTES, remembered
+from .layers import folded, unfolded
 
 Dimension = int
 """A dimension: a positive number is a constant, and -1 - i stands for symbol i."""
@@ -122,7 +123,7 @@ class Template:
             "sizes": self.sizes,
             "symbols": list(map(_symbol_to_json, self.symbols)),
             "steps": [[s.kind, [list(shape) for shape in s.shapes], dict(s.attributes), s.is_half] for s in self.steps],
-            "calls": [list(call) for call in self.calls],
+            "calls": folded(self.calls),
             "dropped": [[d.name, d.count, list(d.module_paths), d.reason] for d in self.dropped],
         }
 
@@ -141,7 +142,7 @@ class Template:
                 )
                 for kind, shapes, attributes, is_half in value["steps"]
             ),
-            tuple((position, path) for position, path in value["calls"]),
+            tuple(unfolded(value["calls"])),
             tuple(Dropped(name, count, tuple(paths), reason) for name, count, paths, reason in value["dropped"]),
         )
 

@@ -70,7 +70,7 @@ class Validation:
 def validate_kernels(tables: Sequence[Measured], recipe: KernelRecipe) -> Validation:
     """Errors of device time of a recipe on measurements that were left out, for each part.
 
-    The constants of physics, twelve of each way to compute, are fitted once for all splits but those of generations.
+    The constants of physics, eleven of each way to compute, are fitted once for all splits but those of generations.
 
     Raises:
         MissingDependencyError: scipy or xgboost is not installed.

@@ -31,6 +31,7 @@ from ..physics.baseline import STAND_INS
 from ..physics.energy import EnergyConstants
 from ..physics.fp32_kernels import counted_ratio
 from ..physics.half_precision import HalfPrecision, seen_as
+from ..physics.least_times import LeastTimes
 from ..physics.operation_numbers import KIND_PLACES, PRODUCTS, numbers_of
 from ..physics.operation_rows import OperationRows
 from ..physics.relative import RELATIVE_NAMES, relative_features
@@ -53,6 +54,10 @@ _GPUS = 128  # GPUs whose log ratios are stored.
 # 12.4, 12.5, 13.0 % for softmax, 15.1, 14.0, 13.8, 14.5, 16.1 % for norms, and 28.9, 26.1, 24.6, 25.6, 29.9 % for
 # convolutions. Of a backward nothing is counted but products, so what was learned of training counts in full.
 _TRUST = tuple({"matmul": 0.0, "elementwise": 0.25, "": other} for other in (1.0, 0.5))  # In training, in inference.
+
+# Kernels of softmax and layer norm whose rows are counted, and the shortest that any source shows, in seconds: below 23
+# (softmax, A100) to 41 us (P100), NeuSight's calls waited for the host. What was learned fades out from there.
+_IN_ROWS, _SHOWN_S = (KIND_PLACES["softmax"], KIND_PLACES["layer_norm"]), 25e-6
 
 
 @dataclass(frozen=True)
@@ -143,6 +148,8 @@ class BoostedResidual:
         log_ratio = np.clip(np.where(self._by_trees(seen, gpu), log_ratio, trust * log_ratio), lowest, highest)
         # Rows in half precision take as many steps as in fp32, for fewer bytes.
         counted = np.where(n.is_product > 0, *(counted_ratio(each, gpu, capped) for each in (seen, listed)))
+        rows_s = LeastTimes.of(listed, gpu, float(gpu.boost_clock_mhz)).time_s * counted
+        log_ratio = log_ratio * np.where(np.isin(n.kind, _IN_ROWS) & ~training, np.minimum(rows_s / _SHOWN_S, 1.0), 1.0)
         ratio = np.exp(log_ratio + typical) * counted
         return ratio if self.half is None else self.half.applied(listed, gpu, ratio)
 

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
+from ...operations.attributes import PRECISIONS
 from ...operations.operation import Operation
 from ..physics.operation_numbers import numbers_of
 from .machine import Machine, way
 from .physics import Costs
-from .work import STREAM, Work
+from .work import CONVOLUTION, STREAM, Work
 
 _PADS = (8, 16, 64, 128, 256)
 _WAVE_TILES = ((64, 64), (128, 64), (128, 128), (256, 128))
@@ -36,8 +37,6 @@ OPERATION_NAMES: tuple[str, ...] = (
     "skew",
     "log_outputs",
     "log_rows_reduction_over_columns",
-    "log_lines",
-    "log_line_bytes",
     *(f"log_row_padding_{pad}" for pad in _PADS),
     *(f"log_column_padding_{pad}" for pad in _PADS),
     "row_alignment",
@@ -60,7 +59,6 @@ GPU_NAMES: tuple[str, ...] = (
     "log_least_cycles",
     "compute_share",
     "memory_share",
-    "line_share",
     "launch_share",
     "log_waves",
     "log_whole_waves",
@@ -82,6 +80,7 @@ NAMES: tuple[str, ...] = (*OPERATION_NAMES, *GPU_NAMES, *MACHINE_NAMES)
 """Names of all features."""
 
 _TINY = 1e-12
+_FP16, _BF16 = PRECISIONS.index("fp16"), PRECISIONS.index("bf16")
 
 
 def first_kernels(work: Work, count: int) -> NDArray[np.int64]:
@@ -104,12 +103,14 @@ def _of_operations(operations: Sequence[Operation], work: Work) -> FloatArray:
     w = work.some(first_kernels(work, len(operations)))
     m, c, k, b = (np.maximum(column, 1.0) for column in (w.rows, w.columns, w.reduction, w.batch))
     moved = np.maximum(n.bytes_read + n.bytes_written, 1.0)
+    # Tensor cores compute bf16 and fp16 alike, so measurements of both join. AMD's convolutions have kernels of each.
+    alike = (w.precision == _FP16) & (w.group != CONVOLUTION)
     columns = [
         n.family,
         w.group,
         w.implementation,
         w.width,
-        w.precision,
+        np.where(alike, _BF16, w.precision),
         w.in_bytes,
         n.is_training,
         np.log2(b),
@@ -122,8 +123,6 @@ def _of_operations(operations: Sequence[Operation], work: Work) -> FloatArray:
         w.skew,
         np.log2(b * m * c),
         np.log2(m * k / c),
-        np.log2(np.maximum(w.lines, 1.0)),
-        np.log2(np.maximum(w.line_bytes, 1.0)),
         *(np.log2(np.ceil(m / pad) * pad / m) for pad in _PADS),
         *(np.log2(np.ceil(c / pad) * pad / c) for pad in _PADS),
         _alignment(m),
@@ -169,7 +168,6 @@ def _on_gpu(work: Work, found: Costs, machine: Machine, count: int) -> FloatArra
         np.log2(time_s * machine.clock_hz),
         total(found.compute_s) / time_s,
         total(found.memory_s) / time_s,
-        total(found.line_s) / time_s,
         total(found.launch_s) / time_s,
         np.log2(one.waves),
         np.log2(np.ceil(one.waves) / one.waves),

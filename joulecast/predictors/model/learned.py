@@ -43,6 +43,7 @@ NETWORK_BASES: tuple[NetworkBasis, ...] = get_args(NetworkBasis)
 ALL = "all"
 """In place of a generation: what was learned of all of them together."""
 
+_POWER_READ_S = 60e-6  # Shortest kernels whose power was read (importers/aiconfigurator_tables.py).
 LEAST_S = 1e-6
 """No kernel takes less than a microsecond."""
 
@@ -221,8 +222,9 @@ class OneModel:
     def power_share(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """How far `demand_w` applies, from 0 to 1, shape (operations,), read-only; NaN for operations it does not know.
 
-        Power was read of kernels of 60 us and more. One that takes hardly longer than its launch keeps the board from
-        drawing as much: the share falls from 1 at twice the time of the shortest kernels to 0.
+        Power was read of kernels of 60 us and more. Shorter ones hardly fill the board: by what whole runs show
+        (generation/run_energy.py), bert_base with one sequence takes 140 mJ on an H200 where the power of long kernels
+        would take 490. So the share falls with the logarithm of the time, to 0 at the shortest kernels.
         """
         return _costs(operations, self, gpu).power_share
 
@@ -376,7 +378,8 @@ def _costs_on_each(operations: OperationList, model: OneModel, gpus: Sequence[GP
         demand_w = demands_w.get(gpu, np.full(len(mine.kernels), np.nan))
         # Where power is learned, it is relative to the burst, and both are kept as they are.
         uncapped_s = np.where(np.isnan(demand_w), burst.uncapped_s, burst.device_s)
-        share = np.clip(burst.device_s / kernel_floor_s(gpu) - 1.0, 0.0, 1.0)
+        floor_s = kernel_floor_s(gpu)
+        share = np.clip(np.log(burst.device_s / floor_s) / np.log(_POWER_READ_S / floor_s), 0.0, 1.0)
         work = Work.of(mine.kernels)
         read_s = np.bincount(work.place, work.held_bytes, len(mine.kernels)) / (READ_SHARE * gpu.memory_bandwidth)
         columns = (burst.device_s, demand_w * burst.device_s, uncapped_s, share * burst.device_s)

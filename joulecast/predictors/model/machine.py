@@ -13,7 +13,6 @@ from ...operations.attributes import ELEMENT_BYTES, HALF_BYTES, PRECISIONS
 from ..physics.bandwidth import chosen_clock_mhz, reached_bandwidth
 from ..physics.energy import process_factor
 from ..physics.roofline import precision_table
-from ..physics.row_kernels import held_threads
 from .basis import generation_of
 from .work import ATTENTION, DECODING, EXPERTS, PRODUCT, Work
 
@@ -57,7 +56,6 @@ class Machine(NamedTuple):
         unit: LANES or TENSOR_CORES for each of PRECISIONS, shape (precisions,).
         generation: Compute capability that the GPU's kernels were made for.
         exponentials: Exponentials per cycle of one multiprocessor.
-        threads: Threads that a multiprocessor holds.
         logic_power_w: Watts of the default power cap that are left for work, on a chip of a 7 nm process.
     """
 
@@ -71,7 +69,6 @@ class Machine(NamedTuple):
     copied: float
     l2_bytes: float
     exponentials: float
-    threads: float
     logic_power_w: float
 
     @classmethod
@@ -90,7 +87,6 @@ class Machine(NamedTuple):
             copied=reached_bandwidth(gpu),
             l2_bytes=float(gpu.l2_bytes),
             exponentials=_MORE_EXPONENTIALS.get(gpu.compute_capability, _EXPONENTIALS),
-            threads=float(held_threads(gpu)),
             logic_power_w=gpu.power_limit_w * (1 - _STATIC_SHARE) / process_factor(gpu),
         )
 

@@ -2,10 +2,9 @@
 
 A library cuts a product into tiles. It chooses the tile, and the number of parts of a split reduction, so that the
 time is least. A multiprocessor computes a tile at the rate of its unit, or as quickly as the operands of the tile
-arrive, and tiles run in whole waves. Bytes pass the memory, or the L2 cache if it holds what a loop uses. Lines of
-norms and softmax are computed one by one by the blocks that a multiprocessor holds. These parts overlap, but not
-perfectly (their p-norm), and starting a kernel comes on top. Long products meet the power cap, which lowers the
-clock.
+arrive, and tiles run in whole waves. Bytes pass the memory, or the L2 cache if it holds what a loop uses. These parts
+overlap, but not perfectly (their p-norm), and starting a kernel comes on top. Long products meet the power cap, which
+lowers the clock.
 
 The same function serves linear layers, batched products, attention, decoding, experts and convolutions: what differs is
 their work (work.py). The constants of a group of kernels are fitted to the measurements of all GPUs together.
@@ -51,8 +50,6 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant("share_of_bandwidth", 0.85, 0.25),
     Constant("l2_bytes_per_sm_cycle", 12.0, 0.8),
     Constant("working_sets", 4.0, 0.7),
-    # One step of a line: waiting for what a block reads at once.
-    Constant("line_cycles", 1500.0, 0.7),
     # On a multiprocessor with the reference rate, at 7 nm.
     Constant("picojoules_per_flop", 2.0, 0.25),
     Constant("burst_s", 3e-4, 0.7),
@@ -82,8 +79,6 @@ for (_group, _way), _values in _OTHER_STARTS.items():
 # several sets of weights, and so gently for others that twice the data never take more than four times the time.
 _STEEPNESS, _STREAM_STEEPNESS = 4, 2
 _REFERENCE_RATE = 1024.0  # FLOPs per cycle of the multiprocessor for which rates of loading and energies are stated.
-_READ_BYTES = 16.0  # Bytes that a thread reads at once.
-_LINE_START = 2.5  # Starting a line and adding up what its threads found take as long as this many steps.
 # FLOPs per cycle and multiprocessor of half precision by the newest instructions that Triton's kernels use: attention
 # those of Ampere, products those of Hopper.
 _TRITON_ATTENTION_RATE, _TRITON_PRODUCT_RATE = 1024.0, 4096.0
@@ -96,7 +91,6 @@ class Costs(NamedTuple):
     Args:
         compute_s: Computing, in whole waves of tiles, under the power cap as far as a loop meets it.
         memory_s: Bytes through the memory or the L2 cache.
-        line_s: Lines that are computed one by one.
         passed_s: Point-wise kernels before and after.
         launch_s: Starting the kernels.
         waves: Waves of the tiles that were chosen.
@@ -109,7 +103,6 @@ class Costs(NamedTuple):
 
     compute_s: FloatArray
     memory_s: FloatArray
-    line_s: FloatArray
     passed_s: FloatArray
     launch_s: FloatArray
     waves: FloatArray
@@ -134,7 +127,7 @@ class Costs(NamedTuple):
         return self._with(self.burst_s)
 
     def _with(self, compute_s: FloatArray) -> FloatArray:
-        overlapped = (compute_s**_OVERLAP + self.memory_s**_OVERLAP + self.line_s**_OVERLAP) ** (1 / _OVERLAP)
+        overlapped = (compute_s**_OVERLAP + self.memory_s**_OVERLAP) ** (1 / _OVERLAP)
         found: FloatArray = overlapped + self.passed_s + self.launch_s
         return found
 
@@ -146,7 +139,7 @@ def costs(work: Work, machine: Machine, constants: FloatArray) -> Costs:
     """
     ways = way(work, machine)
     mine = constants[work.group, ways, work.width].T
-    launch, tile, peak, loaded, split, exposed, share, l2_rate, sets, line, picojoules, burst_s = mine
+    launch, tile, peak, loaded, split, exposed, share, l2_rate, sets, picojoules, burst_s = mine
     rate, full = (each[work.precision] for each in (machine.flops_per_cycle, machine.full_flops_per_cycle))
     # Experts' kernels use no newer instructions than those of Hopper, attention's lie half way to those of Ampere.
     newest = np.where(
@@ -173,12 +166,8 @@ def costs(work: Work, machine: Machine, constants: FloatArray) -> Costs:
     memory_s = _moving_s(work.moved_bytes, held, machine, bandwidth, l2_rate, steepness)
     whole = held + work.passed_bytes
     passed_s = _moving_s(work.passed_bytes, whole, machine, share * machine.copied, l2_rate, steepness)
-    waits = work.line_threads > 0
-    steps = np.ceil(work.line_bytes / (_READ_BYTES * np.maximum(work.line_threads, 1.0)))
-    turns = np.maximum(work.lines * work.line_threads / (machine.sms * machine.threads), waits)
-    line_s = turns * line * (_LINE_START + steps) * waits / machine.clock_hz
     launch_s = launch * (0.5 + 0.5 * work.launches)
-    return Costs(compute_s, memory_s, line_s, passed_s, launch_s, waves, fill, splits, quick_s, product_j, burst_s)
+    return Costs(compute_s, memory_s, passed_s, launch_s, waves, fill, splits, quick_s, product_j, burst_s)
 
 
 def _moving_s(

@@ -3,7 +3,7 @@
 A product, whatever it is called, is a batch of matrix products [rows, reduction] x [reduction, columns]. A library cuts
 it into tiles. Attention is one as well: its rows are queries, its reduction runs over the keys that a query sees, and
 its columns are the elements of a key and a value. A convolution is the product that it implies, with the bytes of its
-images. All other kernels move bytes, some of them line by line.
+images. All other kernels move bytes.
 
 Training adds a kernel to attention, of five products where the forward has two, because it computes the scores again
 (Dao et al., "FlashAttention", 2022). Masks and windows are work: what no query sees is not counted.
@@ -22,12 +22,12 @@ from ...operations.attributes import HALF_BYTES
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..physics.attention_sizes import attention_columns
-from ..physics.operation_numbers import FAMILIES, KIND_PLACES, numbers_of
+from ..physics.operation_numbers import KIND_PLACES, numbers_of
 
-GROUPS: tuple[str, ...] = ("product", "attention", "decoding", "experts", "convolution", "stream", "softmax", "norm")
+GROUPS: tuple[str, ...] = ("product", "attention", "decoding", "experts", "convolution", "stream")
 """Kinds of kernels that are alike enough to share the constants of physics."""
 
-PRODUCT, ATTENTION, DECODING, EXPERTS, CONVOLUTION, STREAM, SOFTMAX, NORM = range(len(GROUPS))
+PRODUCT, ATTENTION, DECODING, EXPERTS, CONVOLUTION, STREAM = range(len(GROUPS))
 
 PASSES: tuple[str, ...] = ("forward", "input gradient", "weight gradient", "backward")
 _FORWARD, _INPUT, _WEIGHT, BACKWARD = range(len(PASSES))
@@ -40,12 +40,6 @@ WIDTHS: tuple[str, ...] = ("fp32", "half", "half with fp8 cache", "fp8", "fp8 in
 
 _WIDTH_OF = {"fp16": "half", "bf16": "half", "fp8": "fp8", "nvfp4": "nvfp4"}
 
-_LINED = tuple(KIND_PLACES[kind] for kind in ("softmax", "layer_norm", "rms_norm"))
-_NORM_FAMILY = FAMILIES.index("normalization")
-_SOFTMAX_FAMILY = FAMILIES.index("softmax")
-_WARP_ROW = 1024  # Longest row that softmax computes in the registers of a warp.
-_MOST_THREADS = 512
-_NORM_THREADS = 128.0  # ATen/native/cuda/layer_norm_kernel.cu
 _ODD_LOADS = 8.0  # Eight elements of 2 bytes one by one, instead of 16 bytes at once.
 _SKEW = {"power_law_1.01": 1.01, "power_law_1.2": 1.2}  # Distribution of tokens over experts -> exponent.
 
@@ -72,9 +66,6 @@ class Work(NamedTuple):
         window: Most keys that a query of attention sees.
         causal: 1 if a query of attention sees no later key.
         skew: Exponent by which some experts get more tokens than others; 0 where all get as many.
-        lines, line_bytes: Number of lines that kernels compute one by one, such as the rows of a softmax, and the
-            bytes of one.
-        line_threads: Threads of the block that computes a line; 0 where no line waits.
         launches: Kernels that run one after the other.
         width: Index into WIDTHS.
         precision: Index into PRECISIONS.
@@ -101,9 +92,6 @@ class Work(NamedTuple):
     window: FloatArray
     causal: FloatArray
     skew: FloatArray
-    lines: FloatArray
-    line_bytes: FloatArray
-    line_threads: FloatArray
     launches: FloatArray
     width: NDArray[np.int64]
     precision: NDArray[np.int64]
@@ -320,27 +308,11 @@ def _add_experts(kernels: _Kernels, places: NDArray[np.int64], operations: Opera
 def _add_others(kernels: _Kernels, places: NDArray[np.int64]) -> None:
     """Kernels that move bytes: norms, softmax, point-wise operations, pooling, copies, look-ups, optimizers."""
     n = kernels.n
-    lined = np.isin(n.kind[places], _LINED)
-    last = np.maximum(n.last_size[places], 1.0)
-    moved = n.bytes_read[places] + n.bytes_written[places]
-    lines = np.where(lined, n.input_size[places] / last, 0.0)
-    softmax = n.family[places] == _SOFTMAX_FAMILY
-    threads = np.where(softmax, np.where(last > _WARP_ROW, _softmax_threads(last), 0.0), _NORM_THREADS) * lined
     kernels.add(
         places,
-        np.where(softmax, SOFTMAX, np.where(n.family[places] == _NORM_FAMILY, NORM, STREAM)),
+        STREAM,
         _FORWARD,
-        moved_bytes=moved,
+        moved_bytes=n.bytes_read[places] + n.bytes_written[places],
         flops=n.flops[places],
-        lines=lines,
-        line_bytes=np.where(lined, n.element_bytes[places] * last, 0.0),
-        line_threads=threads,
         launches=np.maximum(n.kernels[places], 1.0),
     )
-
-
-def _softmax_threads(length: FloatArray) -> FloatArray:
-    """Threads of the block that computes a row of softmax (ATen/native/cuda/SoftMax.cu): a power of two."""
-    eighth = np.clip(np.floor(length / 8), 32, _MOST_THREADS)
-    found: FloatArray = np.exp2(np.ceil(np.log2(eighth)))
-    return found

@@ -30,7 +30,11 @@ async function send(path, body, type, accept, signal) {
   throw new Refusal({ ...problem, status: response.status });
 }
 
-const post = (path, question, accept, signal) => send(path, question && JSON.stringify(question), "application/json", accept, signal);
+let amended = (question) => question;
+/** Have questions changed before they are sent. */
+export const amend = (change) => { amended = change; };
+
+const post = (path, question, accept, signal) => send(path, question && JSON.stringify(amended(question)), "application/json", accept, signal);
 
 export async function ask(path, question, signal) {
   return (await post(path, question, "application/json", signal)).json();

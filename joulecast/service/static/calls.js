@@ -1,4 +1,5 @@
 // The question of the page as a call of the library and of the command line.
+import { settingsOf } from "./calibration.js";
 import { boards, byId, h } from "./format.js";
 
 function tuple(shape) {
@@ -44,8 +45,8 @@ export function snippets(question, gpus, clock) {
   const { subject, options, objective, tariff, cap, limits, batches } = question;
   const model = subject.model ? python(subject.model) : 'joulecast.Network.load("network.json")';
   const shape = subject.model ? tuple(subject.input_shape) : "None";
-  const run = { ...unusual(options, USUAL), ...(subject.cache_length ? { cache_length: subject.cache_length } : {}), ...cap };
-  const choice = { objective, ...run, ...tariff, ...limits, ...batches };
+  const run = { ...unusual(options, USUAL), ...(subject.cache_length ? { cache_length: subject.cache_length } : {}), ...settingsOf(cap, gpus[0]) };
+  const choice = { objective, ...run, ...cap, ...tariff, ...limits, ...batches };
   const named = [subject.model ? quoted(subject.model) : "network.json", ...(subject.model ? words(subject.input_shape).map(quoted) : [])];
   return {
     Python: [
@@ -66,7 +67,7 @@ export function servingSnippets(question, gpus) {
   const { model, engine, ...tokens } = load;
   const several = boards(gpus[0], share);
   const usual = { precision: "bf16", engine: "vllm", tensor_parallel: 1, objective: "energy" };
-  const one = { batch, ...tokens, ...unusual({ precision, engine, tensor_parallel: share }, usual), ...cap };
+  const one = { batch, ...tokens, ...unusual({ precision, engine, tensor_parallel: share }, usual), ...settingsOf(cap, gpus[0]) };
   const counted = { ...(precision === "bf16" ? {} : { precisions: [precision] }), ...(share > 1 ? { counts: [share] } : {}) };
   const all = { ...tokens, ...counted, ...unusual({ engine, objective }, usual), ...tariff, ...cap, ...limits };
   return {
@@ -89,7 +90,7 @@ export function trafficSnippets({ load, served, rate, boards: count, share, batc
   const several = boards(gpus[0], count);
   const usual = { precision: "bf16", engine: "vllm", objective: "energy", router: "round_robin", clock: null };
   const shared = { ...tokens, ...unusual({ engine }, usual) };
-  const one = { ...shared, ...unusual({ precision, clock: clock ?? null, ...rest }, usual), ...cap };
+  const one = { ...shared, ...unusual({ precision, clock: clock ?? null, ...rest }, usual), ...settingsOf(cap, gpus[0]) };
   const all = { ...shared, ...(precision === "bf16" ? {} : { precisions: [precision] }), ...(share > 1 ? { counts: [share] } : {}), batches: [batch], ...limits, ...unusual({ objective }, usual), ...tariff, ...cap };
   return {
     Python: [
@@ -106,7 +107,7 @@ export function trafficSnippets({ load, served, rate, boards: count, share, batc
 
 /** The same for images and videos. */
 export function imageSnippets({ pipeline, options, cap }, gpus) {
-  const own = { ...unusual(options, { batch: 1, precision: "bf16", execution: "eager", host: "usual" }), ...cap };
+  const own = { ...unusual(options, { batch: 1, precision: "bf16", execution: "eager", host: "usual" }), ...settingsOf(cap, gpus[0]) };
   return {
     Python: ["import joulecast", "", `prediction = joulecast.predict_image(${python(pipeline)}, ${python(gpus[0])}${keywords(own)})`].join("\n"),
     "Command line": ["joulecast image", quoted(pipeline), "--gpu", quoted(gpus[0]), ...flags(own)].join(" "),
@@ -117,7 +118,7 @@ export function imageSnippets({ pipeline, options, cap }, gpus) {
 export function runSnippets({ job, together, options, tariff, cap }, gpus) {
   const { model, input_shape: shape, ...rest } = job;
   const several = boards(gpus[0], together);
-  const own = { ...rest, ...unusual(options, { precision: "default", sharding: "none", optimizer: "adamw", execution: "eager", host: "usual" }), ...tariff, ...cap };
+  const own = { ...rest, ...unusual(options, { precision: "default", sharding: "none", optimizer: "adamw", execution: "eager", host: "usual" }), ...tariff, ...settingsOf(cap, gpus[0]) };
   return {
     Python: ["import joulecast", "", `run = joulecast.predict_run(${python(model)}, ${tuple(shape)}, ${python(several)}${keywords(own)})`].join("\n"),
     "Command line": ["joulecast run", quoted(model), ...words(shape).map(quoted), "--gpu", quoted(several), ...flags(own)].join(" "),

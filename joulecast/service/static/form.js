@@ -1,6 +1,7 @@
 // The form: what can be asked, and what was asked.
 import { read as readAddress, written } from "./address.js";
 import { ask, Refusal, setToken } from "./api.js";
+import { calibration, listenToCalibrations } from "./calibration.js";
 import { given, grid, lengths, milliseconds, positive, prices, typed, whole, wholeOrNone, wholes } from "./fields.js";
 import { byId, h, parseJson, parseShape, shapeText } from "./format.js";
 import { chosen, listenToGpus, recallGpus, rememberedGpus, setUpGpus, showGpus } from "./gpus.js";
@@ -12,7 +13,7 @@ const RUNS = { eager: "eager", graph: "as a CUDA graph", compiled: "torch.compil
 /** Objectives that only iterations have. */
 const OF_ITERATIONS = ["edp", "ed2p"];
 /** Fields that ask nothing by themselves. */
-const QUIET = new Set(["gpu", "token", "file", "file-shape"]);
+const QUIET = new Set(["gpu", "token", "file", "file-shape", "calibration"]);
 const form = byId("question");
 let models = [];
 let listed = false;
@@ -35,6 +36,7 @@ export async function setUp(answer, refuse) {
   form.addEventListener("change", ({ target }) => { if (!QUIET.has(target.id)) changed(target); });
   listenToGpus();
   listenToFiles(ready, refuse);
+  listenToCalibrations(() => ready(), refuse);
   // An address that is pasted into an open page asks its own question.
   addEventListener("hashchange", async () => { if (listed && location.hash !== address) { await recall(); ready(); } });
   byId("operations").value = EXAMPLE;
@@ -108,7 +110,7 @@ function read() {
   const asked = {
     about, gpus: [...chosen], objective: objective.value, objectiveName: objective.selectedOptions[0].textContent,
     tariff: priced ? { [priced[0]]: (objective.value === "carbon" ? grid : prices)("price") } : {},
-    cap: given({ power_limit_w: positive("cap", "this is no power cap", "300") }),
+    cap: { ...given({ power_limit_w: positive("cap", "this is no power cap", "300") }), ...calibration() },
   };
   if (about === "generation") return { ...asked, ...generation() };
   if (about === "traffic") return { ...asked, ...traffic() };

@@ -28,7 +28,6 @@ def machine(**changes):
         "copied": 0.8e11,
         "l2_bytes": 1.0,
         "exponentials": 16.0,
-        "threads": 2048.0,
         "logic_power_w": 1e9,
     }
     return Machine(**(figures | changes))
@@ -70,13 +69,6 @@ def test_bytes_pass_the_memory_or_the_cache():
 def test_products_read_at_the_bandwidth_of_the_data_sheet():
     found = of("linear", [(1, 4096)], {"out_features": 4096, "bias": False}, precision="bf16")
     assert found.memory_s == pytest.approx(2 * (4096 + 4096**2 + 4096) / 1e11)
-
-
-def test_lines_wait_for_each_step():
-    # 320 rows of 2048 bytes: 128 threads read 16 bytes each, so a row is one step. 16 blocks fit on a multiprocessor,
-    # so 160 rows at a time; starting a row counts as 2.5 steps.
-    found = of("layer_norm", [(320, 512)], {"normalized_shape": (512,)}, given=constants(line_cycles=1000.0))
-    assert found.line_s == pytest.approx(2 * 3.5 * 1000 / 1e9)
 
 
 def test_the_power_cap_slows_long_products_down():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from joulecast.operations.operation import Operation
-from joulecast.predictors.model.work import ATTENTION, CONVOLUTION, DECODING, EXPERTS, NORM, PRODUCT, SOFTMAX, Work
+from joulecast.predictors.model.work import ATTENTION, CONVOLUTION, DECODING, EXPERTS, PRODUCT, Work
 
 
 def work_of(kind, shapes, attributes=None, **more):
@@ -79,19 +79,6 @@ def test_experts_multiply_the_rows_of_those_that_get_a_token():
     assert work.rows.tolist() == [10, 10]
     assert np.column_stack([work.columns, work.reduction]).tolist() == [[64, 16], [16, 32]]
     assert work.held_bytes.tolist() == [2 * 2 * 64 * 16, 2 * 2 * 16 * 32]
-
-
-@pytest.mark.parametrize(
-    ("kind", "group", "threads"), [("softmax", SOFTMAX, 512), ("layer_norm", NORM, 128), ("batch_norm", NORM, 0)]
-)
-def test_norms_and_long_rows_of_softmax_are_computed_line_by_line(kind, group, threads):
-    work = work_of(kind, [(3, 4096)])
-    assert work.group.tolist() == [group]
-    assert work.line_threads == threads
-
-
-def test_a_short_row_of_softmax_stays_in_registers():
-    assert work_of("softmax", [(3, 1024)]).line_threads == 0
 
 
 def test_kernels_stand_in_the_order_of_their_operations():

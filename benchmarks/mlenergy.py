@@ -1,0 +1,135 @@
+"""ML.ENERGY's runs of vLLM 0.11.1 as they were made, for all reports that compare with them.
+
+All requests of a run are sent at once, and `max_num_seqs` of them run at a time. Joules and throughput are those from
+the first token of the `max_num_seqs`-th request to the moment at which as many requests, and one more, are left;
+latencies between tokens are those of the whole run (github.com/ml-energy/benchmark, mlenergy/llm/benchmark.py, and
+github.com/ml-energy/data, mlenergy_data/records/runs.py).
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from joulecast.arrays import FloatArray
+
+MODELS = {
+    "Qwen/Qwen3-14B": "qwen3_14b",
+    "Qwen/Qwen3-235B-A22B-Instruct-2507": "qwen3_235b_a22b",
+    "Qwen/Qwen3-235B-A22B-Thinking-2507": "qwen3_235b_a22b",
+    "Qwen/Qwen3-30B-A3B-Instruct-2507": "qwen3_30b_a3b",
+    "Qwen/Qwen3-30B-A3B-Thinking-2507": "qwen3_30b_a3b",
+    "google/gemma-3-27b-it": "gemma3_27b",
+    "meta-llama/Llama-3.1-70B-Instruct": "llama3_1_70b",
+    "meta-llama/Llama-3.3-70B-Instruct": "llama3_1_70b",
+    "meta-llama/Llama-3.1-8B-Instruct": "llama3_1_8b",
+    "nvidia/NVIDIA-Nemotron-Nano-9B-v2": "nemotron_nano_9b_v2",
+    "openai/gpt-oss-20b": "gpt_oss_20b",
+}
+SEEN = frozenset({"llama3_1_8b", "qwen3_14b", "gpt_oss_20b"})
+"""Models that are shown: those by which constants and assumptions were chosen. All others are held back."""
+
+PROMPTS = {"lm-arena-chat": (300, 600), "gpqa": (300, 150)}
+"""Mean and standard deviation of prompts in tokens, which are not published."""
+
+REQUESTS = {"lm-arena-chat": 1024, "gpqa": 198}
+"""Different requests of a task (configs/vllm/TASK/benchmark.yaml)."""
+
+_CHATS, _GPQA = {512: 2, 1536: 3, 3072: 4, 4096: 5}, {192: 2, 384: 3, 768: 5, 1024: 6, 1536: 9, 2048: 11, 4096: 21}
+_REPEATS = {
+    ("lm-arena-chat", "Qwen/Qwen3-30B-A3B-Instruct-2507", "B200"): {256: 2, 1536: 3},
+    ("lm-arena-chat", "meta-llama/Llama-3.1-8B-Instruct", "B200"): {128: 2, 512: 3, 1024: 4, 2048: 8},
+    ("lm-arena-chat", "meta-llama/Llama-3.1-8B-Instruct", "H100"): {256: 2, 768: 3},
+    ("gpqa", "openai/gpt-oss-20b", "H100"): {96: 2, **_GPQA},
+}
+"""Least `max_num_seqs` -> how often the requests are sent (configs/vllm/TASK/MODEL/GPU/sweeps.yaml). Where it was more,
+the mean output length, a sum divided by the number of requests, says so. With these, the requests of all runs are as
+many as output_lengths.csv has of each model, but for one of 105 times of GPT-OSS."""
+
+PRECISIONS = {"bfloat16": "bf16", "fp8": "fp8", "mxfp4": "mxfp4"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A published run, by column, and the lengths of its model's outputs."""
+
+    row: Mapping[str, str]
+    lengths: Sequence[tuple[float, float, float]]  # (from tokens, to tokens, requests)
+
+    def __getitem__(self, name: str) -> str:
+        return self.row[name]
+
+    def number(self, name: str) -> float:
+        """A column as a number."""
+        return float(self.row[name])
+
+    @property
+    def model(self) -> str:
+        """Its model's name here."""
+        return MODELS[self["model"]]
+
+    @property
+    def gpu(self) -> str:
+        """Name of the GPU, without the maker's."""
+        return self["gpu"].split()[1]
+
+    @property
+    def most(self) -> int:
+        """Sequences that may run at a time."""
+        return int(self["max_num_seqs"])
+
+    @property
+    def asked(self) -> dict[str, str | int]:
+        """Options of `simulate_serving` and `predict_generation` that say what was run."""
+        gpus, expert = int(self["gpus"]), int(self["expert_parallel"])
+        return {
+            "model": self.model,
+            "gpu": f"{gpus}x {self['gpu']}",
+            "precision": PRECISIONS[self["weight_precision"]],
+            "engine": "vllm_async",
+            "tensor_parallel": gpus if expert > 1 else int(self["tensor_parallel"]),
+            "expert_parallel": expert,
+        }
+
+    @cached_property
+    def requests(self) -> int:
+        """Requests that were sent."""
+        each = REQUESTS[self["task"]]
+        usual = _CHATS if self["task"] == "lm-arena-chat" else _GPQA
+        table = _REPEATS.get((self["task"], self["model"], self.gpu), usual)
+        least = max((times for size, times in table.items() if size <= self.most), default=1)
+        mean = self.number("avg_output_len") * each
+        divisor = next((n for n in range(1, 2 * least + 2) if abs(n * mean - round(n * mean)) < 1e-4), 1)
+        return each * divisor * math.ceil(Fraction(least, divisor))
+
+    def outputs(self, count: int, random: np.random.Generator) -> FloatArray:
+        """Lengths of outputs, drawn from those of its model, with the mean of this run."""
+        low, high, many = np.array(self.lengths).T
+        drawn = random.choice(len(many), count, p=many / many.sum())
+        found: FloatArray = low[drawn] + random.random(count) * (high - low)[drawn]
+        return found * (self.number("avg_output_len") / np.average((low + high) / 2, weights=many))
+
+
+def runs(folder: Path, *, seen_only: bool = False) -> Iterator[Run]:
+    """Runs of chats and gpqa, of models that are known by name."""
+    lengths: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
+    with (folder / "output_lengths.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            span = float(row["from_tokens"]), float(row["to_tokens"]), float(row["requests"])
+            lengths[row["task"], row["model"]].append(span)
+    with (folder / "served.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if (
+                row["task"] in PROMPTS
+                and row["model"] in MODELS
+                and not (seen_only and MODELS[row["model"]] not in SEEN)
+            ):
+                yield Run(row, lengths[row["task"], row["model"]])
