@@ -28,7 +28,6 @@ class Parts:
         operations: The operations; those that are missing are left out.
         shares: Share of each operation in the network's device time; they sum up to 1.
         measured: Whether the predictor was trained on this very operation.
-        distances: How far each is from what was measured, see `Cases`.
     """
 
     operations: tuple[Operation, ...]
@@ -157,9 +156,5 @@ class NetworkCalibration:
 
 
 def _of_networks(value: Mapping[str, Any]) -> dict[str, FloatArray]:
-    """Errors of every quantity.
-
-    Raises:
-        KeyError, TypeError, ValueError: One is missing, or is something else.
-    """
+    """Errors of every quantity. Raises KeyError, TypeError, ValueError: one is missing, or is something else."""
     return {quantity: sorted_errors(value[quantity]) for quantity in NETWORK_QUANTITIES}

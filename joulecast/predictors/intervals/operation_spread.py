@@ -26,32 +26,26 @@ class PredictedOperations(Protocol):
     @property
     def operations(self) -> tuple[Operation, ...]:
         """The operations."""
-        ...
 
     @property
     def power_w(self) -> FloatArray:
         """Mean board power of each operation in a loop."""
-        ...
 
     @property
     def device_time_s(self) -> FloatArray:
         """Seconds that the GPU works on each operation; NaN where missing."""
-        ...
 
     @property
     def host_bound(self) -> NDArray[np.bool_]:
         """Whether launching an operation takes longer than the GPU's work."""
-        ...
 
     @property
     def held_clock_mhz(self) -> FloatArray:
         """Graphics clock that each operation runs at."""
-        ...
 
     @property
     def source(self) -> Sequence[str]:
         """Where each cost comes from: measured, modelled or missing."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -74,7 +68,6 @@ class OperationSpread:
     """Errors of operations, to be looked up for one request.
 
     Args:
-        calibration: Errors of the predictor on what was held out.
         trained_on: Digests of the operations that it was trained on.
         measured_mhz: The clock that those were measured at; None for a predictor of any clock.
         fallback: Intervals of the predictor that stood in for operations that were never measured, and a mask of
@@ -89,8 +82,7 @@ class OperationSpread:
     def log_errors(self, predictions: PredictedOperations, level: float) -> dict[str, FloatArray]:
         """Half widths of the logarithms of time, power and energy.
 
-        Raises:
-            InputError: The level is not between 0 and 1, or higher than the errors support.
+        Raises InputError: the level is not between 0 and 1, or higher than the errors support.
         """
         known = self.looked_up(predictions.operations)
         cases = replace(known.cases, host_bound=predictions.host_bound)
@@ -151,11 +143,7 @@ class SentOperationSpread:
     far: tuple[bool, ...]
 
     def log_errors(self, predictions: PredictedOperations, level: float) -> Mapping[str, FloatArray]:
-        """See `OperationSpread.log_errors`.
-
-        Raises:
-            InputError: A level that was not looked up.
-        """
+        """See `OperationSpread.log_errors`. Raises InputError: a level that was not looked up."""
         if level not in self.half_widths:
             known = ", ".join(map(str, self.half_widths))
             raise InputError("intervals that come from a service have certain levels", given=level, allowed=known)
@@ -179,7 +167,6 @@ class LookedUp:
     """What a calibration says about some operations at any clock.
 
     Args:
-        calibration: The errors that were looked up.
         cases: The operations that they were looked up for, as those of a GPU that does not wait for the host.
     """
 
