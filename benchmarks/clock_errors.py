@@ -1,4 +1,4 @@
-"""Errors of the clock law per octave: prints the numbers in joulecast/predictors/intervals/widening.py.
+"""Errors of the clock law per octave: prints the numbers in joulecast/predictors/intervals/errors.toml.
 
     python benchmarks/clock_errors.py
 
@@ -45,7 +45,7 @@ def main() -> None:
                     added[name].append(abs(value))
     for name, values in added.items():
         print(f"# {len(values)} pairs of clocks")
-        print(f"{name}: {' '.join(f'{v:.3g}' for v in np.quantile(values, LEVELS, method='higher'))}")
+        print(f"{name}: {', '.join(f'{v:.3g}' for v in np.quantile(values, LEVELS, method='higher'))}")
 
 
 if __name__ == "__main__":

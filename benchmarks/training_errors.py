@@ -1,4 +1,4 @@
-"""Prints the errors of training steps that joulecast/predictors/intervals/training_errors.py holds.
+"""Prints the errors of training steps that joulecast/predictors/intervals/errors.toml holds.
 
     python benchmarks/training_errors.py ../shared/data/llmfoundry2024/training.csv
 
@@ -53,7 +53,7 @@ def main() -> None:
     for gpu, network, error in held_back(arguments.mpt, arguments.networks):
         by_network[gpu, network].append(error)
     errors = sorted(float(np.sqrt(np.mean(np.square(each)))) for each in by_network.values())
-    print(*(f"{error:.3f}" for error in errors))
+    print(*(f"{error:.3f}" for error in errors), sep=", ")
 
 
 if __name__ == "__main__":

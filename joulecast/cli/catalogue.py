@@ -157,7 +157,10 @@ def list_models(words: _Words = None, search: _Search = "") -> None:
     typer.echo(table(["name", "commands", "repository"], rows))
 
 
-def published(context: typer.Context) -> None:
+def published(
+    context: typer.Context,
+    show: Annotated[bool, typer.Option("--show", help="Print sections as they were made.")] = False,
+) -> None:
     """Make the tables and figures of published work again, beside ours (benchmarks/published); see --help."""
     script = Path(__file__).resolve().parents[2] / "benchmarks" / "published.py"
     if not script.is_file():
@@ -167,5 +170,6 @@ def published(context: typer.Context) -> None:
             allowed="joulecast installed from its repository: pip install -e '.[dev]'",
             hint="clone the repository, and run `joulecast published` there",
         )
-    ran = subprocess.run([sys.executable, str(script), *context.args], cwd=script.parents[1], check=False)  # noqa: S603
+    shown = ["--show"] if show else []
+    ran = subprocess.run([sys.executable, str(script), *shown, *context.args], cwd=script.parents[1], check=False)  # noqa: S603
     raise typer.Exit(ran.returncode)

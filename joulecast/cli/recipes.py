@@ -23,9 +23,8 @@ from ..predictors.evaluation.any_gpu import (
     operation_errors,
     validate_any_gpu,
 )
-from ..predictors.evaluation.cpu import SPLITS as CPU_SPLITS
-from ..predictors.evaluation.cpu import validate_cpu
-from ..predictors.evaluation.one_gpu import Validation, validate
+from ..predictors.evaluation.one_gpu import SPLITS as CPU_SPLITS
+from ..predictors.evaluation.one_gpu import Validation, validate, validate_cpu
 from ..predictors.evaluation.report import write_report
 from ..predictors.evaluation.scores import Score, any_gpu_scores, own_scores
 from ..predictors.evaluation.tuning import Trial, search

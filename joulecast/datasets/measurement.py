@@ -26,7 +26,6 @@ class Measurement:
     """An operation on one GPU at one clock setting.
 
     Args:
-        operation: The operation that ran.
         time_s: Seconds per iteration of the loop, wall clock.
         power_w: Mean board power over the loop; None where no sensor was read.
         energy_j: Joules per iteration; None without power.
@@ -34,21 +33,14 @@ class Measurement:
         time_std_s, power_std_w, energy_std_j: Standard deviations of time, power and energy, where known. Campaigns of
             `joulecast collect` state the standard error of the time, the spread of the power readings, and both
             propagated to the energy.
-        iterations: Length of the loop.
-        duration_s: Seconds for which the loop was measured.
         clock_mhz: Mean graphics clock that was held, where known.
         temperature_c: Temperature of the chip at the end in degrees Celsius, where known.
         engine: Program that called the operation, with its version, such as "sglang 0.5.14"; empty for PyTorch alone.
         kernel: Name of the kernel that ran, as the engine writes it, where known.
         sustained: Whether it ran for so long that the power cap held the clock (True), or in a burst (False); None
             where that is not known.
-        campaign: The run of the measuring program that it comes from.
         method: How the loop was run; loops of different methods have different host costs.
         started: Date and time of the measurement, as the source wrote it.
-        line: Line of the source file, for messages.
-        usable: Whether the measurement can be trusted.
-        power_usable: Whether its power and energy can be trusted as well.
-        remark: The reason where one of them cannot.
     """
 
     operation: Operation
@@ -80,14 +72,8 @@ class NetworkMeasurement:
     """A whole network, measured as an operation is, to check predictions against.
 
     Args:
-        network: Name of the model.
-        input_shape: Shape of its input, batch first.
         precision: Requested precision ("default", "fp32", ...).
-        time_s: Seconds per iteration, wall clock.
-        power_w, energy_j: Mean power over the loop, and joules per iteration; None where no sensor was read.
-        clock_mhz: Mean graphics clock that was held, where known.
         operations: Operations of the network, where the source lists them; None where its name identifies it.
-        usable, remark: Whether the measurement can be trusted, and the reason where it cannot.
     """
 
     network: str
@@ -132,18 +118,12 @@ class Card:
     Args:
         gpu: Name in the hardware catalogue, or that of a CPU; see `joulecast.hardware.cpu.cpu_name`.
         clock_mhz: The clock that was set and, where the power cap allowed, held; None where the GPU chose.
-        source: Publication or campaign that the measurements come from.
-        licence: Terms under which they may be used.
         method: Measuring method -> description of its loop.
         accumulates_gradients: Methods whose loop accumulates gradients over its iterations.
         without_host: Methods whose times include no launches, because the host issued all work before timing began.
-        sensor: Sensor that read the power, and how.
-        software: Versions of torch, CUDA and driver, as far as known.
-        measured: First and last day.
         power_limit_w: The board's power cap during the measurements; None for the catalogue's, and for a CPU whose cap
             is not known.
         idle_power_w: Power of the idle board with a CUDA context; None where it was not measured.
-        limits: Known flaws and limits of the data.
         threads: Threads that PyTorch used on a CPU; None on a GPU.
         load_average: On a CPU the least, median and most one-minute load average of the machine during the
             measurements, which is about the number of threads that were running; empty where it is not known.

@@ -11,17 +11,27 @@ from .importers.llmservingsim2026 import import_llmservingsim2026
 from .importers.miopen2024 import import_miopen2024
 from .importers.neusight2025 import import_neusight2025
 from .importers.nicolai2025 import import_nicolai2025
+from .importers.reading import published
 from .importers.vidur2024 import import_vidur2024
 from .measurement import Dataset
+
+IMPORTERS: Mapping[str, Callable[..., list[Dataset]]] = {
+    "nicolai2025": import_nicolai2025,
+    "neusight2025": import_neusight2025,
+    "energaizer2026": import_energaizer2026,
+    "aiconfigurator2026": import_aiconfigurator2026,
+    "miopen2024": import_miopen2024,
+    "vidur2024": import_vidur2024,
+    "llmservingsim2026": import_llmservingsim2026,
+}
+"""Name of a source -> what reads it."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """Measurements that their authors have published in a work, and on which terms they may be used.
+    """Measurements that their authors have published in a work: a table of published.toml, which describes the fields.
 
-    The tables are the files that the importer needs in a folder, made from the authors' files at the address; it also
-    reads `more_tables` if they are there. Where it is `thinned`, only a part of each table is read by default: the
-    importer then takes `rows`, the number of rows of each table; None for all.
+    An importer of what is `thinned` takes `rows`, the number of rows of each table; None for all.
     """
 
     measured: str
@@ -35,66 +45,7 @@ class Published:
 
 
 PUBLISHED: Mapping[str, Published] = {
-    "nicolai2025": Published(
-        measured="time and power of operations and networks, fp32 and TF32: A30, RTX 2080 Ti",
-        authors="C. Nicolai, On Energy Modeling of Deep Neural Network Operations, master thesis, Heidelberg 2025",
-        address="https://github.com/ConstantinNicolai/ml-operator-profiling",
-        licence="none stated: do not redistribute",
-        tables=("operations.csv", "networks.csv"),
-        importer=import_nicolai2025,
-    ),
-    "neusight2025": Published(
-        measured="time of operations in fp32: P4, P100, V100, T4, A100, MI100, MI210",
-        authors="S. Lee, A. Phanishayee, D. Mahajan, Forecasting GPU Performance for Deep Learning Training and "
-        "Inference, ASPLOS 2025",
-        address="https://github.com/sitar-lab/NeuSight",
-        licence="MIT",
-        tables=("operations.parquet", "device_specs.json"),
-        importer=import_neusight2025,
-        more_tables=("amd_operations.parquet",),
-    ),
-    "energaizer2026": Published(
-        measured="time and power of networks at several clocks: A100 PCIe, A10",
-        authors="EnergAIzer: Fast and Accurate GPU Power Estimation Framework for AI Workloads, ISPASS 2026",
-        address="the artifact of the paper, arXiv 2604.20105",
-        licence="MIT",
-        tables=("networks.csv", "a100_pcie_40gb_idle_power.json"),
-        importer=import_energaizer2026,
-    ),
-    "aiconfigurator2026": Published(
-        measured="time, and in part power, of kernels of LLM engines in half precision and below: A100 to GB200",
-        authors="NVIDIA",
-        address="https://github.com/ai-dynamo/aiconfigurator, commit 095f58a",
-        licence="Apache-2.0",
-        tables=("linear.parquet", "attention.parquet", "experts.parquet", "collectives.parquet"),
-        importer=import_aiconfigurator2026,
-        thinned=True,
-    ),
-    "miopen2024": Published(
-        measured="time of convolutions and their gradients: MI210, MI250X",
-        authors="AMD, the table of tuned solvers of MIOpen",
-        address="https://github.com/ROCm/MIOpen, commit 2d1fd99",
-        licence="MIT",
-        tables=("convolutions.parquet",),
-        importer=import_miopen2024,
-        thinned=True,
-    ),
-    "vidur2024": Published(
-        measured="time of layers of language models in fp16: A100, H100",
-        authors="A. Agrawal et al., Vidur: A Large-Scale Simulation Framework for LLM Inference, MLSys 2024",
-        address="https://github.com/microsoft/vidur, commit 7d47513",
-        licence="MIT",
-        tables=("layers.parquet",),
-        importer=import_vidur2024,
-        thinned=True,
-    ),
-    "llmservingsim2026": Published(
-        measured="time of products and attention of a language model in bf16: RTX 4090",
-        authors="KAIST CASYS, LLMServingSim",
-        address="https://github.com/casys-kaist/LLMServingSim",
-        licence="MIT",
-        tables=("layers.parquet",),
-        importer=import_llmservingsim2026,
-    ),
+    name: Published(**{key: value for key, value in published(name).items() if key != "card"}, importer=read)
+    for name, read in IMPORTERS.items()
 }
 """Name of a source -> who measured it, where it is, its tables, and what reads them."""

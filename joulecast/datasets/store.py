@@ -27,10 +27,8 @@ def read_limited(path: Path, most_values: int, columns: list[str] | None = None)
 
     How long lists are is seen only when they are read, so memory is limited meanwhile. (pyarrow would tell the number
     of values of a column beforehand, but ends the process where what a file says of a column contradicts itself.)
-
-    Raises:
-        DatasetError: It lacks columns, or holds more than `most_values`, rows times columns, or more than 1 GiB.
-        OSError, pyarrow.ArrowException: It cannot be read.
+    Raises DatasetError: it lacks columns, or holds more than `most_values`, rows times columns, or more than 1 GiB.
+    Raises OSError, pyarrow.ArrowException: it cannot be read.
     """
     import pyarrow
     from pyarrow import parquet

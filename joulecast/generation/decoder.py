@@ -225,10 +225,15 @@ class Decoder:
         """Elements of the recurrent states of a sequence, in all layers."""
         return sum(len(modules) * part.elements for part, modules in self.parts if isinstance(part, Recurrence))
 
+    @cached_property
+    def scans(self) -> int:
+        """Number of layers with a recurrent state."""
+        return sum(len(modules) for part, modules in self.parts if isinstance(part, Recurrence))
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What users should know about its parts."""
-        return (*self.lacking, *((_RECURRENT,) if self.state_elements else ()))
+        return (*self.lacking, *((_RECURRENT,) if self.scans else ()))
 
     @cached_property
     def hidden(self) -> int:

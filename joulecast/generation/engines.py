@@ -23,6 +23,7 @@ class Engine:
         step_s: Seconds of each step in which the GPU waits for the engine, which chooses the sequences of the next
             step, prepares their inputs, and fetches the sampled tokens.
         sequence_s: Additional seconds of waiting for each sequence in the step.
+        scan_s: Seconds of a step that reads prompts in which the GPU waits, for each layer with a recurrent state.
         step_tokens: The largest number of tokens in a step, tokens of prompts included.
         small_step_tokens: The same limit on boards with less than 70 GiB and on A100s; None where it does not differ.
         memory_share: The share of the board's memory that the engine uses for weights, activations and cache.
@@ -42,6 +43,7 @@ class Engine:
     collectives: str
     step_s: float
     sequence_s: float
+    scan_s: float = 0.0
     step_tokens: int = 8192
     small_step_tokens: int | None = None
     memory_share: float = 0.9
@@ -59,9 +61,13 @@ class Engine:
         tokens = self.small_step_tokens if small and self.small_step_tokens is not None else self.step_tokens
         return replace(self, step_tokens=tokens, grouped_experts=gpu.compute_capability.startswith(_NVIDIA))
 
-    def overhead_s(self, sequences: float) -> float:
-        """Seconds of a step with so many sequences in which the GPU waits for the engine."""
-        return self.step_s + self.sequence_s * sequences
+    def overhead_s(self, sequences: float, scans: int = 0) -> float:
+        """Seconds of a step in which the GPU waits for the engine.
+
+        `sequences`: Sequences in the step, those whose prompts are read included.
+        `scans`: Layers with a recurrent state if it reads prompts, 0 otherwise.
+        """
+        return self.step_s + self.sequence_s * sequences + self.scan_s * scans
 
     def padded(self, tokens: int) -> int:
         """The number of tokens that a step computes: the next size recorded as a CUDA graph, or else no more."""
@@ -72,12 +78,17 @@ _LARGE_BYTES = 70 * 2**30
 _NVIDIA = ("7.", "8.", "9.", "10.", "12.")
 _A100 = "8.0"  # Of the boards of this compute capability, only A100s have more than 70 GiB.
 
+SCAN_S = 1.2e-3
+"""Scans of prompts are about ten kernels of Triton, which are launched one by one between the CUDA graphs of the other
+layers, in vLLM 0.11. Set with chats of Nemotron-Nano 9B on H100 (ML.ENERGY), and compared with no other hybrid."""
+
 _VLLM = Engine(
     "vllm",
     "vllm",
     "vllm",
     step_s=0.9e-3,
     sequence_s=15e-6,
+    scan_s=SCAN_S,
     small_step_tokens=2048,
     pads_prompts=True,
     samples_in_torch=True,

@@ -205,7 +205,8 @@ class Server:
         return self._costs[key]
 
     def _waiting_s(self, tokens: StepTokens) -> float:
-        return self.deployment.engine.overhead_s(tokens.decoding + tokens.prompts)
+        served = self.deployment
+        return served.engine.overhead_s(tokens.decoding + tokens.prompts, served.decoder.scans if tokens.prompts else 0)
 
     def _step(self, tokens: StepTokens) -> ServedStep:
         self.prepare([tokens])

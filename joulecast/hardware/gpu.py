@@ -215,10 +215,7 @@ class GPU:
         """The precision that an operation asking for `precision` really runs in here.
 
         TF32 is a permission: a GPU that lacks it runs fp32 instead. Half precision is a type of tensors, so a GPU that
-        lacks it cannot run the operation.
-
-        Raises:
-            InputError: The GPU does not support the precision.
+        lacks it cannot run the operation. Raises InputError: the GPU does not support the precision.
         """
         if precision in self.peak_flops:
             return precision
@@ -242,8 +239,7 @@ class GPU:
     def on_tensor_cores(self, precision: str) -> bool:
         """Whether matrix products and convolutions that ask for `precision` run on tensor (AMD: matrix) cores here.
 
-        Raises:
-            InputError: The GPU does not support the precision.
+        Raises InputError: the GPU does not support the precision.
         """
         running = self.running_precision(precision)
         return running != "fp32" if self.tensor_precisions is None else running in self.tensor_precisions
@@ -262,8 +258,7 @@ class GPU:
     def checked_clock_mhz(self, clock_mhz: float | None) -> float:
         """The clock to assume: the one given, or the default (boost) clock.
 
-        Raises:
-            InputError: The GPU cannot hold this clock.
+        Raises InputError: the GPU cannot hold this clock.
         """
         if clock_mhz is None:
             return float(self.boost_clock_mhz)
@@ -284,10 +279,8 @@ class GPU:
         """The power cap to assume: the one given, or the board's default.
 
         Where the catalogue does not know which caps can be set, they reach from idle power to the default. A cap above
-        the highest that can be set does not bind: the board keeps it at its highest limit, which is returned.
-
-        Raises:
-            InputError: The board cannot be capped so low, or the cap is no number.
+        the highest that can be set does not bind: the board keeps it at its highest limit, which is returned. Raises
+        InputError: the board cannot be capped so low, or the cap is no number.
         """
         if power_limit_w is None:
             return float(self.power_limit_w)

@@ -85,7 +85,6 @@ def integrated_power_w(
     """Time-weighted mean and spread of power readings in a window; None where there is none.
 
     Args:
-        time_s: Times of the readings in seconds, shape (readings,).
         power_w: Readings in watts, shape (readings,). Each is held until the next one, the last one until the end.
         three_sigma: Whether to drop readings more than three standard deviations from the mean, like Nicolai (2025).
     """

@@ -2,15 +2,18 @@
 
 Virtual machines hide the counters of their host, and many laptops let only root read them. Then a CPU is taken to draw
 a power between that of an idle server and of a busy one, in proportion to the share of time in which its threads are
-busy; a GPU between its idle power and its cap in the catalogue. Devices of this kind are marked as modelled, have names
-that no sensor has, and are never added to measured ones.
+busy; a GPU between its idle power and its cap in the catalogue; memory by its capacity and use. Devices of this kind
+are marked as modelled, have names that no sensor has, and are never added to measured ones.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,23 +33,6 @@ class ThreadPower(NamedTuple):
     busy_w: float
 
 
-# Means of the results of SPECpower_ssj2008 by generation of the processor, each divided by the server's threads, as
-# Cloud Carbon Footprint publishes them (Apache-2.0; the table of kepler, data/power_data.csv, commit 5102e4d). They are
-# those of whole servers, so they include memory, fans and power supplies. Keys are vendor, family and model of CPUID.
-_SERVERS = {
-    ("GenuineIntel", 6, (42, 45)): ThreadPower("Sandy Bridge", 2.17, 8.58),
-    ("GenuineIntel", 6, (58, 62)): ThreadPower("Ivy Bridge", 3.04, 8.25),
-    ("GenuineIntel", 6, (60, 63, 69, 70)): ThreadPower("Haswell", 1.90, 6.01),
-    ("GenuineIntel", 6, (61, 71, 79, 86)): ThreadPower("Broadwell", 0.71, 3.69),
-    ("GenuineIntel", 6, (78, 85, 94)): ThreadPower("Skylake and Cascade Lake", 0.64, 4.08),
-    ("GenuineIntel", 6, (142, 158)): ThreadPower("Coffee Lake", 1.14, 5.42),
-    ("AuthenticAMD", 23, (1, 8, 17, 24)): ThreadPower("EPYC, 1st generation", 0.82, 2.55),
-    ("AuthenticAMD", 23, (49, 96, 104, 113)): ThreadPower("EPYC, 2nd generation", 0.47, 1.69),
-}
-_OTHERS = ThreadPower("servers of 2017 to 2019", 0.64, 3.10)
-"""Mean of Skylake, Cascade Lake and both generations of EPYC, for processors that are not listed."""
-
-
 def thread_power(cpuinfo: Path = _CPUINFO) -> ThreadPower:
     """Power of the servers whose processor is this machine's, or the mean of several if it is not known."""
     try:
@@ -54,9 +40,11 @@ def thread_power(cpuinfo: Path = _CPUINFO) -> ThreadPower:
         facts = {name.strip(): text.strip() for name, _, text in (line.partition(":") for line in listed.splitlines())}
         vendor, family, model = facts["vendor_id"], int(facts["cpu family"]), int(facts["model"])
     except (OSError, KeyError, ValueError):
-        return _OTHERS
-    found = (power for (v, f, models), power in _SERVERS.items() if (v, f) == (vendor, family) and model in models)
-    return next(found, _OTHERS)
+        vendor, family, model = "", 0, 0
+    published = tomllib.loads(files(__package__).joinpath("published_power.toml").read_text(encoding="utf-8"))
+    alike = (row for row in published["server"] if (row["vendor"], row["family"]) == (vendor, family))
+    row = next((row for row in alike if model in row["models"]), published["other_servers"])
+    return ThreadPower(row["generation"], row["idle_w"], row["busy_w"])
 
 
 def open_cpu_reader(idle_w: float, busy_w: float, stat: str = str(_STAT)) -> Reader:
@@ -79,7 +67,6 @@ def open_gpu_reader(index: int, idle_w: float, busy_w: float) -> Reader:
     """The power that a GPU is estimated to draw, from the share of the time in which a kernel runs.
 
     Args:
-        index: Index of the GPU in NVML.
         busy_w: Power in watts while kernels run all the time: the power cap.
 
     Raises:
@@ -110,3 +97,60 @@ def _busy_s(stat: Path) -> float:
             given=str(error),
             allowed="a file as Linux writes /proc/stat",
         ) from error
+
+
+# The power of a memory module in full use depends on its capacity. Of this, the modules take a share that rises in
+# steps with the memory in use: they are refreshed whether they are used or not. Watts and steps are those of EA2P for
+# DDR4 and DDR5 (github.com/HPC-CRI/EA2P at commit 2bceae1f, ea2p/src/ram.py). Its first version multiplied by the share
+# in use, which gave 1 to 2 W where a counter read 25 W.
+_WATTS_BY_GB = ((16, 4.0), (32, 5.0), (64, 6.0), (128, 8.0))
+_LARGEST_W = 10.0
+_SHARES = ((0.05, 0.35), (0.1, 0.65), (0.25, 0.7), (0.5, 0.75), (0.7, 0.8), (1.0, 0.85))  # In use -> of full power.
+_ASSUMED_GB = 32  # Capacity of a module, on machines that do not list their modules.
+_EDAC = Path("/sys/devices/system/edac/mc")
+_MEMINFO = Path("/proc/meminfo")
+
+
+def module_w(capacity_gb: float) -> float:
+    """Power of a memory module in full use in watts, from its capacity in GB."""
+    return next((watts for most, watts in _WATTS_BY_GB if capacity_gb <= most), _LARGEST_W)
+
+
+def modules_gb(edac: Path = _EDAC, meminfo: Path = _MEMINFO) -> list[float]:
+    """Capacities in GB of the modules of this machine. If they are not listed, modules of 32 GB are assumed."""
+    sizes = []
+    for path in sorted(edac.glob("mc*/dimm*/size")):
+        try:
+            sizes.append(float(path.read_text()) / 1024)
+        except (OSError, ValueError):
+            continue
+    if known := [size for size in sizes if size > 0]:
+        return known
+    total_gb = _bytes(meminfo)[0] / 1e9
+    return [float(_ASSUMED_GB)] * max(1, math.ceil(total_gb / _ASSUMED_GB))
+
+
+def open_memory_reader(capacities_gb: Sequence[float], meminfo: str = str(_MEMINFO)) -> Reader:
+    """The model of the power of memory as a reader."""
+    full_w = sum(map(module_w, capacities_gb))
+
+    def read() -> Mapping[str, float]:
+        total, available = _bytes(Path(meminfo))
+        used = round(1 - available / total, 3)
+        return {"power_w": full_w * next(share for most, share in _SHARES if used <= most)}
+
+    return read
+
+
+def _bytes(meminfo: Path) -> tuple[float, float]:
+    """Total and available memory in bytes."""
+    try:
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
+        total, available = (float(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
+    except (OSError, KeyError, ValueError) as error:
+        raise SensorError(
+            "the share of memory in use cannot be read",
+            given=str(error),
+            allowed="a file with MemTotal and MemAvailable in kB, as Linux writes /proc/meminfo",
+        ) from error
+    return total, available

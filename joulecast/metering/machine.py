@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import InputError, JoulecastError, unknown_name
 from ..hardware import find_gpu
-from . import amd_sysfs, amdsmi, counting_programs, estimated_power, memory_model, nvidia_smi, nvml, powercap
+from . import amd_sysfs, amdsmi, counting_programs, estimated_power, nvidia_smi, nvml, powercap
 from .recording import DeviceInfo
 from .sampler import ReaderSpec
 
@@ -178,7 +178,7 @@ def _gpu(name: str, facts: dict[str, Any]) -> DeviceInfo:
 
 def _add_memory_model(machine: Machine) -> None:
     try:
-        capacities = memory_model.modules_gb()
+        capacities = estimated_power.modules_gb()
         spec = ReaderSpec("memory-model", {"capacities_gb": capacities})
         spec.open()()
     except JoulecastError as error:

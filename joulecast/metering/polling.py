@@ -244,11 +244,9 @@ class Requests(Protocol):
 
     def wait(self, seconds: float | None) -> Iterable[Mapping[str, Any]]:
         """Wait for requests, and return those that have arrived."""
-        ...
 
     def rest(self, seconds: float) -> None:
         """Sleep without reading requests."""
-        ...
 
 
 class _Lines:

@@ -85,7 +85,6 @@ class Communicator(Protocol):
 
     def gather(self, sendobj: Any, root: int = 0) -> list[Any] | None:
         """The objects of all ranks at the root; None at all other ranks."""
-        ...
 
 
 def world() -> Communicator:

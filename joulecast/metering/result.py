@@ -31,11 +31,8 @@ class DeviceEnergy:
     """The energy that one device used.
 
     Args:
-        host: Name of the machine.
-        device: The device.
         energy_j: Known joules.
         complete: Whether the device could be read all the time; otherwise `energy_j` is a lower bound.
-        duration_s: Length of the measurement in seconds.
         peak_w: Highest mean power over one second in watts; None if it is not known.
         program_share: The program's share of what all programs used of the device, 0 to 1; None if it is not known.
     """
@@ -79,12 +76,7 @@ class DeviceEnergy:
 
 @dataclass(frozen=True, repr=False)
 class Metering(Answer):
-    """The energy that a program used on one or several machines.
-
-    Args:
-        title: Name of the program.
-        recordings: One recording for each machine.
-    """
+    """The energy that a program used on one or several machines."""
 
     title: str
     recordings: tuple[Recording, ...]
@@ -209,11 +201,7 @@ class Metering(Answer):
         )
 
     def _picture(self) -> Picture:
-        """Power over time, a line for each device.
-
-        Raises:
-            InputError: Nothing was measured.
-        """
+        """Power over time, a line for each device. Raises InputError: nothing was measured."""
         lines = []
         for found in self.devices:
             time_s, power_w = self.power_trace(found.name)
@@ -258,10 +246,6 @@ class Metering(Answer):
 
 def merged(title: str, meterings: Sequence[Metering]) -> Metering:
     """Merge the results of several machines: the sum of the energies, and the longest time.
-
-    Args:
-        title: Name of the program.
-        meterings: The results, at least one.
 
     Raises:
         InputError: There is no recording, or two recordings of the same machine overlap, so that joules would count

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import SensorError
-from . import amd_sysfs, amdsmi, counting_programs, estimated_power, memory_model, nvidia_smi, nvml, powercap
+from . import amd_sysfs, amdsmi, counting_programs, estimated_power, nvidia_smi, nvml, powercap
 from .gpu_shares import ProcessReader
 from .recording import Window
 from .samples import Reader, Samples
@@ -44,7 +44,7 @@ READERS: Mapping[str, Callable[..., Reader]] = {
     "amd-sysfs": amd_sysfs.open_reader,
     "powercap": powercap.open_reader,
     "counting-program": counting_programs.open_reader,
-    "memory-model": memory_model.open_reader,
+    "memory-model": estimated_power.open_memory_reader,
     "cpu-estimate": estimated_power.open_cpu_reader,
     "gpu-estimate": estimated_power.open_gpu_reader,
 }

@@ -63,7 +63,6 @@ class Samples:
         """Samples with only some readings; all other readings are missing.
 
         Args:
-            time_s: Monotonic times in seconds, shape (samples,).
             known: Name of a reading -> its values, shape (samples,).
         """
         missing = np.full(len(time_s), np.nan)

@@ -24,19 +24,15 @@ class Sensor(Protocol):
 
     def __enter__(self) -> Self:
         """Start sampling."""
-        ...
 
     def __exit__(self, *_: object) -> None:
         """Stop sampling."""
-        ...
 
     def facts(self) -> Mapping[str, Any]:
         """Facts for the card of a dataset: sensor, device, driver, power limit, period."""
-        ...
 
     def window(self, start_s: float, end_s: float) -> Samples:
         """The samples between two moments in the past, in seconds of `time.monotonic`."""
-        ...
 
 
 class NoSensor:
@@ -61,13 +57,7 @@ class NoSensor:
 
 
 class PolledSensor:
-    """A sensor that the sampler process polls, so that reading it hardly disturbs the measured loop.
-
-    Args:
-        reader: Reader of the device.
-        facts: Facts about the sensor, which `facts` returns.
-        period_s: Seconds between two samples.
-    """
+    """A sensor that the sampler process polls, so that reading it hardly disturbs the measured loop."""
 
     def __init__(self, reader: ReaderSpec, facts: Mapping[str, Any], period_s: float = PERIOD_S) -> None:
         self._facts = dict(facts)
@@ -87,10 +77,6 @@ class PolledSensor:
     def window(self, start_s: float, end_s: float) -> Samples:
         """The samples of a window in the past. Earlier samples are deleted.
 
-        Args:
-            start_s: Start of the window, in seconds of `time.monotonic`.
-            end_s: End of the window, in seconds of `time.monotonic`.
-
         Raises:
             SensorError: The device was lost, or the sampler process ended.
         """
@@ -100,9 +86,8 @@ class PolledSensor:
 def nvml_sensor(index: int = 0, period_s: float = PERIOD_S) -> PolledSensor:
     """The power sensor of an NVIDIA GPU.
 
-    Raises:
-        MissingDependencyError: nvidia-ml-py is not installed.
-        SensorError: There is no driver or no such GPU, or the GPU has no power readings.
+    Raises MissingDependencyError: nvidia-ml-py is not installed. Raises SensorError: there is no driver or no such GPU,
+    or the GPU has no power readings.
     """
     about = f"NVML: total-energy counter and power readings, polled every {1e3 * period_s:g} ms in a process of its own"
     facts = {"sensor": about, **nvml.nvml_facts(index)}
@@ -112,8 +97,7 @@ def nvml_sensor(index: int = 0, period_s: float = PERIOD_S) -> PolledSensor:
 def nvidia_smi_sensor(index: int = 0) -> PolledSensor:
     """The power sensor of an NVIDIA GPU through `nvidia-smi`, without energy counter and instantaneous readings.
 
-    Raises:
-        SensorError: nvidia-smi is not installed, or does not know this GPU.
+    Raises SensorError: nvidia-smi is not installed, or does not know this GPU.
     """
     about = f"nvidia-smi: power readings, logged every {1e3 * nvidia_smi.PERIOD_S:g} ms"
     facts = {"sensor": about, **nvidia_smi.nvidia_smi_facts(index)}

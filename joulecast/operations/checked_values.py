@@ -69,9 +69,8 @@ def _shortest_form(name: str, value: Any, spatial: int) -> Any:
 def full_attributes(kind: str, row: Kind, shapes: Shapes, given: Mapping[str, Any]) -> dict[str, Any]:
     """All attributes of an operation: those that are given, checked, and the defaults of the others.
 
-    Raises:
-        UnknownNameError: The kind has no attribute of a given name.
-        InputError: A required attribute is missing, or a value is out of its range.
+    Raises UnknownNameError: the kind has no attribute of a given name. Raises InputError: a required attribute is
+    missing, or a value is out of its range.
     """
     unknown = given.keys() - row.attributes.keys()
     if unknown:

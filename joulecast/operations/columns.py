@@ -30,7 +30,6 @@ class Calls:
     """The operations of many networks. A row is one operation of one network.
 
     Args:
-        operations: The different operations of all networks together.
         places: Index of each row's operation in `operations`, shape (rows,).
         owners: Index of each row's network in `names`, ascending, shape (rows,).
         counts: Calls of each row in one iteration of its network, shape (rows,).

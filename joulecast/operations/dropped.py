@@ -105,7 +105,6 @@ class Dropped:
 
     Args:
         name: Name of the operator, such as "aten.topk", or the operation kind of the call.
-        count: Number of calls.
         module_paths: Paths of the modules that call it, without repeats.
         work: Amount of work; None if its cost is negligible, or if it is not known, as in files of earlier versions and
             in templates.

@@ -45,11 +45,9 @@ def require_precision(requested: str) -> None:
 def real_precision(kind: str, requested: str) -> Precision:
     """The precision that an operation of this kind runs in when a model asks for `requested`.
 
-    "default" is the default of PyTorch for fp32 tensors: convolutions may use TF32 (on a GPU
-    that has it), matrix products do not. TF32 applies only to kinds that run on tensor cores.
-
-    Raises:
-        UnknownNameError: There is no such kind or precision.
+    "default" is the default of PyTorch for fp32 tensors: convolutions may use TF32 (on a GPU that has it), matrix
+    products do not. TF32 applies only to kinds that run on tensor cores. Raises UnknownNameError: there is no such kind
+    or precision.
     """
     if kind not in KINDS:
         raise unknown_name("operation kind", kind, KINDS)

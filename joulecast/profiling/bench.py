@@ -53,9 +53,6 @@ _OPEN: list[_Bench] = []  # at most one: a worker keeps its sensor from one meas
 def open_device(campaign: Campaign, device: str, version: str, *, power: bool) -> Opened:
     """Get the device of this worker ready, and describe it.
 
-    Args:
-        version: Version of joulecast that directs the campaign.
-
     Raises:
         InputError: This worker has another version of joulecast, or no such device.
         SensorError, ClockError: Power cannot be read, or a clock cannot be locked.

@@ -52,7 +52,6 @@ class ChaseDevice(Protocol):
     @property
     def multiprocessors(self) -> int:
         """Number of multiprocessors of the GPU."""
-        ...
 
     def run(
         self, level: str, blocks: int, threads: int, steps: int, access: str = "load", size_bytes: int | None = None
@@ -66,22 +65,18 @@ class ChaseDevice(Protocol):
         Raises:
             SensorError: The energy could not be measured.
         """
-        ...
 
     def idle(self, settle_s: float, seconds: float) -> tuple[float, float]:
         """Measure the power of the idle GPU.
 
         Returns mean power in watts, and the middle of the measurement in monotonic seconds.
         """
-        ...
 
     def now_s(self) -> float:
         """Monotonic time in seconds."""
-        ...
 
     def power(self, begin_s: float, end_s: float) -> tuple[Sequence[float], Sequence[float]]:
         """Times in monotonic seconds, and board power in watts at them, between two times."""
-        ...
 
 
 @dataclass(frozen=True)

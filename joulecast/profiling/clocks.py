@@ -26,11 +26,7 @@ def state_folder() -> Path:
 
 
 class Clocks:
-    """The graphics clock of a GPU, set through NVML or, where that fails, through `nvidia-smi`.
-
-    Args:
-        index: Index of the GPU in NVML and nvidia-smi.
-    """
+    """The graphics clock of a GPU, set through NVML or, where that fails, through `nvidia-smi`."""
 
     def __init__(self, index: int) -> None:
         self._index = index

@@ -36,8 +36,8 @@ class Cache:
         """Tokens that sequences take. No less than their sum where windows drop old ones, as all are taken equal."""
         if len(self.layers) == 1 and self.layers[0][1] >= tokens:
             return tokens + sequences * self.block / 2
-        mean = tokens / max(sequences, 1)
-        return sequences * (self.block / 2 + sum(share * min(mean, window) for share, window in self.layers))
+        mean = tokens / max(sequences, 1) + self.block / 2
+        return sequences * sum(share * min(mean, window) for share, window in self.layers)
 
 
 @dataclass(frozen=True)

@@ -92,8 +92,8 @@ class PredictedSteps:
     # Logarithms of seconds and joules of attention of prompts, by logarithms (base 2) of their number, of the tokens of
     # a chunk, and of its earlier tokens + 64.
     reading: tuple[list[list[list[float]]], list[list[list[float]]]]
-    # Seconds of a step in which the GPU waits for the engine, and those for each sequence.
-    waiting_s: tuple[float, float]
+    # Seconds in which the GPU waits for the engine: of a step, for each sequence, and more if it reads prompts.
+    waiting_s: tuple[float, float, float]
     idle_w: float  # Watts of all boards that wait
     cap_w: float  # Power cap of all boards
     drafts: int = 0  # Tokens that are drafted for each sequence and verified in each step
@@ -186,7 +186,7 @@ class PredictedSteps:
             padded=padded[: last + 1],
             decoding=_pair(np.transpose(each).tolist() for each in rows),
             reading=_pair(read),
-            waiting_s=(engine.step_s, engine.sequence_s),
+            waiting_s=(engine.step_s, engine.sequence_s, engine.scan_s * served.decoder.scans),
             idle_w=boards * float(static_power_w(server.gpu, clock_mhz)),
             cap_w=boards * server.gpu.checked_power_limit_w(server.power_limit_w),
             drafts=drafts,
@@ -207,7 +207,7 @@ class PredictedSteps:
             read = read[0] + seconds, read[1] + joules
         more = sequences * self.drafts
         kernels = self._kernels(read, sequences + more + tokens, sampled + more, sequences, context)
-        return self._waiting(kernels, sequences + prompts)
+        return self._waiting(kernels, sequences + prompts, self.waiting_s[2])
 
     def _kernels(self, attention: Cost, tokens: int, sampled: int, sequences: int, context: float) -> Cost:
         seconds = attention[0] + self.layers[0][tokens] + self.logits[0][sampled]
@@ -218,8 +218,8 @@ class PredictedSteps:
             return seconds + self.drafts * drafted[0], joules + self.drafts * drafted[1]
         return seconds, joules
 
-    def _waiting(self, kernels: Cost, sequences: int) -> Cost:
-        waiting_s = self.waiting_s[0] + self.waiting_s[1] * sequences
+    def _waiting(self, kernels: Cost, sequences: int, more_s: float = 0.0) -> Cost:
+        waiting_s = self.waiting_s[0] + self.waiting_s[1] * sequences + more_s
         return kernels[0] + waiting_s, kernels[1] + self.idle_w * waiting_s
 
     def _decoding(self, sequences: int, context: float) -> Cost:

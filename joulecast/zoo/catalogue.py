@@ -136,8 +136,6 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
     """Load the predictor of a GPU and mode; the last eight stay in memory.
 
     Args:
-        gpu: Name, alias or GPU.
-        mode: inference or training.
         predictor: A zoo name ("forest", "a30/forest-training", "any-gpu/boosting"), the folder of an entry, a model of
             an MLflow registry ("models:/joulecast-a30-inference@champion"), or None for the default, which is the GPU's
             own predictor or, where it has none, the predictor for any GPU. An entry that was pulled takes precedence
@@ -164,8 +162,6 @@ def find_cpu_predictor(cpu: CPU, mode: str, predictor: str | Path | None = None)
     """Load the predictor of a CPU and mode.
 
     Args:
-        cpu: The CPU.
-        mode: inference or training.
         predictor: As in `find_predictor`; None for the one that was trained on this model of CPU.
 
     Raises:

@@ -8,18 +8,15 @@ joulecast predicts with it now, and the sentences of its card by those that trai
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from ..datasets import Dataset
 from ..predictors.contract import Networks
-from ..predictors.evaluation import any_gpu, cpu, kernels, one_gpu
+from ..predictors.evaluation import any_gpu, kernels, one_gpu
 from ..predictors.fitting.fit import ANY_GPU_FORMS
-from ..predictors.measured.rows import device_rows
-from ..predictors.model.fit_boosted import measured_kinds
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.predictor import OperationPredictor
@@ -30,7 +27,7 @@ from .entries.cpu_entry import CPU_PREDICTOR
 from .entries.entry import read_entry
 from .entries.files import MANIFEST, json_bytes, predictor_of, put_in_place, sha256_of, stored_files
 from .entries.kernels_entry import KERNELS_PREDICTOR
-from .entries.stored import FACTS, golden_values, read_facts
+from .entries.stored import golden_values
 from .kernels_training import LIMITS as KERNELS_LIMITS
 from .training import ANY_GPU_LIMITS, limits_of
 
@@ -86,7 +83,9 @@ def renew_card(folder: Path) -> bool:
             quick = [any_gpu.QUICKLY] if card["splits"].endswith(any_gpu.QUICKLY) else []
             return {"splits": " ".join([any_gpu.SPLITS, *quick]), "limits": ANY_GPU_LIMITS}
         if predictor == CPU_PREDICTOR:
-            return {"splits": cpu.SPLITS}  # Its limits depend on the measurements, which an entry does not hold.
+            return {
+                "splits": one_gpu.CPU_SPLITS
+            }  # Its limits depend on the measurements, which an entry does not hold.
         entry = cast(NetworkPredictor, read_entry(folder)[0])
         limits = limits_of(cast(OperationPredictor, entry.operations), entry.host)
         return {"splits": one_gpu.SPLITS, "limits": limits}
@@ -94,34 +93,11 @@ def renew_card(folder: Path) -> bool:
     return _renew_card(folder, sentences)
 
 
-def renew_chips(folder: Path, datasets: Sequence[Dataset]) -> bool:
-    """Write into an entry of boosted trees which kinds were measured on which chip; its trees stay as they were.
-
-    Args:
-        folder: Folder of the entry.
-        datasets: The datasets that it was trained with.
-
-    Returns:
-        Whether anything changed.
-
-    Raises:
-        ZooError: The entry is missing, damaged, changed, or of another format.
-    """
-    chips = measured_kinds([row for dataset in datasets for row in device_rows(dataset)])
-    facts = read_facts(stored_files(folder)[1])
-    listed = {"chips": {chip: sorted(kinds) for chip, kinds in chips.items()}}
-    return _renew(folder, {FACTS: json_bytes({**facts, **listed})})
-
-
 def _renew_card(folder: Path, renewed: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> bool:
-    """Change values of an entry's card. Returns whether anything changed."""
-    card = read_card(stored_files(folder)[1])
-    return _renew(folder, card_files({**card, **renewed(card)}))
-
-
-def _renew(folder: Path, files: Mapping[str, bytes]) -> bool:
-    """Change files of an entry, and their digests in its manifest. Returns whether anything changed."""
+    """Change values of an entry's card, and the digests of its files. Returns whether anything changed."""
     manifest, stored = stored_files(folder)
+    card = read_card(stored)
+    files = card_files({**card, **renewed(card)})
     if all(stored.get(name) == data for name, data in files.items()):
         return False
     facts = {name: {"sha256": sha256_of(data), "size_bytes": len(data)} for name, data in files.items()}

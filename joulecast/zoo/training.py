@@ -19,7 +19,7 @@ from ..operations.operation import Operation
 from ..predictors.contract import Networks, ResidualModel
 from ..predictors.cpu.fit import fit_cpu, fit_serial, quickest_networks
 from ..predictors.cpu.network import COMPOSITION, CpuNetworkPredictor
-from ..predictors.evaluation import any_gpu, cpu, one_gpu
+from ..predictors.evaluation import any_gpu, one_gpu
 from ..predictors.evaluation.errors import NetworkError, network_log_errors
 from ..predictors.evaluation.left_out import errors_on_repeats, learn_from_networks
 from ..predictors.fitting.fit import fit_on_all, fit_own, predictor_of
@@ -268,7 +268,7 @@ def train_cpu(
     dataset: Dataset, dataset_folder: Path, mode: str, recipe: Recipe, networks: Mapping[NetworkMeasurement, Network]
 ) -> Trained[CpuNetworkPredictor, one_gpu.Validation, ModelCard]:
     """Validate a recipe on a dataset, then fit it on everything. Raises DatasetError: too few usable operations."""
-    validation = cpu.validate_cpu(dataset, mode, recipe, networks)
+    validation = one_gpu.validate_cpu(dataset, mode, recipe, networks)
     operations = fit_cpu(dataset, mode, recipe)
     measured = quickest_networks(dataset.usable_networks(mode))
     predictor = CpuNetworkPredictor(
@@ -282,7 +282,7 @@ def train_cpu(
         name=predictor.name,
         mode=mode,
         precisions=tuple(dict.fromkeys(["default", *(group.split()[1] for group in operations.coverage)])),
-        splits=cpu.SPLITS,
+        splits=one_gpu.CPU_SPLITS,
         operation_errors={e.campaign: e.summary() for e in validation.operations},
         network_errors={each.label: each.errors for each in validation.networks},
         host=predictor.serial.to_dict(),

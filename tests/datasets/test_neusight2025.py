@@ -11,8 +11,14 @@ import pytest
 
 from joulecast import Operation
 from joulecast.datasets import load, save
-from joulecast.datasets.importers.launches import HIDDEN_BELOW, Launches, after_s, floor_s
-from joulecast.datasets.importers.neusight2025 import _SOURCES, import_neusight2025
+from joulecast.datasets.importers.neusight2025 import (
+    _SOURCES,
+    HIDDEN_BELOW,
+    Launches,
+    after_s,
+    floor_s,
+    import_neusight2025,
+)
 from joulecast.errors import DatasetError
 
 GPU = "Made-up GPU"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from joulecast.datasets.importers.launches import throttled_kinds
+from joulecast.datasets.importers.neusight2025 import throttled_kinds
 
 
 def times(share, count=60, least_s=1e-3):

@@ -9,6 +9,7 @@ from joulecast.errors import InputError
 from joulecast.extraction.models.language_models import LANGUAGE_MODELS
 from joulecast.extraction.models.transformers_models import import_transformers
 from joulecast.generation.decoder import Activation, Attention, Experts, LatentAttention, Logits, Projection, Recurrence
+from joulecast.generation.engines import find_engine
 from joulecast.generation.known import known_decoder
 from joulecast.generation.making import made
 from joulecast.generation.models import find_decoder
@@ -66,24 +67,27 @@ PUBLISHED = {
 
 
 def test_recurrent_layers_have_a_state_for_each_sequence():
-    transformers = import_transformers()
-    sizes = {"hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2}
-    mamba = {"mamba_n_heads": 4, "mamba_d_head": 32, "mamba_d_state": 16, "attn_layer_indices": [1]}
-    hybrid = transformers.BambaConfig(
-        **sizes, **mamba, num_hidden_layers=2, vocab_size=100, architectures=["BambaForCausalLM"]
-    )
-    decoder = find_decoder(hybrid)
-    assert [part for part, _ in decoder if isinstance(part, Recurrence)] == [Recurrence(4, 32, 16)]
-    load = {"batch": 8, "prompt_tokens": 100, "output_tokens": 9}
-    found = joulecast.predict_generation(hybrid, "H100 SXM", **load)
-    # Eight states of 2048 elements in fp32, and 105 keys and values of 2 heads of 32 elements in 16 bits.
-    assert found.memory.cache_bytes == 8 * (4 * 4 * 32 * 16 + 105 * 2 * 2 * 32 * 2)
-    assert (8, 2048) in [shape for cost in found.decode.operations for shape in cost.operation.input_shapes]
-    # Four heads and one chunk of each prompt, whose tokens attend to each other.
-    assert (4, 256, 256) in [cost.operation.input_shapes[0] for cost in found.prefill.operations]
+    name, load = "nemotron_nano_9b_v2", {"batch": 8, "prompt_tokens": 100, "output_tokens": 9}
+    assert parts_of(name, Recurrence) == [Recurrence(128, 80, 128)]
+    found = joulecast.predict_generation(name, "H100 SXM", **load)
+    # States in fp32 of 27 layers, and 105 keys and values of 8 heads of 128 elements in 16 bits of 4 layers.
+    assert found.memory.cache_bytes == 8 * (27 * 4 * 128 * 80 * 128 + 4 * 105 * 2 * 8 * 128 * 2)
+    assert (8, 128 * 80 * 128) in [shape for cost in found.decode.operations for shape in cost.operation.input_shapes]
+    # 128 heads and one chunk of each prompt, whose tokens attend to each other.
+    assert (128, 256, 256) in [cost.operation.input_shapes[0] for cost in found.prefill.operations]
     assert any("recurrent layers" in note for note in found.notes)
-    alone = joulecast.simulate_serving(hybrid, "H100 SXM", concurrency=8, duration_s=1, **dict(list(load.items())[1:]))
-    assert alone.tpot_s(0.5) == pytest.approx(found.time_per_output_token_s, rel=0.15)
+    alone = joulecast.predict_generation(name, "H100 SXM", **{**load, "batch": 1})
+    lengths = {"prompt_tokens": 100, "output_tokens": 9}
+    simulated = joulecast.simulate_serving(name, "H100 SXM", concurrency=1, duration_s=1, **lengths)
+    assert simulated.tpot_s(0.5) == pytest.approx(alone.time_per_output_token_s, rel=0.02)
+    assert simulated.ttft_s(0.5) == pytest.approx(alone.time_to_first_token_s, rel=0.05)
+
+
+def test_steps_that_read_prompts_wait_for_each_scan():
+    decoder, vllm = known_decoder("nemotron_nano_9b_v2"), find_engine("vllm_async")
+    assert decoder.scans == 27
+    assert vllm.overhead_s(8, decoder.scans) == pytest.approx(0.3e-3 + 8e-6 + 27 * 1.2e-3)
+    assert find_engine("sglang").overhead_s(8, decoder.scans) == pytest.approx(0.3e-3 + 8e-6)
 
 
 @pytest.mark.parametrize(("name", "billions"), PUBLISHED.items(), ids=PUBLISHED)
@@ -91,7 +95,7 @@ def test_parts_hold_the_published_number_of_parameters(name, billions):
     assert known_decoder(name).parameters / 1e9 == pytest.approx(billions, rel=0.008)
 
 
-@pytest.mark.parametrize("name", ["llama3_2_1b", "gpt_oss_20b"])
+@pytest.mark.parametrize("name", ["llama3_2_1b", "gpt_oss_20b", "nemotron_nano_9b_v2"])
 def test_the_file_holds_what_extraction_gives(name):
     assert made(name, LANGUAGE_MODELS[name]) == known_decoder(name)
 

@@ -18,10 +18,11 @@ from joulecast.errors import SensorError, UnknownNameError
 from joulecast.metering import amd_sysfs
 from joulecast.metering.counting_programs import check
 from joulecast.metering.counting_programs import open_reader as open_counting
+from joulecast.metering.estimated_power import module_w, modules_gb
+from joulecast.metering.estimated_power import open_memory_reader as open_reader
 from joulecast.metering.exporting import exposition
 from joulecast.metering.gpu_shares import ProcessTree
 from joulecast.metering.machine import find_machine
-from joulecast.metering.memory_model import module_w, modules_gb, open_reader
 from joulecast.metering.ranks import job_and_rank
 from joulecast.metering.recording import DeviceInfo, Recording
 from joulecast.metering.result import Metering

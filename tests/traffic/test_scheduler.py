@@ -155,6 +155,12 @@ def test_windows_bound_the_cache():
     assert cache.used(4, 4000) == 4 * 564
 
 
+def test_a_state_takes_no_blocks():
+    """Layers with a recurrent state keep 0.9 of the bytes of a token, however long it is; others lose half a block."""
+    cache = Cache(1000.0, ((0.9, 1.0), (0.1, math.inf)), block=16)
+    assert cache.used(2, 200) == pytest.approx(2 * (0.9 + 0.1 * (100 + 8)))
+
+
 def test_prompts_first_by_hand():
     """At 1 s another prompt arrives: the first sequence waits for its two steps, and gets its tokens after them."""
     lengths = iter([(100, 6), (200, 2)])

@@ -36,11 +36,8 @@ def convert(source: str, clone: Path, out: Path, *, any_commit: bool = False) ->
 
     A clone at another commit, whose rows may be others, is refused unless any commit is allowed. Returns the path of
     each table -> number of its rows, and the sha256 of what is in them, which does not depend on how Parquet is
-    written.
-
-    Raises:
-        UnknownNameError: The source has no converter.
-        DatasetError: The clone is at another commit, or a file of it is missing or has another form.
+    written. Raises UnknownNameError: the source has no converter. Raises DatasetError: the clone is at another commit,
+    or a file of it is missing or has another form.
     """
     commit, tables = named("source with a converter", source, CONVERTERS)
     if commit is not None and not any_commit:

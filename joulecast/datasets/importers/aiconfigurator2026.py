@@ -24,15 +24,14 @@ from ...errors import InputError
 from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ...progress import tracked
-from ..measurement import Card, Dataset, Measurement
+from ..measurement import Dataset, Measurement
 from . import aiconfigurator_tables
 from .aiconfigurator_tables import PRECISIONS, TABLES, SourceTable, known_stacks
-from .reading import Columns, groups, importer, read_columns, refuse_unknown, sampled
+from .reading import Columns, card_of, groups, importer, read_columns, refuse_unknown, sampled
 
 ROWS = 60_000
 """Rows that are read from each table by default. All of them would take minutes to build, and hours to fit."""
 
-_SOURCE = "github.com/ai-dynamo/aiconfigurator, commit 095f58a: kernels of LLM engines, measured by NVIDIA"
 _METHOD = "graph_replay"
 _SPIKE = "times that all four neighbours in size contradict by more than half"
 _HOST = "times that wait for the host, since the engine did not replay a graph"
@@ -204,16 +203,9 @@ def _dataset(gpu: str, found: _Found) -> Dataset:
         "vLLM leaves bf16 weights uninitialized, maybe zero: its power may be too low where the cap does not hold it, "
         "and its best rates too high",
     ]
-    card = Card(
-        gpu=gpu,
-        clock_mhz=None,
-        source=_SOURCE,
-        licence="Apache-2.0",
-        method={
-            _METHOD: "CUDA events around replays of a CUDA graph, divided by their number: device time, no launch in "
-            "it; sustained where power was read, else in bursts"
-        },
-        without_host=(_METHOD,),
+    card = card_of(
+        "aiconfigurator2026",
+        gpu,
         sensor="NVML, board power every 100 ms, mean of the run" if found.power_limits_w else "none",
         software={"engines": ", ".join(sorted(found.stacks)), "driver": "unknown"},
         power_limit_w=min(found.power_limits_w, default=None),

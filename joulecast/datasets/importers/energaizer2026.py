@@ -25,12 +25,8 @@ from ...errors import DatasetError
 from ...progress import tracked
 from ...system.regular_files import MOST_BYTES, read_json
 from ..measurement import Card, Dataset, NetworkMeasurement, refuse_lines
-from .reading import importer, read_rows
+from .reading import card_of, importer, published, read_rows
 
-_SOURCE = (
-    "Artifact of EnergAIzer: Fast and Accurate GPU Power Estimation Framework for AI Workloads, ISPASS 2026, "
-    "arXiv 2604.20105"
-)
 _COLUMNS = (
     *("campaign", "gpu", "network", "precision", "batch", "sequence", "clock_setpoint_mhz", "clock_mhz"),
     *("time_ms", "energy_j", "power_w", "total_s"),
@@ -121,24 +117,14 @@ def _slow(measured: list[tuple[str, NetworkMeasurement]]) -> set[int | None]:
 
 def _card(folder: Path, gpu: str, clock_mhz: float, networks: list[NetworkMeasurement]) -> Card:
     capped = sum((m.clock_mhz or clock_mhz) < clock_mhz - 1 for m in networks)
-    return Card(
-        gpu=gpu,
-        clock_mhz=clock_mhz,
-        source=_SOURCE,
-        licence="MIT",
-        method={
-            "forward_synchronized": "forward in eval mode without gradients, torch.cuda.synchronize after every "
-            "iteration, in a process of its own whose start is in the time"
-        },
-        sensor="NVML, instantaneous board power every 10 ms, over the whole life of the process",
-        software={"torch": "unknown", "cuda": "12.4", "driver": "unknown"},
+    return card_of(
+        "energaizer2026",
+        gpu,
+        clock_mhz,
         power_limit_w=_POWER_LIMIT_W.get(gpu),
         idle_power_w=_idle_power_w(folder, gpu, clock_mhz),
         limits=(
-            "no operations were measured",
-            "time and energy hold the start of the process, 1 to 2 s of 31.6 s in which the GPU idles: time is about "
-            "5 % too high, energy by that times idle power, and power up to 4 % too low",
-            "eager attention, no cache of keys and values, models without heads, of an older release of transformers",
+            *published("energaizer2026")["card"]["limits"],
             *([f"the power cap held the clock of {capped} networks below what was set"] if capped else ()),
             *sorted({m.remark for m in networks if m.remark}),
         ),

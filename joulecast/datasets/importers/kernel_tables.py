@@ -15,8 +15,8 @@ from ...errors import DatasetError, InputError
 from ...operations.operation import Operation
 from ...progress import tracked
 from ...system.damage import refusing_damage
-from ..measurement import Card, Dataset, Measurement
-from .reading import Columns, read_columns, refuse_unknown, rows_of, sampled
+from ..measurement import Dataset, Measurement
+from .reading import Columns, card_of, published, read_columns, refuse_unknown, rows_of, sampled
 
 Row = Mapping[str, Any]
 
@@ -28,8 +28,7 @@ class KernelTable:
     """A table of kernel times, which include no launches, and how its rows become measurements.
 
     Args:
-        campaign: Name of the source.
-        file: Name of the file.
+        campaign: Name of the source in published.toml, which has the name of the file and what cards say of it.
         columns: Columns of the file besides gpu and time_us.
         gpus: Name of a GPU in the file -> name in the catalogue.
         known: Other column -> values that it may have.
@@ -37,7 +36,6 @@ class KernelTable:
         operation: Function from a row to its operation; or to the reason why the row is left out, which the card states
             unless it is empty.
         kernel: Function from a row to the name of its kernel.
-        card: What the card says: source, licence, method (a name and its description) and software.
         limits: Function from the name of a GPU in the file to the flaws of the data, before the number of rows.
         skip: Reason -> function from the columns to the rows that are left out for it before sampling.
         rest: What follows the number of rows in the card.
@@ -45,18 +43,21 @@ class KernelTable:
     """
 
     campaign: str
-    file: str
     columns: tuple[str, ...]
     gpus: Mapping[str, str]
     even: tuple[str, ...]
     operation: Callable[[Row], Operation | str]
     kernel: Callable[[Row], str]
-    card: Mapping[str, Any]
     limits: Callable[[str], tuple[str, ...]]
     known: Mapping[str, Collection[str]] = field(default_factory=dict)
     skip: Mapping[str, Callable[[Columns], npt.NDArray[np.bool_]]] = field(default_factory=dict)
     rest: str = ""
     engine: str = ""
+
+    @property
+    def method(self) -> str:
+        """Name of the method by which all rows were measured."""
+        return str(next(iter(published(self.campaign)["card"]["method"])))
 
     def read(self, folder: str | Path, *, rows: int | None = _ROWS) -> list[Dataset]:
         """One Dataset per GPU, of at most so many rows; None for all.
@@ -64,7 +65,7 @@ class KernelTable:
         Raises DatasetError: the file is missing or damaged, or has rows with words that are not known.
         """
         with refusing_damage("these files are damaged, or are not those of the source", Path(folder), DatasetError):
-            return self._read(Path(folder) / self.file, rows)
+            return self._read(Path(folder) / published(self.campaign)["tables"][0], rows)
 
     def _read(self, path: Path, rows: int | None) -> list[Dataset]:
         columns = read_columns(path, ("gpu", *self.columns, "time_us"))
@@ -103,16 +104,15 @@ class KernelTable:
             engine=self.engine,
             kernel=self.kernel(row),
             campaign=self.campaign,
-            method=next(iter(self.card["method"])),
+            method=self.method,
             line=row["line"],
         )
 
     def _dataset(self, gpu: str, measurements: list[Measurement], total: int, left_out: Counter[str]) -> Dataset:
-        card = Card(
-            gpu=self.gpus[gpu],
-            clock_mhz=None,
-            **self.card,
-            without_host=tuple(self.card["method"]),
+        card = card_of(
+            self.campaign,
+            self.gpus[gpu],
+            without_host=(self.method,),
             sensor="none",
             limits=(
                 "no power",

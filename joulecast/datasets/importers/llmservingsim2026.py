@@ -43,19 +43,12 @@ def _operation(row: Row) -> Operation | str:
 
 import_llmservingsim2026 = KernelTable(
     campaign="llmservingsim2026",
-    file="layers.parquet",
     columns=("model", "tp", "table", "layer", "prefill_chunk", "kv_prefill", "n_decode", "kv_decode", "tokens"),
     gpus={"RTX4090": "NVIDIA GeForce RTX 4090"},
     known={"model": _MODELS},
     even=("gpu",),
     operation=_operation,
     kernel=lambda row: f"{row['layer'] or 'attention'} of {row['model']}",
-    card={
-        "source": "github.com/casys-kaist/LLMServingSim: layers of served models, profiled in vLLM",
-        "licence": "MIT",
-        "method": {"profiled_kernel": "kernel times of vLLM's layers in a profiler's trace: no launch in it"},
-        "software": {"vllm": "unknown", "driver": "unknown"},
-    },
     limits=lambda gpu: ("the clock was not recorded",),
     rest=": batches of prompts and decoding together, and vLLM's own norms, rotary embeddings, activations and "
     "embeddings are left out",

@@ -50,7 +50,6 @@ def _operation(row: Row) -> Operation | str:
 
 import_miopen2024 = KernelTable(
     campaign="miopen2024",
-    file="convolutions.parquet",
     columns=("precision", "direction", "solver", *_SIZES),
     gpus=_GPUS,
     known={"precision": ("fp32", "fp16", "bf16"), "direction": _DIRECTIONS},
@@ -58,12 +57,6 @@ import_miopen2024 = KernelTable(
     operation=_operation,
     kernel=lambda row: str(row["solver"]),
     engine="MIOpen",
-    card={
-        "source": "github.com/ROCm/MIOpen, commit 2d1fd99: its database of tuned convolutions",
-        "licence": "MIT",
-        "method": {"tuned_kernel": "time of the kernel by MIOpen's tuning; the quickest of its solvers"},
-        "software": {"engines": "MIOpen", "driver": "unknown"},
-    },
     limits=lambda gpu: (
         "the quickest of all solvers after tuning: PyTorch gets it where torch.backends.cudnn.benchmark is set",
     ),

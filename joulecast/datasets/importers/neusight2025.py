@@ -5,12 +5,12 @@ Reads `operations.parquet` and, for plausibility, `device_specs.json`. Things to
 - Sizes. A product is [B, M, N] x [B, N, K] (in linear the weight is [K, N]): of 119,847 launches every tile of a
   known size covers M x K in all linear and 99.86 % of the bmm rows; M x N would in 1 % and 24 %.
 - Time is measured between two CUDA events around one call on an idle GPU, so it includes the launch: 24 to 108 us,
-    however little the GPU has to do. `launches` subtracts it. Where the kernel is hidden behind the launch, there is no
+    however little the GPU has to do. `Launches` subtracts it. Where the kernel is hidden behind the launch, there is no
     device time.
 - AMD. `amd_operations.parquet`, where it is there, has point-wise operations, softmax and layer norm of MI100 and
   MI210, timed in the same way; the catalogue has their data sheets.
 - Throttling. Long linear layers on the P4 reach half the rate of its batched products, and a third of the rate that
-    shorter ones suggest (throttling.py), because the board was throttled. They are marked unusable.
+    shorter ones suggest (`throttled_kinds`), because the board was throttled. They are marked unusable.
 - Limits. No row beats the data sheet except convolutions of 3 x 3, which Winograd's F(2 x 2, 3 x 3) computes with 2.25
     times fewer multiplications (the fastest beat it by 2.24). Rows that are faster than this are marked unusable.
 """
@@ -20,11 +20,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import DatasetError, InputError, UnknownNameError
 from ...hardware import find_gpu
@@ -32,13 +34,8 @@ from ...operations.operation import Operation
 from ...system.damage import refusing_damage
 from ...system.regular_files import MOST_BYTES, read_json
 from ..measurement import Card, Dataset, Measurement, refuse_lines
-from .launches import LONG_S, Launches, Values, after_s, beside_s, floor_s, throttled_kinds
-from .reading import importer, read_columns
+from .reading import card_of, importer, read_columns
 
-_SOURCE = (
-    "github.com/sitar-lab/NeuSight; S. Lee, A. Phanishayee, D. Mahajan, Forecasting GPU Performance for Deep Learning "
-    "Training and Inference, ASPLOS 2025"
-)
 _METHOD = "events"
 _SOFTWARE = ("torch", "cudnn", "cuda")
 _WINOGRAD = 2.25
@@ -52,13 +49,6 @@ _AMD_LIMITS = (
     "fp32; point-wise operations, softmax and layer norm only, of 4100 and more rows",
     "inputs of element-wise operations are zeros",
     "device times are estimates: the time less the launch",
-)
-_LIMITS = (
-    "no power",
-    "fp32 with TF32 off; cudnn.benchmark chose the convolutions' algorithms",
-    "inputs of convolutions and element-wise operations are zeros",
-    "device times are estimates: the time less the launch; hidden behind it they are missing",
-    "weights and inputs are those of the call before: what fits stays in the L2 cache",
 )
 
 Sizes = tuple[int, ...]
@@ -120,7 +110,7 @@ def import_neusight2025(folder: str | Path) -> list[Dataset]:
     datasets = []
     for gpu, by_name in rows.items():
         floors = {name: floor_s(mine.time_s, mine.least_s) for name, mine in by_name.items()}
-        datasets.append(_dataset(gpu, by_name, Launches(floors, after.get(gpu, usual_s)), software, _LIMITS))
+        datasets.append(_dataset(gpu, by_name, Launches(floors, after.get(gpu, usual_s)), software))
     return datasets + _amd_datasets(folder / "amd_operations.parquet")
 
 
@@ -140,7 +130,7 @@ def _amd_datasets(path: Path) -> list[Dataset]:
         beside = {n: beside_s(mine.time_s, mine.least_s) for n, mine in by_name.items() if _SOURCES[n].elementwise}
         usual_s = median(beside.values()) if beside else 0.0
         launches = Launches({n: beside.get(n, usual_s) for n in by_name}, 0.0)
-        datasets.append(_dataset(name, by_name, launches, {"torch": "2.4.1"}, _AMD_LIMITS))
+        datasets.append(_dataset(name, by_name, launches, {"torch": "2.4.1"}, limits=_AMD_LIMITS))
     return datasets
 
 
@@ -212,7 +202,7 @@ def _after_s(by_name: Mapping[str, _Rows]) -> float | None:
 
 
 def _dataset(
-    gpu: str, by_name: Mapping[str, _Rows], launches: Launches, software: Mapping[str, str], limits: tuple[str, ...]
+    gpu: str, by_name: Mapping[str, _Rows], launches: Launches, software: Mapping[str, str], **more: Any
 ) -> Dataset:
     products = {name: (by_name[name].time_s, by_name[name].least_s) for name in _PRODUCTS if name in by_name}
     throttled = throttled_kinds(products)
@@ -240,21 +230,110 @@ def _dataset(
                 )
             )
     measurements.sort(key=lambda m: m.line or 0)
-    return Dataset(_card(gpu, launches, software, limits), tuple(measurements))
+    return Dataset(_card(gpu, launches, software, **more), tuple(measurements))
 
 
-def _card(gpu: str, launches: Launches, software: Mapping[str, str], limits: tuple[str, ...]) -> Card:
+def _card(gpu: str, launches: Launches, software: Mapping[str, str], **more: Any) -> Card:
     floors = ", ".join(f"{name} {1e6 * launches.launch_s(name):.1f}" for name in launches.floor_s)
-    return Card(
-        gpu=gpu,
-        clock_mhz=None,
-        source=_SOURCE,
-        licence="MIT",
+    return card_of(
+        "neusight2025",
+        gpu,
         method={
             _METHOD: "mean of the 5 fastest of 25 calls, each between two CUDA events on an idle GPU; the launch is "
             f"in it: {1e6 * launches.after_s:.1f} us behind it, and before the kernel, in us: {floors}"
         },
-        sensor="none",
         software={**software, "driver": "unknown"},
-        limits=limits,
+        **more,
     )
+
+
+Values = npt.NDArray[np.float64]
+
+_SMALL_S = 3e-6  # Calls that would take less than this at the data sheet's rates are bound by the host.
+_LEAST = 50
+_FLOOR_QUANTILE = 0.1
+# Within one kind the host's speed changes during a campaign by up to 1.28 (T4); calls up to here may be bound by it.
+HIDDEN_BELOW = 1.35
+_LINE = (
+    1.5,
+    10.0,
+)  # As multiples of the floor: long enough for the kernel to be visible, short enough for the intercept to matter.
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Times that the host of one GPU adds to kernels, by kind of call: the least seconds between two events.
+
+    The GPU passes the first event at once and then waits for the launch. The host issues the second event some time
+    after the launch. So
+
+        time = launch + max(kernels, after)
+
+    and a kernel that is shorter than `after` cannot be seen: all such calls of a kind take the same time, their floor
+    (24 to 108 us in neusight2025, where the kernels themselves take 1 to 20 us). Element-wise kernels reveal both
+    unknowns, because their time is proportional to the bytes. A line through the longer ones has its value at zero
+    bytes at `launch` (residuals are 0.1 to 1 %), and the floor minus `launch` is `after`, which hardly differs between
+    kinds.
+
+    A board that is too hot, or held by its power cap, lowers its clock. A table of times does not state that but shows
+    it: long products fill the GPU, so linear layers and batched products should reach about the same share of the peak.
+    In neusight2025, linear layers of more than half a millisecond at the peak reach 0.9 to 1.3 of the rate of batched
+    products of that length on A100, V100, P100 and T4, but 0.5 on the P4, where short linear layers are not slower.
+
+    `after_s` are the seconds from the launch to the second event.
+    """
+
+    floor_s: Mapping[Any, float]
+    after_s: float
+
+    def launch_s(self, kind: Any) -> float:
+        """Seconds before the kernel of a kind of call starts."""
+        return self.floor_s[kind] - self.after_s
+
+    def device_time_s(self, kind: Any, time_s: float) -> float | None:
+        """Seconds that the GPU worked in a call; None where the second event came later than the kernel's end."""
+        return time_s - self.launch_s(kind) if time_s > HIDDEN_BELOW * self.floor_s[kind] else None
+
+
+def floor_s(time_s: Values, least_s: Values) -> float:
+    """The floor of one kind of call, from measured times and the times at the data sheet's rates."""
+    small = time_s[least_s < _SMALL_S]
+    return float(np.quantile(small, _FLOOR_QUANTILE) if len(small) >= _LEAST else time_s.min())
+
+
+def after_s(time_s: Values, least_s: Values) -> float | None:
+    """Seconds between launch and second event, from element-wise calls of one kind; None where there are too few."""
+    floor = floor_s(time_s, least_s)
+    line = (time_s > _LINE[0] * floor) & (time_s < _LINE[1] * floor)
+    if line.sum() < _LEAST:
+        return None
+    return floor - beside_s(time_s[line], least_s[line])
+
+
+def beside_s(time_s: Values, least_s: Values) -> float:
+    """Seconds that element-wise calls take besides their kernels, for calls long enough to be bound by the GPU."""
+    if len(time_s) < 2:
+        return 0.0
+    _, at_zero_s = np.polyfit(least_s, time_s, 1, w=1 / time_s)
+    return max(0.0, float(at_zero_s))
+
+
+LONG_S = 0.5e-3
+"""Least time by the data sheet of products that fill a GPU and last long enough to be throttled."""
+
+_LEAST_ROWS = 50
+# Relative to the rate of the other kind. On four GPUs that were not throttled the lowest value is 0.93.
+_THROTTLED_SHARE = 0.7
+
+
+def throttled_kinds(times: Mapping[str, tuple[Values, Values]]) -> frozenset[str]:
+    """The kinds of products that were measured on a GPU while it was throttled.
+
+    For each kind these are the measured seconds, and the least seconds that the data sheet allows, of each row.
+    """
+    reached = {}
+    for kind, (time_s, least_s) in times.items():
+        long = least_s > LONG_S
+        if long.sum() >= _LEAST_ROWS:
+            reached[kind] = float(np.median(least_s[long] / time_s[long]))
+    return frozenset(kind for kind, share in reached.items() if share < _THROTTLED_SHARE * max(reached.values()))

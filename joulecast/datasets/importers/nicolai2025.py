@@ -27,7 +27,7 @@ from ...hardware import find_gpu
 from ...operations.operation import Operation, real_precision
 from ...operations.rules import Shape
 from ..measurement import Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
-from .reading import importer, read_rows
+from .reading import card_of, importer, published, read_rows
 
 Arguments = tuple[list[Any], dict[str, Any]]
 
@@ -95,11 +95,8 @@ def operation_from_repr(
     """Read the printed form of a torch module with one input tensor, such as "ReLU(inplace=True)", as an Operation.
 
     The precision is the one that is requested ("default", "fp32", "tf32", ...); the Operation gets the one that it runs
-    in.
-
-    Raises:
-        UnknownNameError: The module class does not correspond to an operation kind.
-        InputError: The text is not such a repr, or the input does not fit the module.
+    in. Raises UnknownNameError: the module class does not correspond to an operation kind. Raises InputError: the text
+    is not such a repr, or the input does not fit the module.
     """
     name, arguments = _parse(text)
     if name not in _MODULES:
@@ -123,15 +120,6 @@ def operation_from_repr(
     return Operation(kind, [input_shape], attributes, precision=real_precision(kind, precision), mode=mode)
 
 
-_SOURCE = (
-    "Run logs of github.com/ConstantinNicolai/ml-operator-profiling; C. Nicolai, On Energy Modeling of Deep Neural "
-    "Network Operations, master thesis, Heidelberg 2025"
-)
-_METHODS = {
-    "forward_inference_mode": "forward under torch.inference_mode, asynchronous loop, wall clock",
-    "forward": "forward with autograd recording, asynchronous loop, wall clock",
-    "forward_backward": "forward in train mode, backward with a random output gradient, gradients never cleared",
-}
 # An identity takes as long as the fastest loop of its campaign. What takes three times that does some work.
 _IDENTITY_FACTOR = 3.0
 _SAME = 1e-4
@@ -304,16 +292,12 @@ def _mark_low_power(measurements: list[Measurement]) -> list[Measurement]:
 
 def _card(gpu: str, measurements: list[Measurement]) -> Card:
     days = sorted(m.started[:10] for m in measurements)
-    methods = {m.method for m in measurements}
-    return Card(
-        gpu=gpu,
-        clock_mhz=None,
-        source=_SOURCE,
-        licence="none stated; not to be redistributed",
-        method={name: text for name, text in _METHODS.items() if name in methods},
-        accumulates_gradients=("forward_backward",),
-        sensor="nvidia-smi, 1 ms polling, samples outside 3 sigma dropped",
-        software={"torch": "unknown", "driver": "unknown"},
+    used = {m.method for m in measurements}
+    methods = published("nicolai2025")["card"]["method"]
+    return card_of(
+        "nicolai2025",
+        gpu,
+        method={name: text for name, text in methods.items() if name in used},
         measured=(days[0], days[-1]),
         limits=tuple(sorted({m.remark for m in measurements if m.remark})),
     )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator
-from functools import wraps
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, wraps
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, cast
 
@@ -15,7 +17,7 @@ import numpy.typing as npt
 from ...errors import DatasetError, MissingDependencyError, with_extra
 from ...system.damage import refusing_damage, unreadable
 from ...system.regular_files import read_regular
-from ..measurement import Dataset, refuse_lines
+from ..measurement import Card, Dataset, refuse_lines
 from ..store import read_limited
 
 Options = ParamSpec("Options")
@@ -34,6 +36,21 @@ def importer(read: Importer[Options]) -> Importer[Options]:
             return read(folder, *args, **options)
 
     return cast("Importer[Options]", imported)
+
+
+@cache
+def _sources() -> Mapping[str, Any]:
+    return tomllib.loads(files(__package__).joinpath("../published.toml").read_text(encoding="utf-8"))
+
+
+def published(source: str) -> dict[str, Any]:
+    """The table of a source in published.toml, with tuples for its lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in _sources()[source].items()}
+
+
+def card_of(source: str, gpu: str, clock_mhz: float | None = None, **more: Any) -> Card:
+    """A card with what published.toml says of a source, and more; of methods only those that are given, if any are."""
+    return Card.from_dict({"gpu": gpu, "clock_mhz": clock_mhz, **published(source)["card"], **more})
 
 
 _MOST_BYTES = 256 << 20

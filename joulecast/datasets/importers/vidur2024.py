@@ -61,19 +61,11 @@ _LAYERS = ("attn_pre_proj", "attn_post_proj", "mlp_up_proj", "mlp_down_proj", "a
 
 import_vidur2024 = KernelTable(
     campaign="vidur2024",
-    file="layers.parquet",
     columns=("model", "layer", *_SIZES, "gated"),
     gpus={"A100 (SXM or PCIe 80GB, not said)": "NVIDIA A100-SXM4-80GB", "H100": "NVIDIA H100 80GB HBM3"},
     even=("gpu", "layer"),
     operation=_operation,
     kernel=lambda row: f"{row['layer']} of {row['model']}",
-    card={
-        "source": "github.com/microsoft/vidur, commit 7d47513; A. Agrawal et al., Vidur: A Large-Scale Simulation "
-        "Framework for LLM Inference, MLSys 2024",
-        "licence": "MIT",
-        "method": {"profiled_kernel": "median of kernel times in a profiler's trace: no launch in it"},
-        "software": {"torch": "unknown", "driver": "unknown"},
-    },
     limits=lambda gpu: (f"which {gpu.split()[0]} is not said; taken for the SXM board by its rates",),
     skip={
         "norms, rotary embeddings, activations and embeddings, whose kernels are not PyTorch's": lambda columns: (

@@ -51,17 +51,10 @@ def quickest_networks(measured: Iterable[NetworkMeasurement]) -> list[NetworkMea
 
 
 def fit_cpu(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection[Operation] = ()) -> CpuPredictor:
-    """Fit time and, where it was measured, power of one mode on a dataset.
+    """Fit time and, where it was measured, power of one mode on a dataset, by a recipe of ONE_GPU_FORMS.
 
-    Args:
-        dataset: Measurements of one CPU.
-        mode: inference or training.
-        recipe: Settings of a form in ONE_GPU_FORMS.
-        without: Operations to leave out, with all their repeats.
-
-    Raises:
-        DatasetError: There are too few usable operations of this mode.
-        MissingDependencyError: A library that this recipe trains with is not installed.
+    Raises DatasetError: there are too few usable operations of this mode. Raises MissingDependencyError: a library that
+    this recipe trains with is not installed.
     """
     loops = quickest_loops(dataset, mode, without)
     if len(loops) < LEAST_OPERATIONS:

@@ -89,8 +89,6 @@ class CpuNetworkPredictor:
 
     Args:
         name: Name of the zoo entry, such as "cpu-amd-epyc/forest-inference".
-        operations: Predicts single operations.
-        serial: How their times add up.
         network_errors: Quantity ("time" and, where power was measured, "power", "energy" and "edp") -> sorted absolute
             log errors on networks that were left out; empty where no network was measured.
     """
@@ -103,8 +101,7 @@ class CpuNetworkPredictor:
     def under(self, execution: Execution) -> Self:
         """The predictor itself: on a CPU only eager runs were measured, and there is no host beside it.
 
-        Raises:
-            InputError: Another execution, a host, or the calibration of a GPU.
+        Raises InputError: another execution, a host, or the calibration of a GPU.
         """
         if execution.profile is not None:
             execution.profile.check_gpu(self.operations.cpu.name)
@@ -137,9 +134,8 @@ class PreparedOnCpu:
     def at(self, clock_mhz: float | None = None, *, composition: str | None = None, strict: bool = False) -> Prediction:
         """Predict one iteration.
 
-        Raises:
-            InputError: A clock, another composition, or operations of another mode.
-            UncoveredError: Too much of the network is not covered; in strict mode, anything is not.
+        Raises InputError: a clock, another composition, or operations of another mode. Raises UncoveredError: too much
+        of the network is not covered; in strict mode, anything is not.
         """
         known, network = self.predictor, self.network
         known.operations.cpu.checked_clock_mhz(clock_mhz)
@@ -179,11 +175,8 @@ class PreparedOnCpu:
     def _costs(self, calls: PredictedCalls, counts: FloatArray, longer: float) -> Iterator[OperationCost]:
         """The cost of each operation, all calls together.
 
-        Args:
-            calls: Predictions of the operations.
-            counts: Calls of each.
-            longer: Time of the network over that of its operations. The CPU draws as much power between operations as
-                in them, so their joules are longer by the same factor, and add up to the network's.
+        A network takes `longer` times as long as its operations. The CPU draws as much power between operations as in
+        them, so their joules are longer by the same factor, and add up to the network's.
         """
         model = self.predictor.operations.calls
         times_s = self.predictor.serial.factor * counts * calls.time_s

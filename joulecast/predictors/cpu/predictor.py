@@ -120,8 +120,6 @@ class PredictedCalls:
     """Costs of operations that run one after the other, one value per operation; NaN where missing.
 
     Args:
-        operations: The operations.
-        time_s: Seconds per call, shape (operations,).
         power_w: Mean power during a call, shape (operations,); NaN where no power was measured.
         source: measured (the predictor was trained on this very operation), modelled, or missing.
     """
@@ -152,10 +150,6 @@ class CpuPredictor:
     """Predicts single operations on a CPU.
 
     Args:
-        cpu: The CPU that it was trained on.
-        mode: inference or training.
-        threads: Threads that PyTorch used.
-        calls: Constants of calls.
         time: Predicts the logarithm of the time over that by the constants.
         power: Predicts power over `typical_power_w`; None where no power was measured.
         typical_power_w: Median power of the measured operations; 0 where no power was measured.
@@ -177,11 +171,7 @@ class CpuPredictor:
         return tuple(self.calls.slowdowns)
 
     def predict(self, operations: Sequence[Operation], clock_mhz: float | None = None) -> PredictedCalls:
-        """Predict operations.
-
-        Raises:
-            InputError: An operation of another mode, or a clock.
-        """
+        """Predict operations. Raises InputError: an operation of another mode, or a clock."""
         self.cpu.checked_clock_mhz(clock_mhz)
         asked = OperationList(map(as_run, operations))
         require_mode(asked, self.mode)

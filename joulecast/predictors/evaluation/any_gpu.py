@@ -188,12 +188,8 @@ def validate_any_gpu(
 ) -> AnyGpuValidation:
     """Validate a recipe: leave operations out in folds, then leave every GPU out with all of the same chip.
 
-    Args:
-        datasets: Measurements of several GPUs.
-        networks: Measured networks with power, of any GPUs and modes.
-        recipe: Settings.
-        quick: Predict only the first fold, leave out only chips whose networks were measured, and use quicker settings
-            of the recipe. The errors are then those of a slightly worse predictor.
+    If it is to be `quick`, only the first fold is predicted, only chips whose networks were measured are left out, and
+    quicker settings of the recipe are used. The errors are then those of a slightly worse predictor.
     """
     if quick:
         recipe = quicker(recipe)

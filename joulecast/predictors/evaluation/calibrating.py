@@ -47,8 +47,6 @@ class _Pool:
             their errors are alike.
         shared: Factor for the weights in groups of several kinds, so that no kind dominates.
         families: Family of each operation, or the name of a special group: MEASURED, or one that begins with STAND_IN.
-        host_bound: Whether launching takes longer than the work of the GPU.
-        distances: Distance to the nearest operation in the training data.
     """
 
     errors: Mapping[str, FloatArray]
@@ -129,13 +127,8 @@ def calibrate(
 ) -> Calibration | None:
     """Group errors on held-out operations by family, by what bounds them (host or GPU), and by closeness.
 
-    Args:
-        closeness: The operations that the predictor was trained on.
-        errors: Errors on operations that were left out, for each way of leaving them out.
-        seen: Errors on new measurements of operations in the training data; None if there are none.
-
-    Returns:
-        The calibration; None if there are too few errors.
+    There are errors on operations that were left out, for each way of leaving them out, and those that were `seen` in
+    the training data and measured again. Returns None if there are too few errors.
     """
     left_out = [_usable(part) for part in errors]
     units = power_units(left_out)

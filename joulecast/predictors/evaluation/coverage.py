@@ -27,7 +27,6 @@ class Coverage:
     Args:
         split: How the cases were left out of the predictor's training.
         group: What the counted cases have in common.
-        cases: Number of cases.
         within: Quantity -> share within the interval. All measurements of an operation count as one case.
         width: Quantity -> median half width, as a factor minus 1.
         unique: Quantity -> number of operations or networks behind that share.

@@ -67,12 +67,10 @@ class OperationErrors:
 
     Args:
         campaign: Name of the campaign that measured them, or of the way in which they were left out.
-        operations: The measured operations.
         time_s, power_w: Measured seconds and watts; NaN without a usable power.
         predicted_time_s, predicted_power_w: Predicted seconds and watts; NaN for kinds without training data.
         roofline_s: Least time by the data sheet, a measure of an operation's size on this GPU. This and what follows is
             empty on CPUs.
-        host_bound: Whether launching was predicted to take longer than the work of the GPU.
         distances: Distance to the nearest operations in the training data; see `Closeness`.
         reference: Whether a loop was run in the way that the predictor assumes; loops of older campaigns may differ.
     """
@@ -147,15 +145,12 @@ class NetworkError:
     """One measured network, and its prediction by a predictor that was trained without it.
 
     Args:
-        measurement: The measurement of the network.
         left_out: Number of operations of the dataset that were left out of training, because only it has them.
         time_s, energy_j: Predicted seconds and joules; NaN joules where none were measured.
         sum_time_s, sum_energy_j: The same as plain sums of measurement loops; NaN where that was not computed.
         device_time_s, host_time_s: Predicted seconds of the GPU and of the host, by a GPU's own predictor.
         unmeasured_share: Share of the device time in groups (kind and precision) without any measurement.
         parts: Its operations, from which its difficulty is computed; none if no intervals are made.
-        gpu: Full name of the GPU, if the predictor is for any GPU.
-        known: What was known of that GPU's chip.
         power_w: Predicted watts, to be compared with a mean power that was measured by itself; None to compare energy
             over time.
     """

@@ -41,9 +41,7 @@ class PartErrors(NamedTuple):
     """Errors of a part on one GPU.
 
     Args:
-        part: Name of the part.
         basis: The measurements that the predictions are based on.
-        gpu: Full name of the GPU.
         log_errors: Logarithms of predicted over measured device time, or of power; shape (kernels,).
         first: Of times, whether an error is used to make intervals (True) or to test them (False), the same for all
             kernels of a size; shape (kernels,).
@@ -71,9 +69,7 @@ def validate_kernels(tables: Sequence[Measured], recipe: KernelRecipe) -> Valida
     """Errors of device time of a recipe on measurements that were left out, for each part.
 
     The constants of physics, eleven of each way to compute, are fitted once for all splits but those of generations.
-
-    Raises:
-        MissingDependencyError: scipy or xgboost is not installed.
+    Raises MissingDependencyError: scipy or xgboost is not installed.
     """
     constants = fit_constants(tables, recipe)
     few = [table.drawn(min(_LEFT_OUT_ROWS, recipe.most_rows), recipe.seed) for table in tables]
@@ -163,8 +159,7 @@ def as_parts(table: Measured) -> Parts:
 def validate_power(model: OneModel, tables: Sequence[Readings], recipe: KernelRecipe) -> tuple[PartErrors, ...]:
     """Errors of power on measurements that were left out, for each part.
 
-    Raises:
-        MissingDependencyError: xgboost is not installed.
+    Raises MissingDependencyError: xgboost is not installed.
     """
     generations = [generation_of(table.gpu) for table in tables]
     held = [drawn_by_size(t.parts.kernels, t.parts.names, recipe.folds, recipe.seed) == 0 for t in tables]

@@ -46,13 +46,9 @@ def each_left_out(
 ) -> list[tuple[Held, Found]]:
     """Leave out what has one value in a column, then what has the next, in the order of the values.
 
-    Args:
-        column: What each measurement is left out with; None for what is never left out.
-        judge: A function at the top level of a module. It gets the arguments and the mask of what is left out, fits to
-            the rest, and returns what it found on what was left out.
-        arguments: Arguments of that function, before the mask.
-        what: What is left out each time, for the bar on the terminal.
-        worthwhile: Whether processes on this machine are worth their start and a copy of the arguments.
+    What has None there is never left out. `judge` is a function at the top level of a module. It gets the arguments and
+    the mask of what is left out, fits to the rest, and returns what it found on what was left out. `worthwhile` says
+    whether processes on this machine are worth their start and a copy of the arguments.
     """
     values: list[Any] = sorted({value for value in column if value is not None})
     masks = [np.array([mine == value for mine in column], dtype=bool) for value in values]
@@ -63,10 +59,8 @@ def each_left_out(
 def cross_validate(dataset: Dataset, mode: str, recipe: Recipe, campaign: str | None = None) -> OperationErrors:
     """Predict every operation by a predictor that was fitted without it (cross-validation).
 
-    A recipe's `folds` and `seed` decide the split; a campaign of None stands for all.
-
-    Raises:
-        DatasetError: There are too few operations.
+    A recipe's `folds` and `seed` decide the split; a campaign of None stands for all. Raises DatasetError: there are
+    too few operations.
     """
     if campaign is not None:
         rows = tuple(m for m in dataset.usable(mode) if m.campaign == campaign)
@@ -227,14 +221,9 @@ def leave_networks_out(
 ) -> NetworksLeftOut:
     """Predict every measured network by a predictor and a host model that have not seen it.
 
-    Args:
-        dataset: Measurements of one GPU, with networks.
-        mode: inference or training.
-        recipe: Settings of the predictor, see `fit_own`.
-        networks: The operations of each measured network of this mode.
-        by: "name" or "family": leave out all networks of the same name or family, and the operations that only these
-            have, in both modes and all precisions. "none": leave out no operations, and fit only the host cost without
-            networks of the same name; the errors then show the composition alone.
+    By "name" or "family": all networks of the same name or family are left out, and the operations that only these
+    have, in both modes and all precisions. By "none": no operation is left out, and only the host cost is fitted
+    without networks of the same name; the errors then show the composition alone.
     """
     measured = [(m, networks[m]) for m in dataset.networks_with_energy(mode)]
     column = [network_family(m.network) if by == "family" else m.network for m, _ in measured]

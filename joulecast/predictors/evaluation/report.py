@@ -70,10 +70,8 @@ def _largest_campaign(validation: Validation, errors: OperationErrors, folder: P
         rows = [[key, f"{t['count']:.0f}", _three(t, ""), _three(p, "")] for key, (t, p) in groups.items()]
         lines += _table(header, rows)
     title = f"{validation.gpu}, {validation.mode}, {campaign}: operations not seen in training"
-    slug = _slug(validation)
-    shown = [plot_operations(errors, title, folder / f"{slug}-operations.png")]
-    shown.append(plot_errors_by_kind(errors, title, folder / f"{slug}-kinds.png"))
-    return [*lines, *(f"![{path.stem}]({path.name})" for path in shown), ""]
+    path = plot_operations(errors, title, folder / f"{_slug(validation)}-operations.png")
+    return [*lines, f"![{path.stem}]({path.name})", ""]
 
 
 def _networks_section(validation: Validation, folder: Path) -> list[str]:
@@ -178,15 +176,8 @@ def write_report(
 ) -> Path:
     """Write REPORT.md and its plots.
 
-    Args:
-        validations: One per GPU and mode.
-        recipe: The recipe that was evaluated.
-        folder: The folder to write into, which is created if it does not exist.
-        command: The command that makes the report again.
-        remarks: Markdown that is inserted after the introduction, such as what limits the errors.
-
-    Raises:
-        MissingDependencyError: matplotlib is not installed.
+    There is one validation per GPU and mode. The remarks are Markdown that follows the introduction, such as what
+    limits the errors. Raises MissingDependencyError: matplotlib is not installed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     settings = ", ".join(f"{name} = {value}" for name, value in recipe.to_dict().items())
@@ -238,37 +229,6 @@ def plot_operations(errors: OperationErrors, title: str, path: Path) -> Path:
             low, high = axis.get_xlim()
             axis.plot([low, high], [low, high], color=FAINT, linewidth=0.8, zorder=0)
         return _save(plt, figure, title, path)
-
-
-def plot_errors_by_kind(errors: OperationErrors, title: str, path: Path) -> Path:
-    """Distribution of absolute errors of time and of power, kind by kind."""
-    plt = pyplot()
-    kinds = np.array([operation.kind for operation in errors.operations])
-    names = _by_count(kinds)
-    quantities = (
-        ("time", ACCENT, errors.time_s, errors.predicted_time_s),
-        ("power", OTHER, errors.power_w, errors.predicted_power_w),
-    )
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(
-            1, 2, figsize=(10, 1.4 + 0.3 * len(names)), sharey=True, layout="constrained", squeeze=False
-        )
-        for axis, (quantity, colour, measured, predicted) in zip(axes[0], quantities, strict=True):
-            error = 100 * np.abs(predicted / measured - 1)
-            for row, kind in enumerate(names):
-                mine = error[(kinds == kind) & ~np.isnan(error)]
-                if len(mine):
-                    low, first, middle, third, high = np.maximum(np.quantile(mine, (0.1, 0.25, 0.5, 0.75, 0.9)), 0.01)
-                    axis.hlines(row, low, high, color=FAINT, linewidth=1.2)
-                    axis.hlines(row, first, third, color=colour, linewidth=7)
-                    axis.plot(middle, row, marker="|", markersize=11, markeredgewidth=1.8, color=INK)
-            axis.set(xscale="log", xlabel=f"absolute error of {quantity} (%)")
-            axis.grid(axis="x", color="#dddddd", linewidth=0.6)
-            axis.set_axisbelow(True)
-        counts = [int((kinds == kind).sum()) for kind in names]
-        axes[0][0].set_yticks(range(len(names)), [f"{kind} ({n})" for kind, n in zip(names, counts, strict=True)])
-        axes[0][0].invert_yaxis()
-        return _save(plt, figure, f"{title}\nbar: quartiles, mark: median, line: 10 to 90 %", path)
 
 
 def plot_networks(by_name: Sequence[NetworkError], by_family: Sequence[NetworkError], title: str, path: Path) -> Path:

@@ -16,8 +16,6 @@ class Score:
     """Absolute relative errors on one split; None where a quantity was not measured.
 
     Args:
-        where: GPU and mode, or all GPUs.
-        split: What was left out.
         count: Operations or networks that were predicted.
         time_median, time_mean: Relative errors of loop time (own predictor), device time (any GPU) or a network's time.
         energy_mean, power_mean: Relative errors of energy and power of the same operations or networks.

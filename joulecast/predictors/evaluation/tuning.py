@@ -22,8 +22,6 @@ class Trial:
     """Settings that were tried, and their errors on operations that were held out.
 
     Args:
-        recipe: The recipe with these settings.
-        settings: The settings that differ between trials.
         metrics: Median and mean absolute errors of time and power, and "loss", which a search minimizes.
         curves: Learning curves of the first fold, as `curves_of` gives them.
     """
@@ -42,8 +40,7 @@ class Trial:
 def search(dataset: Dataset, mode: str, recipe: XGBoostRecipe, trials: int) -> Iterator[Trial]:
     """Try settings: first the recipe's own, then others drawn from its search space.
 
-    Raises:
-        DatasetError: Too few operations.
+    Raises DatasetError: too few operations.
     """
     rng = np.random.default_rng(recipe.seed)
     names = sorted(recipe.search)

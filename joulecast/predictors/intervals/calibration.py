@@ -85,10 +85,8 @@ class Cases:
     """Operations whose errors are looked up; arrays of shape (operations,).
 
     Args:
-        operations: The operations.
         host_bound: Whether launching takes longer than the GPU's work.
         measured: Whether the predictor was trained on this very operation, at this clock.
-        distances: Distances from the operations that it was trained on, see `Closeness`.
     """
 
     operations: Sequence[Operation]
@@ -136,17 +134,9 @@ class Calibration:
     def log_errors(self, quantity: str, level: float, cases: Cases, power_w: FloatArray | None = None) -> FloatArray:
         """Half widths of the logarithm of a quantity, one per operation.
 
-        Args:
-            quantity: One of QUANTITIES.
-            level: Share of such operations that should lie within.
-            cases: The operations.
-            power_w: The predicted powers, with which errors of power are scaled where their units are known.
-
-        Returns:
-            NaN where no error of the quantity is known.
-
-        Raises:
-            InputError: The level is not between 0 and 1, or higher than all errors together support.
+        A share `level` of such operations should lie within. Errors of power are scaled with the predicted powers where
+        their units are known. NaN where no error of the quantity is known. Raises InputError: the level is not between
+        0 and 1, or higher than all errors together support.
         """
         if quantity == "power" and self.power_units is not None and power_w is not None:
             return self.log_errors(SCALED_POWER, level, cases) * self.power_units.of(power_w)
@@ -228,8 +218,7 @@ class Calibration:
 def _complete(groups: Mapping[str, tuple[ErrorGroup, ...]]) -> Mapping[str, tuple[ErrorGroup, ...]]:
     """Check groups from a file: the group for all others must exist, and no group may be empty.
 
-    Raises:
-        ValueError: The group for all others is missing, or a group is empty.
+    Raises ValueError: the group for all others is missing, or a group is empty.
     """
     if "" not in groups or not all(groups.values()):
         raise ValueError('the errors of operations lack the group "" for all others, or a group is empty')

@@ -22,8 +22,7 @@ _ROUNDING = 1e-6  # Tolerance for rounding errors in sums of weights.
 def require_level(level: float) -> None:
     """Require that the level of an interval, the share of cases that lie within, is between 0 and 1.
 
-    Raises:
-        InputError: It is not.
+    Raises InputError: it is not.
     """
     if not 0 < level < 1:
         raise InputError("the level of an interval lies between 0 and 1", given=level, allowed="such as 0.9")
@@ -32,8 +31,7 @@ def require_level(level: float) -> None:
 def conformal_rank(level: float, count: int) -> int:
     """Rank of the error, of `count` sorted ones, that covers a share `level` of new cases; above `count` if none does.
 
-    Raises:
-        InputError: The level is not between 0 and 1.
+    Raises InputError: the level is not between 0 and 1.
     """
     require_level(level)
     return math.ceil((count + 1) * level - 1e-9)
@@ -42,8 +40,7 @@ def conformal_rank(level: float, count: int) -> int:
 def conformal_error(errors: Sequence[float] | FloatArray, level: float, of_what: str) -> float:
     """The half width that covers a share `level`, out of sorted absolute errors.
 
-    Raises:
-        InputError: The level is not between 0 and 1, or too high for so few errors.
+    Raises InputError: the level is not between 0 and 1, or too high for so few errors.
     """
     rank = conformal_rank(level, len(errors))
     if rank > len(errors):
@@ -58,10 +55,8 @@ def conformal_error(errors: Sequence[float] | FloatArray, level: float, of_what:
 def thinned(errors: FloatArray, most: int, weights: FloatArray | None = None) -> FloatArray:
     """Sorted errors; at most `most` of them, evenly spaced by rank, so that their conformal intervals stay the same.
 
-    Args:
-        errors: Errors in any order; NaN for unknown ones.
-        most: Largest number of errors to return.
-        weights: Weight of each error; None for 1 each. The result has at most as many errors as the weights sum up to.
+    NaN stands for unknown errors. Without weights each error has a weight of 1. The result has at most as many errors
+    as the weights sum up to.
     """
     known = ~np.isnan(errors)
     order = np.argsort(errors[known], kind="stable")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,23 +16,42 @@ from ...arrays import FloatArray
 from ...operations.operation_list import OperationList
 from .conformal import conformal_error, conformal_rank
 from .network_calibration import NetworkCalibration, shares_of
-from .operation_spread import OperationSpread, PredictedOperations, looked_up
+from .operation_spread import OperationSpread, PredictedOperations
 from .widening import BASIS, CLOCK_ERRORS, LEAST_LEVEL, clock_error, least_half_width, never_measured, octaves
 
 FAR_SHARE = 0.2
 """A network is far outside the training data if this share of its device time is in operations that are."""
 
 
+class _Around:
+    """Intervals around a value, by the scores and units of either form of a spread."""
+
+    def supports(self: Any, level: float) -> bool:
+        """Whether there are enough errors for a level. Raises InputError: the level is not between 0 and 1."""
+        known = [len(self.scores["time"]), *([] if self.measured_mhz is None else [len(CLOCK_ERRORS["time"])])]
+        return all(conformal_rank(level, count) <= count for count in known)
+
+    def around(self: Any, quantity: str, value: float, level: float, held_mhz: float | None) -> tuple[float, float]:
+        """Low and high of a quantity, for a prediction with this held clock.
+
+        Raises InputError: the level is not between 0 and 1, or higher than the errors support.
+        """
+        half = conformal_error(self.scores[quantity], level, "measured networks") * self.units[quantity]
+        if self.measured_mhz is not None and held_mhz is not None:
+            half = float(np.hypot(half, clock_error(quantity, level, octaves(held_mhz, self.measured_mhz))))
+        # Missing work can only increase the totals, so that only the upper end moves. What few measurements show may be
+        # absent elsewhere, or twice as much: both ends move by it.
+        more = {"time": 1, "energy": 1, "edp": 2, "power": 0}[quantity]
+        half = math.hypot(half, more * math.log(1 - self.unconfirmed_share))
+        return value / math.exp(half), value * math.exp(half) / (1 - self.missing_share) ** more
+
+
 @dataclass(frozen=True)
-class NetworkSpread:
+class NetworkSpread(_Around):
     """Errors on networks that were left out, scaled for one prediction.
 
     Args:
-        networks: Errors on networks that were left out.
-        composition: How the prediction was composed.
         operations: Errors of its operations; None where the networks' errors are counted without difficulty.
-        counts: Calls of each operation.
-        predictions: Predictions of its operations.
         missing_share: Share of the network's FLOPs, or bytes if that is more, that is in no total.
         measured_mhz: The clock that was measured, if that is another than was asked for.
         unconfirmed_share: Share of the device time that effects add which few measurements show (networks/effects.py).
@@ -86,8 +106,7 @@ class NetworkSpread:
         operations = self.predictions.operations
         if self.operations is None:
             return OperationList.of(operations).derived(never_measured)
-        spread = self.operations
-        return looked_up(spread.calibration, spread.trained_on, operations).never_measured
+        return self.operations.looked_up(operations).never_measured
 
     @cached_property
     def _never_measured_share(self) -> float:
@@ -108,26 +127,9 @@ class NetworkSpread:
         """Quantity -> sorted absolute log errors on networks, in units of their difficulty."""
         return self.networks.scores[self.composition]
 
-    def supports(self, level: float) -> bool:
-        """Whether there are enough errors for an interval of this level.
-
-        Raises:
-            InputError: The level is not between 0 and 1.
-        """
-        return _supports(self, level)
-
-    def around(self, quantity: str, value: float, level: float, held_mhz: float | None) -> tuple[float, float]:
-        """Low and high of a quantity, for a prediction with this held clock.
-
-        Raises:
-            InputError: The level is not between 0 and 1, or higher than the errors support.
-        """
-        return _around(self, quantity, value, level, held_mhz)
-
     def __reduce__(self) -> tuple[type[SentNetworkSpread], tuple[object, ...]]:
         """Pickle what a client needs of these errors, and not all errors that they were looked up in."""
-        sent = self.as_sent()
-        return SentNetworkSpread, tuple(getattr(sent, each.name) for each in fields(sent))
+        return SentNetworkSpread, tuple(vars(self.as_sent()).values())
 
     def as_sent(self) -> SentNetworkSpread:
         """All values that a client needs to compute intervals."""
@@ -145,17 +147,12 @@ class NetworkSpread:
 
 
 @dataclass(frozen=True)
-class SentNetworkSpread:
+class SentNetworkSpread(_Around):
     """A NetworkSpread with everything looked up, small enough to be sent to a client.
 
     Args:
         scores: Sorted absolute log errors on networks by quantity, in units of their difficulty.
         units: The difficulty by quantity.
-        missing_share: Share of the network's FLOPs or bytes that is in no total, see `NetworkSpread`.
-        far_outside: Whether the network is far outside the training data.
-        basis: Origin of the errors, in words.
-        measured_mhz: The clock that was measured, if another was asked for; None otherwise.
-        unconfirmed_share: Share of the device time that effects add which few measurements show.
     """
 
     scores: Mapping[str, tuple[float, ...]]
@@ -165,29 +162,3 @@ class SentNetworkSpread:
     basis: str
     measured_mhz: float | None
     unconfirmed_share: float = 0.0
-
-    def supports(self, level: float) -> bool:
-        """See `NetworkSpread.supports`."""
-        return _supports(self, level)
-
-    def around(self, quantity: str, value: float, level: float, held_mhz: float | None) -> tuple[float, float]:
-        """See `NetworkSpread.around`."""
-        return _around(self, quantity, value, level, held_mhz)
-
-
-def _supports(spread: NetworkSpread | SentNetworkSpread, level: float) -> bool:
-    known = [len(spread.scores["time"]), *([] if spread.measured_mhz is None else [len(CLOCK_ERRORS["time"])])]
-    return all(conformal_rank(level, count) <= count for count in known)
-
-
-def _around(
-    spread: NetworkSpread | SentNetworkSpread, quantity: str, value: float, level: float, held_mhz: float | None
-) -> tuple[float, float]:
-    half = conformal_error(spread.scores[quantity], level, "measured networks") * spread.units[quantity]
-    if spread.measured_mhz is not None and held_mhz is not None:
-        half = float(np.hypot(half, clock_error(quantity, level, octaves(held_mhz, spread.measured_mhz))))
-    # Missing work can only increase the totals, so that only the upper end moves. What few measurements show may be
-    # absent elsewhere, or twice as much: both ends move by it.
-    more = {"time": 1, "energy": 1, "edp": 2, "power": 0}[quantity]
-    half = math.hypot(half, more * math.log(1 - spread.unconfirmed_share))
-    return value / math.exp(half), value * math.exp(half) / (1 - spread.missing_share) ** more

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...errors import InputError
 from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
+from ..physics.cached import cached
 from .calibration import ONE_SIGMA, QUANTITIES, Calibration, Cases
 from .widening import clock_error, least_half_width, never_measured, octaves
 
@@ -24,32 +26,26 @@ class PredictedOperations(Protocol):
     @property
     def operations(self) -> tuple[Operation, ...]:
         """The operations."""
-        ...
 
     @property
     def power_w(self) -> FloatArray:
         """Mean board power of each operation in a loop."""
-        ...
 
     @property
     def device_time_s(self) -> FloatArray:
         """Seconds that the GPU works on each operation; NaN where missing."""
-        ...
 
     @property
     def host_bound(self) -> NDArray[np.bool_]:
         """Whether launching an operation takes longer than the GPU's work."""
-        ...
 
     @property
     def held_clock_mhz(self) -> FloatArray:
         """Graphics clock that each operation runs at."""
-        ...
 
     @property
     def source(self) -> Sequence[str]:
         """Where each cost comes from: measured, modelled or missing."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,6 @@ class OperationSpread:
     """Errors of operations, to be looked up for one request.
 
     Args:
-        calibration: Errors of the predictor on what was held out.
         trained_on: Digests of the operations that it was trained on.
         measured_mhz: The clock that those were measured at; None for a predictor of any clock.
         fallback: Intervals of the predictor that stood in for operations that were never measured, and a mask of
@@ -87,10 +82,9 @@ class OperationSpread:
     def log_errors(self, predictions: PredictedOperations, level: float) -> dict[str, FloatArray]:
         """Half widths of the logarithms of time, power and energy.
 
-        Raises:
-            InputError: The level is not between 0 and 1, or higher than the errors support.
+        Raises InputError: the level is not between 0 and 1, or higher than the errors support.
         """
-        known = looked_up(self.calibration, self.trained_on, predictions.operations)
+        known = self.looked_up(predictions.operations)
         cases = replace(known.cases, host_bound=predictions.host_bound)
         found = {}
         for quantity in QUANTITIES:
@@ -106,9 +100,13 @@ class OperationSpread:
                 found[quantity] = np.where(places & ~np.isnan(half), half, found[quantity])
         return {quantity: known.widened(quantity, half, level) for quantity, half in found.items()}
 
+    def looked_up(self, operations: Sequence[Operation]) -> LookedUp:
+        """What the calibration says about operations at any clock."""
+        return _looked_up(OperationList.of(operations), self.calibration, self.trained_on)
+
     def sigmas(self, operations: tuple[Operation, ...]) -> dict[str, FloatArray]:
         """Quantity -> standard deviations of the log errors of operations; see `Calibration.sigma`."""
-        return looked_up(self.calibration, self.trained_on, operations).sigmas
+        return self.looked_up(operations).sigmas
 
     def take(self, places: NDArray[np.intp]) -> OperationSpread:
         """The spread of the operations at given indices; an index may occur twice."""
@@ -127,7 +125,7 @@ class OperationSpread:
 
     def far_outside(self, operations: Sequence[Operation]) -> NDArray[np.bool_]:
         """See `Calibration.far_outside`."""
-        return looked_up(self.calibration, self.trained_on, tuple(operations)).far
+        return self.looked_up(operations).far
 
 
 @dataclass(frozen=True)
@@ -145,11 +143,7 @@ class SentOperationSpread:
     far: tuple[bool, ...]
 
     def log_errors(self, predictions: PredictedOperations, level: float) -> Mapping[str, FloatArray]:
-        """See `OperationSpread.log_errors`.
-
-        Raises:
-            InputError: A level that was not looked up.
-        """
+        """See `OperationSpread.log_errors`. Raises InputError: a level that was not looked up."""
         if level not in self.half_widths:
             known = ", ".join(map(str, self.half_widths))
             raise InputError("intervals that come from a service have certain levels", given=level, allowed=known)
@@ -173,7 +167,6 @@ class LookedUp:
     """What a calibration says about some operations at any clock.
 
     Args:
-        calibration: The errors that were looked up.
         cases: The operations that they were looked up for, as those of a GPU that does not wait for the host.
     """
 
@@ -202,9 +195,8 @@ class LookedUp:
         return np.where(self.never_measured, np.maximum(half, least_half_width(quantity, level)), half)
 
 
-# Cached, because a network is asked for at one clock after the other.
-@lru_cache(maxsize=256)
-def looked_up(calibration: Calibration, trained_on: frozenset[str], operations: tuple[Operation, ...]) -> LookedUp:
+@cached  # A network is asked for at one clock after the other.
+def _looked_up(operations: OperationList, calibration: Calibration, trained_on: frozenset[str]) -> LookedUp:
     """Look operations up in a calibration, and cache the result; see `OperationSpread` for the arguments."""
     measured = np.array([operation.digest in trained_on for operation in operations], dtype=bool)
     distances = calibration.closeness.distances(operations)

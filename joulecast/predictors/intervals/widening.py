@@ -1,9 +1,6 @@
-"""What makes intervals wider where nothing was measured: another clock, and kinds that no dataset has.
+"""What makes intervals wider where nothing was measured: another clock, kinds that no dataset has, training in half.
 
-Clocks: networks on the A100 were measured at several clocks (energaizer2026), and predicted without measurements of
-that chip. For 92 pairs of a clock and the network's highest clock, the difference of their log errors was divided by
-the octaves between the two clocks. The lists are the quantiles of the results, in steps of 1/40; `python
-benchmarks/clock_errors.py` makes them. No dataset has another GPU at several clocks, so they are used for all GPUs.
+Clocks and training steps in half precision: the errors are in errors.toml, which says where they come from.
 
 Kinds: one that was measured in no dataset is modelled by another one. The errors behind intervals come from measured
 kinds that were modelled by one another, so they are too small for a kind that works in a different way, such as `sort`.
@@ -12,7 +9,9 @@ kinds that were modelled by one another, so they are too small for a kind that w
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Collection, Mapping, Sequence
+from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,34 +21,34 @@ from ...operations.operation import Operation
 from .conformal import conformal_error
 
 BASIS = "the A100's networks at other clocks than their highest"
+TRAINING_BASIS = "published training steps in half precision (time) and networks in inference (power)"
 
-_QUANTILES: Mapping[str, str] = {
-    "time": (
-        "0.016 0.025 0.032 0.035 0.036 0.04 0.041 0.047 0.052 0.054 0.067 0.077 0.091 0.097 0.114 0.118 0.131 "
-        "0.137 0.141 0.146 0.153 0.158 0.163 0.166 0.171 0.189 0.196 0.207 0.224 0.233 0.238 0.244 0.255 "
-        "0.271 0.283 0.295 0.321 0.333 0.404"
-    ),
-    "power": (
-        "0.045 0.055 0.087 0.092 0.107 0.113 0.123 0.127 0.135 0.151 0.16 0.165 0.17 0.201 0.206 0.213 0.218 "
-        "0.221 0.257 0.26 0.268 0.303 0.308 0.318 0.322 0.336 0.378 0.38 0.384 0.41 0.439 0.455 0.466 0.488 "
-        "0.541 0.575 0.634 0.71 0.858"
-    ),
-    "energy": (
-        "0.005 0.009 0.019 0.023 0.025 0.026 0.033 0.039 0.042 0.05 0.055 0.057 0.058 0.065 0.074 0.079 0.088 "
-        "0.102 0.116 0.123 0.125 0.132 0.139 0.151 0.167 0.179 0.188 0.201 0.22 0.258 0.263 0.266 0.301 0.321 "
-        "0.341 0.377 0.411 0.431 0.466"
-    ),
-    "edp": (
-        "0.01 0.012 0.016 0.03 0.036 0.037 0.043 0.053 0.059 0.063 0.071 0.074 0.077 0.089 0.091 0.101 0.104 "
-        "0.107 0.12 0.125 0.132 0.137 0.142 0.154 0.157 0.16 0.166 0.168 0.173 0.188 0.202 0.208 0.215 0.222 "
-        "0.224 0.249 0.258 0.304 0.497"
-    ),
-}
-
-CLOCK_ERRORS: Mapping[str, FloatArray] = {
-    quantity: np.array(values.split(), dtype=float) for quantity, values in _QUANTILES.items()
-}
+_ERRORS = tomllib.loads(files(__package__).joinpath("errors.toml").read_text(encoding="utf-8"))
+CLOCK_ERRORS: Mapping[str, FloatArray] = {name: np.array(values) for name, values in _ERRORS["clocks"].items()}
 """Quantity -> sorted absolute log errors per octave."""
+
+STEP_ERRORS: FloatArray = np.array(_ERRORS["training"]["time"])
+"""Sorted absolute log errors of the time of training steps in half precision."""
+
+
+def step_errors(power: Sequence[float]) -> Mapping[str, Sequence[float]]:
+    """Sorted absolute log errors of each quantity of training steps in half precision, from those of power otherwise.
+
+    Time and power are taken to err independently.
+    """
+    time, watts = np.meshgrid(STEP_ERRORS, np.asarray(power, dtype=float))
+
+    def as_many(errors: FloatArray) -> Sequence[float]:
+        """As many errors as there are of time, so that no more is claimed than these support."""
+        levels = (np.arange(len(STEP_ERRORS)) + 0.5) / len(STEP_ERRORS)
+        return [float(error) for error in np.quantile(errors, levels)]
+
+    return {
+        "time": STEP_ERRORS.tolist(),
+        "power": sorted(map(float, power)),
+        "energy": as_many(np.hypot(time, watts)),
+        "edp": as_many(np.hypot(2 * time, watts)),
+    }
 
 
 def octaves(held_mhz: FloatArray | float, measured_mhz: float) -> FloatArray:
@@ -61,8 +60,7 @@ def octaves(held_mhz: FloatArray | float, measured_mhz: float) -> FloatArray:
 def clock_error(quantity: str, level: float, octaves_away: FloatArray) -> FloatArray:
     """Half width that is added for clocks that were not measured; 0 at the measured clock.
 
-    Raises:
-        InputError: The level is higher than the errors support.
+    Raises InputError: the level is higher than the errors support.
     """
     if not np.any(octaves_away):
         return np.zeros_like(octaves_away)

@@ -41,8 +41,6 @@ class BlendRegressor:
     """The mean of trees and a process, weighted by closeness.
 
     Args:
-        trees: The regressor of trees.
-        process: The Gaussian process, fitted to the same measurements.
         share: Weight of the process at a measured operation, above 0, at most 1; it falls to 0 far from all of them.
         falloff: Power of closeness that the weight is proportional to.
     """
@@ -63,8 +61,7 @@ class BlendRegressor:
     def to_files(self, name: str) -> dict[str, bytes]:
         """See `Regressor.to_files`: the trees, the process, and how they are mixed.
 
-        Raises:
-            MissingDependencyError: The converter of trees is not installed.
+        Raises MissingDependencyError: the converter of trees is not installed.
         """
         mixing = json.dumps({"falloff": self.falloff, "share": self.share}).encode()
         return {
@@ -88,8 +85,7 @@ def fit_blend(
 ) -> Regressor:
     """See `OneGpuForm.fit`; the process has another share in time than in power, and is left out where it has none.
 
-    Raises:
-        MissingDependencyError: scikit-learn is not installed.
+    Raises MissingDependencyError: scikit-learn is not installed.
     """
     trees = fit_forest(operations, inputs, targets, recipe, quantity)
     share = recipe.time_share if quantity == "time" else recipe.power_share
@@ -99,8 +95,7 @@ def fit_blend(
 def stored_blend(files: Files, name: str) -> Regressor:
     """What `BlendRegressor.to_files` wrote, or a forest where the process had no share.
 
-    Raises:
-        ZooError: Something is missing or damaged, or has another number of inputs.
+    Raises ZooError: something is missing or damaged, or has another number of inputs.
     """
     trees = stored_trees(files, name)
     if _mixing_file(name) not in files:

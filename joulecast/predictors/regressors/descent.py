@@ -49,10 +49,8 @@ class Descent:
     """Gradient descent on a loss.
 
     Args:
-        network: The network that is fitted.
         matrices: The parameters that Muon updates; if empty, AdamW updates all parameters.
         learning_rate, matrix_learning_rate: Highest learning rates of AdamW and of Muon.
-        steps: Number of steps.
         betas: Decay rates of AdamW's two running means.
     """
 

@@ -33,12 +33,7 @@ _CURVE_POINTS = 100
 
 @dataclass(frozen=True)
 class FittedTrees:
-    """A fitted forest of scikit-learn, or trees of XGBoost, behind the interface of a regressor.
-
-    Args:
-        model: The fitted forest or XGBRegressor.
-        curves: Learning curves by name, see `curves_of`.
-    """
+    """A fitted forest of scikit-learn, or trees of XGBoost, behind the interface of a regressor."""
 
     model: Any
     curves: Mapping[str, Sequence[float]] = field(default_factory=dict, compare=False)
@@ -144,8 +139,7 @@ def fit_forest(
 ) -> FittedTrees:
     """See `OneGpuForm.fit`; time and power are fitted alike, and only inputs and targets matter.
 
-    Raises:
-        MissingDependencyError: scikit-learn is not installed.
+    Raises MissingDependencyError: scikit-learn is not installed.
     """
     try:
         from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
@@ -172,17 +166,8 @@ def fit_boosted(
     """See `OneGpuForm.fit`: boosted trees of one GPU, monotone in the work.
 
     The number of trees is found by early stopping on a tenth of the operations, with all variants of an operation on
-    one side of the split. That many trees are then fitted to all operations.
-
-    Args:
-        operations: The measured operations.
-        inputs: Inputs, shape (operations, len(INPUT_NAMES)).
-        targets: What to predict, shape (operations,).
-        recipe: Settings of the trees.
-        quantity: "time" is monotone in the work; "power" is not: a larger operation may wait for memory.
-
-    Raises:
-        MissingDependencyError: xgboost is not installed.
+    one side of the split. That many trees are then fitted to all operations. "time" is monotone in the work; "power" is
+    not: a larger operation may wait for memory. Raises MissingDependencyError: xgboost is not installed.
     """
     fold = fold_of(set(operations), _STOPPING_FOLDS, recipe.seed)
     held = np.array([fold[operation] == 0 for operation in operations])
@@ -203,10 +188,7 @@ def fit_boosted(
 def unfitted_trees(recipe: TreeSettings, trees: int, depth: int | None = None, **more: Any) -> Any:
     """An XGBRegressor that gives the same trees every time.
 
-    A depth of None stands for that of the recipe.
-
-    Raises:
-        MissingDependencyError: xgboost is not installed.
+    A depth of None stands for that of the recipe. Raises MissingDependencyError: xgboost is not installed.
     """
     try:
         from xgboost import XGBRegressor

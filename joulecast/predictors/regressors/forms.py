@@ -24,7 +24,6 @@ class OneGpuForm(NamedTuple):
     """How a recipe becomes a regressor of a GPU's time or power, and how that is read again.
 
     Args:
-        settings: Class of the recipe.
         fit: Fits a regressor. Its arguments are the measured operations; their inputs, shape (operations,
             len(INPUT_NAMES)); the targets, shape (operations,): the logarithm of loop time over the baseline's, or loop
             power over the board's cap; the recipe; and the quantity, "time" or "power".

@@ -44,7 +44,6 @@ class GaussianProcess:
         points: Measured inputs, shifted and scaled, shape (points, columns).
         weights: Weight of the correlation with each point, shape (points,).
         mean: Value far from all points.
-        curves: Learning curves by name, see `curves_of`; not stored.
 
     Raises:
         ZooError: Shapes that do not match, or numbers that are not finite.
@@ -113,11 +112,7 @@ class GaussianProcess:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Read what `to_bytes` wrote.
-
-        Raises:
-            ZooError: The bytes are damaged, or are not a Gaussian process.
-        """
+        """Read what `to_bytes` wrote. Raises ZooError: the bytes are damaged, or are not a Gaussian process."""
         dimensions = {"shift": 1, "scale": 1, "points": 2, "weights": 1}
         known = {name: ("float32", dimension) for name, dimension in dimensions.items()}
         arrays, facts = known_arrays(data, "gaussian", "a stored Gaussian process", known)
@@ -150,10 +145,8 @@ def _to_matern(squares: NDArray[np.float32], root: NDArray[np.float32]) -> None:
 def fit_gaussian(inputs: NDArray[Any], targets: Matrix, seed: int = 0) -> GaussianProcess:
     """Fit a process.
 
-    Inputs have the shape (measurements, columns), targets (measurements,).
-
-    Raises:
-        MissingDependencyError: scipy is not installed.
+    Inputs have the shape (measurements, columns), targets (measurements,). Raises MissingDependencyError: scipy is not
+    installed.
     """
     try:
         from scipy.linalg import cho_factor, cho_solve

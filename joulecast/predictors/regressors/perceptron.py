@@ -112,11 +112,7 @@ class Perceptron:
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes], name: str) -> Self | None:
-        """Read what `to_files` wrote; None if there is no such file.
-
-        Raises:
-            ZooError: The file is damaged.
-        """
+        """Read what `to_files` wrote; None if there is no such file. Raises ZooError: the file is damaged."""
         stored = files.get(f"{name}.safetensors")
         return None if stored is None else cls.from_bytes(stored)
 
@@ -126,11 +122,7 @@ class Perceptron:
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> Self:
-        """Read what `to_bytes` wrote.
-
-        Raises:
-            ZooError: The bytes are damaged, or are not a perceptron.
-        """
+        """Read what `to_bytes` wrote. Raises ZooError: the bytes are damaged, or are not a perceptron."""
         known = {name: ("float32", dimensions) for name, dimensions in _DIMENSIONS.items()}
         return cls(**known_arrays(stored, _KIND, "a stored perceptron", known)[0])
 

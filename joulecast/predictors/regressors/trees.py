@@ -41,13 +41,11 @@ class Trees:
     """A sum of decision trees.
 
     Args:
-        columns: Number of inputs.
         below: Whether a condition is input < threshold; otherwise input <= threshold.
         base: Constant that is added to the sum.
         is_leaf: Whether each node is a leaf, in preorder, tree after tree.
         inputs: Index of the input that each inner node looks at.
         thresholds: Threshold that each inner node compares it with.
-        values: Value of each leaf.
 
     Raises:
         ZooError: They do not make trees, or trees deeper or larger than allowed.
@@ -82,11 +80,7 @@ class Trees:
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """Index of each tree's first node.
-
-        Raises:
-            ZooError: The last tree is incomplete.
-        """
+        """Index of each tree's first node. Raises ZooError: the last tree is incomplete."""
         # An open branch is a place for a node that is still to come. A tree starts with one; an inner node adds one,
         # and a leaf closes one. The tree ends where the last branch is closed.
         owed = np.cumsum(self._owes())
@@ -112,11 +106,7 @@ class Trees:
         return 1 - 2 * self.is_leaf.astype(np.int64)
 
     def levels(self) -> int:
-        """Number of levels of the deepest tree.
-
-        Raises:
-            ZooError: More than any can have.
-        """
+        """Number of levels of the deepest tree. Raises ZooError: more than any can have."""
         level = self.starts
         otherwise = np.zeros(len(self.is_leaf), np.int64)
         otherwise[~self.is_leaf] = self.otherwise
@@ -181,11 +171,7 @@ class Trees:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Read what `to_bytes` wrote.
-
-        Raises:
-            ZooError: The bytes are damaged, or are not trees.
-        """
+        """Read what `to_bytes` wrote. Raises ZooError: the bytes are damaged, or are not trees."""
         arrays, facts = known_arrays(data, _KIND, "trees", _ARRAYS)
         bits = arrays["is_leaf"]
         try:
@@ -244,11 +230,7 @@ class StoredTrees:
         self._lock = Lock()
 
     def __call__(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
-        """One value per row of inputs.
-
-        Raises:
-            ZooError: ONNX Runtime cannot load these trees.
-        """
+        """One value per row of inputs. Raises ZooError: ONNX Runtime cannot load these trees."""
         session = self._session_for(len(inputs))
         if session is None:
             return self.trees.sums(inputs).astype(np.float64)
@@ -257,11 +239,7 @@ class StoredTrees:
         return column
 
     def to_files(self, name: str) -> dict[str, bytes]:
-        """Not supported: to copy stored trees, pull or copy their zoo entry.
-
-        Raises:
-            ZooError: Always.
-        """
+        """Not supported: to copy stored trees, pull or copy their zoo entry. Raises ZooError: always."""
         raise not_trained(self, "a regressor as its fit returns it")
 
     def _session_for(self, rows: int) -> Any:
@@ -292,8 +270,7 @@ def _session(trees: Trees) -> Any:
 def stored_trees(files: Files, name: str, columns: int = len(INPUT_NAMES)) -> StoredTrees:
     """The trees that a forest or boosted trees wrote with `to_files`.
 
-    Raises:
-        ZooError: The trees are missing or damaged, or have another number of inputs.
+    Raises ZooError: the trees are missing or damaged, or have another number of inputs.
     """
     if trees_file(name) not in files:
         raise damaged_entry("the trees of a regressor are missing in a zoo entry", name, trees_file(name))

@@ -77,23 +77,13 @@ class Encoder(Protocol):
             kinds: Kind of each operation, shape (sequences, operations).
             shares: Share of each operation in its network's device time, shape (sequences, operations).
         """
-        ...
 
     def to_bytes(self) -> bytes:
-        """The weights as the bytes of a file.
-
-        Raises:
-            ZooError: It was not trained, but read from a file.
-        """
-        ...
+        """The weights as the bytes of a file. Raises ZooError: it was not trained, but read from a file."""
 
 
 class StoredEncoder:
-    """A transformer that is evaluated in numpy.
-
-    Args:
-        weights: Weights as they were stored.
-    """
+    """A transformer that is evaluated in numpy."""
 
     def __init__(self, weights: TransformerWeights) -> None:
         self._weights, self._arrays = weights, weights.arrays
@@ -101,8 +91,7 @@ class StoredEncoder:
     def to_bytes(self) -> bytes:
         """Refuse: a transformer that was read from a file is copied with its zoo entry, not stored anew.
 
-        Raises:
-            ZooError: Always.
+        Raises ZooError: always.
         """
         raise not_trained(self, "a transformer in torch, as `fit_transformer` returns it")
 
@@ -115,8 +104,7 @@ class StoredEncoder:
     ) -> tuple[FloatArray, FloatArray]:
         """See `Encoder`.
 
-        Raises:
-            ZooError: A kind is not in the vocabulary, or memory does not suffice for a network of this length.
+        Raises ZooError: a kind is not in the vocabulary, or memory does not suffice for a network of this length.
         """
         try:
             vectors = self._vectors(values, families, kinds)

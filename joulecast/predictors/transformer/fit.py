@@ -21,9 +21,8 @@ from ..model.fit_boosted import ratio_ranges
 from ..physics.energy import PRIOR_ENERGY, static_power_w
 from ..recipes import TransformerRecipe
 from ..regressors.descent import Descent, one_thread
-from .attentive import Attentive, Reader
+from .attentive import SYNTHETIC_LENGTH, Attentive, Reader
 from .model import OperationTransformer
-from .network_head import SYNTHETIC_LENGTH
 from .tokens import ROLES, UNKNOWN, WIDTH, tokens
 from .weights import TransformerWeights
 
@@ -35,7 +34,6 @@ class Examples:
     """Measured operations as arrays with one row for each operation.
 
     Args:
-        rows: The measurements, in the order of the arrays.
         values, families, kinds: The input of the transformer, see `Tokens`.
         log_ratio: Logarithm of device time over least time, shape (operations,).
         weight: Weight of each operation in the loss, shape (operations,); their mean is 1.
@@ -169,13 +167,7 @@ _POWERS = 16
 
 
 class TorchEncoder:
-    """A transformer in torch as an `Encoder`.
-
-    Args:
-        model: The transformer with its weights.
-        recipe: The recipe by which it was trained.
-        curves: Name -> learning curve, see `curves_of`.
-    """
+    """A transformer in torch as an `Encoder`."""
 
     def __init__(
         self,
@@ -218,20 +210,11 @@ def fit_transformer(
 ) -> Attentive:
     """Fit time and power of operations over the measurements of many GPUs.
 
-    On the same kind of processor, the same recipe and measurements give the same weights to the last bit.
-
-    Args:
-        datasets: Measurements of several GPUs, from which the launch times are taken.
-        rows: Device times of operations.
-        recipe: Settings of the transformer and of its training.
-        new_model: Makes the model, with random weights, from the recipe and the length of its vocabulary. A model of
-            another form than the default can be compared with it, but not stored.
-
-    Returns:
-        A residual model with a `TorchEncoder` and without a head for networks.
-
-    Raises:
-        DatasetError: There are too few device times, or none has a measured power.
+    On the same kind of processor, the same recipe and measurements give the same weights to the last bit. Launch times
+    are taken from the datasets. `new_model` makes the model, with random weights, from the recipe and the length of its
+    vocabulary; one of another form than the default can be compared with it, but not stored. Returns a residual model
+    with a `TorchEncoder` and without a head for networks. Raises DatasetError: there are too few device times, or none
+    has a measured power.
     """
     if len(rows) < LEAST_ROWS or all(row.power_w is None for row in rows):
         raise DatasetError(

@@ -5,7 +5,7 @@ of operations, which consist of tokens. Three encoder stacks follow one another:
 the tokens of one operation, and over one vector for each operation: the sum of its tokens or, as in DeepPM, the token
 that names its kind. Attention scores shrink with the distance of two tokens, and residuals are added without layer
 norm. A linear head predicts time and energy from each operation's vector. How a network differs from the sum of its
-operations is predicted by a separate head from the sum of the vectors (network_head.py), because many operations but
+operations is predicted by a separate head from the sum of the vectors (attentive.py), because many operations but
 few networks were measured.
 
 For predictions, encoder.py has the same arithmetic in numpy. A change of one must be made in the other.
@@ -71,7 +71,6 @@ class OperationTransformer(nn.Module):
 
     Args:
         recipe: Numbers of layers, widths, and which parts of DeepPM's design are used.
-        kinds: Length of the vocabulary of kinds.
     """
 
     def __init__(self, recipe: TransformerRecipe, kinds: int) -> None:
@@ -124,18 +123,11 @@ class OperationTransformer(nn.Module):
             bound.mul_(unit).add_(centre)
 
     def forward(self, values: Tensor, families: Tensor, kinds: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
-        """Predict log ratios of operations, and make vectors of networks.
+        """Predict log ratios of operations, and make vectors of networks, from the arguments of an `Encoder`.
 
-        Args:
-            values: Tokens, shape (sequences, operations, len(ROLES), WIDTH).
-            families: Index of each operation's family, shape (sequences, operations).
-            kinds: Index of each operation's kind in the vocabulary, shape (sequences, operations).
-            shares: Share of each operation in its network's device time, shape (sequences, operations).
-
-        Returns:
-            The logarithms of device time over least time and of dynamic energy over that of physics, shape (sequences,
-            operations, 2). And a vector for each network, shape (sequences, width + IN_NETWORK): the mean, weighted
-            with `shares`, of its operations' vectors and of the numbers that relate them to the network.
+        Returns the logarithms of device time over least time and of dynamic energy over that of physics, shape
+        (sequences, operations, 2). And a vector for each network, shape (sequences, width + IN_NETWORK): the mean,
+        weighted with `shares`, of its operations' vectors and of the numbers that relate them to the network.
         """
         vectors = self._read(values, families, kinds)
         in_network = torch.cat([vectors, values[:, :, 0, -IN_NETWORK:]], dim=-1)

@@ -29,8 +29,7 @@ from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
 from ..recipes import TransformerRecipe
-from .attentive import Attentive
-from .network_head import SYNTHETIC_LENGTH, Example, NetworkHead
+from .attentive import SYNTHETIC_LENGTH, Attentive, Example, NetworkHead
 
 _SYNTHETIC = 600  # Number of synthetic networks.
 _SYNTHETIC_WEIGHT = 0.5  # Weight of all synthetic networks together; all measured ones together have a weight of 1.

@@ -104,10 +104,8 @@ class Tokens:
 def tokens(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, vocabulary: Sequence[str]) -> Tokens:
     """Describe operations on a GPU.
 
-    Least times hold at the clock. The vocabulary has the kinds with vectors of their own, UNKNOWN first.
-
-    Raises:
-        InputError: The GPU does not support the precision of an operation.
+    Least times hold at the clock. The vocabulary has the kinds with vectors of their own, UNKNOWN first. Raises
+    InputError: the GPU does not support the precision of an operation.
     """
     operations = OperationList.of(operations)
     default_mhz = float(gpu.boost_clock_mhz)

@@ -30,7 +30,6 @@ class TransformerWeights:
 
     Args:
         arrays: Name of a parameter in `OperationTransformer` -> its weights in fp32.
-        heads: Attention heads of a layer.
         distance_weighting: Whether attention scores shrink with the distance of two tokens.
         operation_vector: What stands for an operation: "sum" of its tokens, or the token of its "kind".
         positional_encoding: Whether sinusoids of its place are added to an operation's vector.
@@ -138,8 +137,7 @@ class TransformerWeights:
     def from_bytes(cls, stored: bytes) -> Self:
         """Read what `to_bytes` wrote.
 
-        Raises:
-            ZooError: The bytes are damaged, or are not the weights of a transformer.
+        Raises ZooError: the bytes are damaged, or are not the weights of a transformer.
         """
         arrays, facts = arrays_from_bytes(stored)
         told = {name: facts.get(name, default) for name, default in _FACTS.items()}

@@ -12,7 +12,7 @@ from ...hardware import GPU, find_gpu
 from ...operations.operation import MODES, Operation
 from ...predictors.contract import ResidualModel
 from ...predictors.fitting.fit import read_residual_model
-from ...predictors.intervals import training_errors
+from ...predictors.intervals import widening
 from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
 from ...predictors.model.learned import OneModel
@@ -58,7 +58,7 @@ class AnyGpuEntry:
         if not errors:
             return None
         if mode == "training":
-            return NetworkCalibration.of_errors(training_errors.of(errors["power"]), training_errors.BASIS)
+            return NetworkCalibration.of_errors(widening.step_errors(errors["power"]), widening.TRAINING_BASIS)
         return NetworkCalibration.of_errors(errors, f"networks in half precision that were left out, from {basis}")
 
 

@@ -31,12 +31,7 @@ class Card:
 
     Args:
         name: "gpu/entry", as `predictor=` takes it.
-        recipe: Settings of the recipe.
         splits: How the errors of the card were found.
-        limits: What the predictor cannot do.
-        created: Date that it was made on.
-        licence: Licence of the predictor.
-        provenance: Commit of the code that trained it.
     """
 
     name: str
@@ -53,13 +48,9 @@ class ModelCard(Card):
     """What a user should know about a predictor of one GPU or CPU.
 
     Args:
-        gpu, mode: The GPU or CPU, and the mode that it predicts for.
         precisions: Precisions that a user may ask for and in which all operations are covered.
-        predictor: Name of the recipe's predictor.
-        data: Source, licence, sensor and limits of the dataset, and the sha256 of its card.
         operation_errors: Campaign -> summary, from cross-validation.
         network_errors: Network -> relative errors of time and energy when left out.
-        host: Host costs of a call inside a network, see `HostModel`.
         composition: The default composition, "overlap" or "sum".
         coverage: For each split, how many held-out cases lay within their 90 % interval.
         kind_errors: Campaign -> kind -> count, median and mean error of time and of power, from cross-validation.
@@ -83,13 +74,10 @@ class AnyGpuCard(Card):
     """What a user should know about a predictor for any GPU.
 
     Args:
-        predictor: Name of the recipe's predictor.
-        data: One description for each dataset that it was trained on.
         operation_errors: Split ("folds", "gpu left out") -> GPU -> kind and mode -> median and mean error of device
             time.
         network_errors: What was known of the chip ("nothing", or other "networks" on it) -> network -> relative errors
             of time, energy and power. Operations measured on the chip were left out in both cases.
-        host: Mode -> host costs of a call inside a network, see `HostModel`.
         log_errors: Mode -> quantity -> sorted absolute log errors on networks, for intervals.
         device_errors: Family -> sorted absolute log errors of device time on chips that were left out, for intervals of
             operations; "" stands for all families.
@@ -113,10 +101,8 @@ class KernelsCard(Card):
 
     Args:
         kernels: Part of the model -> the GPUs that it was measured on.
-        data: What it was trained on: one description per dataset.
         errors: Part -> basis and GPU -> number of operations, median and mean absolute error.
         coverage: Part -> basis -> share of left-out operations within their 90 % interval.
-        power_errors: Part -> basis and GPU -> number of operations, median and mean absolute error.
         network_factors: How much longer operations take inside measured networks than alone: field -> value.
         network_errors: Basis -> quantity -> sorted absolute log errors on measured networks that were left out.
     """

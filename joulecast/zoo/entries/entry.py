@@ -55,13 +55,8 @@ def save_entry(
     """Write an entry. An entry that is already in the folder is replaced once the new one is complete.
 
     Args:
-        folder: Folder to write, such as zoo/a30/forest-inference.
-        predictor: The predictor, with regressors that were just fitted.
-        card: Card of the entry.
         golden: Operations for the golden prediction; the first eight are used.
-        left_out: Errors of single operations in cross-validation, to compare predictors by.
         network_errors: Errors on networks that were left out, for intervals; None where no network was measured.
-        trained_on: Operations of the training data, without their measurements; for explanations.
     """
     facts = {**predictor.facts(), "network_errors": None if network_errors is None else network_errors.to_dict()}
     files = {
@@ -156,7 +151,6 @@ def load_entry(folder: str | Path, form: type[Form] = NetworkPredictor) -> Form:
     """Load an entry of one form, and check it.
 
     Args:
-        folder: Folder of the entry.
         form: What it becomes when it is loaded: by default the predictor of one GPU.
 
     Raises:

@@ -97,7 +97,6 @@ def write_files(
 
     Args:
         files: Contents by name. Files that compress well are stored deflated.
-        golden: A small prediction, to be made again when the entry is loaded.
         libraries: Versions of the libraries that it was made with; None for the installed ones.
     """
     stored = {}

@@ -74,7 +74,6 @@ def save_as_entry(
     """Write an entry. An entry that is already in the folder is replaced once the new one is complete.
 
     Args:
-        facts: What the predictor needs besides its files, as JSON can hold it.
         predictor: What the manifest names as the predictor, by which the entry is read (loading.py).
     """
     return write_files(folder, {**card_files(card), FACTS: json_bytes(facts), **files}, golden, predictor=predictor)

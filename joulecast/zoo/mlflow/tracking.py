@@ -33,9 +33,6 @@ _DIGEST_LENGTH = 36  # of a dataset, in MLflow's tables
 def track(trained: Trained[Any, Any, Any], recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
     """Log a training as an MLflow run: settings, metrics, datasets, report with plots, and the model.
 
-    Args:
-        entry: The folder of the zoo entry, which becomes the model.
-
     Returns:
         The id of the run.
 

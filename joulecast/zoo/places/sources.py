@@ -35,27 +35,21 @@ class Source(Protocol):
 
     def read(self, path: str, most_bytes: int) -> bytes | None:
         """Read a file; None where there is none. A file of more than `most_bytes` raises a ZooError."""
-        ...
 
     def names(self) -> list[str]:
         """List the names of entries, for a place without an index."""
-        ...
 
     def files(self, name: str) -> list[str]:
         """Names of the files of an entry, whether its manifest lists them or not."""
-        ...
 
     def write(self, files: Mapping[str, bytes]) -> None:
         """Write files in this order. A place that cannot be written to raises a ZooError."""
-        ...
 
     def delete(self, paths: list[str]) -> None:
         """Delete files. A place that cannot be written to raises a ZooError."""
-        ...
 
     def changing(self) -> AbstractContextManager[None]:
         """A context manager in which no other process changes this place, as far as the place can ensure that."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def test_report(dataset, tmp_path):
         "within what chance allows",
     ):
         assert text in report
-    for name in ("operations", "kinds", "networks"):
+    for name in ("operations", "networks"):
         assert (tmp_path / f"a30-inference-{name}.png").stat().st_size > 10_000
     metrics = validation.metrics()
     assert metrics["families/time_error_mean"] > 0

@@ -10,7 +10,7 @@ from simulated_measurements import simulated_dataset, simulated_operations
 
 from joulecast.errors import DatasetError
 from joulecast.predictors.physics.least_times import LeastTimes
-from joulecast.predictors.transformer.network_head import Example, NetworkHead
+from joulecast.predictors.transformer.attentive import Example, NetworkHead
 from joulecast.predictors.transformer.networks import read_networks
 from joulecast.predictors.transformer.tokens import IN_NETWORK
 
