@@ -33,6 +33,7 @@ from ..operations.attributes import ELEMENT_BYTES
 from ..operations.operation import Operation
 from ..operations.rules import size
 from ..predictors.physics.energy import PRIOR_ENERGY
+from ..system.caches import remembered
 
 FILE = "collectives.json.gz"
 KINDS = frozenset({"all_reduce", "all_gather", "all_to_all"})
@@ -111,7 +112,7 @@ def _bandwidth(gpu: GPU, link: str) -> float:
     return own or find_gpu("L40S").pcie_bandwidth or 1.0
 
 
-@cache
+@remembered()  # Users choose the count.
 def _measured_like(gpu: GPU, link: str, kind: str, count: int) -> GPU | None:
     names = sorted({name for name, library, *rest in curves() if library == NCCL and rest == [kind, count]})
     alike = [each for each in map(find_gpu, names) if bool(each.link_bandwidth) == (link == "nvlink")]

@@ -8,11 +8,12 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from ..extraction.models.spelling import known_as
+from ..system.caches import remembered
 from .decoder import PARTS, Decoder
 
 FILE = "decoders.json.gz"
@@ -30,7 +31,7 @@ def _file() -> Mapping[str, Any]:
     return content
 
 
-@lru_cache(maxsize=256)  # Users choose the names.
+@remembered(lambda decoder: 50_000)  # Users choose the names.
 def known_decoder(name: str) -> Decoder | None:
     """The parts of a model by its name, however it is spelled; None if the name is unknown."""
     name = known_as(name)

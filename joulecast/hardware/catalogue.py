@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ..errors import InputError, UnknownNameError, unknown_name
+from ..system.caches import remembered
 from .clouds import find_machine
 from .cpu import CPU, cpu_is_no_gpu, find_cpu, is_cpu
 from .description import described_gpu, read_gpu
@@ -81,7 +82,7 @@ def _words(name: str) -> frozenset[str]:
     return frozenset(re.split(r"[\s\-_]+", name.strip().lower()))
 
 
-@lru_cache(maxsize=1024)
+@remembered()  # Users choose the names.
 def _versions(name: str) -> tuple[GPU, ...]:
     """The GPUs whose names contain all words of `name`: "A100" gives four of them, "A100 80GB" two."""
     asked = _words(name)

@@ -111,3 +111,8 @@ def _threads() -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(cores(), thread_name_prefix="joulecast-batch")
+
+
+def load_threads() -> None:
+    """Load now what `over_cores` needs. In the midst of a large question it would scatter over memory, and hold it."""
+    over_cores(str, range(2 * cores()))

@@ -46,11 +46,12 @@ from ..runs.choosing import RunChoices
 from ..runs.choosing import best_of as best_run_of
 from ..runs.parallel import ParallelTraining, training_of
 from ..runs.predict import run_of
+from ..system.caches import BoundedCache
 from ..traffic import ServingSimulation, rates
 from ..traffic.best import best_generation
 from ..traffic.simulate import simulate_serving
 from ..zoo import find_predictor
-from .caches import BoundedCache, network_bytes
+from .caches import network_bytes
 from .networks import FileQuery, Networks, entry_of
 from .problems import problem_of, too_large
 from .settings import Settings
@@ -59,20 +60,17 @@ from .validation import arguments_of, checked_gpu, checked_host, checked_predict
 
 @dataclass(frozen=True)
 class BatchItem:
-    """One item of a batch: a prediction, or the reason why there is none."""
+    """One item of a batch: a prediction in JSON, without the operations of its network, or why there is none."""
 
-    prediction: Prediction | None
+    prediction: dict[str, Any] | None
     error: JoulecastError | None
 
 
-def batch_json(items: list[BatchItem], details: bool) -> dict[str, Any]:
+def batch_json(items: list[BatchItem]) -> dict[str, Any]:
     """A batch as plain lists and dictionaries. An item that was refused holds its problem instead of a prediction."""
-    return {"results": [_item_json(item, details) for item in items]}
-
-
-def _item_json(item: BatchItem, details: bool) -> dict[str, Any]:
-    prediction = None if item.prediction is None else item.prediction.to_dict(details=details)
-    return {"prediction": prediction, "problem": None if item.error is None else problem_of(item.error)}
+    return {
+        "results": [{"prediction": item.prediction, "problem": item.error and problem_of(item.error)} for item in items]
+    }
 
 
 def batch_csv(items: list[BatchItem]) -> str:
@@ -80,7 +78,7 @@ def batch_csv(items: list[BatchItem]) -> str:
     header = ["network", "mode", "gpu", "clock_mhz", "predictor", "time_s", "power_w", "energy_j", "edp_js"]
     header += ["uncovered_share"]
     rows = [
-        [getattr(item.prediction, name, None) for name in header]
+        [(item.prediction or {}).get(name) for name in header]
         + [None if item.error is None else " ".join(str(item.error).split())]
         for item in items
     ]
@@ -100,9 +98,7 @@ class Answers:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.networks = Networks(settings)
-        self.prepared: BoundedCache[bytes, PreparedNetwork] = BoundedCache(
-            settings.cached_predictions_bytes, lambda prepared: _PREPARED * network_bytes(prepared.network)
-        )
+        self.prepared: BoundedCache[bytes, PreparedNetwork] = BoundedCache(settings.cached_predictions_bytes)
         self.generation = ""
         """State of the zoo. When it changes, cached results of earlier predictors are no longer used."""
 
@@ -154,7 +150,7 @@ class Answers:
             network = self.networks.of(question, question.precision)
             predictor = checked_predictor(question.predictor, gpu, network.mode)
             prepared = prepare(network, gpu, question.power_limit_w, predictor, _execution(question))
-            self.prepared.put(key, prepared)
+            self.prepared.put(key, prepared, _PREPARED * network_bytes(network))
         return prepared
 
     def predict_operations(self, question: Any) -> OperationPredictions:
@@ -174,11 +170,14 @@ class Answers:
         return explain(operation, gpu, clock, predictor, calibration=question.calibration)
 
     def predict_batch(self, question: Any) -> list[BatchItem]:
-        """Predict each item of a batch independently: an item that is refused does not affect the others."""
+        """Predict each item of a batch independently: an item that is refused does not affect the others.
+
+        Each is written at once, because thousands of predictions would hold the operations of as many networks.
+        """
         items: list[BatchItem] = []
         for request in paced(question.requests):
             try:
-                items.append(BatchItem(self.predict(request), None))
+                items.append(BatchItem(self.predict(request).to_dict(details=question.details), None))
             except JoulecastError as error:
                 items.append(BatchItem(None, error))
         return items

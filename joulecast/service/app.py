@@ -28,7 +28,9 @@ from ..errors import JoulecastError, RefusalError
 from ..extraction.isolation import IsolatedExtraction
 from ..hardware import find_gpu
 from ..operations.operation import MODES
+from ..predictors.batches import load_threads
 from ..predictors.board.profile import profiles_in
+from ..system.caches import forget
 from ..zoo import find_predictor
 from . import listings, routes
 from .answers import Answers
@@ -216,6 +218,9 @@ async def _tidy(app: FastAPI) -> None:
     while trim is not None:
         await asyncio.sleep(_TIDY_SECONDS)
         if resident_bytes() > least_bytes + _TIDY_BYTES and not app.state.workers.waiting:
+            forget()
+            for cache in (app.state.cache.finished, app.state.answers.networks.cached, app.state.answers.prepared):
+                cache.clear()
             gc.collect()
             await asyncio.to_thread(trim, 0)
             least_bytes = resident_bytes()
@@ -245,6 +250,7 @@ async def _warm(app: FastAPI) -> None:
         if not app.state.ready:
             app.state.ready = True
             log(logging.INFO, "ready")
+    await asyncio.to_thread(load_threads)
     # Everything loaded so far stays in memory. Scanning it for garbage would delay answers by tens of milliseconds.
     gc.collect()
     gc.freeze()

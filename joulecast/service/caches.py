@@ -1,16 +1,14 @@
-"""Caches: bounded ones, and that of finished answers, which are not sent again to clients that have them (ETag)."""
+"""The cache of finished answers, which are not sent again to clients that have them (ETag)."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, cast
 
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
@@ -19,14 +17,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..operations.network import Network
+from ..system.caches import OPERATION_BYTES, BoundedCache
 from .bodies import read
 from .rendering import media_type_of
 
-Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
-
-
-_ENTRY_BYTES = 3_000  # bytes of an operation with its shapes and attributes, measured
 _TEXT_BYTES = 120  # bytes of a short string besides its characters, and of its references in two lists
 
 
@@ -36,54 +30,7 @@ def network_bytes(network: Network) -> int:
         *(entry.module_paths for entry in network),
         *((*dropped.module_paths, dropped.name, dropped.reason) for dropped in network.dropped),
     )
-    return _ENTRY_BYTES * len(network) + sum(_TEXT_BYTES + len(text) for text in texts)
-
-
-class BoundedCache(Generic[Key, Value]):
-    """A cache of the most recently used values, as many as fit. Safe to use from several threads.
-
-    Args:
-        most: Limit on the sum of the sizes of all values.
-        size_of: Function that gives the size of a value. By default every value counts 1, so that `most` is a number.
-    """
-
-    def __init__(self, most: int, size_of: Callable[[Value], int] = lambda value: 1) -> None:
-        self._most = most
-        self._size_of = size_of
-        self._values: OrderedDict[Key, Value] = OrderedDict()
-        self._lock = threading.Lock()
-        self.size = 0
-        self.hits = 0
-        self.misses = 0
-
-    def get(self, key: Key) -> Value | None:
-        """The value of a key, or None where it is not in the cache."""
-        with self._lock:
-            value = self._values.get(key)
-            if value is None:
-                self.misses += 1
-                return None
-            self.hits += 1
-            self._values.move_to_end(key)
-            return value
-
-    def put(self, key: Key, value: Value) -> None:
-        """Store a value, and drop those that have not been used for longest until all fit."""
-        added = self._size_of(value)
-        if added > self._most:
-            return
-        with self._lock:
-            old = self._values.pop(key, None)
-            if old is not None:
-                self.size -= self._size_of(old)
-            self._values[key] = value
-            self.size += added
-            while self.size > self._most:
-                _, dropped = self._values.popitem(last=False)
-                self.size -= self._size_of(dropped)
-
-    def __len__(self) -> int:
-        return len(self._values)
+    return OPERATION_BYTES * len(network) + sum(_TEXT_BYTES + len(text) for text in texts)
 
 
 _WORTH_ZIPPING_BYTES = 20_000
@@ -118,7 +65,7 @@ class AnswerCache:
     """A cache of finished answers for one state of the zoo."""
 
     def __init__(self, most_bytes: int) -> None:
-        self.finished: BoundedCache[bytes, Finished] = BoundedCache(most_bytes, lambda answer: answer.size_bytes)
+        self.finished: BoundedCache[bytes, Finished] = BoundedCache(most_bytes)
         self.generation = ""
         """State of the zoo that the answers belong to. It is part of every key, so a new state hides older answers."""
 
@@ -175,7 +122,7 @@ class CachedRoute(APIRoute):
                 content = bytes(response.body)
                 etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
                 finished = Finished(content, response.headers["content-type"], etag)
-                cache.finished.put(key, finished)
+                cache.finished.put(key, finished, finished.size_bytes)
             return _response(finished, request.headers)
 
         return cached

@@ -22,7 +22,8 @@ from ..operations.entry import Entry
 from ..operations.inputs import Inputs, parse_shapes, shape_from_json
 from ..operations.network import Network
 from ..progress import paced
-from .caches import BoundedCache, network_bytes
+from ..system.caches import BoundedCache
+from .caches import network_bytes
 from .problems import too_large
 from .question_fields import Mode, OperationItem, Precision, Subject
 from .settings import Settings
@@ -117,7 +118,7 @@ class Networks:
         self._settings = settings
         self._tracer: IsolatedExtraction | None = None
         self._names: set[str] = set()  # of all models that can be traced; empty until the first one is
-        self.cached: BoundedCache[str, Network] = BoundedCache(settings.cached_networks_bytes, network_bytes)
+        self.cached: BoundedCache[str, Network] = BoundedCache(settings.cached_networks_bytes)
 
     def tracing(self, tracer: IsolatedExtraction) -> Networks:
         """A copy that shares the cache and traces models in another process, instead of raising TracingNeededError."""
@@ -154,7 +155,7 @@ class Networks:
         if network is None:
             network = self._named(replace(job, model=checked_model(job.model)))
             self.refuse_many(len(network))
-            self.cached.put(key, network)
+            self.cached.put(key, network, network_bytes(network))
         return network
 
     def _named(self, job: Job) -> Network:

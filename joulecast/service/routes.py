@@ -238,8 +238,7 @@ async def predict_batch(
     format: FormatQuery = None,  # noqa: A002
 ) -> Response:
     """Predict up to thousands of candidates. One that is refused has a problem in its place; others are answered."""
-    to_dict = functools.partial(batch_json, details=question.details)
-    return await ask(request, format, lambda a: a.predict_batch(question), to_dict, batch_csv, as_value=False)
+    return await ask(request, format, lambda a: a.predict_batch(question), batch_json, batch_csv, as_value=False)
 
 
 _BYTES = {"type": "string", "format": "binary"}

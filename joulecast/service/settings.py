@@ -65,9 +65,9 @@ class Settings:
     workers: int = _setting(1, "Number of processes that answer requests on the same port.")
     threads: int = _setting(2, "Number of threads of each process that compute answers.")
     cached_answers_bytes: int = _setting(64_000_000, "Memory for finished answers.")
-    cached_networks_bytes: int = _setting(64_000_000, "Memory for networks that were requested by name.")
+    cached_networks_bytes: int = _setting(32_000_000, "Memory for networks that were requested by name.")
     cached_predictions_bytes: int = _setting(
-        128_000_000, "Memory for networks prepared for a GPU: everything that does not depend on the clock."
+        64_000_000, "Memory for networks prepared for a GPU: everything that does not depend on the clock."
     )
     calibrations: str = _setting(
         "", "Folder with files of `joulecast calibrate`. Requests name them, without .json, as their calibration."

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,7 +30,8 @@ _SLICE_S = 0.03
 _LOOK_S = 1.0
 # However long a part of a question took, its client is at most this far behind the client whose turn it is.
 _MOST_DEBT_S = 1.0
-# Questions that may have begun and not ended; each may take a hundred megabytes. Beyond that none begins.
+# Questions that may have begun and not ended; each may take a hundred megabytes. Beyond that none begins, and a client
+# begins no more than are computed at once.
 _MOST_BEGUN = 16
 # If there are more, those that have used no more than the client whose turn it is are forgotten.
 _MOST_CLIENTS = 5_000
@@ -112,7 +113,8 @@ class Workers:
     def __init__(self, threads: int, most_waiting: int) -> None:
         self._pool = ThreadPoolExecutor(threads + _MOST_BEGUN, thread_name_prefix="joulecast")
         self._free = threads
-        self._begun = 0
+        self._most_of_one = threads
+        self._begun: Counter[str] = Counter()
         self._most_waiting = most_waiting
         self._queues: OrderedDict[str, deque[_Job]] = OrderedDict()
         # Seconds that each client has used. A client that comes back starts with no less than the client whose turn it
@@ -196,8 +198,12 @@ class Workers:
     def _start(self) -> None:
         """Start questions on free threads, those of the clients first that have used least."""
         while self._free > 0:
-            may_begin = self._begun < _MOST_BEGUN
-            ready = [client for client, queue in self._queues.items() if may_begin or queue[0].paused]
+            may_begin = self._begun.total() < _MOST_BEGUN
+            ready = [
+                client
+                for client, queue in self._queues.items()
+                if queue[0].paused or (may_begin and self._begun[client] < self._most_of_one)
+            ]
             if not ready:
                 return
             client = min(ready, key=self._used_s.__getitem__)
@@ -218,7 +224,7 @@ class Workers:
         if job.paused is not None:
             job.paused.set()
             return
-        self._begun += 1
+        self._begun[job.client] += 1
         future = asyncio.get_running_loop().run_in_executor(self._pool, job.compute)
         future.add_done_callback(partial(self._done, job))
 
@@ -245,7 +251,7 @@ class Workers:
 
     def _done(self, job: _Job, future: asyncio.Future[Any]) -> None:
         self._charge(job)
-        self._begun -= 1
+        self._begun -= Counter((job.client,))  # Clients without any are forgotten.
         self.waiting -= 1
         error = None if future.cancelled() else future.exception()
         if job.answer.done() or future.cancelled():

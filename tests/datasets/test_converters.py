@@ -63,7 +63,8 @@ def test_layers_of_vidur(vidur, tmp_path):
         "time_us": 39.0,
     }  # fmt: skip
     (dataset,) = PUBLISHED["vidur2024"].importer(tmp_path / "out")
-    assert sorted(m.time_s for m in dataset.measurements) == pytest.approx([39e-6, 208e-6, 294.5e-6])
+    # Two products of 3936 tokens are so large that the power cap slowed them down.
+    assert [m.time_s for m in dataset.measurements] == pytest.approx([39e-6])
 
 
 def test_layers_of_llmservingsim(tmp_path):

@@ -24,7 +24,6 @@ from service_process import start
 
 pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
 from joulecast.service import Settings
-from joulecast.service.caches import BoundedCache
 from joulecast.service.server import listen, url_of
 
 RELU = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]]}
@@ -314,19 +313,6 @@ def test_a_promoted_predictor_answers_from_then_on(small_entry, tmp_path, stoppe
 def test_settings_are_checked(wrong):
     with pytest.raises(InputError):
         Settings(**wrong)
-
-
-def test_caches_are_bounded():
-    cache: BoundedCache[int, bytes] = BoundedCache(100, len)
-    for key in range(50):
-        cache.put(key, bytes(10))
-        cache.get(0)
-    assert len(cache) == 10
-    assert cache.size == 100
-    assert cache.get(0) is not None
-    assert cache.get(1) is None
-    cache.put(99, bytes(101))
-    assert cache.get(99) is None
 
 
 def test_the_command_line_says_what_is_missing(call, tmp_path):

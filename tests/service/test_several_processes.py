@@ -87,6 +87,6 @@ def is_open(port):
 def test_the_memory_of_caches_is_divided():
     of_all = Settings(workers=4, cached_answers_bytes=100, follow=("models:/a@b",))
     of_one = of_all.of_one_worker()
-    assert (of_one.cached_answers_bytes, of_one.cached_networks_bytes) == (25, 16_000_000)
-    assert of_one.cached_predictions_bytes == 32_000_000
+    assert (of_one.cached_answers_bytes, of_one.cached_networks_bytes) == (25, 8_000_000)
+    assert of_one.cached_predictions_bytes == 16_000_000
     assert (of_one.follow, of_one.max_waiting, of_one.threads) == ((), 256, 2)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache
 
+from ...system.caches import remembered
 from ..templates.store import names as templated_names
 
 _TUNED = re.compile(r"(?<![a-z0-9])(instruct|it|chat|hf|base|thinking|meta|2[3-9](0[1-9]|1[0-2]))(?![a-z0-9])")
@@ -23,7 +24,7 @@ def known_names() -> list[str]:
     return sorted({*templated_names(), *BY_NAME})
 
 
-@lru_cache(maxsize=1024)
+@remembered()  # Users choose the names.
 def known_as(name: str) -> str:
     """The name under which a model is known here: "Qwen/Qwen3-32B" and "qwen3-32b" are both "qwen3_32b".
 

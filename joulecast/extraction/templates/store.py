@@ -11,7 +11,6 @@ import gzip
 import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from ...operations.attributes import HALF_PRECISIONS
 from ...operations.inputs import Input, Inputs, shape_text
 from ...operations.network import Network
 from ...operations.operation import Operation
+from ...system.caches import OPERATION_BYTES, remembered
 from ..cache import digest, library_version
 from .template import Template
 
@@ -183,8 +183,6 @@ OPTIMIZER_PATH = "(optimizer)"
 ANY_OPTIMIZER = "sgd"
 """Templates of training end with the step of this optimizer, which is removed or replaced by that of another one."""
 
-_CACHED_NETWORKS = 16
-
 
 @dataclass(frozen=True)
 class Request:
@@ -257,7 +255,7 @@ def _network(name: str, request: Request) -> Network | None:
 
 
 # Equal requests get the same object, because results are cached with a network's list of operations.
-@lru_cache(maxsize=_CACHED_NETWORKS)
+@remembered(lambda network: OPERATION_BYTES * (1 + len(network or ())))
 def _templated(name: str, request: Request) -> Network | None:
     """The answer, whether or not the templates are up to date; see `_network`."""
     model = load(name)

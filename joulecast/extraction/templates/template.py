@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Self
 
 from ...errors import InputError
@@ -17,9 +16,8 @@ from ...operations.attributes import HALF_PRECISIONS
 from ...operations.dropped import Dropped
 from ...operations.operation import Operation, real_precision
 from ...operations.rules import size
+from ...system.caches import OPERATION_BYTES, remembered
 from .layers import folded, unfolded
-
-_CACHED_OPERATIONS = 8192  # They take about 20 MB.
 
 Dimension = int
 """A dimension: a positive number is a constant, and -1 - i stands for symbol i."""
@@ -150,7 +148,7 @@ class Template:
 
 
 # Networks at two sizes share many operations. Making one takes longer than predicting it, because it is checked.
-@lru_cache(maxsize=_CACHED_OPERATIONS)
+@remembered(lambda made: OPERATION_BYTES)
 def _operation(step: Step, shapes: tuple[tuple[int, ...], ...], precision: str, mode: str) -> Operation:
     return Operation(step.kind, shapes, step.attributes, precision=precision, mode=mode)
 

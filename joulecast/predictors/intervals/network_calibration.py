@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from itertools import compress
 from typing import Any, Self
 
@@ -49,18 +49,20 @@ class Parts:
 
     def variances(self, calibration: Calibration, quantity: str) -> FloatArray:
         """What `variances` gives with the standard deviations of a calibration."""
-        return _variances(self, calibration, quantity)
+        known = self._variances
+        if (calibration, quantity) not in known:
+            known[calibration, quantity] = variances(self.shares, calibration.sigma(quantity, self.cases))
+        return known[calibration, quantity]
+
+    @cached_property
+    def _variances(self) -> dict[tuple[Calibration, str], FloatArray]:
+        """Kept here, because intervals of many networks are made again with each of them left out."""
+        return {}
 
     @property
     def cases(self) -> Cases:
         """The operations as their errors are looked up."""
         return Cases(self.operations, np.zeros(len(self.operations), dtype=bool), self.measured, self.distances)
-
-
-# Cached, because intervals of many networks are made again with each of them left out.
-@lru_cache(maxsize=2048)
-def _variances(parts: Parts, calibration: Calibration, quantity: str) -> FloatArray:
-    return variances(parts.shares, calibration.sigma(quantity, parts.cases))
 
 
 def shares_of(counts: FloatArray, predictions: PredictedOperations) -> tuple[FloatArray, NDArray[np.bool_]]:

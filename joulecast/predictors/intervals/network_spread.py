@@ -16,7 +16,7 @@ from ...arrays import FloatArray
 from ...operations.operation_list import OperationList
 from .conformal import conformal_error, conformal_rank
 from .network_calibration import NetworkCalibration, shares_of
-from .operation_spread import OperationSpread, PredictedOperations, looked_up
+from .operation_spread import OperationSpread, PredictedOperations
 from .widening import BASIS, CLOCK_ERRORS, LEAST_LEVEL, clock_error, least_half_width, never_measured, octaves
 
 FAR_SHARE = 0.2
@@ -106,8 +106,7 @@ class NetworkSpread(_Around):
         operations = self.predictions.operations
         if self.operations is None:
             return OperationList.of(operations).derived(never_measured)
-        spread = self.operations
-        return looked_up(spread.calibration, spread.trained_on, operations).never_measured
+        return self.operations.looked_up(operations).never_measured
 
     @cached_property
     def _never_measured_share(self) -> float:

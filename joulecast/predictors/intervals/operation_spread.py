@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...errors import InputError
 from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
+from ..physics.cached import cached
 from .calibration import ONE_SIGMA, QUANTITIES, Calibration, Cases
 from .widening import clock_error, least_half_width, never_measured, octaves
 
@@ -82,7 +84,7 @@ class OperationSpread:
 
         Raises InputError: the level is not between 0 and 1, or higher than the errors support.
         """
-        known = looked_up(self.calibration, self.trained_on, predictions.operations)
+        known = self.looked_up(predictions.operations)
         cases = replace(known.cases, host_bound=predictions.host_bound)
         found = {}
         for quantity in QUANTITIES:
@@ -98,9 +100,13 @@ class OperationSpread:
                 found[quantity] = np.where(places & ~np.isnan(half), half, found[quantity])
         return {quantity: known.widened(quantity, half, level) for quantity, half in found.items()}
 
+    def looked_up(self, operations: Sequence[Operation]) -> LookedUp:
+        """What the calibration says about operations at any clock."""
+        return _looked_up(OperationList.of(operations), self.calibration, self.trained_on)
+
     def sigmas(self, operations: tuple[Operation, ...]) -> dict[str, FloatArray]:
         """Quantity -> standard deviations of the log errors of operations; see `Calibration.sigma`."""
-        return looked_up(self.calibration, self.trained_on, operations).sigmas
+        return self.looked_up(operations).sigmas
 
     def take(self, places: NDArray[np.intp]) -> OperationSpread:
         """The spread of the operations at given indices; an index may occur twice."""
@@ -119,7 +125,7 @@ class OperationSpread:
 
     def far_outside(self, operations: Sequence[Operation]) -> NDArray[np.bool_]:
         """See `Calibration.far_outside`."""
-        return looked_up(self.calibration, self.trained_on, tuple(operations)).far
+        return self.looked_up(operations).far
 
 
 @dataclass(frozen=True)
@@ -189,9 +195,8 @@ class LookedUp:
         return np.where(self.never_measured, np.maximum(half, least_half_width(quantity, level)), half)
 
 
-# Cached, because a network is asked for at one clock after the other.
-@lru_cache(maxsize=256)
-def looked_up(calibration: Calibration, trained_on: frozenset[str], operations: tuple[Operation, ...]) -> LookedUp:
+@cached  # A network is asked for at one clock after the other.
+def _looked_up(operations: OperationList, calibration: Calibration, trained_on: frozenset[str]) -> LookedUp:
     """Look operations up in a calibration, and cache the result; see `OperationSpread` for the arguments."""
     measured = np.array([operation.digest in trained_on for operation in operations], dtype=bool)
     distances = calibration.closeness.distances(operations)

@@ -12,7 +12,7 @@ from ...operations.attributes import ELEMENT_BYTES
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...operations.rules import visible_pairs
-from .cached import cached_by_operation
+from ...system.caches import OPERATION_BYTES, remembered
 
 
 class Attention(NamedTuple):
@@ -69,7 +69,7 @@ def attention_columns(operations: OperationList) -> Attention:
     return Attention((queries == 1) & (keys > 1), forward, backward)
 
 
-@cached_by_operation(most_bytes=75_000_000)
+@remembered(lambda found: OPERATION_BYTES)
 def _sizes(operation: Operation) -> tuple[float, ...]:
     """The sizes that `attention_columns` takes apart; the last query stands at the position of the last key."""
     q, k, v = operation.input_shapes

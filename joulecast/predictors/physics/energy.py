@@ -27,6 +27,7 @@ from ...hardware import GPU
 from ...hardware.gpu import IdleCurve
 from ...operations.attributes import ELEMENT_BYTES, HALF_BYTES
 from ...operations.operation import Operation
+from ...system.caches import remembered
 from ..formats.numbers import numbers
 from .operation_numbers import numbers_of
 from .roofline import of_precisions, on_tensor_cores, precision_table
@@ -49,7 +50,7 @@ def static_power_w(gpu: GPU, clock_mhz: Any) -> Any:
     return _static_power_w(gpu, clock_mhz) if np.ndim(clock_mhz) else _static_power_at_w(gpu, float(clock_mhz))
 
 
-@lru_cache(maxsize=4096)
+@remembered()
 def _static_power_at_w(gpu: GPU, clock_mhz: float) -> float:
     return float(_static_power_w(gpu, clock_mhz))
 

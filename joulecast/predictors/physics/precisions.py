@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from .cached import cached_by_operation
+from ...system.caches import OPERATION_BYTES, remembered
+
+_INPUT_BYTES = 200  # of one more input of an operation, such as of a concatenation
 
 
 class InFp32(NamedTuple):
@@ -59,7 +61,7 @@ def tf32_in_fp32(operations: OperationList) -> InFp32:
     return InFp32(places, always, OperationList(as_fp32(each) for each in operations if each.precision == "tf32"))
 
 
-@cached_by_operation(most_bytes=75_000_000)
+@remembered(lambda made: OPERATION_BYTES + len(made.input_shapes) * _INPUT_BYTES)
 def as_fp32(operation: Operation) -> Operation:
     """An operation, converted to fp32."""
     return replace(operation, precision="fp32")

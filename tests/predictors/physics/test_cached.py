@@ -11,7 +11,7 @@ import pytest
 from joulecast import Operation
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.physics.cached import _MOST_OF_ONE, _Results, cached
+from joulecast.predictors.physics.cached import _MOST_OF_ONE, cached
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.relative import relative_features
 
@@ -47,19 +47,6 @@ def test_results_that_were_computed_together_are_found():
     assert never.knows(relus(3), A30)
     assert not never.knows(network, T4)
     assert never(relus(3), A30) == "of both"
-
-
-def test_what_was_not_used_for_longest_is_dropped():
-    results = _Results(10)
-    for name in "abc":
-        results.put((name, relus(4)), name)
-        results.find(("a", relus(4)))
-    assert results.find(("a", relus(4))) == "a"
-    assert results.find(("b", relus(4))) != "b"
-    assert results.find(("c", relus(4))) == "c"
-    results.put(("d", relus(8)), "d")
-    assert [results.find((name, relus(4))) == name for name in "ac"] == [False, False]
-    assert results.find(("d", relus(8))) == "d"
 
 
 def test_results_of_one_gpu_are_not_returned_for_another():

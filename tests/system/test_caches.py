@@ -1,0 +1,65 @@
+"""What is kept between questions: bounded in bytes, whoever asks, and given back."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+import joulecast
+from joulecast import Operation
+from joulecast.service.answers import Answers
+from joulecast.service.questions import BatchQuestion
+from joulecast.service.settings import Settings
+from joulecast.system.caches import RESULTS, BoundedCache, forget
+
+
+def test_a_cache_is_bounded_in_bytes_and_drops_what_was_not_used_for_longest():
+    cache: BoundedCache[int, bytes] = BoundedCache(100)
+    for key in range(50):
+        cache.put(key, bytes(10), 10)
+        cache.get(0)
+    assert (len(cache), cache.size) == (10, 100)
+    assert cache.get(0) is not None
+    assert cache.get(1) is None
+    cache.put(99, bytes(101), 101)
+    assert cache.get(99) is None
+    cache.put(0, bytes(95), 95)
+    assert (len(cache), cache.size) == (1, 95)
+
+
+def living() -> int:
+    """Operations in memory."""
+    gc.collect()
+    return sum(type(each) is Operation for each in gc.get_objects())
+
+
+def test_no_cache_holds_the_operations_of_questions_that_were_forgotten():
+    forget()
+    joulecast.predict("resnet18", (1, 3, 224, 224), "A30").to_dict(tree=True)  # whatever is loaded once
+    forget()
+    before = living()
+    for gpu in ("A30", "H100 SXM", "T4"):
+        for width in range(5):
+            shapes = [(100 + width, 8 + n) for n in range(10)]
+            linear = [(Operation("linear", [shape], {"out_features": 16}, precision="tf32"), 1) for shape in shapes]
+            prediction = joulecast.predict(linear, gpu=gpu)
+            prediction.to_dict(tree=True)
+    del linear, prediction
+    assert RESULTS.size <= 32_000_000
+    forget()
+    assert living() == before
+
+
+@pytest.mark.parametrize("details", [False, True])
+def test_a_batch_holds_no_networks_of_the_predictions_that_it_lists(details):
+    answers = Answers(Settings(cached_networks_bytes=0, cached_predictions_bytes=0))
+    request = {"model": "resnet18", "gpu": "A30"}
+    asked = [{**request, "input_shape": [n, 3, 64, 64]} for n in range(1, 9)]
+    question = BatchQuestion.model_validate({"requests": asked, "details": details})
+    forget()
+    before = living()
+    items = answers.predict_batch(question)
+    forget()
+    assert len(items) == 8
+    assert living() == before
