@@ -149,7 +149,7 @@ def predict(
     Examples:
         >>> prediction = predict("resnet50", (32, 3, 224, 224), "A30")
         >>> print(f"{prediction.energy_j:.1f} J, {1e3 * prediction.time_s:.0f} ms, {prediction.power_w:.0f} W")
-        3.5 J, 21 ms, 165 W
+        3.5 J, 22 ms, 165 W
     """
     job, device = Job.of(locals()), find_device(gpu)
     device.checked_clock_mhz(clock)

@@ -103,7 +103,7 @@ def test_uncovered_operations_are_printed(call, printed):
         (("predict", "resnet50", "1,3,224,224", "--gpu", "A30", "--precision", "fp8"), 2, "fp32"),
         (("predict", "resnet50", "1,3,224,224", "--gpu", "A30", "--json", "--csv"), 2, "either"),
         (("predict", "nothere.json", "--gpu", "A30"), 2, "cannot be read"),
-        (("predict", __file__, "--gpu", "A30"), 2, "this file cannot be read: it is not valid JSON"),
+        (("predict", __file__, "--gpu", "A30"), 2, "a file may have several models: name one"),
         (("predict", "resnet50", "1,3,224,224", "--gpuu", "A30"), 2, "No such option"),
         (("datasets", "import", "nicolai2052", "."), 2, "did you mean nicolai2025"),
         (("datasets", "import", "nicolai2025", "nothere"), 4, "cannot be read"),

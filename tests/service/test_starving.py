@@ -129,7 +129,7 @@ def test_a_long_question_pauses_for_others():
             await asyncio.sleep(0)
         short = [workers.run(Parts(order, "short", 1), seconds=600, client=f"honest {n}") for n in range(5)]
         await asyncio.gather(*short, long)
-        assert (workers.waiting, workers._free, workers._begun) == (0, 1, 0)
+        assert (workers.waiting, workers._free, workers._begun.total()) == (0, 1, 0)
 
     asyncio.run(scene())
     assert order == ["short"] * 5 + ["long"]
@@ -154,7 +154,7 @@ def test_a_question_stops_when_its_client_leaves(others):
         await asyncio.gather(task, *short, return_exceptions=True)
         while workers.waiting:
             await asyncio.sleep(0.01)
-        assert (workers._free, workers._begun) == (1, 0)
+        assert (workers._free, workers._begun.total()) == (1, 0)
 
     asyncio.run(scene())
     assert order == ["short"] * others
@@ -170,7 +170,7 @@ def test_few_questions_are_begun_at_a_time():
         workers = Workers(2, 100)
         tasks = [asyncio.ensure_future(workers.run(Parts([], "", 20), seconds=600, client=f"{n}")) for n in range(24)]
         while not all(task.done() for task in tasks):
-            most = max(most, workers._begun)
+            most = max(most, workers._begun.total())
             await asyncio.sleep(0.001)
         await asyncio.gather(*tasks)
 
@@ -184,7 +184,7 @@ def test_closing_ends_what_pauses():
     async def scene():
         workers = Workers(1, 100)
         tasks = [asyncio.ensure_future(workers.run(Parts([], "", 10**9), seconds=600, client=f"{n}")) for n in range(3)]
-        while workers._begun < 3:
+        while workers._begun.total() < 3:
             await asyncio.sleep(0.01)
         for task in tasks:
             task.cancel()

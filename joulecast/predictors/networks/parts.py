@@ -11,6 +11,8 @@ tensors, that is, with channels first. A list of operations does not say how ten
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ...arrays import FloatArray
@@ -21,6 +23,8 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...operations.rules import Shape
 from ..operation_predictions import OperationPredictions
+from ..physics.bandwidth import reached_bandwidth
+from ..physics.convolutions import TRANSPOSED
 from ..physics.least_times import LeastTimes
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
 from ..physics.roofline import on_tensor_cores
@@ -90,14 +94,21 @@ def unconfirmed_share(network: Network, gpu: GPU, counts: FloatArray, prediction
 
 
 def _without_transposes(operations: OperationList, gpu: GPU) -> FloatArray:
-    """Least time of convolutions on tensor cores over that with their transposes, shape (operations,); 1 for others."""
+    """Least time of convolutions on tensor cores over that with their transposes, shape (operations,); 1 for others.
+
+    Physics contains the transposes of windows of more than one pixel (physics/convolutions.py). In half precision, the
+    images of other windows are transposed as well.
+    """
     n = numbers_of(operations)
     transposed = (n.is_convolution > 0) & (n.element_bytes == HALF_BYTES) & on_tensor_cores(n, gpu)
     transposed &= ~((n.groups > 1) & (n.groups == n.channels_in))
     passes = np.where(n.is_training > 0, _PRODUCTS_IN_TRAINING, 1)
-    moved = 2 * n.element_bytes * (n.input_size + n.output_size) * passes
-    least_s = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz)).time_s
-    factors: FloatArray = np.where(transposed, least_s / (least_s + moved / gpu.memory_bandwidth), 1.0)
+    images_s = n.element_bytes * (n.input_size + n.output_size) * passes / reached_bandwidth(gpu)
+    least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
+    counted = (n.kernel > 1) & (n.groups == 1)
+    without = replace(least, memory_s=np.maximum(least.memory_s - (TRANSPOSED - 1) * images_s, images_s)).time_s
+    found = np.where(counted, without / least.time_s, least.time_s / (least.time_s + 2 * images_s))
+    factors: FloatArray = np.where(transposed, found, 1.0)
     return factors
 
 

@@ -66,7 +66,8 @@ _COMPLEX = 4.0  # Real multiplications in one complex multiplication; the same f
 _CONVOLUTION_START_STEPS = 8  # Starting a block takes as long as this many steps of its reduction.
 # On fp32 pipes, a block that is alone on a multiprocessor waits for memory as long as a second block would compute.
 _LEAST_WAVES = np.array([[2], [2], [2], [2], [2], [1]])
-_TRANSPOSED, _THINNED = 4, 2  # Passes over images that are transposed before and after, and that a stride thins out.
+TRANSPOSED, _THINNED = 4, 2
+"""Passes over images that are transposed before and after, and over those that a stride thins out."""
 _TENSOR_START_STEPS = 64
 _LOADED_BYTES = 16  # What tensor cores load at once: channels of one pixel.
 _TRAINING_PASSES = 3.0  # Forward, gradient of the input, and gradient of the weights: products of the same size.
@@ -152,7 +153,7 @@ def _blocks(n: Any, p: _Pass) -> Blocks:
     narrow_loads = np.where(n.positions % 2 == 1, _ODD_POSITIONS, 1.0)
     share = np.where(one_pixel, _ONE_PIXEL_SHARE / narrow_loads, _TENSOR_SHARE)
     loaded = p.reduction * padded(p.channels_in, _LOADED_BYTES / n.element_bytes) / p.channels_in
-    passes = np.where(one_pixel, np.where(n.stride > 1, _THINNED, 1), _TRANSPOSED)
+    passes = np.where(one_pixel, np.where(n.stride > 1, _THINNED, 1), TRANSPOSED)
     return Blocks(
         np.array(
             [
