@@ -367,7 +367,6 @@ def main() -> None:
     print(replays, f"\n{waited} runs waited for their host")
     if asked.shown:
         return
-    print(held)
     write(asked.data, replays, waited, held)
 
 
