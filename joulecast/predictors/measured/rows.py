@@ -84,9 +84,8 @@ def fit_baseline(loops: Sequence[MeasuredLoop], gpu: GPU, accumulates_gradients:
 ENOUGH = 3
 """Groups with at least this many loops bound by the device need no transfer."""
 
-_SLOWER = (
-    1.2  # Slowdown over what is counted in training relative to that in inference; the median over the A30's kinds.
-)
+# Slowdown over what is counted in training relative to that in inference; the median over the A30's kinds.
+_SLOWER = 1.2
 
 
 def transferred_loops(

@@ -30,19 +30,19 @@ from ...operations.attributes import ELEMENT_BYTES
 from .operation_numbers import KIND_PLACES
 
 _LANES = 128.0  # Threads that a multiprocessor issues in a cycle.
-# Depthwise: cycles of a thread and of each position of its window; of these alone where the loop is not unrolled.
+# What follows counts these slots. Depthwise: of a thread, and of each position of its window where the loop is
+# unrolled; where it is not, positions are all that counts.
 _THREAD, _UNROLLED, _LOOPED = 176.0, 13.2, 21.6
 _UNROLLED_SIDES = (1, 3, 5)
-_GRADIENT_THREAD, _GRADIENT_POSITION = 290.0, 41.0  # Of the gradient of the input, for an element of the input.
-_WEIGHT_POSITION, _WEIGHT_BLOCK = (
-    39.0,
-    1150 * _LANES,
-)  # Of that of the weight, for an element of the output and a block.
+# The gradient of the input, for each of its elements, and that of the weight, for elements of the output and blocks.
+_GRADIENT_THREAD, _GRADIENT_POSITION = 290.0, 41.0
+_WEIGHT_POSITION, _WEIGHT_BLOCK = 39.0, 1150 * _LANES
+# Pooling: positions of windows, elements of the input in the gradient, and channels of images.
 _POOLED_POSITION = 54.6
-_UNPOOLED_THREAD, _UNPOOLED_POSITION = 750.0, 17.0  # Of the gradient, for an element of the input.
+_UNPOOLED_THREAD, _UNPOOLED_POSITION = 750.0, 17.0
 _MEAN_ROW, _ADAPTIVE_BLOCK = 60 * _LANES, 650 * _LANES
 _PLACE_BYTES = 8.0
-_NORM_ELEMENT = 4.4 * _LANES
+_NORM_ELEMENT = 4.4 * _LANES  # Batch norm, for an element of four bytes.
 
 
 def thread_kernels_s(n: Any, gpu: GPU, clock_mhz: float) -> FloatArray:

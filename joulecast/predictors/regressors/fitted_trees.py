@@ -21,7 +21,7 @@ from .trees import Trees, trees_file
 MORE_WORK: tuple[str, ...] = (
     *("log_rows", "log_waves", "log_cache_fill", "log_cycles", "log_baseline", "log_baseline_over_host"),
 )
-"""Inputs that grow with the amount of work. The baseline's time grows with the roofline. Its correction must not fall
+"""Inputs that grow with the amount of work. The baseline's time grows with physics. Its correction must not fall
 with any of these inputs, so that their product, the time, never falls when one of them grows and the others stay."""
 
 _STOPPING_FOLDS = 10  # Folds for early stopping; one of them is held out.
