@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...datasets import NetworkMeasurement
@@ -114,19 +115,23 @@ def _network_s(network: _Network, x: FloatArray) -> float:
 
 
 class _Powers(NamedTuple):
-    """Measured powers: the amount of each energy constant per second, shape (powers, 5), and watts."""
+    """Measured powers: the amount of each energy constant per second, shape (powers, 5), and watts.
+
+    What a GPU would draw at its highest clock is at least what it drew at its power cap.
+    """
 
     parts: FloatArray
     power_w: FloatArray
     static_w: FloatArray
     weight: FloatArray
+    at_least: NDArray[np.bool_]
 
 
 def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: ResidualModel) -> EnergyConstants:
     """Fit the energy constants to measured powers of single operations and of whole networks.
 
-    A reading at the power cap is used only where the clock that was held is known. Priors tell the five constants apart
-    where the measured GPUs do not.
+    A reading at the power cap is a lower bound, unless the clock that was held is known. Priors tell the five constants
+    apart where the measured GPUs do not.
     """
     known = _powers(rows, networks, learned)
     if known is None:
@@ -136,25 +141,26 @@ def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: Residua
 
     def residuals(log_constants: FloatArray) -> FloatArray:
         predicted_w = known.static_w + known.parts @ np.exp(log_constants)
-        errors = known.weight * np.log(predicted_w / known.power_w) / (2 * _ERROR)
+        errors = np.log(predicted_w / known.power_w)
+        errors = known.weight * np.where(known.at_least, np.minimum(errors, 0.0), errors) / (2 * _ERROR)
         return np.concatenate([errors, (log_constants - prior) / spread])
 
     return EnergyConstants.of(np.exp(_least_squares(residuals, prior)), L2_SAVES)
 
 
 def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: ResidualModel) -> _Powers | None:
-    found: list[tuple[FloatArray, float, float, float]] = []
+    found: list[tuple[FloatArray, float, float, float, bool]] = []
     for gpu in dict.fromkeys(row.gpu for row in rows):
-        mine = [row for row in rows if row.gpu == gpu and 0 < (row.power_w or 0) < AT_CAP * gpu.power_limit_w]
+        mine = [row for row in rows if row.gpu == gpu and (row.power_w or 0) > 0]
         if not mine:
             continue
         clock, device_s = float(gpu.boost_clock_mhz), np.array([row.device_s for row in mine])
         paid = EnergyConstants.parts([row.operation for row in mine], device_s, gpu, clock, L2_SAVES)
         for row, part in zip(mine, paid / device_s[:, None], strict=True):
-            found.append((part, row.power_w or 0.0, static_power_w(gpu, clock), _LOOPS_COUNT))
+            at_cap = (row.power_w or 0.0) >= AT_CAP * gpu.power_limit_w
+            found.append((part, row.power_w or 0.0, static_power_w(gpu, clock), _LOOPS_COUNT, at_cap))
     for gpu, measurement, network in networks:
-        if measurement.clock_mhz is None and measurement.known_power_w > AT_CAP * gpu.power_limit_w:
-            continue
+        at_cap = measurement.clock_mhz is None and measurement.known_power_w > AT_CAP * gpu.power_limit_w
         clock = measurement.clock_mhz or float(gpu.boost_clock_mhz)
         operations, counts = network.operations, counts_of(network)
         device_s = LeastTimes.of(operations, gpu, clock).time_s
@@ -162,7 +168,7 @@ def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: ResidualMode
         # The predicted device time must not exceed the measured time, in which the GPU drew the measured power.
         device_s *= min(1.0, measurement.time_s / float(counts @ device_s))
         part = counts @ EnergyConstants.parts(operations, device_s, gpu, clock, L2_SAVES) / measurement.time_s
-        found.append((part, measurement.known_power_w, static_power_w(gpu, clock), 1.0))
+        found.append((part, measurement.known_power_w, static_power_w(gpu, clock), 1.0, at_cap))
     if not found:
         return None
     parts, *columns = zip(*found, strict=True)

@@ -105,7 +105,7 @@ def _without_transposes(operations: OperationList, gpu: GPU) -> FloatArray:
     passes = np.where(n.is_training > 0, _PRODUCTS_IN_TRAINING, 1)
     images_s = n.element_bytes * (n.input_size + n.output_size) * passes / reached_bandwidth(gpu)
     least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
-    counted = (n.kernel > 1) & (n.groups == 1)
+    counted = (n.kernel > 1) & ((n.groups == 1) | (n.is_training > 0))
     without = replace(least, memory_s=np.maximum(least.memory_s - (TRANSPOSED - 1) * images_s, images_s)).time_s
     found = np.where(counted, without / least.time_s, least.time_s / (least.time_s + 2 * images_s))
     factors: FloatArray = np.where(transposed, found, 1.0)

@@ -22,11 +22,12 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from .bandwidth import chosen_clock_mhz, reached_bandwidth, time_at_lower_rate
 from .cached import cached
+from .convolutions import transposed_bytes
 from .features import dense_convolutions
 from .norms import cubed, overlapped
 from .operation_numbers import numbers_of
 from .roofline import on_tensor_cores, peak_flops, roofline
-from .thread_kernels import extra_bytes, thread_kernels_s
+from .thread_kernels import extra_bytes, thread_kernels_s, waiting_s
 from .tiling import LOADED_TILE, loaded_tile
 
 _LEAST_S = 1e-9
@@ -92,7 +93,7 @@ def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> Least
     line = roofline(operations, gpu, clock_mhz)
     n = numbers_of(operations)
     is_half = n.element_bytes == HALF_BYTES
-    moved = n.bytes_read + n.bytes_written + extra_bytes(n)
+    moved = n.bytes_read + n.bytes_written + extra_bytes(n) + transposed_bytes(n, on_tensor_cores(n, gpu))
     # Other kernels than products move one element per instruction, so narrower elements need as many instructions.
     passed = moved * np.where(is_half & (n.is_product == 0), 4 / HALF_BYTES, 1.0)
     # Each tile of a product loads its own rows and columns from the cache, also those that other tiles load, too.
@@ -106,6 +107,11 @@ def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> Least
         parts[::2, is_half] *= gpu.boost_clock_mhz / max(chosen_clock_mhz(gpu), gpu.boost_clock_mhz)
         parts[0, is_half & on_tensor_cores(n, gpu) & (n.is_product > 0)] *= time_at_lower_rate(gpu, "fp16")
     parts[0] = np.maximum(parts[0], thread_kernels_s(n, gpu, clock_mhz))
+    waited_s = waiting_s(n, gpu, clock_mhz, parts[1])
+    # One kernel after the other, of which the waiting one follows the clock.
+    others = cubed(parts[1:]).sum(axis=0)
+    together_s = np.cbrt(cubed(parts[0]) + others) + waited_s
+    parts[0] = np.where(waited_s > 0, np.cbrt(cubed(together_s) - others), parts[0])
     return LeastTimes(*parts)
 
 

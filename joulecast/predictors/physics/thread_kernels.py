@@ -12,6 +12,9 @@ are instructions: those of a thread, and those of each step of its loop.
 - Batch norm in training reduces each channel on few multiprocessors, whose number is that of the channels. In half
   precision an instruction takes two elements (seen in the half of timm's published training steps that is not held
   back; held back, those of convolutional networks are 7 % off instead of 9, those of depthwise ones 5 instead of 9).
+- Layer norm in training sums the gradients of its weights in blocks of 32 columns, each of which takes all rows in
+  turn (`GammaBetaBackwardCUDAKernel` in layer_norm_kernel.cu, PyTorch 2.5). A long image of few channels waits for it:
+  on the A30, 3.7 times as long as for memory. The RTX 2080 Ti, on which nothing was chosen, is met within 4 %.
 
 Cycles of a multiprocessor were chosen on the A30: 51 depthwise convolutions, whose times then scatter by a factor of
 1.05 (1.9 around the roofline), 20 poolings and 42 batch norms. In inference on an RTX 2080 Ti, which was not used,
@@ -39,10 +42,12 @@ _GRADIENT_THREAD, _GRADIENT_POSITION = 290.0, 41.0
 _WEIGHT_POSITION, _WEIGHT_BLOCK = 39.0, 1150 * _LANES
 # Pooling: positions of windows, elements of the input in the gradient, and channels of images.
 _POOLED_POSITION = 54.6
-_UNPOOLED_THREAD, _UNPOOLED_POSITION = 750.0, 17.0
+_UNPOOLED_THREAD, _UNPOOLED_POSITION = 604.0, 17.0
 _MEAN_ROW, _ADAPTIVE_BLOCK = 60 * _LANES, 650 * _LANES
 _PLACE_BYTES = 8.0
 _NORM_ELEMENT = 4.4 * _LANES  # Batch norm, for an element of four bytes.
+_ROW_CYCLES = 14.0  # Layer norm: cycles until the gradients of a row are added.
+_ROW_PASSES = 2 / 7  # Of the seven passes over the image, those that these sums read in.
 
 
 def thread_kernels_s(n: Any, gpu: GPU, clock_mhz: float) -> FloatArray:
@@ -64,6 +69,17 @@ def thread_kernels_s(n: Any, gpu: GPU, clock_mhz: float) -> FloatArray:
     )
     seconds: FloatArray = lanes / (_LANES * gpu.sms * clock_mhz * 1e6)
     return seconds
+
+
+def waiting_s(n: Any, gpu: GPU, clock_mhz: float, memory_s: FloatArray) -> FloatArray:
+    """Seconds in which layer norms in training wait for the rows of one block, beyond those of memory.
+
+    Returns:
+        Shape (operations,); 0 for other operations.
+    """
+    rows = np.where(_is(n, "layer_norm") & (n.is_training > 0) & gpu.is_nvidia, n.input_size / n.last_size, 0.0)
+    found: FloatArray = np.maximum(rows * _ROW_CYCLES / (clock_mhz * 1e6) - _ROW_PASSES * memory_s, 0.0)
+    return np.where(rows > 0, found, 0.0)
 
 
 def extra_bytes(n: Any) -> FloatArray:
