@@ -25,9 +25,9 @@ images of a window of more than one pixel are transposed before and after, and t
 window of one pixel is a matrix product as it is, whose loads are narrow where the number of positions is odd (7 x 7
 images). It has few rows where images are of one pixel, and its blocks then have fewer rows as well: on the A30, the
 convolutions of squeeze and excitation take 0.4 times as long as whole blocks would (523 us counted and 205 measured in
-fp32, 112 and at most 53 in TF32). Shares, start-up steps and passes were chosen on 137 convolutions in TF32 in inference
-on the A30, whose times scatter around the result by a factor of 1.3 (1.7 around the roofline); in training it is 1.25
-(1.6).
+fp32, 112 and at most 53 in TF32). Shares, start-up steps and passes were chosen on 137 convolutions in TF32 in
+inference on the A30, whose times scatter around the result by a factor of 1.3 (1.7 around the roofline); in training it
+is 1.25 (1.6).
 """
 
 from __future__ import annotations
@@ -196,9 +196,9 @@ def _blocks(n: Any, p: _Pass) -> Blocks:
 def transposed_bytes(n: Any, on_tensor_cores: NDArray[np.bool_]) -> FloatArray:
     """Bytes that transposes move in the training of grouped convolutions; 0 for others, shape (operations,).
 
-    Those of dense ones are in their blocks. In inference, timm's published times of networks with groups show none: they
-    are predicted 3 % too quick without, and 6 % too slow with them; in training 20 and 16 % too quick (held back 20 and
-    8 %).
+    Those of dense ones are in their blocks. In inference, timm's published times of networks with groups show none:
+    they are predicted 3 % too quick without, and 6 % too slow with them; in training 20 and 16 % too quick (held back
+    20 and 8 %).
     """
     is_grouped = (n.is_convolution > 0) & (n.groups > 1) & (n.groups < n.channels_in)
     passes = np.where(n.is_training > 0, _TRAINING_PASSES, 0.0) * (TRANSPOSED - 1)
