@@ -19,15 +19,11 @@ from joulecast.predictors.fitting.fit import quicker
 from joulecast.predictors.measured.rows import DeviceRow, device_rows
 from joulecast.predictors.model.boosted_residual import BoostedResidual
 from joulecast.predictors.model.fit_boosted import fit_any_gpu
-from joulecast.predictors.model.fit_networks import learn_from_networks
+from joulecast.predictors.model.fit_networks import fit_energies, learn_from_networks
 from joulecast.predictors.model.predictor import AnyGpuPredictor
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
-from joulecast.predictors.physics.energy import (
-    EnergyConstants,
-    process_factor,
-    static_power_w,
-)
+from joulecast.predictors.physics.energy import PRIOR_ENERGY, EnergyConstants, process_factor, static_power_w
 from joulecast.predictors.physics.fp32_kernels import counted_ratio
 from joulecast.predictors.physics.half_precision import HalfPrecision
 from joulecast.predictors.physics.least_times import LeastTimes
@@ -84,10 +80,13 @@ def test_what_is_learned_counts_less_on_other_chips_where_physics_counts_more(le
     logs = np.log(learned.ratio(operations, unseen) / counted_ratio(operations, unseen))
     # A softmax of 3 us is shorter than all that were seen, from 25 us on: its rows are counted, and little is learned.
     assert logs == pytest.approx([0.0, 0.25, 0.5, 0.5 * 3.15 / 25, 0.0, 0.25], rel=0.01, abs=1e-6)
-    # On tensor cores, of which few operations were measured, trees predict all chips.
+    # On tensor cores, of which few operations were measured, trees predict all chips; in inference, loops count half.
     trees = replace(learned, time=lambda inputs: np.full(len(inputs), 0.3))
     image = Operation("conv2d", [(8, 64, 28, 28)], {"out_channels": 64, "kernel_size": 3}, precision="tf32")
-    assert np.log(trees.ratio([image], unseen)) == pytest.approx([0.3])
+    both = [image, image.replace(mode="training"), image.replace(precision="fp32", mode="training")]
+    for name in ("L4", "A30"):
+        assert np.log(trees.ratio(both[:2], find_gpu(name))) == pytest.approx([0.15, 0.3])
+    assert np.log(trees.ratio(both[2:], unseen)) == pytest.approx([1.0])
 
 
 def test_many_gpus_at_once_give_what_each_gives_alone(learned):
@@ -123,6 +122,27 @@ def test_energy_constants_are_recovered(learned):
         assert found[name] == pytest.approx(truth[name], rel=0.3), name
     # Nothing here ran on tensor cores, so they keep their prior of 0.7 pJ.
     assert found["tensor_j_per_flop"] == pytest.approx(0.7e-12)
+
+
+def test_a_reading_at_the_cap_is_a_lower_bound(learned):
+    """The clock falls until the cap is met, so the board would draw more; how much more is not known."""
+    gpu = find_gpu("A30")
+    cap_w, clock_mhz = gpu.power_limit_w, float(gpu.boost_clock_mhz)
+    products = [Operation("linear", [(rows, 2048)], {"out_features": 2048}) for rows in (4096, 8192, 16384)]
+    device_s = LeastTimes.of(products, gpu, clock_mhz).time_s
+
+    def demand_w(power_w):
+        rows = [DeviceRow(gpu, *each, power_w) for each in zip(products, device_s.tolist(), strict=True)]
+        energy = fit_energies(rows, (), learned)
+        parts = EnergyConstants.parts(products, device_s, gpu, clock_mhz, energy.l2_saves) / device_s[:, None]
+        return (static_power_w(gpu, clock_mhz) + parts @ energy.values()).mean()
+
+    usual_w = demand_w(None)
+    assert demand_w(0.6 * cap_w) < usual_w < demand_w(0.96 * cap_w) < demand_w(cap_w)
+    assert demand_w(cap_w) < cap_w  # Three loops move the constants a part of the way.
+    weak = replace(gpu, power_limit_w=0.5 * usual_w)
+    rows = [DeviceRow(weak, *each, weak.power_limit_w) for each in zip(products, device_s.tolist(), strict=True)]
+    assert fit_energies(rows, (), learned).values() == pytest.approx(PRIOR_ENERGY.values())
 
 
 @pytest.mark.parametrize("name", [gpu.name for gpu in gpus().values()])

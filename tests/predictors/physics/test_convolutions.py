@@ -105,6 +105,29 @@ def test_tensor_cores_compute_whole_waves():
     assert least(even).flops == pytest.approx(2 * SMS * 2 * 128 * 64 * (256 + 64) / 0.6)
 
 
+@pytest.mark.parametrize(("channels", "outputs", "measured_us"), [(3072, 128, 205), (1824, 76, 124), (1152, 48, 81)])
+def test_few_rows_of_one_pixel_take_smaller_blocks(channels, outputs, measured_us):
+    """The convolutions of squeeze and excitation, as nicolai2025 measured them in fp32; whole blocks take 2.5 times."""
+    operation = conv((32, channels, 1, 1), outputs, kernel_size=1, padding=0)
+    assert least(operation).compute_s[0] * 1e6 == pytest.approx(measured_us, rel=0.4)
+    # The times of these loops in TF32 are those of the host: 53 us.
+    assert least(operation.replace(precision="tf32")).compute_s[0] < 53e-6
+    # A window of more than one pixel computes whole blocks: one image of one pixel as one of four.
+    window = [least(conv((32, 512, side, side), 512, precision="tf32")).compute_s[0] for side in (1, 2)]
+    assert window[0] == pytest.approx(window[1])
+
+
+def test_the_gradients_of_grouped_convolutions_read_transposed_images():
+    groups = conv((32, 128, 28, 28), 128, "fp16", groups=4)
+    images = 2 * 2 * 32 * 128 * 28 * 28
+    before, after = (LeastTimes.of([groups.replace(mode=mode)], A30, 1440.0) for mode in ("inference", "training"))
+    more = (after.memory_s[0] - 3 * before.memory_s[0]) * 0.91 * 933e9
+    assert more == pytest.approx(3 * 3 * images, rel=0.1)
+    alone = conv((32, 128, 28, 28), 128, "fp32", groups=4)
+    before, after = (LeastTimes.of([alone.replace(mode=mode)], A30, 1440.0) for mode in ("inference", "training"))
+    assert after.memory_s[0] < 3.2 * before.memory_s[0]
+
+
 def test_images_of_three_channels_run_on_fp32_pipes_or_are_padded():
     """On tensor cores half precision computes eight channels instead of three; TF32 leaves the image to other pipes."""
     image = conv((32, 3, 224, 224), 64, kernel_size=7, stride=2, padding=3)

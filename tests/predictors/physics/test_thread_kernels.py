@@ -53,7 +53,7 @@ def test_maximum_pooling_reads_a_window_for_each_output_and_writes_its_place():
     assert found.compute_s[0] == pytest.approx(outputs * 54.6 * 9 / LANES)
     assert found.memory_s[0] == pytest.approx((4 * inputs + (4 + 8) * outputs) / 0.91e11)
     more = compute_s(pool.replace(mode="training")) - compute_s(pool)
-    assert more == pytest.approx(inputs * (750 + 17 * 9 / 4) / LANES)
+    assert more == pytest.approx(inputs * (604 + 17 * 9 / 4) / LANES)
 
 
 @pytest.mark.parametrize(("side", "cycles"), [pytest.param(1, 60, id="mean"), pytest.param(6, 650, id="blocks")])
@@ -66,3 +66,28 @@ def test_adaptive_pooling_counts_channels_of_images(side, cycles):
 def test_batch_norm_in_training_reduces_each_channel_on_one_multiprocessor(channels, busiest):
     norm = Operation("batch_norm", [(8, channels, 32, 32)], mode="training")
     assert compute_s(norm) == pytest.approx(8 * 32 * 32 * busiest * 4.4 / 2e9)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "shape", "measured_us"),
+    [
+        pytest.param("A30", (32, 56, 56, 96), 1348, id="A30, 96 channels"),
+        pytest.param("A30", (32, 56, 56, 128), 1330, id="A30, 128 channels"),
+        pytest.param("A30", (32, 28, 28, 512), 561, id="A30, a quarter of the rows"),
+        pytest.param("RTX 2080 Ti", (32, 56, 56, 96), 1264, id="RTX 2080 Ti"),
+    ],
+)
+def test_the_gradients_of_a_layer_norm_wait_for_all_rows_in_turn(gpu, shape, measured_us):
+    """Device times of the loops of nicolai2025; memory alone takes 363 to 556 us."""
+    board = find_gpu(gpu)
+    norm = Operation("layer_norm", [shape], {"normalized_shape": shape[-1:]}, mode="training")
+    found = LeastTimes.of([norm], board, float(board.boost_clock_mhz))
+    assert found.time_s[0] == pytest.approx(measured_us * 1e-6, rel=0.1)
+    inference = LeastTimes.of([norm.replace(mode="inference")], board, float(board.boost_clock_mhz))
+    assert found.memory_s[0] < found.time_s[0] > 3 * inference.time_s[0]
+
+
+def test_the_rows_of_a_wide_layer_norm_hide_behind_memory():
+    norm = Operation("layer_norm", [(8, 2048, 4096)], {"normalized_shape": (4096,)}, mode="training")
+    found = LeastTimes.of([norm], find_gpu("A30"), 1440.0)
+    assert found.time_s[0] == pytest.approx(found.memory_s[0], rel=0.05)
