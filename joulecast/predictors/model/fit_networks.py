@@ -29,11 +29,11 @@ from ..physics.norms import smooth_max
 from .boosted_residual import BoostedResidual
 
 _LOOPS_COUNT = 0.2  # Weight of a loop, where a network has weight 1, in the fit of energies.
-# Standard deviations of a network's log time, of the three logarithms of HalfPrecision, and of host seconds per call.
-# The third logarithm is for operations that move bytes. They should be as quick per byte in fp16 as in fp32. The
+# Standard deviations of a network's log time, of the two logarithms of HalfPrecision, and of host seconds per call.
+# The second logarithm is for operations that move bytes. They should be as quick per byte in fp16 as in fp32. The
 # operation lists of these networks lack some copies (for attention heads), and the time of these must not be explained
 # by that factor, so its spread is small.
-_ERROR, _HALF_SPREADS, _HOST_SPREAD_S = 0.05, (0.5, 0.5, 0.1), 20e-6
+_ERROR, _HALF_SPREADS, _HOST_SPREAD_S = 0.05, (0.5, 0.1), 20e-6
 
 
 def learn_from_networks(learned: BoostedResidual, rows: Sequence[DeviceRow], networks: Networks) -> BoostedResidual:
@@ -78,15 +78,15 @@ def fit_half_precision(learned: BoostedResidual, networks: Networks) -> HalfPrec
     alone = replace(learned, half=None)
     known = [_timed(alone, *n) for n in some]
     prior = HalfPrecision()
-    middle = np.array([prior.product, prior.convolution, prior.other, 0.0])
+    middle = np.array([prior.product, prior.other, 0.0])
 
     def residuals(x: FloatArray) -> FloatArray:
         errors = np.array([np.log(_network_s(n, x) / n.measured_s) for n in known])
         spread = np.array([*_HALF_SPREADS, 1.0])
         return np.concatenate([weight * errors / _ERROR, (x - middle) / spread])
 
-    product, convolution, other, _ = _least_squares(residuals, middle).tolist()
-    return HalfPrecision(product, convolution, other)
+    product, other, _ = _least_squares(residuals, middle).tolist()
+    return HalfPrecision(product, other)
 
 
 def _alike(gpu: GPU, measurement: NetworkMeasurement, network: Network) -> tuple[str, str, str]:
@@ -107,10 +107,10 @@ def _timed(learned: BoostedResidual, gpu: GPU, measurement: NetworkMeasurement, 
 
 
 def _network_s(network: _Network, x: FloatArray) -> float:
-    product, convolution, other = network.groups
-    ratio = np.where(product > 0, np.exp(x[0]), network.ratio * np.exp(x[1] * convolution + x[2] * other))
+    product, other = network.groups
+    ratio = np.where(product > 0, np.exp(x[0]), network.ratio * np.exp(x[1] * other))
     device_s = float(network.counts @ (network.least_s * ratio))
-    host_s = float(network.counts @ np.maximum(network.host_s + x[3] * _HOST_SPREAD_S, LEAST_HOST_S))
+    host_s = float(network.counts @ np.maximum(network.host_s + x[2] * _HOST_SPREAD_S, LEAST_HOST_S))
     return float(smooth_max(device_s, host_s))
 
 

@@ -216,7 +216,7 @@ def test_operations_that_wait_for_launches_do_not_depend_on_the_clock(learned):
 
 
 def test_half_precision_is_learned_from_networks(learned):
-    truth = HalfPrecision(product=0.6, convolution=0.0, other=0.0)
+    truth = HalfPrecision(product=0.6, other=0.0)
     gpu = find_gpu("A100-PCIE-40GB")
     known = replace(learned, half=truth)
     host = HostModel.prior("inference")
