@@ -29,11 +29,8 @@ from ..physics.norms import smooth_max
 from .boosted_residual import BoostedResidual
 
 _LOOPS_COUNT = 0.2  # Weight of a loop, where a network has weight 1, in the fit of energies.
-# Standard deviations of a network's log time, of the two logarithms of HalfPrecision, and of host seconds per call.
-# The second logarithm is for operations that move bytes. They should be as quick per byte in fp16 as in fp32. The
-# operation lists of these networks lack some copies (for attention heads), and the time of these must not be explained
-# by that factor, so its spread is small.
-_ERROR, _HALF_SPREADS, _HOST_SPREAD_S = 0.05, (0.5, 0.1), 20e-6
+# Standard deviations of a network's log time, of the logarithm of HalfPrecision, and of host seconds per call.
+_ERROR, _HALF_SPREAD, _HOST_SPREAD_S = 0.05, 0.5, 20e-6
 
 
 def learn_from_networks(learned: BoostedResidual, rows: Sequence[DeviceRow], networks: Networks) -> BoostedResidual:
@@ -61,12 +58,12 @@ class _Network(NamedTuple):
     least_s: FloatArray
     ratio: FloatArray
     host_s: FloatArray
-    groups: FloatArray
+    products: NDArray[np.bool_]
     measured_s: float
 
 
 def fit_half_precision(learned: BoostedResidual, networks: Networks) -> HalfPrecision:
-    """Fit the factors of half precision to the times of networks.
+    """Fit the factor of products in half precision to the times of networks.
 
     The host time of a call in such a network is fitted at the same time and then discarded: `HostModel` learns it.
     """
@@ -77,16 +74,14 @@ def fit_half_precision(learned: BoostedResidual, networks: Networks) -> HalfPrec
     weight = np.array([same[_alike(*n)] ** -0.5 for n in some])
     alone = replace(learned, half=None)
     known = [_timed(alone, *n) for n in some]
-    prior = HalfPrecision()
-    middle = np.array([prior.product, prior.other, 0.0])
+    middle = np.array([HalfPrecision().product, 0.0])
 
     def residuals(x: FloatArray) -> FloatArray:
         errors = np.array([np.log(_network_s(n, x) / n.measured_s) for n in known])
-        spread = np.array([*_HALF_SPREADS, 1.0])
+        spread = np.array([_HALF_SPREAD, 1.0])
         return np.concatenate([weight * errors / _ERROR, (x - middle) / spread])
 
-    product, other, _ = _least_squares(residuals, middle).tolist()
-    return HalfPrecision(product, other)
+    return HalfPrecision(float(_least_squares(residuals, middle)[0]))
 
 
 def _alike(gpu: GPU, measurement: NetworkMeasurement, network: Network) -> tuple[str, str, str]:
@@ -101,16 +96,15 @@ def _timed(learned: BoostedResidual, gpu: GPU, measurement: NetworkMeasurement, 
         least_s=LeastTimes.of(operations, gpu, measurement.clock_mhz or float(gpu.boost_clock_mhz)).time_s * works,
         ratio=learned.ratio(operations, gpu, capped=False),
         host_s=launch_s(operations, measurement.mode, learned.host_s),
-        groups=half_groups(operations),
+        products=half_groups(operations)[0] > 0,
         measured_s=measurement.time_s,
     )
 
 
 def _network_s(network: _Network, x: FloatArray) -> float:
-    product, other = network.groups
-    ratio = np.where(product > 0, np.exp(x[0]), network.ratio * np.exp(x[1] * other))
+    ratio = np.where(network.products, np.exp(x[0]), network.ratio)
     device_s = float(network.counts @ (network.least_s * ratio))
-    host_s = float(network.counts @ np.maximum(network.host_s + x[2] * _HOST_SPREAD_S, LEAST_HOST_S))
+    host_s = float(network.counts @ np.maximum(network.host_s + x[1] * _HOST_SPREAD_S, LEAST_HOST_S))
     return float(smooth_max(device_s, host_s))
 
 

@@ -1,16 +1,15 @@
-"""Half precision where only whole networks were measured in it: one factor for each of two groups of operations.
+"""Half precision where only whole networks were measured in it: a factor for products, and what stands for the others.
 
 Trees that were trained on fp32 know nothing about products on tensor cores. Physics knows the tiles of these products
-(least_times.py). Two things are left: how much slower than physics products are, and how other operations in half
-precision compare with those in fp32. Both are fitted to the times of whole networks.
+(least_times.py). How much slower than physics they are is fitted to the times of whole networks.
 
 Most other operations are bound by memory, and their kernels move narrow elements in the same way as fp32 elements. So
 trees predict the same operation in fp32. If they were given the operation in half precision, its arithmetic intensity
 would be one that they never saw for this kind, and they would answer with leaves of other kinds.
 
-Convolutions on tensor cores take the ratio of TF32, which the same kernels compute: ResNet-101 in bf16 alone would put
-it 1.2 times higher on the A100 and A10, and timm's networks on RTX 3090, 4090 and 5090 are then 19 % too slow (5 %
-without; held back, 12 and 0 %).
+Convolutions on tensor cores take the ratio of TF32, which the same kernels compute. Networks do not decide more than
+the factor of products: with one for convolutions, ResNet-101 in bf16 on A100 and A10 put it at 1.2, and with one for
+the others at 1.09, which made timm's networks on RTX 3090, 4090 and 5090 slower by as much, and worse.
 
 Depthwise convolutions, in which each channel has a filter of its own, are a case apart. In fp32 a kernel of PyTorch
 computes them, several times slower than memory allows. In half precision cuDNN does (`use_cudnn_depthwise` in
@@ -42,16 +41,13 @@ DEPTHWISE_TRAINING = 3.0  # Device time over least time of depthwise convolution
 
 @dataclass(frozen=True)
 class HalfPrecision:
-    """Logarithms of factors on device times in fp16 and bf16.
+    """The factor on device times of matrix products in fp16 and bf16.
 
     Args:
-        product: Log of the time of matrix products over the least time of physics. The default, a factor of 1.35, is
-            that of fp32 products.
-        other: Log of the time of all other operations over the prediction of trees, which is for fp32.
+        product: Log of their time over the least time of physics. The default, a factor of 1.35, is that of fp32.
     """
 
     product: float = 0.3
-    other: float = 0.0
 
     def applied(self, operations: Sequence[Operation], gpu: GPU, ratio: FloatArray) -> FloatArray:
         """Device time over least time, corrected for half precision where it runs on tensor cores.
@@ -62,14 +58,13 @@ class HalfPrecision:
         Raises:
             InputError: An operation's precision does not exist on the GPU.
         """
-        of_product, of_other = half_groups(operations)
-        others = alone(operations, ratio) * np.exp(self.other * of_other)
-        corrected = np.where(of_product > 0, np.exp(self.product), others)
+        of_product, _ = half_groups(operations)
+        corrected = np.where(of_product > 0, np.exp(self.product), alone(operations, ratio))
         applied: FloatArray = np.where(on_tensor_cores(numbers_of(operations), gpu), corrected, ratio)
         return applied
 
     def to_dict(self) -> dict[str, float]:
-        """The logarithms as a dictionary."""
+        """The logarithm as a dictionary."""
         return asdict(self)
 
     @classmethod
