@@ -1,7 +1,5 @@
 """Models by name: all that torchvision has, timm, and names that nobody has."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import pytest

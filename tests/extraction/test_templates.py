@@ -1,7 +1,5 @@
 """Templates equal extraction at any shape that they cover, do not answer for other shapes, and are up to date."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections import Counter

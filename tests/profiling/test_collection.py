@@ -1,7 +1,5 @@
 """Campaigns end to end on the CPU: plan, measure, journal, resume, dataset; and mistakes of users."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess
