@@ -1,7 +1,5 @@
 """Fixtures of several test files: simulated measurement loops, a simulated driver, real measurements if available."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import gc

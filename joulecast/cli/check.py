@@ -8,22 +8,14 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from ..errors import InputError
 
 
-def check(
-    context: typer.Context,
-    ref: Annotated[str, typer.Option(help="Git revision whose files are the baseline, such as origin/main.")] = "",
-    against: Annotated[str, typer.Option(help="Model that is the baseline, given as MODEL is.")] = "",
-    budget: Annotated[
-        list[str] | None,
-        typer.Option(help="What is allowed: energy=+5%, time=20ms, power=300W, memory=8GB. May be repeated."),
-    ] = None,
-) -> None:
+def check(context: typer.Context, ref: str = "", against: str = "", budget: list[str] | None = None) -> None:
     """Compare the predicted joules, time, power and memory of a model with a baseline, and fail over a budget.
 
     Model, shapes and all other options are those of `joulecast predict`, such as in `joulecast check net.py:Net

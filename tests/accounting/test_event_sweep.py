@@ -1,7 +1,5 @@
 """The sweep: every joule is accounted once, by arithmetic that is written out here."""
 
-from __future__ import annotations
-
 import tracemalloc
 from itertools import pairwise
 

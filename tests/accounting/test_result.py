@@ -1,7 +1,5 @@
 """Accountings: sums by module and operator, power, comparison with predictions, the model share, pictures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

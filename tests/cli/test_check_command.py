@@ -1,7 +1,5 @@
 """`joulecast check`: a model beside its baseline, in a repository and in the action for GitHub."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

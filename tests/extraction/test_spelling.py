@@ -1,7 +1,5 @@
 """Names of models as people write them."""
 
-from __future__ import annotations
-
 import pytest
 
 import joulecast

@@ -1,7 +1,5 @@
 """Transformers: by name, from a configuration, as modules; prefill, decoding, several inputs."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """The parts of decoders, against published numbers of parameters and against what their configurations say."""
 
-from __future__ import annotations
-
 import pytest
 
 import joulecast

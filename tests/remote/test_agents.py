@@ -1,7 +1,5 @@
 """Tools for agents, asked by the client of the protocol's own SDK."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

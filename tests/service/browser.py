@@ -1,7 +1,5 @@
 """The page in a real browser, Chromium without a window."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

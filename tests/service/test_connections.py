@@ -1,7 +1,5 @@
 """Clients that send no request, or never read their answer, on a real server within this process."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

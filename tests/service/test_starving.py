@@ -1,7 +1,5 @@
 """Requests that are small to send and large to answer: they take bounded memory and work, and others go first."""
 
-from __future__ import annotations
-
 import asyncio
 import concurrent.futures
 import gc

@@ -1,7 +1,5 @@
 """What measuring loops show, against arithmetic by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from round_gpu import ROUND

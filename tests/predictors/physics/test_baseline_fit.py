@@ -1,7 +1,5 @@
 """Constants that are read off loops of several kinds and methods, against arithmetic by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from round_gpu import ROUND
