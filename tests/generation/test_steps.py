@@ -1,7 +1,5 @@
 """The operations of a step, against arithmetic."""
 
-from __future__ import annotations
-
 import pytest
 
 import joulecast

@@ -1,7 +1,5 @@
 """Steps that are looked up, against the same steps predicted whole."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np
