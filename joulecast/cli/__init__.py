@@ -15,6 +15,7 @@ from .. import __version__
 from ..errors import JoulecastError
 from ..progress import timed
 from .option_words import in_option_words
+from .options import command
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "predict": ("predict", "predict"),
@@ -41,11 +42,39 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "calibrate": ("machine", "calibrate"),
     "memory-levels": ("machine", "memory_levels"),
     "serve": ("serve", "serve"),
+    "datasets import": ("datasets", "import_source"),
+    "datasets sources": ("datasets", "sources"),
+    "datasets convert": ("datasets", "convert_clone"),
+    "datasets from-journal": ("datasets", "from_journal"),
+    "datasets show": ("datasets", "show"),
+    "zoo list": ("zoo", "list_entries"),
+    "zoo show": ("zoo", "show_entry"),
+    "zoo pull": ("zoo", "pull_entries"),
+    "zoo push": ("zoo", "push_entry"),
+    "zoo verify": ("zoo", "verify_entries"),
+    "zoo remove": ("zoo", "remove_entry"),
+    "zoo promote": ("zoo", "promote_model"),
+    "measure run": ("measure", "run"),
+    "measure listen": ("measure", "listen"),
+    "measure show": ("measure", "show"),
+    "measure compare": ("measure", "compare"),
+    "measure merge": ("measure", "merge"),
+    "account run": ("account", "run"),
+    "account evaluate": ("account_study", "evaluate"),
+    "account merge": ("account_study", "merge"),
+    "account study": ("account_study", "study"),
 }
-"""Command -> module here, and its function."""
+"""Command -> module here, and its function. A command of a group has the name of the group before its own."""
 
-GROUPS = ("datasets", "zoo", "measure", "account")
-"""Groups of commands; each is the `app` of the module of that name."""
+GROUPS: Mapping[str, str] = {
+    "datasets": "Convert, import, inspect and verify measurements.",
+    "zoo": "List, share and verify trained predictors.",
+    "measure": "Measure the energy of a program: joulecast measure [OPTIONS] -- COMMAND. See `joulecast measure run "
+    "--help`.",
+    "account": "Account measured energy to modules: joulecast account MODEL SHAPE [OPTIONS]. See `joulecast account "
+    "run --help`.",
+}
+"""Group of commands -> its words in `--help`."""
 
 TIMED = ("extract", "sweep", "train", "evaluate", "train-kernels", "datasets", "zoo")
 """Commands and groups that say on a terminal how long they took, if they took long."""
@@ -55,9 +84,20 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "collect": {"context_settings": {**_EXTRA, "help_option_names": []}},
     "published": {"context_settings": {**_EXTRA, "help_option_names": []}},
     "check": {"context_settings": _EXTRA, "options_metavar": "MODEL [SHAPE]... [OPTIONS OF PREDICT] [OPTIONS]"},
+    "measure run": {"context_settings": {"ignore_unknown_options": True}},
 }
 """Commands whose further arguments are read elsewhere: in profiling/command.py, so that collecting works where typer is
 not installed; by `joulecast predict`; and by benchmarks/published.py."""
+
+
+class _Group(typer.core.TyperGroup):
+    """A group in which `run` may be left out, as in `joulecast account MODEL` and `joulecast measure -- PROGRAM`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        runs = "--" in args if self.name == "measure" else args and args[0] != "--help"
+        if "run" in self.commands and runs and args[0] not in self.commands:
+            args = ["run", *args]
+        return list(super().parse_args(ctx, args))
 
 
 def application(only: str | None = None) -> typer.Typer:
@@ -70,17 +110,19 @@ def application(only: str | None = None) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_root)
+    groups = {
+        name: typer.Typer(cls=_Group, help=words, no_args_is_help=True, rich_markup_mode=None)
+        for name, words in GROUPS.items()
+        if only in (None, name)
+    }
     for name, (module, function) in COMMANDS.items():
-        if only in (None, name):
-            app.command(name, **_SETTINGS.get(name, {}))(getattr(_module(module), function))
-    for name in GROUPS:
-        if only in (None, name):
-            app.add_typer(_module(name).app, name=name)
+        group, _, own = name.rpartition(" ")
+        if only in (None, group or name):
+            run = command(name, getattr(import_module(f".{module}", __name__), function))
+            groups.get(group, app).command(own, **_SETTINGS.get(name, {}))(run)
+    for name, each in groups.items():
+        app.add_typer(each, name=name)
     return app
-
-
-def _module(name: str) -> Any:
-    return import_module(f".{name}", __name__)
 
 
 def _print_version(wanted: bool) -> None:

@@ -2,94 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ..errors import InputError
 from ..units import si
-from .account_study import evaluate, merge, repeats_text, study
-from .options import OPTIONS, RAN, AsJson, Asked, Option, asking, module_to_run, option
+from .account_study import repeats_text
+from .options import Asked, module_to_run
 from .printing import Column, listing, tell
 
 if TYPE_CHECKING:
     from ..accounting.result import Accounting
     from ..predictors.networks.prediction import Prediction
 
-_RUN = "run"
-_OTHERS: Mapping[str, Callable[..., None]] = {"evaluate": evaluate, "merge": merge, "study": study}
 _LEAST_SHARE = 0.001  # Of the whole; parts below it are not listed, so that a tree stays readable.
 
 
-class _AccountGroup(typer.core.TyperGroup):
-    """`joulecast account MODEL SHAPE` accounts for a model; `joulecast account evaluate` is a subcommand."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in (_RUN, *_OTHERS, "--help"):
-            args = [_RUN, *args]
-        return list(super().parse_args(ctx, args))
-
-
-app = typer.Typer(
-    cls=_AccountGroup,
-    no_args_is_help=True,
-    help="Account measured energy to modules: joulecast account MODEL SHAPE [OPTIONS]. See `joulecast account run "
-    "--help`.",
-)
-
-
-@app.command(_RUN)
-@asking(
-    **RAN,
-    optimizer=Option(option(str | None, help="sgd, adam or adamw, or adamw_fused: step after each backward.")),
-    loop=Option(
-        option(float, help="Shortest length in seconds of the undisturbed loop, which gives the joules."), "loop_s", 3.0
-    ),
-    iterations=Option(
-        Annotated[int, typer.Option(min=1, help="Iterations under the profiler, which give the shares.")],
-        "profiled_iterations",
-        5,
-    ),
-    predictor=OPTIONS["predictor"],
-)
 def run(
     asked: Asked,
-    trace: Annotated[
-        Path | None, typer.Option(help="Account for this trace of torch.profiler (JSON, also .gz) instead of a model.")
-    ] = None,
-    recording: Annotated[
-        Path | None, typer.Option(help="What `joulecast measure --out` wrote while the trace was taken.")
-    ] = None,
-    clock_offset: Annotated[
-        float, typer.Option(help="Seconds by which the clock of the trace is ahead of the recording's.")
-    ] = 0.0,
-    gpu: Annotated[
-        str | None, typer.Option(help="Predict the model on this GPU, and compare module by module.")
-    ] = None,
-    static_power: Annotated[
-        float | None,
-        typer.Option(help="With --gpu: static power in watts; joules above it are divided by the prediction."),
-    ] = None,
-    depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 3,
-    summarized: Annotated[bool, typer.Option("--summarized", help="Add up repeated layers.")] = False,
-    top: Annotated[int, typer.Option(min=0, help="How many of the largest parts to list; 0 for none.")] = 10,
-    own: Annotated[
-        bool, typer.Option("--own", help="Leave out the joules of the machine's other programs, by their shares.")
-    ] = False,
-    repeat: Annotated[int, typer.Option(min=1, help="Runs whose mean and standard deviation are printed.")] = 1,
-    bars: Annotated[
-        Path | None, typer.Option(help="With --repeat: draw the largest parts into this SVG, PNG or HTML file.")
-    ] = None,
-    graph: Annotated[
-        Path | None,
-        typer.Option(help="Write the graph of modules, joules and tensors between them: .graphml, .json or .svg."),
-    ] = None,
-    save: Annotated[
-        Path | None, typer.Option(help="Write plots: one page (.html), or PNG files into an existing folder.")
-    ] = None,
-    as_json: AsJson = False,
+    trace: Path | None = None,
+    recording: Path | None = None,
+    clock_offset: float = 0.0,
+    gpu: str | None = None,
+    static_power: float | None = None,
+    depth: int = 3,
+    summarized: bool = False,
+    top: int = 10,
+    own: bool = False,
+    repeat: int = 1,
+    bars: Path | None = None,
+    graph: Path | None = None,
+    save: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Run a model or read a trace, and attribute the measured joules to modules and operators."""
     if static_power is not None and gpu is None:
@@ -125,10 +71,6 @@ def run(
         typer.echo(repeats)
     if prediction is not None:
         typer.echo(f"\n{_comparison(accounting, prediction)}")
-
-
-for _name, _command in _OTHERS.items():
-    app.command(_name)(_command)
 
 
 def _accounting(asked: Asked, trace: Path | None, recording: Path | None, clock_offset: float) -> Accounting:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ..errors import InputError
 from ..units import si
-from .options import OPTIONS, RAN, AsJson, Asked, Option, asking, module_to_run, option
+from .options import Asked, module_to_run
 from .printing import table, tell
 from .reading import model_and_options
 
@@ -21,11 +21,7 @@ if TYPE_CHECKING:
     from ..energy import EnergyTree
 
 
-def merge(
-    accounts: Annotated[list[Path], typer.Argument(help="What `joulecast account ... --json` printed on each rank.")],
-    depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 3,
-    as_json: AsJson = False,
-) -> None:
+def merge(accounts: list[Path], depth: int = 3, as_json: bool = False) -> None:
     """Merge the accountings of the ranks of a parallel training: joules are added, the longest time counts."""
     from ..energy import EnergyTree
     from ..energy.several import merged
@@ -64,20 +60,7 @@ def repeats_text(trees: Sequence[EnergyTree], top: int, bars_file: Path | None) 
     return f"{title}\n\n" + table(["module", "operator", "phase", "energy" if unit == "J" else "time"], rows)
 
 
-@asking(
-    **RAN,
-    predictor=OPTIONS["predictor"],
-    loop=Option(option(float, help="Shortest length in seconds of the undisturbed loop, if run here."), "loop_s", 3.0),
-)
-def study(
-    asked: Asked,
-    variant: Annotated[
-        list[str] | None,
-        typer.Option(help="Options of the model, such as 'num_hidden_layers=6 hidden_size=512', or another model."),
-    ] = None,
-    gpu: Annotated[str | None, typer.Option(help="Predict on this GPU. Default: run the variants here.")] = None,
-    as_json: AsJson = False,
-) -> None:
+def study(asked: Asked, variant: list[str] | None = None, gpu: str | None = None, as_json: bool = False) -> None:
     """Compare variants of a model: joules by phase, and module by module with the first.
 
     Repeated layers are added up. Printed are Pearson's correlation (PCC) of the joules of the modules that both have,
@@ -149,14 +132,13 @@ def _compared(first: dict[Any, float], other: dict[Any, float]) -> dict[str, Any
     return {"shared_modules": len(shared), "pcc": pcc, "med_j": med}
 
 
-@asking(**RAN)
 def evaluate(
     asked: Asked,
-    experiments: Annotated[int, typer.Option(min=2, help="Equal runs that are compared.")] = 4,
-    iterations: Annotated[int, typer.Option(min=2, help="Iterations of each run.")] = 25,
-    pairs: Annotated[int, typer.Option(min=1, help="Blocks with and without the profiler, for its overhead.")] = 5,
-    save: Annotated[Path | None, typer.Option("--save", help="Draw the correlations into a PNG or SVG file.")] = None,
-    as_json: AsJson = False,
+    experiments: int = 4,
+    iterations: int = 25,
+    pairs: int = 5,
+    save: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Evaluate how reliable the accounting of a model is, and compare it with what SMARAGDINE reported.
 

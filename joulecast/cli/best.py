@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from ..operations.inputs import titled
-from .options import COMPARED, AsJson, Asked, Plot, Shown, asking
+from .options import Asked
 from .printing import Column, clock_text, left_out_lines, listing, quantity, tell, word
 
 if TYPE_CHECKING:
     from ..queries import Choice, Choices, Sweep
 
 
-@asking(*COMPARED)
 def best(
     asked: Asked,
-    max_time: Annotated[float | None, typer.Option(help="Deadline: most seconds that an iteration may take.")] = None,
-    max_power: Annotated[
-        float | None, typer.Option(help="Power budget: most watts of mean board power over an iteration.")
-    ] = None,
-    top: Shown = 10,
-    as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print the choices as CSV.")] = False,
-    plot: Plot = None,
+    max_time: float | None = None,
+    max_power: float | None = None,
+    top: int = 10,
+    as_json: bool = False,
+    as_csv: bool = False,
+    plot: Path | None = None,
 ) -> None:
     """Choose the best GPU and clock for a job.
 
@@ -93,15 +90,8 @@ def _choices_text(choices: Choices, top: int) -> str:
     return listing(choices, columns, top)
 
 
-@asking(*COMPARED)
 def sweep(
-    asked: Asked,
-    plot: Annotated[
-        list[Path] | None, typer.Option(help="Draw into this PNG, SVG or HTML file; repeat it for several.")
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Print every clock of each GPU, not only the best.")] = False,
-    as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
+    asked: Asked, plot: list[Path] | None = None, every: bool = False, as_json: bool = False, as_csv: bool = False
 ) -> None:
     """Predict a job on many GPUs and clocks, and print a table, CSV or JSON, or draw plots."""
     from ..api.choosing import sweep as sweep_of

@@ -3,80 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from ..generation.choices import OBJECTIVES, VERSIONS, GenerationChoice
+from ..generation.choices import VERSIONS, GenerationChoice
 from ..units import number, si
-from .generate import SERVED
-from .options import PRICES, AsJson, Asked, Option, Pareto, Plot, Shown, WaysCsv, asking, option
+from .options import Asked
 from .printing import Column, listing, quantity, tell_ways, word
-from .reading import names, positive_integers
-from .simulate import BURSTINESS, DRAFTS, PREFIX_HIT_RATE
 
 
-@asking(
-    *("prompt", "output", "gpus", "clocks", "cache_precision", "calibration", *PRICES),
-    model=SERVED["model"],
-    objective=Option(
-        option(str, help=f"What to minimize: {', '.join(OBJECTIVES)}; but for gpus, all per token."), default="energy"
-    ),
-    power_limit=Option(
-        option(str | None, help="Power cap of a board in watts, or several to choose from, such as 400,700."),
-        "power_limit_w",
-        read=lambda text: positive_integers(text, "watts"),
-    ),
-    counts=Option(
-        option(str, help="Numbers of GPUs, such as 1,2,4, with --rate of a replica; all layouts are compared."),
-        default="1",
-        read=lambda text: positive_integers(text, "numbers of GPUs"),
-    ),
-    batches=Option(
-        option(
-            str | None,
-            "--batches",
-            help="Sequences at a time, such as 8,64. Default: up to all that fit; with --rate 64,256.",
-        ),
-        read=lambda text: positive_integers(text, "batches"),
-    ),
-    precision=Option(
-        option(
-            list[str] | None,
-            help="Of the weights: bf16 (default), fp16, fp8, nvfp4, mxfp4 or int4 (AWQ, GPTQ); several with commas.",
-        ),
-        "precisions",
-        read=names,
-    ),
-    engine=SERVED["engine"],
-    max_first_token=Option(
-        option(float | None, help="Most seconds that a request may wait for its first token."),
-        "max_time_to_first_token_s",
-    ),
-    max_time_per_token=Option(
-        option(float | None, help="Most seconds from one token of a request to the next."),
-        "max_time_per_output_token_s",
-    ),
-    min_tokens_per_s=Option(option(float | None, help="Least tokens per second, of all requests together.")),
-    rate=Option(option(float | None, help="Mean requests per second. Default: full batches."), "rate_per_s"),
-    p99_first_token=Option(option(float | None, help="Most seconds to the first token, at P99."), "p99_ttft_s"),
-    p99_per_token=Option(option(float | None, help="Most seconds for each further token, at P99."), "p99_tpot_s"),
-    max_total_power=Option(
-        option(float | None, help="Most mean watts of all boards; without --rate, how many requests they allow."),
-        "max_total_power_w",
-    ),
-    max_gpus=Option(option(int, help="Most GPUs, with --rate."), default=64),
-    prefill_split=Option(
-        option(bool, "--prefill-split", help="With --rate, try replicas that only read prompts, too."), default=False
-    ),
-    burstiness=BURSTINESS,
-    prefix_hit_rate=PREFIX_HIT_RATE,
-    **DRAFTS,
-)
 def best_generation(
     asked: Asked,
-    pareto: Pareto = False,
-    top: Shown = 10,
-    as_json: AsJson = False,
-    as_csv: WaysCsv = False,
-    plot: Plot = None,
+    pareto: bool = False,
+    top: int = 10,
+    as_json: bool = False,
+    as_csv: bool = False,
+    plot: Path | None = None,
 ) -> None:
     """Choose GPU, number of GPUs and their layout, clock, batch and precision to serve a language model.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -27,13 +27,7 @@ _LOW_PRECISIONS = (
 _HEADER = ("GPU", "generation", "GB", "GB/s", "MHz", "cap W", "lowest", "operations", "networks")
 
 
-_Words = Annotated[
-    list[str] | None, typer.Argument(metavar="[FILTER]...", help="List only those that match all these words.")
-]
-_Search = Annotated[str, typer.Option("--search", help="The same as FILTER: a part of a name or of what is listed.")]
-
-
-def list_gpus(words: _Words = None, search: _Search = "") -> None:
+def list_gpus(words: list[str] | None = None, search: str = "") -> None:
     """List the GPUs of the catalogue, how much was measured on each, and its predictors.
 
     `joulecast gpus ampere` lists one generation. `joulecast gpus show A30` prints all figures of a GPU with their
@@ -132,7 +126,7 @@ def _figure(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def list_models(words: _Words = None, search: _Search = "") -> None:
+def list_models(words: list[str] | None = None, search: str = "") -> None:
     """List the models that are known by name, with the repository whose sizes they have, and the commands for them.
 
     `joulecast models llama` lists those with this text in their name or repository. Any other model of torchvision and
@@ -157,10 +151,7 @@ def list_models(words: _Words = None, search: _Search = "") -> None:
     typer.echo(table(["name", "commands", "repository"], rows))
 
 
-def published(
-    context: typer.Context,
-    show: Annotated[bool, typer.Option("--show", help="Print sections as they were made.")] = False,
-) -> None:
+def published(context: typer.Context, show: bool = False) -> None:
     """Make the tables and figures of published work again, beside ours (benchmarks/published); see --help."""
     script = Path(__file__).resolve().parents[2] / "benchmarks" / "published.py"
     if not script.is_file():

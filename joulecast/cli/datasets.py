@@ -4,39 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
     from ..datasets import Dataset
 
-Out = Annotated[Path, typer.Option(help="Folder to write datasets into, one per GPU and clock.")]
-Rows = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        help="For sources with millions of rows: most rows of each table, sampled evenly; 0 for all.",
-        show_default="60000",
-    ),
-]
 DATASETS = Path("build/datasets")
 
-app = typer.Typer(help="Convert, import, inspect and verify measurements.", no_args_is_help=True, rich_markup_mode=None)
 
-
-@app.command("import")
-def import_source(
-    source: Annotated[str, typer.Argument(help="The source; `joulecast datasets sources` lists them.")],
-    folder: Annotated[Path, typer.Argument(help="Folder with the files of the source.")],
-    out: Out = DATASETS,
-    rows: Rows = None,
-) -> None:
+def import_source(source: str, folder: Path, out: Path = DATASETS, rows: int | None = None) -> None:
     """Convert published measurements into datasets: one per GPU or, where clocks were varied, one per GPU and clock."""
     _import(source, folder, out, rows)
 
 
-@app.command("sources")
 def sources() -> None:
     """List published measurements: what was measured, by whom, and where their files are."""
     from ..datasets.published import PUBLISHED
@@ -50,15 +32,7 @@ def sources() -> None:
         )
 
 
-@app.command("convert")
-def convert_clone(
-    source: Annotated[str, typer.Argument(help="The source, such as vidur2024; errors name all.")],
-    clone: Annotated[Path, typer.Argument(help="Folder with a clone of the source's repository.")],
-    out: Annotated[Path, typer.Option(help="Folder to write the tables into.")],
-    any_commit: Annotated[
-        bool, typer.Option("--any-commit", help="Allow a clone at another commit, whose rows may be others.")
-    ] = False,
-) -> None:
+def convert_clone(source: str, clone: Path, out: Path, any_commit: bool = False) -> None:
     """Make the tables that `import` reads from a clone of the repository in which they were published."""
     from ..datasets.converters.convert import convert
 
@@ -108,16 +82,14 @@ def _clock_name(clock_mhz: float | None) -> str:
     return "default-clock" if clock_mhz is None else f"{clock_mhz:g}-mhz"
 
 
-@app.command("from-journal")
-def from_journal(folder: Annotated[Path, typer.Argument(help="Folder with a campaign's journal.")]) -> None:
+def from_journal(folder: Path) -> None:
     """Turn the journal of a campaign into a dataset in the same folder."""
     from ..profiling.session import finish
 
     typer.echo(finish(folder))
 
 
-@app.command("show")
-def show(folder: Annotated[Path, typer.Argument(help="Folder of a dataset.")]) -> None:
+def show(folder: Path) -> None:
     """Verify a dataset and describe it."""
     from ..datasets import load
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..operations.inputs import parse_shapes
 from ..operations.operation_list import operation_text
 from ..units import si
-from .options import AsJson, Asked, asking
+from .options import Asked
 from .printing import table, tell
 
 if TYPE_CHECKING:
@@ -22,20 +22,15 @@ if TYPE_CHECKING:
 _SHOWN = 8
 
 
-@asking("clock", "training", "mode", "predictor", "calibration")
 def explain(
     asked: Asked,
-    kind: Annotated[str, typer.Argument(help="Kind of the operation, such as conv2d.")],
-    shapes: Annotated[list[str], typer.Argument(help="Shape of each input, batch first, such as 32,64,56,56.")],
-    gpu: Annotated[str, typer.Option(help="GPU from the catalogue, such as A30, or a TOML file that describes one.")],
-    setting: Annotated[
-        list[str] | None, typer.Option("--set", help="An attribute, such as out_channels=64; repeat it for several.")
-    ] = None,
-    precision: Annotated[str, typer.Option(help="fp32, tf32, fp16 or bf16.")] = "fp32",
-    path: Annotated[
-        bool, typer.Option("--path", help="Also print what the trees of the GPU's own predictor ask about it.")
-    ] = False,
-    as_json: AsJson = False,
+    kind: str,
+    shapes: list[str],
+    gpu: str,
+    setting: list[str] | None = None,
+    precision: str = "fp32",
+    path: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Explain an operation's prediction: what bounds it, the nearest measurements, and the effect of each input."""
     from ..api.operations import explain as explain_operation

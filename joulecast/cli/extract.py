@@ -7,14 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ..operations.inputs import titled
 from ..operations.operation_list import operation_text
 from ..units import number, si
-from .options import MODEL, AsCsv, AsJson, Asked, Top, asking
+from .options import Asked
 from .printing import table, tell
 from .reading import model_and_options
 
@@ -119,20 +117,14 @@ def _kinds(operations: Counter[Operation]) -> str:
     return ", ".join(f"{count} {kind}" if count > 1 else kind for kind, count in kinds.most_common())
 
 
-@asking(*MODEL, "precision")
 def extract(
     asked: Asked,
-    depth: Annotated[int, typer.Option(min=0, help="Levels of the module tree to show; 0 for all.")] = 3,
-    operations: Annotated[
-        bool, typer.Option("--operations", help="Show one row per operation instead of the module tree.")
-    ] = False,
-    top: Top = 0,
-    diff: Annotated[
-        str | None,
-        typer.Option(help="Show the differences from another model at the same shape, or from a network file."),
-    ] = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    depth: int = 3,
+    operations: bool = False,
+    top: int = 0,
+    diff: str | None = None,
+    as_json: bool = False,
+    as_csv: bool = False,
 ) -> None:
     """List the operations of a model by module, with counts, FLOPs and bytes. Needs neither a GPU nor weights."""
     from ..api import extract as extract_network

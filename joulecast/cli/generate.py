@@ -2,65 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from ..generation.engines import ENGINES
 from ..units import si
-from .options import REQUIRED, AsJson, Asked, Option, Plot, argument, asking, option
+from .options import Asked
 from .printing import LEVEL, tell, totals
 
 if TYPE_CHECKING:
     from ..generation.prediction import GenerationPrediction
 
 
-SERVED: Mapping[str, Option] = {
-    "model": Option(
-        argument("Name of a language model, or the path of its config.json."),
-        default=REQUIRED,
-        read=lambda text: Path(text) if text.endswith(".json") else text,
-    ),
-    "precision": Option(
-        option(str, help="Of the weights: bf16, fp16, fp8, nvfp4, mxfp4 or int4 (AWQ, GPTQ)."), default="bf16"
-    ),
-    "engine": Option(option(str, help=f"The engine that serves it: {', '.join(ENGINES)}."), default="vllm"),
-}
 """Options of all commands about a language model that is served."""
-LAYOUT: Mapping[str, Option] = {
-    "sampling": Option(
-        option(str | None, help="greedy, temperature, or top_p (also for top-k). Default: the engine's way.")
-    ),
-    "tensor_parallel": Option(
-        option(
-            int | None,
-            help="GPUs that share each layer; others are replicas. Default: all that the model divides over.",
-        )
-    ),
-    "expert_parallel": Option(option(int, help="GPUs that whole experts are shared out to."), default=1),
-}
 """Options of commands that are told how it is served."""
 
 
-@asking(
-    *("prompt", "output", "cache_precision", "clock", "host", "calibration", "predictor", "power_limit"),
-    **SERVED,
-    gpu=Option(
-        option(str, help='GPU, such as "H100 SXM"; "2x H100 SXM" are two that share the model.'), default=REQUIRED
-    ),
-    batch=Option(option(int, help="Sequences at a time, on all GPUs together."), default=1),
-    batching=Option(option(str | None, help="continuous or static. Default: what the engine does.")),
-    **LAYOUT,
-)
-def generate(
-    asked: Asked,
-    tree: Annotated[bool, typer.Option("--tree", help="Show the energy of modules in a step of decoding.")] = False,
-    depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 5,
-    as_json: AsJson = False,
-    plot: Plot = None,
-) -> None:
+def generate(asked: Asked, tree: bool = False, depth: int = 5, as_json: bool = False, plot: Path | None = None) -> None:
     """Predict seconds, watts and joules per token of an engine that writes text with a language model."""
     from ..generation.generate import predict_generation
 

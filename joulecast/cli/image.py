@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..units import si
-from .options import REQUIRED, AsJson, Asked, Option, Plot, argument, asking, option
+from .options import Asked
 from .printing import table, tell
 
 if TYPE_CHECKING:
     from ..generation.images.predict import ImagePrediction
 
 
-@asking(
-    *("clock", "execution", "host", "calibration", "predictor", "power_limit"),
-    model=Option(argument("Name of a pipeline, such as flux_1_dev, or wan_2_1_14b for videos."), default=REQUIRED),
-    gpu=Option(option(str, help='GPUs, such as "H100 SXM" or "4x H100 SXM", or a TOML file.'), default=REQUIRED),
-    batch=Option(option(int, help="Images or videos at once."), default=1),
-    frames=Option(option(int | None, help="Frames of a video. Default: the pipeline's.")),
-    height=Option(option(int | None, help="Pixels from top to bottom. Default: the pipeline's.")),
-    width=Option(option(int | None, help="Pixels from left to right. Default: the pipeline's.")),
-    steps=Option(option(int | None, help="Steps of the denoiser. Default: the pipeline's.")),
-    precision=Option(option(str, help="bf16, fp16 or fp32."), default="bf16"),
-    gpus=Option(option(int | None, help="GPUs that share each image. Default: the number in --gpu.")),
-    ulysses=Option(option(int | None, help="GPUs that exchange tokens for heads.")),
-    ring=Option(option(int | None, help="Groups of these that pass keys and values on.")),
-)
-def image(asked: Asked, as_json: AsJson = False, plot: Plot = None) -> None:
+def image(asked: Asked, as_json: bool = False, plot: Path | None = None) -> None:
     """Predict seconds, watts and joules for each image or video that a diffusion pipeline makes."""
     from ..generation.images.predict import predict_image
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -21,11 +21,7 @@ if TYPE_CHECKING:
     from ..predictors.networks.network_predictor import NetworkPredictor
 
 
-def host(
-    out: Annotated[Path | None, typer.Option(help="Write a profile for --host to this file.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, or cuda to launch operations on this machine's GPU.")] = "cpu",
-    listed: Annotated[bool, typer.Option("--list", help="List the hosts that have a name.")] = False,
-) -> None:
+def host(out: Path | None = None, device: str = "cpu", listed: bool = False) -> None:
     """Measure how fast this machine launches PyTorch operations. Takes seconds and needs no GPU."""
     from ..hardware.host import USUAL, hosts, write_profile
 
@@ -51,17 +47,12 @@ _NEEDS = "an idle NVIDIA GPU with its driver, PyTorch with CUDA, and NVML or nvi
 
 
 def calibrate(
-    minutes: Annotated[float, typer.Option(min=1.0, max=600.0, help="How long to measure.")] = 10.0,
-    out: Annotated[Path, typer.Option(help="File for the calibration.")] = Path("calibration.json"),
-    device: Annotated[str, typer.Option(help="cuda, or cuda:1 for another GPU of this machine.")] = "cuda",
-    gpu: Annotated[
-        str | None, typer.Option(help="Name of the GPU in the catalogue. Default: the name that torch gives.")
-    ] = None,
-    measured: Annotated[
-        list[Path] | None,
-        typer.Option(help="Measure nothing: use the dataset or journal in this folder; repeat it for several."),
-    ] = None,
-    predictor: Annotated[str | None, typer.Option(help="The predictor to correct. Default: the best for it.")] = None,
+    minutes: float = 10.0,
+    out: Path = Path("calibration.json"),
+    device: str = "cuda",
+    gpu: str | None = None,
+    measured: list[Path] | None = None,
+    predictor: str | None = None,
 ) -> None:
     """Measure this GPU for some minutes, for predictions of this very board. Killed and repeated, it resumes."""
     from ..hardware import find_gpu
@@ -183,30 +174,16 @@ def _text(profile: BoardProfile) -> str:
 
 
 def memory_levels(
-    device: Annotated[str, typer.Option(help="cuda, or cuda:1 for another GPU of this machine.")] = "cuda",
-    gpu: Annotated[
-        str | None, typer.Option(help="Name of the GPU in the catalogue. Default: the name that torch gives.")
-    ] = None,
-    runs: Annotated[int, typer.Option(min=3, help="Sweeps of each level.")] = 3,
-    clock: Annotated[
-        int | None, typer.Option(help="Graphics clock in MHz to lock meanwhile. Default: the GPU's own.")
-    ] = None,
-    access: Annotated[
-        list[str] | None, typer.Option(help="load, store, load+divide or divide; repeat it. Default: load.")
-    ] = None,
-    threads: Annotated[
-        str | None, typer.Option(help="Also measure the energy of a load from this level over numbers of threads.")
-    ] = None,
-    sizes: Annotated[
-        bool, typer.Option(help="Also find the sizes of L1 and L2, by chains through larger arrays.")
-    ] = False,
-    hits: Annotated[
-        bool, typer.Option(help="Also count with ncu which level served the loads of each kernel.")
-    ] = False,
-    picture: Annotated[
-        Path | None, typer.Option(help="Draw power over time, threads and sizes into an SVG file.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the GPU with its energies to this TOML file.")] = None,
+    device: str = "cuda",
+    gpu: str | None = None,
+    runs: int = 3,
+    clock: int | None = None,
+    access: list[str] | None = None,
+    threads: str | None = None,
+    sizes: bool = False,
+    hits: bool = False,
+    picture: Path | None = None,
+    out: Path | None = None,
 ) -> None:
     """Measure the energy of an access to shared memory, L1, L2 and DRAM. Takes about four minutes on an idle GPU."""
     import torch

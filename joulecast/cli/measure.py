@@ -6,41 +6,19 @@ import contextlib
 import json
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import InputError, JoulecastError, unknown_name
 from ..units import number, si
-from .options import AsJson, Plot
 from .printing import table
 
 if TYPE_CHECKING:
     from ..metering.gpu_shares import GpuShare
     from ..metering.result import Metering
 
-_RUN = "run"
 _SIGNIFICANT = 0.05  # Below this p-value, two programs are said to differ.
-
-
-class _MeasureGroup(typer.core.TyperGroup):
-    """A group in which `joulecast measure [OPTIONS] -- COMMAND` means `joulecast measure run [OPTIONS] -- COMMAND`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "--" in args and args[0] != _RUN:
-            args = [_RUN, *args]
-        return list(super().parse_args(ctx, args))
-
-
-app = typer.Typer(
-    cls=_MeasureGroup,
-    no_args_is_help=True,
-    help="Measure the energy of a program: joulecast measure [OPTIONS] -- COMMAND. See `joulecast measure run --help`.",
-)
-
-Recordings = Annotated[list[Path], typer.Argument(help="Recordings that `--out` wrote.")]
-Price = Annotated[float | None, typer.Option("--price-per-kwh", help="Price of a kilowatt-hour, to print the cost.")]
-Carbon = Annotated[str | None, typer.Option(help="Grams of CO2 per kWh, or a country such as DE.")]
 
 
 def _configured(context: typer.Context, path: Path | None) -> Path | None:
@@ -64,37 +42,22 @@ def _configured(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
-@app.command(_RUN, context_settings={"ignore_unknown_options": True})
 def run(
-    command: Annotated[list[str], typer.Argument(help="The program and its arguments, after --.")],
-    devices: Annotated[
-        str | None,
-        typer.Option(
-            help="cpu, ram, gpu or names such as gpu1, separated by commas; or estimate. Default: all that have a "
-            "sensor, or an estimate if there is none."
-        ),
-    ] = None,
-    interval: Annotated[float, typer.Option(help="Seconds between samples.")] = 0.1,
-    out: Annotated[Path | None, typer.Option(help="Write a recording to this file.")] = None,
-    metrics: Annotated[
-        int | None, typer.Option(help="Serve metrics for Prometheus on this port while the program runs.")
-    ] = None,
-    check: Annotated[
-        str | None, typer.Option(help="zeus, codecarbon or perf: measure by this program, too, and compare.")
-    ] = None,
-    price_per_kwh: Price = None,
-    carbon: Carbon = None,
-    plot: Plot = None,
-    repeat: Annotated[
-        int, typer.Option(min=1, help="Runs of the command, one after the other; print mean and standard deviation.")
-    ] = 1,
-    csv: Annotated[
-        Path | None, typer.Option(help="Write a row for each device of each run to this file, with metadata.")
-    ] = None,
+    command: list[str],
+    devices: str | None = None,
+    interval: float = 0.1,
+    out: Path | None = None,
+    metrics: int | None = None,
+    check: str | None = None,
+    price_per_kwh: float | None = None,
+    carbon: str | None = None,
+    plot: Path | None = None,
+    repeat: int = 1,
+    csv: Path | None = None,
     config: Annotated[
         Path | None, typer.Option(help="TOML file with values for these options.", callback=_configured, is_eager=True)
     ] = None,
-    as_json: AsJson = False,
+    as_json: bool = False,
 ) -> None:
     """Run a command and measure its energy.
 
@@ -154,13 +117,7 @@ def _repeats_text(runs: list[Metering]) -> str:
     return table([f"{len(runs)} runs", "mean", "standard deviation", "of the mean"], rows, frozenset({1, 2, 3}))
 
 
-@app.command()
-def listen(
-    port: Annotated[int, typer.Option(help="Port of this machine to listen on.")] = 9401,
-    devices: Annotated[str | None, typer.Option(help="As for `run`.")] = None,
-    interval: Annotated[float, typer.Option(help="Seconds between samples.")] = 0.1,
-    out: Annotated[Path | None, typer.Option(help="Write a recording to this file.")] = None,
-) -> None:
+def listen(port: int = 9401, devices: str | None = None, interval: float = 0.1, out: Path | None = None) -> None:
     """Measure until a program in any language sends "end", with windows between its commands "start NAME" and "stop".
 
     Commands are lines that are sent to the port, such as by `echo start epoch | nc localhost 9401`.
@@ -178,14 +135,13 @@ def listen(
     typer.echo(_text(meter.result(), None, None))
 
 
-@app.command()
 def show(
-    recordings: Recordings,
-    price_per_kwh: Price = None,
-    carbon: Carbon = None,
-    plot: Plot = None,
-    csv: Annotated[bool, typer.Option("--csv", help="Print a row for each device of each recording as CSV.")] = False,
-    as_json: AsJson = False,
+    recordings: list[Path],
+    price_per_kwh: float | None = None,
+    carbon: str | None = None,
+    plot: Path | None = None,
+    csv: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Show the energy and time of recordings."""
     if csv:
@@ -199,11 +155,7 @@ def show(
     typer.echo(json.dumps(metering.to_dict(), indent=1) if as_json else _text(metering, price_per_kwh, carbon))
 
 
-@app.command()
-def compare(
-    first: Annotated[Path, typer.Argument(help="A recording, or a quoted pattern for several: 'before-*.jsonl'.")],
-    second: Annotated[Path, typer.Argument(help="Another one, or another pattern.")],
-) -> None:
+def compare(first: Path, second: Path) -> None:
     """Compare two recordings, device by device and window by window; or repeats of two programs.
 
     Of repeats, means are compared, with the probability that equal programs differ as much (a permutation test).
@@ -248,8 +200,7 @@ def _significance_text(first: list[Path], second: list[Path]) -> str:
     return table(header, rows, frozenset({1, 2, 3, 4})) + few
 
 
-@app.command()
-def merge(recordings: Recordings, as_json: AsJson = False) -> None:
+def merge(recordings: list[Path], as_json: bool = False) -> None:
     """Combine recordings of several machines: energies are added, and the longest time counts."""
     metering = _read(recordings)
     typer.echo(json.dumps(metering.to_dict(), indent=1) if as_json else _text(metering, None, None))

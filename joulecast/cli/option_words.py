@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
-from .options import ARGUMENTS
+from .options import TABLES
 
+_ARGUMENTS = {
+    row["to"] if isinstance(row, dict) and "to" in row else name: name for name, row in TABLES["shared"].items()
+}
 _OPTIONS = {
     # Single words stand in many sentences, so only the forms that name the argument are listed.
-    **{argument: f"--{name.replace('_', '-')}" for argument, name in ARGUMENTS.items() if "_" in argument},
+    **{argument: f"--{name.replace('_', '-')}" for argument, name in _ARGUMENTS.items() if "_" in argument},
     "carbon: grams": "--carbon: grams",
     "expert_parallel": "--expert-parallel",
     "input_shape": "SHAPE",

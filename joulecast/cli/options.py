@@ -1,18 +1,19 @@
-"""Options that several commands share: each is declared once, with how its text becomes an argument of the library."""
+"""Commands from functions: options.toml has the words of their options, and what the library is asked by them."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from functools import wraps
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, get_args
 
 import typer
 
 from ..errors import InputError
 from ..operations.inputs import parse_shapes
-from .completion import completed
+from .completion import VALUES, completing
 from .reading import (
     clocks_mhz,
     intensity,
@@ -24,207 +25,32 @@ from .reading import (
     price_per_hour,
 )
 
-REQUIRED = inspect.Parameter.empty
+TABLES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("options.toml").read_text("utf-8"))
+_TYPES: Mapping[str, Any] = {"int": int, "float": float, "Path": Path, "texts": list[str]}
 
 
-class Option(NamedTuple):
-    """An option or argument of commands.
+def _sensors(text: str) -> tuple[str, ...]:
+    from ..metering.machine import chosen_devices
 
-    Args:
-        type: Type of the text on the command line, with the words of `--help`.
-        argument: Name of the library's argument; empty for the name of the option.
-        default: Value where it is left out.
-        read: Function from what was given to the value of the library's argument; None for the same value. It is not
-            called where the option was left out.
-    """
-
-    type: Any
-    argument: str = ""
-    default: Any = None
-    read: Callable[[Any], Any] | None = None
+    return () if text == "none" else tuple(chosen_devices(text))
 
 
-def option(type_: Any, *flags: str, help: str) -> Any:  # noqa: A002
-    """Type of an option with its words in `--help`."""
-    return Annotated[type_, typer.Option(*flags, help=help)]
-
-
-def argument(help: str) -> Any:  # noqa: A002
-    """Type of an argument that is a text, with its words in `--help`."""
-    return Annotated[str, typer.Argument(help=help)]
-
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print the operations as CSV.")]
-Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the answer into this SVG, PNG or HTML file, too.")]
-Top = Annotated[int, typer.Option(min=0, help="Number of operations to show; 0 for all.")]
-Shown = Annotated[int, typer.Option(min=0, help="Number of choices to show; 0 for all.")]
-Pareto = Annotated[bool, typer.Option("--pareto", help="Show the Pareto front of time and energy, fastest first.")]
-WaysCsv = Annotated[bool, typer.Option("--csv", help="Print all ways within the limits as CSV; --pareto: the front.")]
-Training = Annotated[
-    bool, typer.Option("--training", help="Predict a training step (forward and backward) instead of inference.")
-]
-ModeOption = option(str | None, "--mode", help="inference or training. Default: inference.")
-Shapes = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[SHAPE]...",
-        help="Input shape, batch first, such as 32,3,224,224. For several inputs, repeat it, or write name=shape.",
-    ),
-]
-ModelOptions = option(
-    list[str] | None, "--model-option", help="An argument of the model, such as image_size=384; repeat it for several."
-)
-Predictor = option(
-    str | None, help="A zoo name, the folder of an entry, or models:/NAME@ALIAS. Default: the best for the GPU."
-)
-
-OPTIONS: Mapping[str, Option] = {
-    "model": Option(
-        Annotated[
-            str,
-            typer.Argument(
-                help="Name of a torchvision, timm or transformers model; a file (network as JSON, config.json, .pt2, "
-                ".onnx); or FILE.py:NAME for a class or function in your own Python file, which is run."
-            ),
-        ],
-        default=REQUIRED,
-    ),
-    "input_shape": Option(Shapes, read=parse_shapes),
-    "training": Option(Training, default=False),
-    "mode": Option(ModeOption),
-    "precision": Option(option(str, help="default, fp32, tf32, fp16 or bf16."), default="default"),
-    "cache_length": Option(
-        option(int | None, help="Tokens in a transformer's cache before this call, as in a step of decoding.")
-    ),
-    "optimizer": Option(
-        option(
-            str | None,
-            help="sgd, adam or adamw, or with fused=True adamw_fused and so on: include the optimizer's step in "
-            "training.",
-        )
-    ),
-    "model_option": Option(ModelOptions, "model_options"),
-    "assume": Option(
-        option(
-            list[str] | None,
-            "--assume",
-            help="An assumption on values that depend on the input: experts=uniform, boxes=100 or box_side=200 "
-            "(pixels); or the library of attention: attention=cudnn. Repeat it for several.",
-        ),
-        read=lambda texts: named_values(texts, "an assumption") or None,
-    ),
-    "clock": Option(option(float | None, help="Graphics clock in MHz. Default: the GPU's own default.")),
-    "predictor": Option(Predictor),
-    "execution": Option(
-        option(str, help="How the model is run: eager, graph (as a CUDA graph), or compiled (by torch.compile)."),
-        default="eager",
-    ),
-    "host": Option(
-        option(
-            str | None,
-            "--host",
-            help="The machine that launches operations: a factor on the reference host's time, a name "
-            "(`joulecast host --list`), or a profile that `joulecast host --out` wrote. Default: typical for the GPU.",
-        )
-    ),
-    "samples": Option(option(float | None, help="Samples of the data.")),
-    "tokens": Option(option(float | None, help="Tokens of the data, in place of samples.")),
-    "epochs": Option(option(float, help="Number of epochs."), default=1.0),
-    "lora": Option(option(int | None, help="Rank of low-rank adapters; all else is frozen.")),
-    "lora_targets": Option(
-        option(str | None, help="Layers with adapters: q_proj,v_proj or all-linear. Default: those of peft."),
-        read=lambda text: text.split(",") if "," in text else text,
-    ),
-    "pue": Option(option(float, help="Joules of the data centre for each joule of its servers."), default=1.0),
-    "calibration": Option(
-        option(str | None, help="A file that `joulecast calibrate --out` wrote, for predictions of that board.")
-    ),
-    "objective": Option(
-        option(
-            str, help="What to minimize: energy, time, edp, ed2p, energy_per_sample, time_per_sample, cost or carbon."
-        ),
-        default="energy",
-    ),
-    "gpus": Option(
-        option(
-            list[str] | None,
-            "--gpu",
-            help="A GPU to compare; repeat it, or separate by commas. Default: the whole catalogue.",
-        ),
-        read=names,
-    ),
-    "clocks": Option(
-        option(
-            str | None,
-            "--clocks",
-            "--clock",
-            help="Clocks in MHz: 900,1200 or FIRST:LAST:STEP as in 600:1440:120. Default: up to 40 clocks of each GPU.",
-        ),
-        read=clocks_mhz,
-    ),
-    "precisions": Option(
-        option(
-            list[str] | None, "--precision", help="default, fp32, tf32, fp16 or bf16; repeat it, or separate by commas."
-        ),
-        "precision",
-        read=names,
-    ),
-    "power_limit": Option(
-        option(float | None, "--power-limit", help="Power cap in watts. Default: each board's own default."),
-        "power_limit_w",
-    ),
-    "batch_sizes": Option(
-        option(str | None, "--batch-sizes", help="Batch sizes to compare, such as 1,8,32."),
-        read=lambda text: positive_integers(text, "batch sizes"),
-    ),
-    "price_per_hour": Option(
-        option(
-            list[str] | None,
-            "--price-per-hour",
-            "--prices",
-            help="Price of an hour of every GPU (1.2) or of one (A30=0.7); a cloud (AWS); or a table (mine.csv) with "
-            "the columns gpu, price_per_hour and spot_per_hour. spot=0.5 after it: half of the hours at spot prices.",
-        ),
-        read=price_per_hour,
-    ),
-    "price_per_kwh": Option(
-        option(float | None, "--price-per-kwh", help="Price of a kilowatt-hour, in the same currency.")
-    ),
-    "carbon": Option(
-        option(
-            str | None,
-            "--carbon",
-            "--intensity",
-            help="A number in g CO2 per kWh, a country (DE), a cloud's region (eu-north-1), or a file of hours.",
-        ),
-        read=intensity,
-    ),
-    "prompt": Option(
-        option(
-            str, help="Tokens of each prompt: 512; MEAN,DEVIATION such as 200,150; or the lengths of many requests."
-        ),
-        "prompt_tokens",
-        "512",
-        lengths,
-    ),
-    "output": Option(
-        option(str, help="Tokens that are written for each prompt: 512; MEAN,DEVIATION; or many lengths."),
-        "output_tokens",
-        "512",
-        lengths,
-    ),
-    "cache_precision": Option(option(str | None, help="fp8 for keys and values. Default: 16 bits.")),
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "shapes": parse_shapes,
+    "names": names,
+    "clocks": clocks_mhz,
+    "prices": price_per_hour,
+    "intensity": intensity,
+    "lengths": lengths,
+    "sensors": _sensors,
+    "assumptions": lambda texts: named_values(texts, "an assumption") or None,
+    "layers": lambda text: text.split(",") if "," in text else text,
+    "language model": lambda text: Path(text) if text.endswith(".json") else text,
+    "prefixes": lambda text: tuple(positive_integers(text, "prefixes")),
+    **{what: partial(positive_integers, what=what) for what in ("batch sizes", "watts", "numbers of GPUs", "batches")},
 }
-"""Name of an option -> the option."""
-
-ARGUMENTS = {option.argument or name: name for name, option in OPTIONS.items()}
-"""Argument of the library -> name of its option."""
-
-MODEL = ("model", "input_shape", "training", "mode", "cache_length", "optimizer", "model_option", "assume")
-RUN = ("power_limit", "predictor", "execution", "host", "calibration")
-PRICES = ("price_per_hour", "price_per_kwh", "carbon")
-COMPARED = (*MODEL, *RUN, "objective", "gpus", "clocks", "precisions", "batch_sizes", *PRICES)
+"""Name in options.toml -> function from the text of an option to the value of the library's argument. It is not called
+where the option was left out."""
 
 
 class Asked(dict[str, Any]):
@@ -237,41 +63,81 @@ class Asked(dict[str, Any]):
     given: dict[str, Any]
 
 
-def asking(*shared: str, **own: Option) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a command whose first argument is what the library is asked; the others say how it is answered.
+def command(name: str, function: Callable[..., None]) -> Callable[..., None]:
+    """Make a command of a function, whose arguments are options with the words of options.toml.
 
-    `shared` are names of `OPTIONS`, `own` are options that only this command has.
+    If the first argument of the function is `asked`, the options in `asks` come first, and become what it is given.
     """
-    options = {**{name: OPTIONS[name] for name in shared}, **own}
+    table = TABLES.get(name, {})
+    asks = {option: _row(option, table) for option in _flat(table.get("asks", ()))}
+    further = [_parameter(option, row, *_typed(row)) for option, row in asks.items()]
+    answered = [
+        _declared(each, table)
+        for each in inspect.signature(function, eval_str=True).parameters.values()
+        if each.name != "asked"
+    ]
+    parameters = [*further, *answered]
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        _, *answered = inspect.signature(command, eval_str=True).parameters.values()
-        further = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type)
-            for name, each in options.items()
-        ]
-        keywords = (*further, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in answered))
-        parameters = [completed(command.__name__, each) for each in keywords]
+    @wraps(function)
+    def run(**given: Any) -> None:
+        if given.get("as_json") and given.get("as_csv"):
+            raise InputError("output is either JSON or CSV", given="--json --csv", hint="omit one of them")
+        asked = (_asked({option: given.pop(option) for option in asks}, asks),) if asks else ()
+        function(*asked, **given)
 
-        @wraps(command)
-        def asked(**given: Any) -> None:
-            if given.get("as_json") and given.get("as_csv"):
-                raise InputError("output is either JSON or CSV", given="--json --csv", hint="omit one of them")
-            command(_asked({name: given.pop(name) for name in options}, options), **given)
-
-        asked.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        asked.__annotations__ = {each.name: each.annotation for each in parameters}
-        return asked
-
-    return decorate
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
 
 
-def _asked(given: dict[str, Any], options: Mapping[str, Option]) -> Asked:
+def _flat(listed: Iterable[str]) -> Iterator[str]:
+    """Names of options, with those of groups in the place of their names."""
+    for name in listed:
+        yield from _flat(TABLES["groups"][name[1:]]) if name.startswith("@") else [name]
+
+
+def _row(option: str, table: Mapping[str, Any]) -> Mapping[str, Any]:
+    row = table.get(option, TABLES["shared"].get(option))
+    assert row is not None, f"options.toml has no {option}"  # noqa: S101  # our own mistake
+    row = {"help": row} if isinstance(row, str) else row
+    return _row(row["like"], {}) if "like" in row else row
+
+
+def _typed(row: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Type and default of an option that the library is asked by."""
+    if "default" in row:
+        return type(row["default"]), row["default"]
+    type_ = _TYPES[row["type"]] if "type" in row else str
+    return (type_, inspect.Parameter.empty) if row.get("required") else (type_ | None, None)
+
+
+def _declared(parameter: inspect.Parameter, table: Mapping[str, Any]) -> inspect.Parameter:
+    """An argument of a function as an option, but for what says itself what typer has to know."""
+    if parameter.annotation is typer.Context or hasattr(parameter.annotation, "__metadata__"):
+        return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+    return _parameter(parameter.name, _row(parameter.name, table), parameter.annotation, parameter.default)
+
+
+def _parameter(option: str, row: Mapping[str, Any], type_: Any, default: Any) -> inspect.Parameter:
+    words = {name: row[name] for name in ("metavar", "min", "max", "show_default") if name in row}
+    values = VALUES.get(row.get("values", ""))
+    # The values are looked up only where the words name them: completing imports what it needs.
+    words["help"] = row["help"].replace("{values}", ", ".join(values()) if values and "{values}" in row["help"] else "")
+    if values and int not in (type_, *get_args(type_)):
+        words["autocompletion"] = completing(values)
+    # An option that is off has no --no-option.
+    flags = row.get("flags", [f"--{option.replace('_', '-')}"] if default is False else [])
+    info = typer.Argument(**words) if row.get("argument") else typer.Option(*flags, **words)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(option, keyword, default=default, annotation=Annotated[type_, info])
+
+
+def _asked(given: dict[str, Any], options: Mapping[str, Mapping[str, Any]]) -> Asked:
     asked = Asked()
     asked.given = given
     for name, value in given.items():
-        each = options[name]
-        asked[each.argument or name] = value if each.read is None or value is None else each.read(value)
+        row = options[name]
+        asked[row.get("to", name)] = value if value is None or "read" not in row else _READERS[row["read"]](value)
     if "precisions" in given:
         asked["precision"] = asked["precision"] or "default"
     if "training" in asked:
@@ -279,39 +145,6 @@ def _asked(given: dict[str, Any], options: Mapping[str, Option]) -> Asked:
     if given.get("model") is not None and "model_option" in given:
         asked["model"], asked["model_options"] = model_and_options(given["model"], given["model_option"])
     return asked
-
-
-def _chosen_sensors(text: str) -> tuple[str, ...]:
-    from ..metering.machine import chosen_devices
-
-    return () if text == "none" else tuple(chosen_devices(text))
-
-
-RAN: Mapping[str, Option] = {
-    "model": Option(
-        Annotated[
-            str | None,
-            typer.Argument(
-                help="A model of torchvision or transformers by name, which gets random weights; or a class or "
-                "function in a Python file of yours, which is run: FILE.py:NAME. None with --trace."
-            ),
-        ]
-    ),
-    "input_shape": OPTIONS["input_shape"],
-    "training": Option(option(bool, "--training", help="Forward and backward instead of inference."), default=False),
-    "mode": OPTIONS["mode"],
-    "device": Option(option(str, help="cpu, cuda or cuda:1: where it runs."), default="cpu"),
-    "model_option": OPTIONS["model_option"],
-    "sensors": Option(
-        option(
-            str | None,
-            help="cpu, ram, gpu or names such as gpu1, separated by commas, or none; all that have a counter if left "
-            "out.",
-        ),
-        read=_chosen_sensors,
-    ),
-}
-"""Options of commands that run a model here."""
 
 
 def module_to_run(asked: Mapping[str, Any]) -> tuple[Any, Any]:

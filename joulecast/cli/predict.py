@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from ..operations.operation_list import operation_text
 from ..units import number, si
-from .options import MODEL, RUN, AsCsv, AsJson, Asked, Plot, Top, asking
+from .options import Asked
 from .printing import LEVEL, Column, listing, quantity, table, tell, totals, word
 
 if TYPE_CHECKING:
@@ -18,32 +16,19 @@ if TYPE_CHECKING:
     from ..predictors.networks.prediction import Prediction
 
 
-@asking(*MODEL, "precision", "clock", *RUN)
 def predict(
     asked: Asked,
-    gpu: Annotated[
-        str,
-        typer.Option(
-            help="GPU from the catalogue, such as A30, or a TOML file that describes one; or a CPU that was measured."
-        ),
-    ] = "",
-    composition: Annotated[
-        str | None,
-        typer.Option(help="How operations add up to a network: overlap or sum. Default: the predictor's choice."),
-    ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail if an operation is not covered.")] = False,
-    top: Top = 10,
-    tree: Annotated[bool, typer.Option("--tree", help="Show the energy of modules instead of operations.")] = False,
-    depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 3,
-    by_memory_level: Annotated[
-        bool, typer.Option("--by-memory-level", help="Show the energy of static power, memory levels and arithmetic.")
-    ] = False,
-    ncu: Annotated[
-        Path | None, typer.Option(help="Compare traffic with counters of one iteration that `ncu --csv` wrote.")
-    ] = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
-    plot: Plot = None,
+    gpu: str = "",
+    composition: str | None = None,
+    strict: bool = False,
+    top: int = 10,
+    tree: bool = False,
+    depth: int = 3,
+    by_memory_level: bool = False,
+    ncu: Path | None = None,
+    as_json: bool = False,
+    as_csv: bool = False,
+    plot: Path | None = None,
 ) -> None:
     """Predict time, power and energy of one iteration of a model on a GPU."""
     from ..api import predict as predict_network

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..operations.inputs import titled
 from ..units import duration, number, si
-from .options import PRICES, REQUIRED, RUN, AsJson, Asked, Option, Pareto, Plot, Shown, WaysCsv, asking, option
+from .options import Asked
 from .printing import LEVEL, Column, listing, quantity, table, tell, tell_ways, totals, word
-from .reading import positive_integers
 
 if TYPE_CHECKING:
     from ..runs import Run
@@ -19,34 +17,7 @@ if TYPE_CHECKING:
 _J_PER_KWH = 3.6e6
 
 
-_TRAINED = ("model", "input_shape", "model_option", "samples", "tokens", "epochs", "lora", "lora_targets", "optimizer")
-_WHERE = (*RUN, *PRICES, "pue")
-_PRECISION = Option(option(str, help="default, fp32, tf32, fp16, bf16, fp8, amp or amp_fp16."), default="default")
-
-
-@asking(
-    *(*_TRAINED, "clock", *_WHERE),
-    gpu=Option(option(str, help='The GPUs, such as "8x H100 SXM".'), default=REQUIRED),
-    precision=_PRECISION,
-    accumulation=Option(option(int, help="Micro-batches of each replica in a step."), default=1),
-    sharding=Option(option(str, help="What replicas divide: none, zero1, zero2, zero3 (FSDP)."), default="none"),
-    recompute=Option(option(str, help="What the backward computes again: none, selective, full."), default="none"),
-    tensor_parallel=Option(option(int, help="GPUs that share each layer."), default=1),
-    context_parallel=Option(option(int, help="GPUs that share each sequence."), default=1),
-    expert_parallel=Option(option(int, help="GPUs over which whole experts are distributed."), default=1),
-    base_precision=Option(option(str | None, help="nf4 to store frozen layers in 4 bits (QLoRA).")),
-    clip_gradients=Option(option(bool, help="Limit the norm of the gradients."), default=True),
-    pipeline_parallel=Option(option(int, help="Stages that the layers are divided into."), default=1),
-    evaluation_samples=Option(option(float, help="Samples that are evaluated in each epoch."), default=0.0),
-    checkpoints=Option(option(int, help="How often a checkpoint is stored."), default=0),
-    embodied_g_per_hour=Option(option(float, help="Grams of CO2 of making a GPU, for each hour of use."), default=0.0),
-)
-def run(
-    asked: Asked,
-    as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print the parts as CSV.")] = False,
-    plot: Plot = None,
-) -> None:
+def run(asked: Asked, as_json: bool = False, as_csv: bool = False, plot: Path | None = None) -> None:
     """Predict a whole training run: hours, kilowatt-hours at the plug, price and carbon."""
     from ..runs.predict import predict_run
 
@@ -54,27 +25,13 @@ def run(
     tell(found, as_json, as_csv, lambda: _text(found), plot)
 
 
-@asking(
-    *(*_TRAINED, "gpus", "clocks", *_WHERE),
-    objective=Option(
-        option(str, help="What to minimize: energy (at the plug), time, cost or carbon."), default="energy"
-    ),
-    precision=_PRECISION,
-    counts=Option(
-        option(str, help="Numbers of GPUs, such as 1,8,64."),
-        default="1,8",
-        read=lambda text: positive_integers(text, "numbers of GPUs"),
-    ),
-    max_time=Option(option(float | None, help="The deadline: most seconds of the whole run."), "max_time_s"),
-    max_cost=Option(option(float | None, help="Highest cost of the whole run.")),
-)
 def best_run(
     asked: Asked,
-    pareto: Pareto = False,
-    top: Shown = 10,
-    as_json: AsJson = False,
-    as_csv: WaysCsv = False,
-    plot: Plot = None,
+    pareto: bool = False,
+    top: int = 10,
+    as_json: bool = False,
+    as_csv: bool = False,
+    plot: Path | None = None,
 ) -> None:
     """Choose GPU, number of GPUs, clock, micro-batch, sharding and recomputing for a whole training run.
 

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -21,42 +21,18 @@ if TYPE_CHECKING:
     from .recipes import Entry, Loaded, RecipeHandler, Tracking
 
 
-_Datasets = Annotated[list[Path], typer.Option("--dataset", help="Folder of a dataset; repeat it for several.")]
-_Recipes = Annotated[
-    list[Path],
-    typer.Option("--recipe", help="A recipe by name (forest, xgboost, blend ...) or a TOML file; several: repeat it."),
-]
-_Quick = Annotated[
-    bool,
-    typer.Option(
-        "--quick", help="For predictors for any GPU: test on one fold, and only on chips with measured networks."
-    ),
-]
-_Modes = Annotated[list[str] | None, typer.Option("--mode", help="inference or training. Default: both.")]
-_Training = Annotated[bool, typer.Option("--training", help="The same as --mode training.")]
-_Tracking = Annotated[
-    str | None, typer.Option("--tracking-uri", help="MLflow server or store. Default: a SQLite file in this folder.")
-]
-_Cluster = Annotated[
-    str | None, typer.Option("--cluster", help="Fit on the workers of Dask's scheduler, such as tcp://HOST:8786.")
-]
-_NoTrack = Annotated[bool, typer.Option("--no-track", help="Do not log to MLflow.")]
-
-
 def train(
-    dataset: _Datasets,
-    recipe: _Recipes,
-    mode: _Modes = None,
-    training: _Training = False,
-    zoo: Annotated[Path, typer.Option(help="Zoo folder to write the entries into.")] = Path("zoo"),
-    tracking_uri: _Tracking = None,
-    quick: _Quick = False,
-    no_track: _NoTrack = False,
-    register: Annotated[bool, typer.Option("--register", help="Also register the entries in MLflow.")] = False,
-    tune: Annotated[
-        int, typer.Option("--tune", min=0, help="Number of settings from the recipe's [search] to try first.")
-    ] = 0,
-    cluster: _Cluster = None,
+    dataset: list[Path],
+    recipe: list[Path],
+    mode: list[str] | None = None,
+    training: bool = False,
+    zoo: Path = Path("zoo"),
+    tracking_uri: str | None = None,
+    quick: bool = False,
+    no_track: bool = False,
+    register: bool = False,
+    tune: int = 0,
+    cluster: str | None = None,
 ) -> None:
     """Validate recipes on datasets, fit them on all data, and write zoo entries with model cards.
 
@@ -124,16 +100,16 @@ def _trained(
 
 
 def evaluate(
-    dataset: _Datasets,
-    recipe: _Recipes,
-    mode: _Modes = None,
-    training: _Training = False,
-    out: Annotated[Path, typer.Option(help="Folder for REPORT.md and its plots.")] = Path("benchmarks/report"),
-    quick: _Quick = False,
-    remarks: Annotated[Path | None, typer.Option(help="Markdown file to include in the report.")] = None,
-    tracking_uri: _Tracking = None,
-    no_track: _NoTrack = False,
-    cluster: _Cluster = None,
+    dataset: list[Path],
+    recipe: list[Path],
+    mode: list[str] | None = None,
+    training: bool = False,
+    out: Path = Path("benchmarks/report"),
+    quick: bool = False,
+    remarks: Path | None = None,
+    tracking_uri: str | None = None,
+    no_track: bool = False,
+    cluster: str | None = None,
 ) -> None:
     """Measure the errors of recipes on data left out of their training, and write a report with plots.
 
@@ -237,18 +213,7 @@ def _command() -> str:
     return shlex.join(["joulecast", *sys.argv[1:]])
 
 
-def train_kernels(
-    dataset: _Datasets,
-    recipe: Annotated[Path, typer.Option(help="A recipe by name (kernels) or a TOML file.")],
-    zoo: Annotated[Path, typer.Option(help="Zoo folder to write the entry into.")] = Path("zoo"),
-    networks_only: Annotated[
-        bool,
-        typer.Option(
-            "--networks-only",
-            help="Learn only how networks differ from loops, and their host cost. Kernels stay unchanged.",
-        ),
-    ] = False,
-) -> None:
+def train_kernels(dataset: list[Path], recipe: Path, zoo: Path = Path("zoo"), networks_only: bool = False) -> None:
     """Learn device times of kernels in half precision and below, and write the zoo entry that predictors use for them.
 
     Where datasets contain networks, it also learns how much longer kernels take inside networks. The zoo's predictor

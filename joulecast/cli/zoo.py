@@ -3,37 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from ..errors import InputError, JoulecastError, ZooError
 from ..progress import tracked
-from .options import AsJson
 from .printing import table
 
 if TYPE_CHECKING:
     from ..zoo.places.sources import Row
 
-app = typer.Typer(help="List, share and verify trained predictors.", no_args_is_help=True, rich_markup_mode=None)
 
-_Tracking = Annotated[
-    str | None,
-    typer.Option(
-        "--tracking-uri", help="MLflow server or store. Default: $MLFLOW_TRACKING_URI, or a SQLite file in this folder."
-    ),
-]
-_Entry = Annotated[
-    str, typer.Argument(metavar="ENTRY", help="Name (such as a30/forest-inference), folder, or models:/ URI.")
-]
-_PLACES = "A folder, a .zip file, https://, http:// or s3://"
-
-
-@app.command("list")
-def list_entries(
-    source: Annotated[str | None, typer.Argument(help=f"{_PLACES}. Default: the predictors on this machine.")] = None,
-    as_json: AsJson = False,
-) -> None:
+def list_entries(source: str | None = None, as_json: bool = False) -> None:
     """List the predictors on this machine (shipped or pulled), or those of another place."""
     from ..zoo.places.sources import index_of, open_source
     from ..zoo.store import pulled
@@ -72,8 +54,7 @@ def _pulled_row(sha256: str) -> Row | None:
     return Row.of(read_manifest(data, str(path)), data)
 
 
-@app.command("show")
-def show_entry(name: _Entry, as_json: AsJson = False) -> None:
+def show_entry(name: str, as_json: bool = False) -> None:
     """Print the model card of a predictor; with --json, also its digests and versions."""
     from ..zoo.catalogue import entry_folder
     from ..zoo.entries.cards import load_card
@@ -91,14 +72,7 @@ def show_entry(name: _Entry, as_json: AsJson = False) -> None:
     typer.echo(markdown(card))
 
 
-@app.command("pull")
-def pull_entries(
-    source: Annotated[str, typer.Argument(help=f"{_PLACES}; or models:/NAME@ALIAS of an MLflow registry.")],
-    names: Annotated[list[str] | None, typer.Argument(help="Names of the entries. Default: all.")] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Allow entries to replace shipped entries of the same name.")
-    ] = False,
-) -> None:
+def pull_entries(source: str, names: list[str] | None = None, replace: bool = False) -> None:
     """Download predictors into the cache, where their names find them from then on.
 
     The digests and sizes of each are checked, and its golden prediction is made again in a separate process.
@@ -118,15 +92,7 @@ def pull_entries(
         typer.echo(f"{name}: {pull(source, name, replace=replace)}")
 
 
-@app.command("push")
-def push_entry(
-    name: _Entry,
-    target: Annotated[str, typer.Argument(help="A folder, s3://BUCKET/PREFIX, or models:/ for an MLflow registry.")],
-    called: Annotated[
-        str | None, typer.Option("--as", help="Name at the target. Default: the name in its card.")
-    ] = None,
-    tracking_uri: _Tracking = None,
-) -> None:
+def push_entry(name: str, target: str, called: str | None = None, tracking_uri: str | None = None) -> None:
     """Copy a predictor to a folder or S3, or register it in MLflow as challenger (the first version as champion)."""
     from ..zoo.catalogue import entry_folder
     from ..zoo.entries.cards import load_card
@@ -148,12 +114,7 @@ def push_entry(
     typer.echo(f"{called}: {target}")
 
 
-@app.command("verify")
-def verify_entries(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Names or folders. Default: all predictors on this machine.")
-    ] = None,
-) -> None:
+def verify_entries(names: list[str] | None = None) -> None:
     """Check every file and the golden prediction of predictors. The exit code is 5 if any is damaged."""
     from ..zoo import entries
     from ..zoo.catalogue import entry_folder
@@ -173,13 +134,7 @@ def verify_entries(
         raise typer.Exit(ZooError.exit_code)
 
 
-@app.command("remove")
-def remove_entry(
-    name: Annotated[str, typer.Argument(help="Name of an entry that was pulled.")],
-    source: Annotated[
-        str | None, typer.Option("--from", help="A folder or s3:// to remove it from, instead of the cache.")
-    ] = None,
-) -> None:
+def remove_entry(name: str, source: str | None = None) -> None:
     """Remove a pulled predictor from the cache, or one from a folder or S3."""
     from ..zoo.places.sources import remove
     from ..zoo.store import forget
@@ -188,15 +143,7 @@ def remove_entry(
     typer.echo(f"{name}: removed{'' if source is None else f' from {source}'}")
 
 
-@app.command("promote")
-def promote_model(
-    model: Annotated[str, typer.Argument(help="A registered model, such as joulecast-a30-inference.")],
-    version: Annotated[str | None, typer.Option(help="Version to promote. Default: the challenger.")] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Promote it even if it is not better. This is logged.")
-    ] = False,
-    tracking_uri: _Tracking = None,
-) -> None:
+def promote_model(model: str, version: str | None = None, force: bool = False, tracking_uri: str | None = None) -> None:
     """Make the challenger champion if it is better, by more than chance explains, on data left out of training."""
     from ..zoo.mlflow.registry import promote
 
