@@ -110,12 +110,16 @@ def network_errors(
                     predicted.known_energy_j / measurement.known_energy_j,
                 )
                 found[basis].append(np.abs(np.log([time, energy / time, energy, time * energy])))
+    ordered = {basis: np.sort(np.transpose(rows)) for basis, rows in found.items()}
+    if len({errors.shape for errors in ordered.values()}) == 1:
+        # Chance may favour other chips, but whoever knows less of a chip is no surer of it.
+        ordered["networks of other chips"] = np.maximum.reduce([*ordered.values()])
     return {
         basis: {
-            quantity: tuple(float(f"{error:.4g}") for error in sorted(errors))
-            for quantity, errors in zip(NETWORK_QUANTITIES, np.transpose(rows).tolist(), strict=True)
+            quantity: tuple(float(f"{error:.4g}") for error in errors)
+            for quantity, errors in zip(NETWORK_QUANTITIES, rows.tolist(), strict=True)
         }
-        for basis, rows in found.items()
+        for basis, rows in ordered.items()
     }
 
 

@@ -253,6 +253,24 @@ def test_errors_on_networks_come_from_factors_of_other_names_and_other_chips(tra
     assert load_kernels(stored).kernels.network_errors == errors
 
 
+def test_who_knows_less_of_a_chip_is_no_surer_of_it(trained):
+    """Networks of the chip itself mislead more than those of the other chip, which are as quick as their loops."""
+    hosts = {mode: HostModel.prior(mode) for mode in ("inference", "training")}
+    base = AnyGpuEntry("any", NoResidual(), hosts, {}, None)
+    network = Network.of([(BY_MEMORY, 100)])
+    measured = []
+    for gpu, name, slower in ((H100, "first", 1.2), (H100, "second", 1.0), (find_gpu("A10"), "first", 1.0)):
+        alone = replace(base, kernels=trained.predictor).on(gpu, "inference").predict(network)
+        time_s = slower * alone.time_s
+        m = NetworkMeasurement(name, (1, 1), "bf16", "inference", time_s, alone.power_w, alone.power_w * time_s)
+        measured.append((gpu, m, network))
+    measured.append((measured[-1][0], replace(measured[-1][1], network="second"), network))
+    errors = network_errors(base, trained.predictor, measured)
+    known, unknown = (errors[f"networks of {whose}"]["time"] for whose in ("the chip", "other chips"))
+    assert max(known) > 0.1
+    assert all(less <= more for less, more in zip(known, unknown, strict=True))
+
+
 def test_networks_mostly_in_half_precision_have_errors_of_their_own(trained):
     errors = dict.fromkeys(("time", "power", "energy", "edp"), (0.1,) * 40)
     kernels = replace(trained.predictor, network_errors={"networks of other chips": errors})

@@ -30,7 +30,7 @@ from ..physics.norms import smooth_max
 from ..physics.operation_numbers import numbers_of
 from ..physics.partial import measured_operations, work_shares
 from ..physics.power_cap import loop_clocks_mhz
-from ..physics.precisions import fp64_in_fp32, tf32_in_fp32, without_tf32
+from ..physics.precisions import attention_in_half, fp64_in_fp32, tf32_in_fp32, without_tf32
 from .learned import OneModel
 
 _LEAST_J = 1e-15  # Instead of a division by zero.
@@ -185,6 +185,10 @@ class AnyGpuPredictor:
             device_s = self.kernels.device_s(operations, self.gpu)
             least_s = LeastTimes.of(operations, self.gpu, clock).time_s
             ratio = np.where(np.isnan(device_s), ratio, device_s / least_s)
+            # Attention was never measured in fp32. It has as many blocks as in half precision, and more to compute.
+            places, in_half = operations.derived(attention_in_half)
+            half_s = self.kernels.device_s(in_half, self.gpu)
+            ratio[places] = np.fmax(ratio[places], half_s / least_s[places])
         work = Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy)
         work = work.scaled_by(1.0, energy_ratio).bounded(operations)
         return work if self.kernels is None else self._with_power(work, operations, self.kernels)

@@ -72,7 +72,7 @@ EFFECTS: tuple[Effect, ...] = (
         "x time",
         "158 runs of 4 networks in bf16, on A100 and A10",
         "all of them",
-        "the A100 alone gives 1.29, the A10 1.24; networks of other names",
+        "the A100 alone gives 1.23, the A10 1.27; networks of other names",
     ),
     Effect(
         "weights from memory",
@@ -92,7 +92,7 @@ EFFECTS: tuple[Effect, ...] = (
         "cycles per element",
         "120 runs of 4 networks in bf16 on A100; the A10 has too little bandwidth to show it",
         "all of them",
-        "networks of other names: mean error of time 4.1 %",
+        "networks of other names: mean error of time 4.2 %",
     ),
     Effect(
         "TF32 in inference",

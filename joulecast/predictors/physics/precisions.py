@@ -32,6 +32,24 @@ class InFp32(NamedTuple):
     operations: OperationList
 
 
+class InHalf(NamedTuple):
+    """The attention in fp32 of a list, converted to fp16.
+
+    Args:
+        places: Where it stands in the list, shape (operations in fp16,).
+        operations: The same attention in fp16.
+    """
+
+    places: NDArray[np.intp]
+    operations: OperationList
+
+
+def attention_in_half(operations: OperationList) -> InHalf:
+    """The attention in fp32 of a list, converted to fp16; use with `OperationList.derived`."""
+    places = np.flatnonzero([each.kind == "attention" and each.precision == "fp32" for each in operations])
+    return InHalf(places, OperationList(replace(operations[place], precision="fp16") for place in places.tolist()))
+
+
 def in_fp32(operations: OperationList) -> OperationList:
     """All operations, converted to fp32; use with `OperationList.derived`, which calls it once for each list."""
     return OperationList(map(as_fp32, operations))
