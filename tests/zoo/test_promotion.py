@@ -83,6 +83,10 @@ BOTH = {
         NETWORKS | {"operations": BETTER_MANY}, BETTER_NETWORKS | {"operations": MANY}, False, "not better"
     ),
     "many": ({"networks": errors(0.1, 0)}, {"networks": errors(0.03, 1), "operations": MANY}, True, "in 30 groups"),
+    "networks before operations": (
+        {"networks": errors(0.1, 0), "operations": BETTER_MANY},
+        {"networks": errors(0.03, 1), "operations": MANY}, True, "in 30 groups"
+    ),
     "other": (NETWORKS, {"operations": MANY}, False, "not tested on the same"),
 }  # fmt: skip
 
