@@ -13,8 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from ..errors import InputError, MissingDependencyError, with_extra
-from ..metering.reading_recordings import read_recording
-from . import figures
+from ..metering.recording import read_recording
 from .attribution import attributed
 from .chrome_trace import read_chrome_trace
 from .passes import meter_of, one_pass, recording_of, two_passes
@@ -22,9 +21,6 @@ from .result import Accounting
 
 if TYPE_CHECKING:
     import torch
-
-SHOWN_BY = (figures,)
-"""Modules that save an Accounting. Importing a module registers it."""
 
 LOOP_S = 3.0
 """Least length of the undisturbed loop: power readings are averages over up to a second."""
@@ -66,7 +62,7 @@ class Account:
         self._result: Accounting | None = None
 
     def __enter__(self) -> Self:
-        from .profiling import profiled
+        from .steps import profiled
 
         with ExitStack() as entered:
             if self._meter is not None:
@@ -170,7 +166,7 @@ def account_trace(trace: str | Path, recording: str | Path | None = None, *, clo
 
     Args:
         trace: JSON that `profile.export_chrome_trace` wrote. Modules are known if it was taken inside
-            `joulecast.accounting.profiling.named_modules(model)`, or with `with_stack=True`.
+            `joulecast.accounting.steps.named_modules(model)`, or with `with_stack=True`.
         recording: Recording that `joulecast measure --out` wrote at the same time; None for only seconds.
         clock_offset_s: Seconds by which the clock of the trace is ahead of that of the recording.
 

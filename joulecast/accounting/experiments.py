@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from .evaluation import ITERATIONS, Evaluation, Experiment, Overhead, evaluate
+from .evaluation import ITERATIONS, Evaluation, Experiment, Overhead, evaluate, known_power
 from .passes import meter_of, profiled_events, recording_of, runs_on_gpu, wait_for_gpu
-from .profiling import profiled
 from .shares import counters_of
-from .simulated_power import known_power
-from .steps import Steps
+from .steps import Steps, profiled
 
 _INTERVAL_S = 0.005
 _WARM_UP = 2

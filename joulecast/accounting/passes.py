@@ -92,7 +92,7 @@ def profiled_events(steps: Steps, iterations: int) -> Events:
     One more iteration runs first and is left out, because the profiler is slow at first, and compiled modules may be
     compiled again. Raises ExtractionError: the model raises an error.
     """
-    from .profiling import iteration, profiled
+    from .steps import iteration, profiled
 
     on_gpu = runs_on_gpu(steps)
     with profiled(steps.module, on_gpu=on_gpu) as profile:

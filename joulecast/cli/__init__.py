@@ -14,8 +14,7 @@ import typer
 from .. import __version__
 from ..errors import JoulecastError
 from ..progress import timed
-from .option_words import in_option_words
-from .options import command
+from .options import command, in_option_words
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "predict": ("predict", "predict"),

@@ -19,7 +19,7 @@ from torch.utils.benchmark import Timer
 from ..operations.attributes import ELEMENT_BYTES
 from ..operations.operation import Operation
 from ..operations.rules import size
-from .proportionality import lengths, proportionality
+from .campaign import lengths, proportionality
 from .runners import Instance
 
 _MOST_INSTANCES = 64

@@ -11,8 +11,7 @@ from ..errors import InputError, unknown_name
 from ..hardware import find_gpu
 from ..hardware.clouds import find_machine
 from ..units import number, si
-from .carbon import carbon_intensity
-from .prices import cloud_prices
+from .prices import carbon_intensity, cloud_prices
 
 _S_PER_HOUR, _J_PER_KWH = 3600.0, 3.6e6
 

@@ -20,9 +20,8 @@ from ..units import si
 from ..zoo import find_predictor
 from ..zoo.entries.cards import measured_gpus
 from .choice import LEVEL, Choice, Choices, LeftOut
-from .evaluation import ClockJob, Curve, curves, held_clocks_mhz, prefetch
+from .evaluation import ClockJob, Curve, Question, Variant, curves, held_clocks_mhz, prefetch
 from .objectives import Job, Objective, Tariff, find_objective
-from .question import Question, Variant
 from .sweep import Sweep
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import InputError, unknown_name
 from ..generation.parallel import GROUPS
-from ..operations.checked_values import require_positive_integer
+from ..operations.inputs import require_positive_integer
 
 SHARDINGS = ("none", "zero1", "zero2", "zero3")
 """What replicas divide among each other (Rajbhandari et al., ZeRO, arXiv 1910.02054): nothing, as

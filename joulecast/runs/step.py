@@ -31,8 +31,7 @@ from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_predictor
 from .computed import computed_part, with_changed
 from .layout import Layout
-from .sending import Sending
-from .state import State, is_recomputed, memory_of
+from .state import Sending, State, is_recomputed, memory_of
 from .traffic import Traffic
 
 _CLIPPING = "sgd_step"  # Reads as much as a norm of the gradients and their scaling, and writes as much.

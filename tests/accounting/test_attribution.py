@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from joulecast.accounting.attribution import attributed, module_share
-from joulecast.accounting.trace import ACCUMULATION, ITERATION, Trace, TraceEvent, kind_and_name
+from joulecast.accounting.attribution import (
+    ACCUMULATION,
+    ITERATION,
+    Trace,
+    TraceEvent,
+    attributed,
+    kind_and_name,
+    module_share,
+)
 
 THREAD, BACKWARD_THREAD = 1, 2
 

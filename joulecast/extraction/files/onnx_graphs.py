@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ExtractionError, InputError, MissingDependencyError, named, with_extra
-from ...operations.dropped import DroppedTally, DroppedWork
-from ...operations.entry import Entry
+from ...operations.entry import DroppedTally, DroppedWork, Entry
 from ...operations.inputs import Inputs, shape_text
 from ...operations.kinds import KINDS
 from ...operations.network import Network

@@ -22,7 +22,7 @@ from ..entries.cards import ModelCard, git_commit
 from ..entries.files import library_versions
 from ..training import Trained
 from .mlflow_client import EXPERIMENT, connected, default_uri, experiment
-from .registry_model import log_model
+from .registry import log_model
 
 __all__ = ["EXPERIMENT", "Tuning", "default_uri", "track", "track_evaluation", "tuning"]
 
