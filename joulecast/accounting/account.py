@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from ..errors import InputError, MissingDependencyError, with_extra
+from ..errors import InputError, needing, with_extra
 from ..metering.recording import read_recording
 from .attribution import attributed
 from .chrome_trace import read_chrome_trace
@@ -81,8 +81,7 @@ class Account:
     def result(self) -> Accounting:
         """Time and energy of the steps.
 
-        Raises:
-            InputError: The context was not entered or not left yet, or the steps raised an error.
+        Raises InputError: the context was not entered or not left yet, or the steps raised an error.
         """
         if self._result is None:
             raise InputError(
@@ -164,14 +163,13 @@ def account(
 def account_trace(trace: str | Path, recording: str | Path | None = None, *, clock_offset_s: float = 0.0) -> Accounting:
     """Attribute energy with a trace that torch.profiler exported, possibly on another machine.
 
+    Raises InputError: one of them cannot be read, or they do not overlap in time.
+
     Args:
         trace: JSON that `profile.export_chrome_trace` wrote. Modules are known if it was taken inside
             `joulecast.accounting.steps.named_modules(model)`, or with `with_stack=True`.
         recording: Recording that `joulecast measure --out` wrote at the same time; None for only seconds.
         clock_offset_s: Seconds by which the clock of the trace is ahead of that of the recording.
-
-    Raises:
-        InputError: One of them cannot be read, or they do not overlap in time.
     """
     events = attributed(read_chrome_trace(trace))
     read = None if recording is None else read_recording(recording)
@@ -179,13 +177,7 @@ def account_trace(trace: str | Path, recording: str | Path | None = None, *, clo
 
 
 def needs_torch() -> Any:
-    """Import torch.
-
-    Raises:
-        MissingDependencyError: torch is not installed.
-    """
-    try:
+    """Import torch. Raises MissingDependencyError: torch is not installed."""
+    with needing("accounting needs torch", with_extra("torch")):
         import torch
-    except ImportError as error:
-        raise MissingDependencyError("accounting needs torch", hint=with_extra("torch")) from error
     return torch

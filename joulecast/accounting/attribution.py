@@ -85,11 +85,10 @@ class Trace:
 def kind_and_name(name: str, is_annotation: bool) -> tuple[Kind, str] | None:
     """The kind of an event on the host, from its name in torch.profiler, and its name without the profiler's prefix.
 
+    Returns kind and name; None for ranges that the user marked, which are not used.
+
     Args:
         is_annotation: Whether it is a range that a program marked (`record_function`), not an operator.
-
-    Returns:
-        Kind and name; None for ranges that the user marked, which are not used.
     """
     if name.startswith(MODULE_PREFIX):
         return "module", name.removeprefix(MODULE_PREFIX)

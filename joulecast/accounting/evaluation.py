@@ -229,13 +229,11 @@ def evaluate(
 ) -> Evaluation:
     """Account for equal runs, sampled with several periods and cut to several lengths, and compare.
 
-    Each period and each length takes another run than its neighbours, where there are several.
+    Each period and each length takes another run than its neighbours, where there are several. Raises InputError: there
+    are fewer than two runs, or a period or a length is out of range.
 
     Args:
         lengths: Run lengths as shares of the whole run, above 0 and up to 1.
-
-    Raises:
-        InputError: There are fewer than two runs, or a period or a length is out of range.
     """
     if len(experiments) < 2:
         raise InputError(

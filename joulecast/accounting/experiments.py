@@ -29,15 +29,12 @@ def evaluate_model(
 ) -> Evaluation:
     """Evaluate how reliable the accounting of a model is, from several equal runs.
 
-    If this machine has no energy counter, the power of the operators that ran is simulated (`simulated_power`).
+    If this machine has no energy counter, the power of the operators that ran is simulated (`simulated_power`). Raises
+    InputError: a number is too small. Raises ExtractionError: the model raises an error.
 
     Args:
         pairs: Number of pairs of blocks with and without the profiler, whose comparison gives its overhead.
         sensors: Devices to measure; None for all that have a counter, empty for simulated power.
-
-    Raises:
-        InputError: A number is too small.
-        ExtractionError: The model raises an error.
     """
     if experiments < 2 or iterations < 2 or pairs < 1:
         raise InputError(

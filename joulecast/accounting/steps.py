@@ -111,14 +111,13 @@ def steps_of(
 ) -> Steps:
     """Prepare iterations of a model.
 
+    Raises UnknownNameError: there is no such mode or optimizer. Raises InputError: `module` is not a module, or
+    `inputs` are neither tensors nor shapes.
+
     Args:
         inputs: A tensor, a list of tensors, or tensors by name; or shapes, for which random numbers are drawn.
         device: Device to run on; None for the device of the model's parameters.
         optimizer: sgd, adam or adamw, which makes a tiny step after each backward pass; None for no steps.
-
-    Raises:
-        UnknownNameError: There is no such mode or optimizer.
-        InputError: `module` is not a module, or `inputs` are neither tensors nor shapes.
     """
     checked_module(module)
     require_mode(mode)

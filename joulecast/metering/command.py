@@ -34,15 +34,12 @@ def measure_command(
 ) -> tuple[int, Metering | None]:
     """Run a command while a meter measures the machine.
 
+    Returns the exit code of the command (128 + n if signal n ended it), and the result; None instead of the result if
+    another process of the same job measures this machine. Raises InputError: there is no such command, or the port is
+    in use.
+
     Args:
         metrics_port: Port on which Prometheus can read metrics while the command runs; None for no port.
-
-    Returns:
-        The exit code of the command (128 + n if signal n ended it), and the result; None instead of the result if
-        another process of the same job measures this machine.
-
-    Raises:
-        InputError: There is no such command, or the port is in use.
     """
     with meter:
         server = None if metrics_port is None else MetricsServer(metrics_port, meter.totals)
@@ -142,11 +139,10 @@ _COMMANDS = "start NAME, stop, or end"
 class Listener:
     """Answers commands for the windows of a meter, on a port of this machine, until one of them is "end".
 
+    Raises InputError: the port is in use or is not a valid port number.
+
     Args:
         port: Port to listen on; 0 for any that is free.
-
-    Raises:
-        InputError: The port is in use or is not a valid port number.
     """
 
     def __init__(self, meter: Meter, port: int) -> None:

@@ -108,14 +108,11 @@ def integrated_power_w(
 def estimate(
     samples: Samples, start_s: float, end_s: float, *, discard_s: float = DISCARDED_S, three_sigma: bool = False
 ) -> PowerEstimate:
-    """Mean power of a steady loop.
+    """Mean power of a steady loop. Raises InputError: the window is empty.
 
     Args:
         samples: Samples of the whole loop, preferably with some before it.
         discard_s: Seconds to leave out at the start, while the reading rises; at most half of the loop is left out.
-
-    Raises:
-        InputError: The window is empty.
     """
     if not end_s > start_s:
         raise InputError(
@@ -260,15 +257,12 @@ def _averaging_s(samples: Samples, steps: Sequence[Window], update_s: float) -> 
 def probe(sensor: Sensor, load: Load, check: Sensor | None = None) -> tuple[SensorTraits, float | None]:
     """Load a device in steps, and find the traits of its sensor.
 
+    Returns the traits, and the relative difference of the other sensor's power under load; None without `check`. Raises
+    SensorError: a sensor was lost.
+
     Args:
         sensor: The sensor, which was entered and polls every POLLING_S.
         load: Loads the device. It is called once before the first step, so that initialization is not measured.
-
-    Returns:
-        The traits, and the relative difference of the other sensor's power under load; None without `check`.
-
-    Raises:
-        SensorError: A sensor was lost.
     """
     load(0.1)
     begin_s = time.monotonic()

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, ParamSpec, Protocol, Self, TypeVar
 
 from ..energy.node import require_levels
-from ..errors import InputError, MissingDependencyError
+from ..errors import InputError, needing
 from ..system.whole_files import lock
 from .machine import ESTIMATE, Machine, find_machine
 from .recording import Window, read_recording
@@ -105,10 +105,8 @@ class Communicator(Protocol):
 
 def world() -> Communicator:
     """All processes of the job. Raises MissingDependencyError: mpi4py is not installed."""
-    try:
+    with needing("gathering over machines needs mpi4py", "pip install mpi4py"):
         from mpi4py import MPI
-    except ImportError as error:
-        raise MissingDependencyError("gathering over machines needs mpi4py", hint="pip install mpi4py") from error
     found: Communicator = MPI.COMM_WORLD
     return found
 

@@ -110,13 +110,10 @@ class Recording:
 
 
 class Writer:
-    """Appends lines to a new recording.
+    """Appends lines to a new recording. Raises InputError: the file exists already, or cannot be created.
 
     Args:
         path: Path of the file, which must not exist yet.
-
-    Raises:
-        InputError: The file exists already, or cannot be created.
     """
 
     def __init__(self, path: Path, machine: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError, MissingDependencyError, SensorError
+from ..errors import InputError, SensorError, needing
 from ..rendering.answers import table_csv
 from .counting_programs import PERF, check, joules_of_perf
 from .result import Metering
@@ -166,12 +166,8 @@ def differences(metering: Metering, other_j: Mapping[str, float], name: str) -> 
 
 
 def _made(name: str, module: str, made: str, package: str, **settings: Any) -> Any:
-    try:
+    with needing(f"the comparison with {name} needs the package {package}", f"pip install {package}"):
         found = getattr(import_module(module), made)
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"the comparison with {name} needs the package {package}", hint=f"pip install {package}"
-        ) from error
     try:
         return found(**settings)
     except Exception as error:

@@ -304,9 +304,8 @@ class Metering(Answer):
 def merged(title: str, meterings: Sequence[Metering]) -> Metering:
     """Merge the results of several machines: the sum of the energies, and the longest time.
 
-    Raises:
-        InputError: There is no recording, or two recordings of the same machine overlap, so that joules would count
-            twice.
+    Raises InputError: there is no recording, or two recordings of the same machine overlap, so that joules would count
+    twice.
     """
     recordings = [recording for metering in meterings for recording in metering.recordings]
     if not recordings:

@@ -87,13 +87,12 @@ _TIMEOUT_S = 30.0  # Longest wait for an answer, and for the end of the process.
 class Sampler:
     """Polls devices in a process of its own while it is entered.
 
+    Raises SensorError: a device cannot be opened; raised when the sampler is entered.
+
     Args:
         period_s: Seconds between two samples of a device; 0 if the reader itself waits.
         recording: Path of the recording; None to keep samples in memory until they are requested.
         process: Id of the process whose share of the machine is recorded, with its children; None for no process.
-
-    Raises:
-        SensorError: A device cannot be opened; raised when the sampler is entered.
     """
 
     def __init__(
@@ -272,8 +271,7 @@ class PolledSensor:
     def window(self, start_s: float, end_s: float) -> Samples:
         """The samples of a window in the past. Earlier samples are deleted.
 
-        Raises:
-            SensorError: The device was lost, or the sampler process ended.
+        Raises SensorError: the device was lost, or the sampler process ended.
         """
         return self._sampler.samples(_DEVICE, start_s).between(start_s, end_s)
 
@@ -303,11 +301,10 @@ def nvidia_smi_sensor(index: int = 0) -> PolledSensor:
 def powercap_sensor(folder: Path | None = None) -> PolledSensor:
     """The sum of the energy counters of all CPU packages and of their memory.
 
+    Raises SensorError: there is no counter, or this user may not read it.
+
     Args:
         folder: The folder in which Linux shows the zones; None for the one that JOULECAST_POWERCAP names, or Linux's.
-
-    Raises:
-        SensorError: There is no counter, or this user may not read it.
     """
     folders = powercap.counted_zones(powercap.zones_folder() if folder is None else folder)
     facts = {"sensor": f"powercap: energy counters of {len(folders)} zones"}

@@ -228,14 +228,13 @@ def _at(clock_mhz: int | None) -> str:
 def load_campaign(path: str | Path | None, options: Mapping[str, Any] | None = None) -> Campaign:
     """Read a campaign from a TOML file, from options, or from both.
 
+    Raises InputError: the file cannot be read, or a value is out of range. Raises UnknownNameError: a key, mode or
+    precision does not exist.
+
     Args:
         path: The file, or the name of a campaign that came with joulecast, such as "small"; None where the options are
             complete.
         options: Keys and values as in the file. They override those of the file.
-
-    Raises:
-        InputError: The file cannot be read, or a value is out of range.
-        UnknownNameError: A key, mode or precision does not exist.
     """
     path = None if path is None else named_file(path, "profiling", "campaign")
     with refusing_damage("a value of this campaign has the wrong type", Path(path or "options")):

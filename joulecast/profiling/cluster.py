@@ -70,9 +70,8 @@ _OPEN: list[_Bench] = []  # at most one: a worker keeps its sensor from one meas
 def open_device(campaign: Campaign, device: str, version: str, *, power: bool) -> Opened:
     """Get the device of this worker ready, and describe it.
 
-    Raises:
-        InputError: This worker has another version of joulecast, or no such device.
-        SensorError, ClockError: Power cannot be read, or a clock cannot be locked.
+    Raises InputError: this worker has another version of joulecast, or no such device. Raises SensorError, ClockError:
+    power cannot be read, or a clock cannot be locked.
     """
     if version != __version__:
         raise InputError(
@@ -142,13 +141,12 @@ def run_on_cluster(
 ) -> str:
     """Run a campaign on the workers of a cluster, and return its results in a line for each model of GPU.
 
+    Raises InputError: no scheduler answers, a worker does not fit, or `out` has measurements that are not resumed.
+    Raises JoulecastError: the campaign cannot go on. Finished measurements are in the journals.
+
     Args:
         out: Folder that gets a folder for each model of GPU, with journal and dataset.
         cluster: Address of Dask's scheduler, such as tcp://host:8786, or the cluster itself.
-
-    Raises:
-        InputError: No scheduler answers, a worker does not fit, or `out` has measurements that are not resumed.
-        JoulecastError: The campaign cannot go on. Finished measurements are in the journals.
     """
     with connect(cluster) as client:
         tasks = plan(campaign, limit)

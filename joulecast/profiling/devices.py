@@ -301,13 +301,11 @@ def measure_host(device: torch.device | None = None) -> tuple[float, dict[str, A
     The factor is an estimate, because there is no host on which both networks and such calls were measured.
 
     A ReLU module is called on one element, as in the loops of the reference host. On the CPU the computation takes less
-    than a tenth of the call; on a GPU the loop is asynchronous, so that only launches are timed.
+    than a tenth of the call; on a GPU the loop is asynchronous, so that only launches are timed. Returns seconds per
+    call over those of the reference host, and the facts for a profile.
 
     Args:
         device: A CUDA device to launch on; None to time PyTorch's dispatch on the CPU and add a typical launch.
-
-    Returns:
-        Seconds per call over those of the reference host, and the facts for a profile.
     """
     on_gpu = device is not None and device.type == "cuda"
     module = torch.nn.ReLU().eval()

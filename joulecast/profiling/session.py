@@ -20,6 +20,7 @@ from ..errors import (
     JournalError,
     MissingDependencyError,
     SensorError,
+    needing,
     with_extra,
 )
 from ..system.damage import first_line
@@ -61,10 +62,8 @@ def run(
 
     Raises JoulecastError: the campaign cannot go on. Finished measurements are in the journal.
     """
-    try:
+    with needing("collecting needs torch", with_extra("collect")):
         from . import collection, devices
-    except ImportError as error:
-        raise MissingDependencyError("collecting needs torch", hint=with_extra("collect")) from error
     from ..metering import NoSensor
     from .journal import Journal
 

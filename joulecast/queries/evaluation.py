@@ -73,14 +73,10 @@ class Question:
     ) -> Question:
         """Check what `joulecast.best` and `joulecast.sweep` are asked, and extract the model in each variant.
 
-        `gpus`: GPUs to compare; None for the whole catalogue.
-        `clocks`: Clocks to compare; None for a grid of each GPU's own clocks.
-        `batch_sizes`: Batch sizes to compare; None for that of the job.
-        `precision`: One precision or several, in place of the job's.
-        `extract`: Function that lists the operations of a job's model.
-
-        Raises:
-            InputError, UnknownNameError, ExtractionError, MissingDependencyError: As for `joulecast.best`.
+        `gpus`: GPUs to compare; None for the whole catalogue. `clocks`: Clocks to compare; None for a grid of each
+        GPU's own clocks. `batch_sizes`: Batch sizes to compare; None for that of the job. `precision`: One precision or
+        several, in place of the job's. `extract`: Function that lists the operations of a job's model. Raises
+        InputError, UnknownNameError, ExtractionError, MissingDependencyError: as for `joulecast.best`.
         """
         chosen, named = _gpus(gpus)
         profile = profile_among(job.calibration, (gpu.name for gpu in chosen))
@@ -191,11 +187,8 @@ def clock_grid_mhz(gpu: GPU, most: int = MOST_CLOCKS) -> FloatArray:
 def held_clocks_mhz(gpu: GPU, clocks: Iterable[float] | None, refuse: bool) -> FloatArray:
     """The clocks at which a GPU is compared, ascending.
 
-    `clocks`: Clocks that the user chose; None for a grid.
-    `refuse`: Whether a clock that the GPU cannot hold is an error; otherwise it is skipped.
-
-    Raises:
-        InputError: `refuse` is set, and the GPU cannot hold one of the clocks.
+    `clocks`: Clocks that the user chose; None for a grid. `refuse`: Whether a clock that the GPU cannot hold is an
+    error; otherwise it is skipped. Raises InputError: `refuse` is set, and the GPU cannot hold one of the clocks.
     """
     if clocks is None:
         return clock_grid_mhz(gpu)

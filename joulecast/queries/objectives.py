@@ -36,9 +36,8 @@ class Tariff:
     ) -> Tariff:
         """Check prices, and look up those of a cloud and the carbon intensity of a place.
 
-        Raises:
-            InputError: A price or an intensity is negative or not a number.
-            UnknownNameError: There is no such GPU, cloud, country or region.
+        Raises InputError: a price or an intensity is negative or not a number. Raises UnknownNameError: there is no
+        such GPU, cloud, country or region.
         """
         if isinstance(price_per_hour, str):
             price_per_hour = cloud_prices(price_per_hour)

@@ -22,13 +22,12 @@ _COLUMNS = ", ".join(f'"{name}"' for name in COLUMNS)
 def cloud_prices(cloud: str, spot_share: float = 0.0) -> dict[str, float]:
     """The list prices of a cloud: full name of a GPU -> price of an hour of one, in its cheapest machine.
 
+    Raises UnknownNameError: the prices of such a cloud are not known. Raises InputError: the share is not between 0 and
+    1, or no spot prices are known.
+
     Args:
         cloud: Name of the cloud, such as "AWS".
         spot_share: Share of the hours for which machines are rented at the spot price.
-
-    Raises:
-        UnknownNameError: The prices of such a cloud are not known.
-        InputError: The share is not between 0 and 1, or no spot prices are known.
     """
     priced = [each for each in machines().values() if each.usd_per_hour]
     own = [each for each in priced if each.cloud.lower() == cloud.lower()]
@@ -47,15 +46,12 @@ def cloud_prices(cloud: str, spot_share: float = 0.0) -> dict[str, float]:
 def read_prices(path: str | Path, spot_share: float = 0.0) -> dict[str, float]:
     """Read a table of prices: a CSV file with the columns gpu and price_per_hour.
 
+    Returns name as in the file -> price of an hour, as `price_per_hour` of all functions takes it. Raises InputError:
+    the file cannot be read, or has an unknown column, no rows, or a price that is no number.
+
     Args:
         path: The file. A machine of a cloud may stand in the column gpu; its price is that of all its boards.
         spot_share: Share of the hours at the price in the column spot_per_hour.
-
-    Returns:
-        Name as in the file -> price of an hour, as `price_per_hour` of all functions takes it.
-
-    Raises:
-        InputError: The file cannot be read, or has an unknown column, no rows, or a price that is no number.
     """
     try:
         with Path(path).open(encoding="utf-8-sig", newline="") as file:
@@ -128,12 +124,11 @@ def grids() -> Mapping[str, Grid]:
 def carbon_intensity(value: float | str | Sequence[float]) -> float | tuple[float, ...]:
     """Grams of CO2 equivalent per kilowatt-hour: a number, one for each hour, or the yearly average of a place.
 
+    Raises InputError: a number is negative, or there is none. Raises UnknownNameError: the table does not have the
+    place.
+
     Args:
         value: A number; a number for each hour; or a country or a cloud's region of the table.
-
-    Raises:
-        InputError: A number is negative, or there is none.
-        UnknownNameError: The table does not have the place.
     """
     if isinstance(value, str) and not value.replace(".", "").isdigit():
         by_code = grids()

@@ -40,9 +40,8 @@ class Picture:
     def save(self, path: str | Path) -> Path:
         """Write the picture to an SVG file, to an HTML file that contains it, or to a PNG file.
 
-        Raises:
-            InputError: The path has another ending, or its folder does not exist.
-            MissingDependencyError: matplotlib, which writes PNG, is not installed.
+        Raises InputError: the path has another ending, or its folder does not exist. Raises MissingDependencyError:
+        matplotlib, which writes PNG, is not installed.
         """
         path = Path(path)
         check_folder(path)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from ..errors import MissingDependencyError, with_extra
+from ..errors import needing, with_extra
 
 INK, FAINT, ACCENT, OTHER = "#222222", "#999999", "#1b6ca8", "#d1793b"
 STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "figure.dpi": 120}
@@ -48,13 +48,11 @@ def svg_of(figure: Any) -> str:
 
 def pyplot() -> Any:
     """The module matplotlib.pyplot, drawing into files. Raises MissingDependencyError: matplotlib is not installed."""
-    try:
+    with needing("plots need matplotlib", with_extra("train")):
         import matplotlib
 
         matplotlib.use("Agg")
         import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise MissingDependencyError("plots need matplotlib", hint=with_extra("train")) from error
     return plt
 
 

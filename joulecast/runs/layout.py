@@ -103,13 +103,10 @@ class Layout:
         return self.sharers if divided else 1
 
     def micro_shape(self, input_shape: Any) -> tuple[int, ...]:
-        """The shape of a micro-batch.
+        """The shape of a micro-batch. Raises InputError: the batch is no multiple of replicas times micro-batches.
 
         Args:
             input_shape: Shape of the input of all replicas and micro-batches of a step together, batch first.
-
-        Raises:
-            InputError: The batch is no multiple of replicas times micro-batches.
         """
         try:
             batch, *rest = (int(each) for each in input_shape)

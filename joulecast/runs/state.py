@@ -56,11 +56,9 @@ def memory_of(whole: Network, layout: Layout, *, compiled: bool = False) -> Memo
     The first stage of a pipeline starts as many micro-batches as there are stages before it continues with a backward
     (1F1B). DistributedDataParallel holds gradients a second time, in the buckets that they are sent in.
 
-    `whole`: A micro-batch through all layers, in training, with the optimizer's step.
-    `compiled`: Whether point-wise operations and norms are fused, whose results the backward computes again.
-
-    Raises:
-        InputError: The model has no layers that GPUs can share so.
+    `whole`: A micro-batch through all layers, in training, with the optimizer's step. `compiled`: Whether point-wise
+    operations and norms are fused, whose results the backward computes again. Raises InputError: the model has no
+    layers that GPUs can share so.
     """
     network, state = computed_part(whole, layout), State.of(whole, layout)
     held, buckets = state.held, layout.sharers > 1 and layout.sharding != "zero3"

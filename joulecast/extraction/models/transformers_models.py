@@ -54,9 +54,8 @@ _HINT = "leave it out; or build the model in Python, where you trust its source,
 def configuration_of(content: Mapping[str, Any], transformers: Any) -> Any:
     """The configuration that a file holds, as a `transformers.PretrainedConfig`.
 
-    Raises:
-        InputError: transformers has no such type of model; a field names code, files or another library; a value does
-            not fit; or the model has too many layers.
+    Raises InputError: transformers has no such type of model; a field names code, files or another library; a value
+    does not fit; or the model has too many layers.
     """
     kind = content.get("model_type")
     if not isinstance(kind, str) or kind not in transformers.CONFIG_MAPPING:
@@ -242,12 +241,9 @@ def from_config(config: Any) -> torch.nn.Module:
     """Build what a configuration describes, on the meta device: the class that it names, or the bare model.
 
     The configuration is a `transformers.PretrainedConfig`, or the content of a config.json, of which only sizes and
-    plain words are used.
-
-    Raises:
-        InputError: transformers does not know this type of model or this class, a field of the content names code,
-            files or another library, or it has too many layers.
-        ExtractionError: The configuration does not make a model.
+    plain words are used. Raises InputError: transformers does not know this type of model or this class, a field of the
+    content names code, files or another library, or it has too many layers. Raises ExtractionError: the configuration
+    does not make a model.
     """
     transformers = import_transformers()
     if isinstance(config, Mapping):

@@ -138,15 +138,11 @@ def register(folder: Path, uri: str | None = None, *, run_id: str | None = None)
     """Register an entry as a version of the model of its GPU and mode.
 
     The first version becomes champion, later ones challenger. An entry is registered once only. Where an earlier
-    attempt was killed, the missing steps are done now.
+    attempt was killed, the missing steps are done now. Raises MissingDependencyError: mlflow is not installed. Raises
+    TrackingError: the server cannot be reached, or denies access. Raises ZooError: the entry is damaged.
 
     Args:
         run_id: The run that trained it and logged the model; None to make one.
-
-    Raises:
-        MissingDependencyError: mlflow is not installed.
-        TrackingError: The server cannot be reached, or denies access.
-        ZooError: The entry is damaged.
     """
     card, digest = load_card(folder), entry_sha256(folder)
     name = model_name(card)
@@ -230,16 +226,13 @@ def _tags(card: Mapping[str, Any], digest: str) -> dict[str, str]:
 def promote(name: str, version: str | None = None, *, force: bool = False, uri: str | None = None) -> Promotion:
     """Make a version champion if it is better than the champion by more than chance explains.
 
-    Both are compared on networks and operations that were left out of the training of both, see comparing.py.
+    Both are compared on networks and operations that were left out of the training of both, see comparing.py. Raises
+    MissingDependencyError: mlflow is not installed. Raises TrackingError: the server cannot be reached or denies
+    access, or there is no such model. Raises ZooError: one of the versions was not registered by joulecast.
 
     Args:
         version: Version of the model; None for the challenger.
         force: Make it champion whatever the comparison says. The version's tags and a run record that.
-
-    Raises:
-        MissingDependencyError: mlflow is not installed.
-        TrackingError: The server cannot be reached or denies access, or there is no such model.
-        ZooError: One of the versions was not registered by joulecast.
     """
     with connected(uri, "nothing was promoted", reading=True) as mlflow:
         client = mlflow.MlflowClient()
