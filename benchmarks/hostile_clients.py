@@ -5,7 +5,8 @@
 Each kind is one attack: memory (questions with megabytes of paths), unknown (models that must be traced, and leaving
 before the answer), slow (heads that never end, answers that nobody reads), methods (any text as a method), bombs
 (bodies of faults), work (the largest comparisons), trees (modules within hundreds of others), names (models that nobody
-has), shares (being another client in every request), configurations (files that name code and other files).
+has), shares (being another client in every request), configurations (files that name code and other files), pipelines
+(hundreds of requests behind each other on many connections), chunks (bodies in pieces of one byte).
 """
 
 from __future__ import annotations
@@ -215,8 +216,40 @@ async def configurations(port: int, address: str) -> None:
     await _repeated(port, address, questions, 4)
 
 
+async def _poured(port: int, address: str, sent: bytes, connections: int) -> None:
+    """Send the same bytes over several connections, and again as soon as everything was answered or refused."""
+
+    async def forever() -> None:
+        while True:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                reader, writer = await _connection(port, address)
+                writer.write(sent)
+                while await reader.read(1 << 16):
+                    pass
+                writer.close()
+            await asyncio.sleep(0.05)
+
+    await _all(forever() for _ in range(connections))
+
+
+async def pipelines(port: int, address: str) -> None:
+    """Send a thousand requests behind each other, over each of 50 connections."""
+    end = b"GET /v1/health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    await _poured(port, address, b"GET /v1/execution HTTP/1.1\r\nHost: x\r\n\r\n" * 1000 + end, 50)
+
+
+async def chunks(port: int, address: str) -> None:
+    """Send bodies in chunks of one byte."""
+    lines = (
+        b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    await _poured(port, address, lines + b"1\r\n \r\n" * 500_000 + b"0\r\n\r\n", 8)
+
+
 Attack = Callable[[int, str], Awaitable[None]]
-KINDS: tuple[Attack, ...] = (memory, unknown, slow, methods, bombs, work, trees, names, shares, configurations)
+KINDS: tuple[Attack, ...] = (
+    *(memory, unknown, slow, methods, bombs, work, trees, names, shares, configurations, pipelines, chunks),
+)
 ATTACKS: dict[str, Attack] = {each.__name__: each for each in KINDS}
 
 

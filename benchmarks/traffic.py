@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import traffic_mlperf
+import traffic_steps
 from mlenergy import HYBRID, PROMPTS, REQUESTS, SEEN, Run, runs
 from serving_energy import HOST_BOUND
 
@@ -272,6 +273,12 @@ seeds).
             list(queues(1_000_000)),
         )
     }
+
+## Steps from tables against whole predictions
+
+Absolute errors in %, mean and P95, of {traffic_steps.COUNT} drawn steps each ("other": engine, clock in MHz, cap in W).
+
+{table(traffic_steps.HEADER, list(traffic_steps.rows()))}
 
 ## An hour of a cloud's requests (azure2023), Llama 3.1 8B in bf16
 

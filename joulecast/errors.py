@@ -64,7 +64,17 @@ class JoulecastError(Exception):
             lines.append(f"allowed: {allowed}")
         if hint is not None:
             lines.append(f"next:    {hint}")
-        super().__init__("\n".join(lines))
+        super().__init__(printable("\n".join(lines), keep="\n"))
+
+
+def printable(text: str, keep: str = "") -> str:
+    """A text with escapes in place of what no terminal, table or XML should get from a stranger.
+
+    These are control characters but those to `keep`, halves of characters, and what changes the direction of writing.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
 
 
 class InputError(JoulecastError, ValueError):

@@ -1,7 +1,5 @@
 """Fixtures of several test files: simulated measurement loops, a simulated driver, real measurements if available."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import gc
@@ -77,15 +75,34 @@ def full_disk(most_bytes: int = 100) -> Iterator[None]:
 
 
 # What takes longest is begun first, or one process would still run it when the others have finished.
-BEGUN_FIRST = [
-    "service",
-    "page",
-    "tests/service/test_several_processes.py",
-    "mlflow",
-    "tests/profiling/test_session.py",
+BEGUN_FIRST = ["service", "page", "mlflow"]
+BEGUN_FIRST += [
+    f"tests/{name}.py"
+    for name in (
+        "service/test_several_processes",
+        "profiling/test_session",
+        "profiling/test_cluster",
+        "service/test_running",
+        "service/test_starving",
+        "extraction/test_extraction",
+        "extraction/test_assumptions",
+        "extraction/test_templates",
+        "extraction/test_named_models",
+        "test_other_names",
+        "metering/test_meter",
+        "traffic/test_rates",
+        "profiling/test_collection",
+        "test_promises",
+        "test_tutorials",
+        "test_imports",
+        "test_laws",
+        "cli/test_tune",
+        "cli/test_system_limits",
+        "zoo/test_transformer_entry",
+        "zoo/test_twice",
+        "zoo/test_sources",
+    )
 ]
-BEGUN_FIRST += ["tests/profiling/test_cluster.py", "tests/service/test_running.py", "tests/service/test_starving.py"]
-BEGUN_FIRST += ["tests/test_laws.py", "tests/cli/test_tune.py", "tests/cli/test_system_limits.py"]
 # Files whose tests ask the same service or server, which is expensive to start.
 ASKING = ["client", "generation_service", "hostile_questions", "openapi", "service", "uploads"]
 GROUPS = {

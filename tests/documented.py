@@ -1,7 +1,5 @@
 """Commands of README and tutorials: the blocks of code, and how their lines are run within this process."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """A real MLflow server, for tests of tracking and registering."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

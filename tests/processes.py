@@ -1,7 +1,5 @@
 """Programs that run beside a test, and ports for them to listen on."""
 
-from __future__ import annotations
-
 import random
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Energy counters of a simulated machine, as Linux shows them below /sys/class/powercap."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Simulated measurements of operations in loops, which follow physics exactly but for slowdowns that are known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

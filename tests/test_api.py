@@ -1,7 +1,5 @@
 """The public functions on the shipped zoo."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

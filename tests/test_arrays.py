@@ -1,7 +1,5 @@
 """Sums whose last bit does not depend on the order of their values."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Joules per step in the trackers of real trainers."""
 
-from __future__ import annotations
-
 import csv
 import time
 from importlib.util import find_spec

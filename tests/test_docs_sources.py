@@ -1,7 +1,5 @@
 """The page of the five sources: form, commands and counts. `python tests/test_docs_sources.py` counts again."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections import Counter

@@ -1,7 +1,5 @@
 """Docstrings say what an argument is, not where to look or that it is like another; and their examples run."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 import importlib

@@ -1,7 +1,5 @@
 """Pages of the documentation: their commands are understood, and their Python runs."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import shlex

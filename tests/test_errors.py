@@ -1,7 +1,5 @@
 """The error tree: whole, in one file, and told apart by exit codes."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from pathlib import Path

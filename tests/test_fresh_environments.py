@@ -4,8 +4,6 @@ These tests take minutes, and need pip's index. Within this process the commands
 the tutorials in test_tutorials.py, and those of README here.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

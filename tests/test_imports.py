@@ -1,7 +1,5 @@
 """Importing changes nothing and loads nothing heavy; imports point one way; the public names are what they say."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

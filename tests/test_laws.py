@@ -1,7 +1,5 @@
 """A sample of the laws that must hold between predictions; benchmarks/laws.py checks them on 200,000 cases."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

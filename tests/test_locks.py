@@ -1,7 +1,5 @@
 """The lock files: every package by its version and hashes, and the versions are those that the checks ran on."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tomllib

@@ -1,7 +1,5 @@
 """Which inputs run code: a Python file that the user names, and what Dask workers are sent. SECURITY.md says so."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

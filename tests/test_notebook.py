@@ -1,7 +1,5 @@
 """What Jupyter shows is well-formed, names nothing outside, and says the numbers of the library."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 

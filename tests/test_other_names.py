@@ -1,7 +1,5 @@
 """The same data sheet under another name gives bit-equal answers: code asks for figures, never for a GPU's name."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

@@ -3,8 +3,6 @@
 A GPU is one entry in one file, an operation kind one row and one runner, a recipe one file and one row.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

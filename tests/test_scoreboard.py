@@ -1,7 +1,5 @@
 """The scoreboard's arithmetic, by hand."""
 
-from __future__ import annotations
-
 import math
 
 from conftest import benchmark

@@ -1,7 +1,5 @@
 """The tutorials are run as they stand: Python blocks as one script, then shell lines through the command line."""
 
-from __future__ import annotations
-
 import json
 import runpy
 import shutil

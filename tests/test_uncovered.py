@@ -1,7 +1,5 @@
 """Work without an operation counts as not covered, in every answer. Sizes of an unknown operator are by hand."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import io

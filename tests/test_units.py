@@ -1,7 +1,5 @@
 """Quantities as people write them."""
 
-from __future__ import annotations
-
 import pytest
 
 from joulecast.units import number, scaled, si

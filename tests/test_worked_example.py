@@ -1,7 +1,5 @@
 """The numbers of the example in docs/how-it-works.md are those that joulecast computes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

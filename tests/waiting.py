@@ -1,7 +1,5 @@
 """Waiting for something that another process or thread does."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -26,10 +26,10 @@ def check(context: typer.Context, ref: str = "", against: str = "", budget: list
 
     budgets = [Budget.of(text) for text in budget or []]
     words = context.args
-    if not words or words[0].startswith("-"):
+    if not words or words[0].startswith("-") or against.startswith("-"):
         raise InputError(
             "there is nothing to check",
-            given=" ".join(words) or "no model",
+            given=" ".join([*words, *([against] if against else [])]) or "no model",
             allowed="a model, its shape, and the options of predict",
             hint="joulecast check net.py:Net 8,3,224,224 --gpu A30 --ref main --budget energy=+5%",
         )
@@ -46,6 +46,14 @@ def _at_revision(ref: str, words: Sequence[str]) -> dict[str, Any]:
 
     Raises InputError: There is no such revision.
     """
+    file = Path(words[0].partition(":")[0])
+    if file.is_absolute() or ".." in file.parts:  # It would be the same file at each revision.
+        raise InputError(
+            "the model is no file below this folder",
+            given=words[0],
+            allowed="a name, or the path of a file below this folder",
+            hint="run joulecast check in the folder of the model",
+        )
     prefix = _git(ref, "rev-parse", "--show-prefix")
     commit = _git(ref, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
     with tempfile.TemporaryDirectory(prefix="joulecast-") as folder:
@@ -58,7 +66,11 @@ def _at_revision(ref: str, words: Sequence[str]) -> dict[str, Any]:
 
 
 def _git(ref: str, *words: str) -> str:
-    done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)  # noqa: S603, S607
+    command = ["git", *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603
+    except FileNotFoundError as error:
+        raise InputError("a baseline of a revision needs git", given="no program git", hint="install git") from error
     if done.returncode:
         raise InputError(
             "git cannot give this baseline",

@@ -20,6 +20,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..operations.network import Network
+from ..system.regular_files import is_file
 from ..system.resources import cache_folder
 from ..system.whole_files import whole_file
 from .operators import FREE, OPERATORS, REVISIONS
@@ -72,7 +73,7 @@ def recall(name: str, key: list[Any]) -> Network | None:
     if not re.fullmatch(r"\w+(/\w+)?(\.\w+)?", name):
         return None
     path = _path(name, key)
-    if not path.is_file():
+    if not is_file(path):
         return None
     try:
         entry = json.loads(path.read_text(encoding="utf-8"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, MissingDependencyError, unknown_name, with_extra
+from ..system.regular_files import is_file
 
 
 def own_model(text: str, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any] | None]:
@@ -23,7 +24,7 @@ def own_model(text: str, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any] 
     if file_and_name is None:
         return text, dict(given) or None
     path, name = Path(file_and_name[1]), file_and_name[2]
-    if not path.is_file():
+    if not is_file(path):
         raise InputError("this Python file cannot be read", given=str(path), hint="give FILE.py:NAME")
     try:
         content = vars(_run(path))

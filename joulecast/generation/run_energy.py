@@ -12,7 +12,7 @@ Multiprocessors draw power as long as a kernel runs on them, and more in one tha
 of weights, of cached keys and values, and of logits that are sorted, whichever kernel asks for them. Least squares over
 173 runs of seven models whose time is right gave 0.6 W, 4.3 W, 117 pJ, and 0.84 pJ on Hopper and 0.52 pJ on Blackwell.
 Joules are 7 % off with them, and 9 % for a model that was left out. (With prompts of 300 +- 600 tokens, which fit the
-tails of latencies, and each run's own number of requests, all of them move by less than 0.2 of their values and models
+tails of latencies, and each run's own number of requests, all of them move by at most 0.23 of their values and models
 that are left out come out as before, so that they stay.) Weights of four bits that are unpacked cost joules, too.
 
 Denoisers in eager PyTorch, which read activations of many tokens rather than weights:

@@ -160,22 +160,30 @@ class Server:
         nothing = Cost(np.zeros(len(clocks)), np.zeros(len(clocks)))
         return reduce(Cost.plus, (self._cost(each.tokens, clocks).times(each.count) for each in steps), nothing)
 
-    def kernels(self, steps: Mapping[StepTokens, Network], clock_mhz: float) -> tuple[FloatArray, FloatArray]:
-        """Seconds and joules of steps, or of parts of steps, on one GPU that does not wait for the engine.
+    def kernels(
+        self, steps: Mapping[StepTokens, Network], clocks: Sequence[float]
+    ) -> tuple[FloatArray, FloatArray, float]:
+        """Steps, or parts of steps, on one GPU without a power cap, which does not wait for the engine.
 
         `steps`: Tokens of each step -> its operations.
+        `clocks`: Graphics clocks in MHz.
 
         Returns:
-            Arrays of shape (steps,).
+            Seconds in which kernels run and their dynamic joules, shape (steps, clocks) each, and the most seconds of a
+            step between kernels.
         """
         alone = replace(self, _known={}, _costs={})
         alone.take(self._listed(steps))
-        one = np.array([clock_mhz])
-        found = over_gpus([(alone._known[tokens], one) for tokens in steps], composition="overlap")
+        every, static_w = np.array(clocks, dtype=float), static_power_w(self.gpu, np.array(clocks, dtype=float))
+        uncapped = [replace(alone._known[tokens], power_limit_w=np.inf) for tokens in steps]
+        found = over_gpus([(step, every) for step in uncapped], composition="overlap")
+        gaps_s = np.array([step.knowledge.host.execution.gap_s * step.counts.sum() for step in uncapped])
         for each in found:
             if each.missing:
                 each.coverage.refuse_too_much(each.network.name)
-        return np.array([each.time_s[0] for each in found]), np.array([each.energy_j[0] for each in found])
+        busy_s = np.array([each.device_time_s for each in found]) - gaps_s[:, None]
+        dynamic_j = np.array([each.energy_j - static_w * each.time_s for each in found])
+        return busy_s, dynamic_j, float(gaps_s.max(initial=0.0))
 
     def waiting_s(self, steps: Sequence[Steps]) -> float:
         """Seconds in which the GPU waits for the engine during these steps."""

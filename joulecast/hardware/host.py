@@ -13,7 +13,7 @@ from typing import Any
 
 from ..checked import number, text
 from ..errors import InputError, unknown_name
-from ..system.regular_files import MOST_BYTES, read_json
+from ..system.regular_files import MOST_BYTES, is_file, read_json
 from .gpu import GPU
 
 FORMAT = 1
@@ -124,7 +124,7 @@ def processor() -> str:
 
 def _profile(path: Path) -> Host:
     try:
-        if not path.is_file():
+        if not is_file(path):
             raise InputError(
                 "there is no such host profile",
                 given=str(path),

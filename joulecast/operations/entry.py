@@ -11,7 +11,7 @@ from functools import cached_property
 from numbers import Integral
 from typing import Any, Self
 
-from ..errors import InputError
+from ..errors import InputError, printable
 from .attributes import ELEMENT_BYTES
 from .operation import EXAMPLE, Operation
 from .rules import size
@@ -44,14 +44,14 @@ _LONGEST_TEXT = 1000
 
 
 def short_text(value: object) -> str:
-    """Check that a value of a network file is a short text, and return it. Raises InputError: it is not."""
+    """A value of a network file as a printable text. Raises InputError: it is no text, or a long one."""
     if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
         raise InputError(
             "a name, a path or a reason in a network is a short text",
             given=repr(value)[:100],
             allowed=f"up to {_LONGEST_TEXT} characters",
         )
-    return value
+    return printable(value)
 
 
 @dataclass(frozen=True)

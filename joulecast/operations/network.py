@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
-from ..errors import InputError, located
+from ..errors import InputError, located, printable
 from ..rendering.answers import Plain, Table, Tabular
 from ..rendering.notebook import document, notes, table
 from ..system.regular_files import MOST_JSON_BYTES, read_json
@@ -131,6 +131,8 @@ class Network(Tabular, Plain):
     parameter_bytes: ParameterBytes | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
+        if not self.name.isprintable():  # as of a file whose name has a line break
+            object.__setattr__(self, "name", printable(self.name))
         if not self.entries:
             raise InputError(
                 "a network needs at least one operation",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import BudgetError, InputError, named
+from ..errors import BudgetError, InputError, named, printable
 from ..operations.operation import Operation
 from ..operations.operation_list import operation_text
 from ..units import SI_PREFIXES, si
@@ -111,7 +111,9 @@ class Review:
             for measure, (_, unit) in MEASURES.items()
             for new, old in [self._values(measure)]
         ]
-        text = f"**{self.now['network']} on {self.now['gpu']}**, per iteration of {self.now['mode']}, predicted\n\n"
+        text = (
+            f"**{_text(self.now['network'])} on {self.now['gpu']}**, per iteration of {self.now['mode']}, predicted\n\n"
+        )
         text += _markdown(["", before, now, "change", "budget", ""], rows)
         if self.before is not None and (changed := _changes(self.before, self.now)):
             text += "\n\n" + _markdown(["operations that changed most", before, now, "change"], changed)
@@ -145,6 +147,8 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[list[str
 def _joules(prediction: Mapping[str, Any]) -> dict[str, float]:
     joules: dict[str, float] = {}
     for row in prediction["operations"]:
+        if row["energy_j"] is None:  # as on a CPU
+            continue
         operation = Operation.from_dict({name: row[name] for name in _FIELDS})
         text = f"{row['count']} x {operation_text(operation)}"
         joules[text] = joules.get(text, 0.0) + row["energy_j"]
@@ -162,4 +166,9 @@ def _percent(before: float | None, now: float | None) -> str:
 
 def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(map(_text, line))} |" for line in lines)
+
+
+def _text(value: str) -> str:
+    """A text in Markdown: names of models and revisions are whatever their author wrote."""
+    return re.sub(r"([\\`*\[<|])", r"\\\1", printable(value))

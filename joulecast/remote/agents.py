@@ -71,7 +71,8 @@ def predict(
     """
     options = {"mode": mode, "precision": precision, "optimizer": optimizer}
     answer = joulecast.predict(model, input_shape, gpu, clock_mhz, **options).to_dict()  # type: ignore[arg-type]
-    costs = sorted(answer.pop("operations"), key=lambda row: -row["energy_j"])
+    # On a CPU seconds are known, but no joules.
+    costs = sorted(answer.pop("operations"), key=lambda row: -(row["energy_j"] or row["device_time_s"] or 0.0))
     # The paths of all equal operations may be hundreds.
     return {**answer, "operations": [{k: v for k, v in row.items() if k != "module_paths"} for row in costs[:_MOST]]}
 

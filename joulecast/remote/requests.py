@@ -16,6 +16,7 @@ from ..operations.inputs import Inputs, shape_to_json
 from ..operations.network import Network
 from ..operations.operation_list import checked_operations
 from ..predictors.board.profile import find_profile
+from ..system.regular_files import is_file
 
 _MOST_BYTES = 2_000_000  # of many networks in a request: half of what a service takes by default
 _MOST_NETWORKS = 1_000
@@ -103,7 +104,7 @@ def _host(value: Any) -> str | float:
 
 def _calibration(value: Any) -> dict[str, Any] | str | None:
     """The content of a calibration, whose file is read here; or the name of one that the service has."""
-    if isinstance(value, str) and _NAME.fullmatch(value) and not Path(value).is_file():
+    if isinstance(value, str) and _NAME.fullmatch(value) and not is_file(Path(value)):
         return value
     profile = find_profile(value)
     return None if profile is None else profile.to_dict()

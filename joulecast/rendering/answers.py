@@ -66,12 +66,21 @@ def _array(values: Sequence[Any]) -> NDArray[Any]:
     return np.array(values, dtype=float if numbers and known else object)  # (None is NaN among floats)
 
 
+_FORMULAS = ("=", "+", "-", "@")
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith(_FORMULAS) and len(value) > 1:
+        return f"'{value}"
+    return "" if value is None else repr(value) if isinstance(value, float) else value
+
+
 def table_csv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """A table as CSV; None is empty."""
+    """A table as CSV; None is empty. A text that a spreadsheet would compute as a formula begins with an apostrophe."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows(["" if v is None else repr(v) if isinstance(v, float) else v for v in row] for row in rows)
+    writer.writerows(map(_cell, row) for row in rows)
     return text.getvalue()
 
 

@@ -44,7 +44,7 @@ from .settings import Settings
 from .workers import Workers
 
 _ROUTERS = (routes.predictions, routes.asked, listings.listed, listings.system, listings.usual)
-_TIDY_SECONDS, _TIDY_BYTES = 5.0, 32_000_000
+_TIDY_SECONDS, _TIDY_BYTES = 3.0, 32_000_000
 _COLLECTING = 10_000, 5, 1_000  # so that the young have at most 60,000 objects, 0.1 s; all are scanned when it is idle
 _WARMING_SECONDS = 600.0  # longest time to load a predictor, even from a slow disk
 _DESCRIPTION = (
@@ -212,19 +212,31 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _tidy(app: FastAPI) -> None:
-    """Give memory back to the system after large requests, because the allocator would keep it."""
+    """Give memory back to the system after large requests, because the allocator would keep it.
+
+    What is cached is dropped when nothing was asked since the last look. Until then the bounds of the caches hold, and
+    whoever asks finds what was computed before.
+    """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None  # musl has none
-    least_bytes = resident_bytes()
+    state = app.state
+    caches = (state.cache.finished, state.answers.networks.cached, state.answers.prepared)
+    least_bytes = trimmed_bytes = resident_bytes()
+    asked = 0
     while trim is not None:
         await asyncio.sleep(_TIDY_SECONDS)
-        if resident_bytes() > least_bytes + _TIDY_BYTES and not app.state.workers.waiting:
+        before, asked = asked, state.cache.finished.hits + state.cache.finished.misses
+        is_quiet = asked == before and not state.workers.waiting and not state.tracers.waiting
+        if is_quiet and resident_bytes() > least_bytes + _TIDY_BYTES:
             forget()
-            for cache in (app.state.cache.finished, app.state.answers.networks.cached, app.state.answers.prepared):
+            for cache in caches:
                 cache.clear()
             gc.collect()
             await asyncio.to_thread(trim, 0)
-            least_bytes = resident_bytes()
-        least_bytes = min(least_bytes, resident_bytes())
+            least_bytes = trimmed_bytes = resident_bytes()
+        elif resident_bytes() > trimmed_bytes + _TIDY_BYTES:
+            await asyncio.to_thread(trim, 0)
+            trimmed_bytes = resident_bytes()
+        least_bytes, trimmed_bytes = min(least_bytes, resident_bytes()), min(trimmed_bytes, resident_bytes())
 
 
 def _reloaded(app: FastAPI, now: str, damage: str | None) -> None:

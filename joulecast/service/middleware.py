@@ -21,6 +21,7 @@ from .bodies import LARGE_BYTES, BodiesInMemory
 from .logs import LOGGER, log
 from .problems import client_left, problem_response
 from .settings import Settings
+from .turns import Turns
 
 OPEN_PATHS = frozenset({"/v1/health", "/v1/ready", "/v1/openapi.json", "/openapi.json"})
 _REQUEST_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
@@ -48,6 +49,7 @@ class RequestChecks:
         self._tokens = [token.encode() for token in settings.tokens]
         self._observe = observe
         self._bodies = BodiesInMemory(settings.max_bodies_bytes)
+        self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on to the application, or refuse it."""
@@ -64,6 +66,7 @@ class RequestChecks:
         answer = _Answer(send, request_id, _PAGE_POLICY if _is_page(_path(scope)) else _DATA_POLICY)
         body = _Body(receive, self._settings, self._bodies, state["client"])
         started_s = time.perf_counter()
+        await self._turns.wait(state["client"])
         try:
             self._refuse_stranger(_path(scope), headers, token)
             self._refuse_large(headers)

@@ -14,6 +14,7 @@ import numpy as np
 from ..arrays import FloatArray
 from ..errors import InputError
 from ..generation.lengths import Lengths
+from ..system.regular_files import is_file
 
 _COLUMNS = {
     "arrival_s": ("arrival_s", "arrival", "arrived_at", "timestamp", "time_s"),
@@ -214,7 +215,7 @@ def _columns(source: Any, named: str) -> Any:
     if not isinstance(source, str | Path):
         return source
     path = Path(source)
-    if not path.is_file():
+    if not is_file(path):
         raise InputError(
             "there is no such trace", given=str(source), allowed="a CSV or Parquet file, or requests per second"
         )

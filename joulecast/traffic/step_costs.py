@@ -2,8 +2,10 @@
 
 A step is the sum of three parts that depend on few numbers each: layers other than attention on the tokens of the step,
 logits and sampling on the sequences that sample, and attention on the caches that it reads. Each part is predicted on a
-grid (`Server`), and a look-up takes about a microsecond. Steps that only decode are 0.3 % off steps that are predicted
-whole in the mean, steps with prompts 1.2 % (`tests/traffic/test_step_costs.py`).
+grid (`Server.kernels`), at the requested clock and at those to which the power cap may lower it: the cap holds for a
+whole step, whose kernels run at one clock. A look-up takes about five microseconds. Steps that only decode are 0.1 %
+off steps that are predicted whole in the mean, steps with prompts 0.5 % in time and 0.4 % in joules
+(`benchmarks/traffic_steps.py`).
 """
 
 from __future__ import annotations
@@ -12,14 +14,14 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ..arrays import FloatArray
 from ..generation.decoder import Attention, LatentAttention, Logits, Part, Recurrence
 from ..generation.server import Server
-from ..generation.steps import StepTokens, step_network
+from ..generation.steps import StepTokens, rows_of_tiles, step_network
 from ..operations.entry import Entry
 from ..operations.network import Network
 from ..predictors.physics.energy import static_power_w
@@ -27,11 +29,16 @@ from ..predictors.physics.energy import static_power_w
 Cost = tuple[float, float]
 """Seconds and joules."""
 
-_TILE = 128  # Rows of the tiles into which engines' products are cut.
+_TILE = 64  # Rows of the tiles into which engines' products are cut: of more than _MANY tokens, twice as many.
+_MANY = 2048
 _LEAST_CHUNK = 16
 _PROMPTS = (1, 2, 4, 8, 16, 32)
 _OF_TOKENS = ("mul", "copy")  # Kernels of attention that depend on the tokens of a step alone.
+_LOWER = 0.88  # Each clock of the tables over the one before.
 _FEW = 64  # Least context of a node, and tokens that are added to a prompt's cache before its logarithm is taken.
+
+
+_Place = tuple[int, float]
 
 
 class StepCosts(Protocol):
@@ -79,23 +86,30 @@ class OtherSteps:
         return self.factor * seconds, joules
 
 
+class _Tables(NamedTuple):
+    """Parts of steps at one clock, without a power cap: pairs of busy seconds and dynamic joules of one board."""
+
+    static_w: float  # Watts of a board that waits
+    layers: tuple[list[float], list[float]]  # Layers without attention, by the number of tokens
+    logits: tuple[list[float], list[float]]  # Logits and sampling, by the number of sampled tokens
+    decoding: tuple[list[list[float]], list[list[float]]]  # Attention of sequences that decode: number, then context
+    # Attention of prompts, as logarithms, by logarithms (base 2) of their number, of the tokens of a chunk, and of its
+    # earlier tokens + 64.
+    reading: tuple[list[list[list[float]]], list[list[list[float]]]]
+
+
 @dataclass(frozen=True)
 class PredictedSteps:
     """Steps of one replica of a served model."""
 
-    layers: tuple[list[float], list[float]]  # Seconds and joules of layers without attention, by the number of tokens
-    logits: tuple[list[float], list[float]]  # The same of logits and sampling, by the number of sampled tokens
+    tables: tuple[_Tables, ...]  # At clocks from the requested one downwards, as far as the power cap may lower it
     contexts: list[float]  # Contexts of the columns of `decoding`
     padded: list[int]  # Sequences that a step computes in which a number of sequences decode and no prompt is read
-    # Seconds and joules of attention of decoding sequences, by their number, then context.
-    decoding: tuple[list[list[float]], list[list[float]]]
-    # Logarithms of seconds and joules of attention of prompts, by logarithms (base 2) of their number, of the tokens of
-    # a chunk, and of its earlier tokens + 64.
-    reading: tuple[list[list[list[float]]], list[list[list[float]]]]
+    gaps_s: list[float]  # Seconds between the kernels of each part, in the order of `_Tables`
     # Seconds in which the GPU waits for the engine: of a step, for each sequence, and more if it reads prompts.
     waiting_s: tuple[float, float, float]
-    idle_w: float  # Watts of all boards that wait
-    cap_w: float  # Power cap of all boards
+    boards: int  # Boards that do the same at the same time
+    cap_w: float  # Power cap of a board
     drafts: int = 0  # Tokens that are drafted for each sequence and verified in each step
     draft: PredictedSteps | None = None  # Steps of the model that drafts them; None where drafting costs nothing
 
@@ -113,8 +127,14 @@ class PredictedSteps:
 
         `draft`: Steps of the model that drafts them; None where drafting costs nothing.
         """
-        served = server.deployment
-        engine, boards = served.engine, served.parallel.tensor
+        served, gpu = server.deployment, server.gpu
+        engine, cap_w = served.engine, gpu.checked_power_limit_w(server.power_limit_w)
+        clocks = [clock_mhz]
+        while clocks[-1] > gpu.min_clock_mhz:
+            clocks.append(max(clocks[-1] * _LOWER, float(gpu.min_clock_mhz)))
+        static_w = np.array([float(static_power_w(gpu, clock)) for clock in clocks])
+        within = np.ones(len(clocks), dtype=bool)
+        gaps_s: list[float] = []
 
         def entries(steps: StepTokens, kinds: Callable[[Part], bool]) -> tuple[Entry, ...]:
             parts = tuple(each for each in served.decoder.parts if kinds(each[0]))
@@ -124,9 +144,12 @@ class PredictedSteps:
                 step_network(replace(served.decoder, parts=parts), steps, exact, served.precisions, served.parallel)
             )
 
-        def costs(of: Callable[[StepTokens], Iterable[Entry]], steps: Sequence[StepTokens]) -> list[FloatArray]:
-            time_s, energy_j = server.kernels({tokens: Network(tuple(of(tokens))) for tokens in steps}, clock_mhz)
-            return [time_s, boards * energy_j]
+        def costs(of: Callable[[StepTokens], Iterable[Entry]], steps: Sequence[StepTokens]) -> FloatArray:
+            """Busy seconds and dynamic joules, shape (2, steps, clocks)."""
+            busy_s, dynamic_j, gap_s = server.kernels({tokens: Network(tuple(of(tokens))) for tokens in steps}, clocks)
+            gaps_s.append(gap_s)
+            within[:] &= (dynamic_j <= np.maximum(cap_w - static_w, 1.0) * busy_s).all(axis=0)
+            return np.array([busy_s, dynamic_j])
 
         def layers(tokens: StepTokens) -> Iterator[Entry]:
             yield from entries(tokens, lambda part: not attends(part) and not isinstance(part, Logits))
@@ -135,12 +158,9 @@ class PredictedSteps:
         def attention(tokens: StepTokens) -> Iterator[Entry]:
             return (each for each in entries(tokens, attends) if each.operation.kind not in _OF_TOKENS)
 
-        def dense(nodes: Sequence[int], values: FloatArray, count: int) -> list[float]:
-            found: list[float] = np.interp(np.arange(count + 1), (0, *nodes), (0.0, *values)).tolist()
-            return found
-
-        def edges(tile: int) -> tuple[int, ...]:
-            return *range(tile + 1, tile + _TILE, _TILE // 4), tile + _TILE
+        def dense(nodes: Sequence[int], values: FloatArray) -> FloatArray:
+            """Values at 0, 1, ... up to the last node from those at the nodes; nothing costs nothing."""
+            return _between(np.arange(nodes[-1] + 1), (0, *nodes), np.insert(values, 0, 0.0, axis=1))
 
         def attends(part: Part) -> bool:
             return isinstance(part, Attention | LatentAttention | Recurrence)
@@ -148,14 +168,15 @@ class PredictedSteps:
         last = sequences * (1 + drafts)  # Tokens of all sequences that decode.
         most = max(engine.step_tokens, last)
         captured = [size for size in engine.captured if size <= most]
-        # Products of more tokens are cut into tiles: their time steps up at multiples of a tile's rows.
-        tiles = range(captured[-1] // _TILE * _TILE if captured else 0, most, _TILE)
-        tokens = [*captured, *(edge for tile in tiles for edge in (tile + 1, tile + _TILE) if edge not in captured)]
-        steps = [StepTokens(prompts=1, prompt_tokens=count) for count in tokens]
-        every = costs(layers, steps)
         place = np.searchsorted(captured, np.arange(most + 1)).tolist()
         padded = [captured[at] if at < len(captured) else count for count, at in enumerate(place)]
-        by_tokens = [dense(tokens, each, tokens[-1]) for each in every]
+        computed = [rows_of_tiles(count) for count in (padded if engine.pads_prompts else range(most + 1))]
+        # Products are cut into tiles: their time steps up behind multiples of a tile's rows.
+        ends = [*range(_TILE, _MANY + 1, _TILE), *range(_MANY + 2 * _TILE, most + 2 * _TILE, 2 * _TILE)]
+        edges = (edge for begin, end in zip((0, *ends), ends, strict=False) for edge in (rows_of_tiles(begin + 1), end))
+        tokens = sorted({1, 2, 4, 8, 16, 32, *captured, *edges})
+        tokens = [count for count in tokens if count in set(computed) or count > most]
+        by_tokens = dense(tokens, costs(layers, [StepTokens(prompts=1, prompt_tokens=count) for count in tokens]))
         sizes = _doubling(1, padded[last])
         words = costs(
             lambda tokens: entries(tokens, lambda part: isinstance(part, Logits)),
@@ -164,13 +185,6 @@ class PredictedSteps:
         contexts = _doubling(_FEW, context, math.sqrt(2))
         batches = [size for size in captured if size < sequences] + _doubling(padded[sequences], padded[sequences])
         attended = costs(attention, [StepTokens(count, seen + 1) for count in batches for seen in contexts])
-        rows = [
-            [
-                np.interp(np.arange(padded[sequences] + 1), batches, column)
-                for column in each.reshape(len(batches), -1).T
-            ]
-            for each in attended
-        ]
         chunks, earlier = _doubling(_LEAST_CHUNK, most), [seen - _FEW for seen in _doubling(_FEW, 2 * context)]
         prompts = [
             StepTokens(prompts=count, prompt_tokens=size + 1, prompt_cached=seen)
@@ -178,81 +192,133 @@ class PredictedSteps:
             for size in chunks
             for seen in earlier
         ]
-        read = [np.log(each).reshape(len(_PROMPTS), len(chunks), -1).tolist() for each in costs(attention, prompts)]
+        read = np.log(costs(attention, prompts)).reshape(2, len(_PROMPTS), len(chunks), len(earlier), -1)
+        reached = int(np.argmax([*within, True])) + 1  # The first clock at which all parts are within the cap.
+        columns = [
+            by_tokens[:, computed],
+            dense(sizes, words),
+            _between(np.arange(padded[sequences] + 1), batches, attended.reshape(2, len(batches), len(contexts), -1)),
+            read,
+        ]
         return cls(
-            layers=_pair(each if not engine.pads_prompts else [each[count] for count in padded] for each in by_tokens),
-            logits=_pair(dense(sizes, each, padded[last]) for each in words),
+            tables=tuple(
+                _Tables(watts, *(each[..., at].tolist() for each in columns))
+                for at, watts in enumerate(static_w[:reached].tolist())
+            ),
             contexts=[seen + 1.0 for seen in contexts],
             padded=padded[: last + 1],
-            decoding=_pair(np.transpose(each).tolist() for each in rows),
-            reading=_pair(read),
+            gaps_s=gaps_s,
             waiting_s=(engine.step_s, engine.sequence_s, engine.scan_s * served.decoder.scans),
-            idle_w=boards * float(static_power_w(server.gpu, clock_mhz)),
-            cap_w=boards * server.gpu.checked_power_limit_w(server.power_limit_w),
+            boards=served.parallel.tensor,
+            cap_w=cap_w,
             drafts=drafts,
             draft=draft,
         )
 
+    @property
+    def idle_w(self) -> float:
+        """See `StepCosts`."""
+        return self.boards * self.tables[0].static_w
+
     def decode(self, sequences: int, context: float) -> Cost:
         """See `StepCosts`."""
         computed = self.padded[sequences * (1 + self.drafts)]
-        attention = self._decoding(max(computed // (1 + self.drafts), sequences), context)
-        return self._waiting(self._kernels(attention, computed, computed, sequences, context), sequences)
+        attending = max(computed // (1 + self.drafts), sequences)
+        return self._step(computed, computed, sequences, context, attending, None, self._waiting_s(sequences))
 
     def mixed(self, sequences: int, context: float, prompts: int, tokens: int, pairs: float, sampled: int) -> Cost:
         """See `StepCosts`."""
-        read = self._reading(prompts, tokens, pairs)
-        if sequences:
-            seconds, joules = self._decoding(sequences, context)
-            read = read[0] + seconds, read[1] + joules
-        more = sequences * self.drafts
-        kernels = self._kernels(read, sequences + more + tokens, sampled + more, sequences, context)
-        return self._waiting(kernels, sequences + prompts, self.waiting_s[2])
-
-    def _kernels(self, attention: Cost, tokens: int, sampled: int, sequences: int, context: float) -> Cost:
-        seconds = attention[0] + self.layers[0][tokens] + self.logits[0][sampled]
-        joules = min(attention[1] + self.layers[1][tokens] + self.logits[1][sampled], self.cap_w * seconds)
-        if self.draft is not None and sequences:
-            computed = self.draft.padded[sequences]
-            drafted = self.draft._kernels(self.draft._decoding(computed, context), computed, computed, 0, 0.0)
-            return seconds + self.drafts * drafted[0], joules + self.drafts * drafted[1]
-        return seconds, joules
-
-    def _waiting(self, kernels: Cost, sequences: int, more_s: float = 0.0) -> Cost:
-        waiting_s = self.waiting_s[0] + self.waiting_s[1] * sequences + more_s
-        return kernels[0] + waiting_s, kernels[1] + self.idle_w * waiting_s
-
-    def _decoding(self, sequences: int, context: float) -> Cost:
-        at = min(max(bisect_right(self.contexts, context), 1), len(self.contexts) - 1)
-        low, high = self.contexts[at - 1], self.contexts[at]
-        share = (context - low) / (high - low)
-        seconds, joules = self.decoding[0][sequences], self.decoding[1][sequences]
-        return (
-            seconds[at - 1] + share * (seconds[at] - seconds[at - 1]),
-            joules[at - 1] + share * (joules[at] - joules[at - 1]),
+        more, chunk = sequences * self.drafts, tokens / prompts
+        seconds = self.tables[0].reading[0]
+        places = (
+            _place(math.log2(prompts), len(seconds)),
+            _place(math.log2(max(chunk - 1, 1.0) / _LEAST_CHUNK), len(seconds[0])),
+            _place(math.log2(max(pairs / tokens - chunk / 2, 0.0) / _FEW + 1), len(seconds[0][0])),
         )
+        waiting_s = self._waiting_s(sequences + prompts) + self.waiting_s[2]
+        computed = sequences + more + tokens
+        return self._step(computed, sampled + more, sequences, context, sequences, places, waiting_s)
 
-    def _reading(self, prompts: int, tokens: int, pairs: float) -> Cost:
-        chunk = tokens / prompts
-        earlier = max(pairs / tokens - chunk / 2, 0.0)
-        seconds, joules = self.reading
-        i, u = _place(math.log2(prompts), len(seconds))
-        j, v = _place(math.log2(max(chunk - 1, 1.0) / _LEAST_CHUNK), len(seconds[0]))
-        k, w = _place(math.log2(earlier / _FEW + 1), len(seconds[0][0]))
+    def _waiting_s(self, sequences: int) -> float:
+        return self.waiting_s[0] + self.waiting_s[1] * sequences
 
-        def at(table: list[list[list[float]]]) -> float:
-            (a, b), (c, d) = table[i][j : j + 2], table[i + 1][j : j + 2]
-            low = (1 - v) * (a[k] + w * (a[k + 1] - a[k])) + v * (b[k] + w * (b[k + 1] - b[k]))
-            high = (1 - v) * (c[k] + w * (c[k + 1] - c[k])) + v * (d[k] + w * (d[k + 1] - d[k]))
-            return math.exp((1 - u) * low + u * high)
+    def _step(
+        self,
+        computed: int,
+        sampled: int,
+        sequences: int,
+        context: float,
+        attending: int,
+        prompts: tuple[_Place, _Place, _Place] | None,
+        waiting_s: float,
+    ) -> Cost:
+        """Seconds and joules of a step on all boards.
 
-        return at(seconds), at(joules)
+        `computed`, `sampled`: Tokens of layers and of logits.
+        `sequences`, `attending`: Sequences that decode, and those of which attention is computed.
+        `prompts`: Place of the prompts in the tables.
+        """
+        gaps_s, cap_w = self.gaps_s[0] + self.gaps_s[1], self.cap_w
+        if attending:
+            gaps_s += self.gaps_s[2]
+            at = min(max(bisect_right(self.contexts, context), 1), len(self.contexts) - 1)
+            part = (context - self.contexts[at - 1]) / (self.contexts[at] - self.contexts[at - 1])
+        if prompts is not None:
+            gaps_s += self.gaps_s[3]
+        before: tuple[float, float, float, float] | None = None  # The same at the next higher clock
+        # The clock falls until the whole step is within the cap.
+        for static_w, layers, logits, decoding, reading in self.tables:
+            busy_s, dynamic_j = layers[0][computed] + logits[0][sampled], layers[1][computed] + logits[1][sampled]
+            if attending:
+                row = decoding[0][attending]
+                busy_s += row[at - 1] + part * (row[at] - row[at - 1])
+                row = decoding[1][attending]
+                dynamic_j += row[at - 1] + part * (row[at] - row[at - 1])
+            if prompts is not None:
+                busy_s += _read(reading[0], *prompts)
+                dynamic_j += _read(reading[1], *prompts)
+            demand = dynamic_j / (max(cap_w - static_w, 1.0) * busy_s)
+            if demand <= 1:
+                break
+            before = busy_s, dynamic_j, static_w, demand
+        if demand > 1:  # No clock is low enough.
+            dynamic_j /= demand
+        elif before is not None:  # In between, seconds and joules follow powers of the clock.
+            share = math.log(demand) / math.log(demand / before[3])
+            busy_s *= (before[0] / busy_s) ** share
+            dynamic_j *= (before[1] / dynamic_j) ** share
+            static_w *= (before[2] / static_w) ** share
+        seconds = busy_s + gaps_s + waiting_s
+        drafted_s = drafted_j = 0.0
+        if self.draft is not None and sequences:
+            rows = self.draft.padded[sequences]
+            drafted_s, drafted_j = self.draft._step(rows, rows, 0, context, rows, None, 0.0)
+        joules = self.boards * (dynamic_j + static_w * seconds)
+        return seconds + self.drafts * drafted_s, joules + self.drafts * drafted_j
 
 
-def _place(value: float, count: int) -> tuple[int, float]:
+def _place(value: float, count: int) -> _Place:
     """The node below a place on an axis of nodes 0, 1, ..., and the share of the way to the next one."""
     below = min(max(int(value), 0), count - 2)
     return below, max(value - below, 0.0)
+
+
+def _read(table: list[list[list[float]]], prompts: _Place, chunk: _Place, earlier: _Place) -> float:
+    """The number whose logarithm stands at a place of a table."""
+    (i, u), (j, v), (k, w) = prompts, chunk, earlier
+    (a, b), (c, d) = table[i][j : j + 2], table[i + 1][j : j + 2]
+    low = (1 - v) * (a[k] + w * (a[k + 1] - a[k])) + v * (b[k] + w * (b[k + 1] - b[k]))
+    high = (1 - v) * (c[k] + w * (c[k + 1] - c[k])) + v * (d[k] + w * (d[k + 1] - d[k]))
+    return math.exp((1 - u) * low + u * high)
+
+
+def _between(wanted: Any, nodes: Sequence[int], values: FloatArray) -> FloatArray:
+    """Values at numbers between nodes along the second axis, shape (2, nodes, ...) -> (2, wanted, ...)."""
+    at = np.clip(np.searchsorted(nodes, wanted), 1, len(nodes) - 1)
+    low, high = np.asarray(nodes)[at - 1], np.asarray(nodes)[at]
+    share = np.clip((wanted - low) / (high - low), 0.0, 1.0).reshape(-1, *[1] * (values.ndim - 2))
+    found: FloatArray = values[:, at - 1] + share * (values[:, at] - values[:, at - 1])
+    return found
 
 
 def _doubling(first: int, last: int, factor: float = 2.0) -> list[int]:
@@ -261,8 +327,3 @@ def _doubling(first: int, last: int, factor: float = 2.0) -> list[int]:
     while found[-1] < last or len(found) < 2:
         found.append(math.ceil(first * factor ** len(found) - 1e-9))
     return list(dict.fromkeys(found))
-
-
-def _pair(values: Iterable[Any]) -> tuple[Any, Any]:
-    seconds, joules = values
-    return seconds, joules

@@ -1,7 +1,5 @@
 """Traces written by hand: which module, phase and operator each moment belongs to."""
 
-from __future__ import annotations
-
 import pytest
 
 from joulecast.accounting.attribution import (

@@ -5,8 +5,6 @@ of the forward and 48.2 % of the backward in attention. They ran BERT-base in Te
 product, softmax and product; so does this model.
 """
 
-from __future__ import annotations
-
 import pytest
 
 import joulecast

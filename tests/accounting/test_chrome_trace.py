@@ -1,7 +1,5 @@
 """Traces of GPUs as torch.profiler exports them, written by hand: no GPU is needed to read one."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

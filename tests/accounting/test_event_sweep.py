@@ -1,7 +1,5 @@
 """The sweep: every joule is accounted once, by arithmetic that is written out here."""
 
-from __future__ import annotations
-
 import tracemalloc
 from itertools import pairwise
 
@@ -30,36 +28,28 @@ def swept(events, curve=TEN_WATTS, window_s=(0.0, 10.0)):
     return sweep(starts, ends, [curve], window_s)
 
 
-def test_events_one_after_the_other_get_power_times_length():
-    found = swept([(0, 2), (2, 5)])
-    assert found.energy_j[0] == pytest.approx([20, 30], abs=EXACT)
-    assert found.idle_j[0] == pytest.approx(50, abs=EXACT)
-    assert found.idle_s == pytest.approx(5, abs=EXACT)
-
-
-def test_concurrent_events_share_equally():
-    # 0-2 one event, 2-4 two, 4-6 three, 6-8 two, 8-10 one
-    found = swept([(0, 6), (2, 8), (4, 10)])
-    assert found.energy_j[0] == pytest.approx([20 + 10 + 20 / 3, 10 + 20 / 3 + 10, 20 / 3 + 10 + 20], abs=EXACT)
-    assert found.time_s.sum() == pytest.approx(10, abs=EXACT)
-
-
-def test_nested_events_share_equally_unless_they_are_cut_into_innermost_pieces():
-    assert swept([(0, 10), (4, 6)]).energy_j[0] == pytest.approx([90, 10], abs=EXACT)
-    starts, ends, owner = innermost(np.array([0.0, 4.0]), np.array([10.0, 6.0]), np.zeros(2, dtype=int))
-    assert list(zip(starts, ends, owner, strict=True)) == [(0, 4, 0), (4, 6, 1), (6, 10, 0)]
-
-
-def test_order_does_not_matter():
-    events = [(5, 9), (1, 4), (3, 6), (0, 1)]
-    forward, backward = swept(events).energy_j[0], swept(events[::-1]).energy_j[0]
-    assert forward == pytest.approx(backward[::-1], abs=EXACT)
-
-
-def test_events_of_one_name_that_run_side_by_side_are_not_merged():
-    """SMARAGDINE's code gives two concurrent events of a name the share of one."""
-    both, other = swept([(0, 10), (0, 10), (0, 10)]).energy_j[0][:2].sum(), 100 / 3
-    assert both == pytest.approx(2 * other, abs=EXACT)
+@pytest.mark.parametrize(
+    ("events", "joules", "idle_j"),
+    [
+        pytest.param([(0, 2), (2, 5)], [20, 30], 50, id="one after the other"),
+        # 0-2 one event, 2-4 two, 4-6 three, 6-8 two, 8-10 one
+        pytest.param(
+            [(0, 6), (2, 8), (4, 10)], [20 + 10 + 20 / 3, 10 + 20 / 3 + 10, 20 / 3 + 10 + 20], 0, id="concurrent"
+        ),
+        pytest.param([(0, 10), (4, 6)], [90, 10], 0, id="nested"),
+        # SMARAGDINE's code gives two concurrent events of a name the share of one.
+        pytest.param([(0, 10)] * 3, [100 / 3] * 3, 0, id="side by side"),
+        pytest.param([(5, 9), (1, 4), (3, 6), (0, 1)], [35, 25, 20, 10], 10, id="in any order"),
+        pytest.param([(3, 3), (3, 4)], [0, 10], 90, id="of no length"),
+        pytest.param([(-5, 3), (8, 20), (30, 40)], [30, 20, 0], 50, id="outside of the window"),
+        pytest.param([], [], 100, id="none"),
+    ],
+)
+def test_events_share_ten_watts_equally(events, joules, idle_j):
+    found = swept(events)
+    assert found.energy_j[0] == pytest.approx(joules, abs=EXACT)
+    assert (found.idle_j[0], found.idle_s) == (pytest.approx(idle_j, abs=EXACT), pytest.approx(idle_j / 10, abs=EXACT))
+    assert found.time_s == pytest.approx(np.array(joules) / 10, abs=EXACT)
 
 
 def test_an_event_that_ended_is_not_charged_for_the_next_slice():
@@ -67,21 +57,6 @@ def test_an_event_that_ended_is_not_charged_for_the_next_slice():
     found = swept([(0, 5)], curve_of((0, 0), (5, 5), (10, 1005)))
     assert found.energy_j[0] == pytest.approx([5], abs=EXACT)
     assert found.idle_j[0] == pytest.approx(1000, abs=EXACT)
-
-
-def test_without_events_all_is_unattributed():
-    found = sweep(np.empty(0), np.empty(0), [TEN_WATTS], (2.0, 7.0))
-    assert found.energy_j.shape == (1, 0)
-    assert (found.idle_s, found.idle_j[0]) == (5.0, pytest.approx(50, abs=EXACT))
-
-
-def test_events_of_no_length_get_nothing():
-    assert swept([(3, 3), (3, 4)]).energy_j[0] == pytest.approx([0, 10], abs=EXACT)
-
-
-def test_what_lies_outside_of_the_window_counts_for_nothing():
-    found = swept([(-5, 3), (8, 20), (30, 40)])
-    assert found.energy_j[0] == pytest.approx([30, 20, 0], abs=EXACT)
 
 
 def test_before_the_first_and_after_the_last_reading_power_is_unknown_and_not_zero():
@@ -169,15 +144,16 @@ def test_innermost_pieces_cover_what_nested_events_cover():
         assert (held == covered).all()
 
 
-def test_innermost_of_events_that_begin_or_end_together():
-    starts, ends, owner = innermost(np.array([0.0, 0.0, 2.0]), np.array([3.0, 1.0, 3.0]), np.zeros(3, dtype=int))
-    assert list(zip(starts, ends, owner, strict=True)) == [(0, 1, 1), (1, 2, 0), (2, 3, 2)]
-
-
-def test_threads_do_not_nest_in_each_other():
-    starts, ends, owner = innermost(np.array([0.0, 1.0]), np.array([3.0, 2.0]), np.array([0, 1]))
-    assert sorted(zip(owner, starts, ends, strict=True)) == [(0, 0, 3), (1, 1, 2)]
-
-
-def test_innermost_of_nothing():
-    assert [len(column) for column in innermost(np.array([1.0]), np.array([1.0]), np.array([0]))] == [0, 0, 0]
+@pytest.mark.parametrize(
+    ("events", "pieces"),
+    [
+        # start, end, lane; and start, end, owner
+        pytest.param([(0, 10, 0), (4, 6, 0)], [(0, 4, 0), (4, 6, 1), (6, 10, 0)], id="nested"),
+        pytest.param([(0, 3, 0), (0, 1, 0), (2, 3, 0)], [(0, 1, 1), (1, 2, 0), (2, 3, 2)], id="together"),
+        pytest.param([(0, 3, 0), (1, 2, 1)], [(0, 3, 0), (1, 2, 1)], id="threads do not nest in each other"),
+        pytest.param([(1, 1, 0)], [], id="nothing"),
+    ],
+)
+def test_innermost_pieces_by_hand(events, pieces):
+    starts, ends, lanes = np.array(events).T
+    assert sorted(zip(*innermost(starts.astype(float), ends.astype(float), lanes), strict=True)) == pieces

@@ -1,7 +1,5 @@
 """The energy dependency graph: nodes are modules with their joules, edges the tensors that flow between them."""
 
-from __future__ import annotations
-
 import json
 import xml.etree.ElementTree as ET
 

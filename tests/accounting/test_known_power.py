@@ -1,7 +1,5 @@
 """Accounting of simulated power with known joules per module, through sensors that lag and step; and its evaluation."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """End to end: a model runs while a real sampler reads simulated counters."""
 
-from __future__ import annotations
-
 import json
 import threading
 

@@ -1,7 +1,5 @@
 """Measured joules by memory level, by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

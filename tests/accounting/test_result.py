@@ -1,7 +1,5 @@
 """Accountings: sums by module and operator, power, comparison with predictions, the model share, pictures."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -58,21 +56,19 @@ def predicted(*rows):
     )  # fmt: skip
 
 
-def test_layers_of_a_kind_are_added_up():
-    found = accounting().summarized().at("layer.*.linear", "forward")
-    assert found.total.energy_j == pytest.approx(100, rel=1e-6)
-
-
-def test_operators_are_added_up_wherever_they_ran():
-    found = {(node.phase, node.name): node.total.energy_j for node in accounting().by_operator().root.walk()}
-    assert found["forward", "aten::mm"] == pytest.approx(200, rel=1e-6)
-    assert found["backward", "MmBackward0"] == pytest.approx(200, rel=1e-6)
-
-
-def test_a_flat_list_has_qualified_names():
-    found = {(node.phase, node.name): node.total.energy_j for node in accounting().flat().root.walk()}
-    assert found["forward", "layer.1.linear.aten::mm"] == pytest.approx(50, rel=1e-6)
-    assert found["backward", "head.MmBackward0"] == pytest.approx(200, rel=1e-6)
+@pytest.mark.parametrize(
+    ("view", "phase", "name", "joules"),
+    [
+        ("summarized", "forward", "linear", 100),  # the layers of a kind
+        ("by_operator", "forward", "aten::mm", 200),
+        ("by_operator", "backward", "MmBackward0", 200),
+        ("flat", "forward", "layer.1.linear.aten::mm", 50),
+        ("flat", "backward", "head.MmBackward0", 200),
+    ],
+)
+def test_views_add_up_what_they_name(view, phase, name, joules):
+    found = {(node.phase, node.name): node.total.energy_j for node in getattr(accounting(), view)().root.walk()}
+    assert found[phase, name] == pytest.approx(joules, rel=1e-6)
 
 
 def test_the_programs_share_leaves_out_other_programs():

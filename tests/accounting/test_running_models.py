@@ -1,7 +1,5 @@
 """Real models on the CPU: whose modules get the time of operators, in forward and backward."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Joules of counters among events: units, clocks, devices, and unknown power."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

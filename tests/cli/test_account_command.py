@@ -1,7 +1,5 @@
 """`joulecast account` on the command line: models, what goes wrong, and the evaluation."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

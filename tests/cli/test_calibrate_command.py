@@ -1,7 +1,5 @@
 """`joulecast calibrate`: what it writes from measurements, and what it says where there is no GPU."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`joulecast check`: a model beside its baseline, in a repository and in the action for GitHub."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -59,6 +57,11 @@ def test_a_commit_beside_the_files_that_are_there(call, printed, repository):
         ((), "nothing to check"),
         (("net.json", "--gpu", "A30", "--ref", "no-such-branch"), "git cannot give this baseline"),
         (("net.json", "--gpu", "A30", "--ref", "HEAD", "--against", "other.json"), "one baseline"),
+        (("net.json", "--gpu", "A30", "--against=--help"), "nothing to check"),
+        (("net.json", "--gpu", "A30", "--ref=-h"), "git cannot give this baseline"),
+        (("net.json", "--gpu", "A30", "--ref", "HEAD\n--upload-pack=x"), "git cannot give this baseline"),
+        ((str(Path(__file__).resolve()), "--gpu", "A30", "--ref", "HEAD"), "no file below this folder"),
+        (("../net.json", "--gpu", "A30", "--ref", "HEAD"), "no file below this folder"),
         (("net.json", "--gpu", "A30", "--budget", "joules=3"), "unknown measure"),
         (("net.json", "--gpu", "A30", "--budget", "memory=8GB"), "memory of a list of operations is not known"),
     ],

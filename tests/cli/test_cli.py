@@ -1,7 +1,5 @@
 """The command line as a user meets it: output, exit codes, and one message per mistake."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

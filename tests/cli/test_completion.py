@@ -1,7 +1,5 @@
 """Values that a shell completes, asked for as bash asks."""
 
-from __future__ import annotations
-
 import pytest
 
 from joulecast.cli import application

@@ -1,7 +1,5 @@
 """`joulecast extract`: the tree of modules, several inputs, differences."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

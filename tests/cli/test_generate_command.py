@@ -1,7 +1,5 @@
 """`joulecast generate` as a user meets it."""
 
-from __future__ import annotations
-
 import json
 
 GENERATE = ("generate", "llama3_8b", "--gpu", "H100 SXM", "--batch", 16, "--prompt", 200, "--output", 100)

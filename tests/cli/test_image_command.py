@@ -1,7 +1,5 @@
 """`joulecast image` as a user meets it."""
 
-from __future__ import annotations
-
 import json
 
 IMAGE = ("image", "pixart_sigma", "--gpu", "H100 SXM", "--steps", 5)

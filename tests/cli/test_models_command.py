@@ -1,7 +1,5 @@
 """Models of the user's own files, with options, on the command line."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

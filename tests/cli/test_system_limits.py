@@ -1,7 +1,5 @@
 """Refusals of the system become errors of joulecast: full disks, folders that cannot be made, limits on memory."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`joulecast train --tune`: searches first, logs each trial as a nested run, trains with the best, and explains it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`joulecast zoo`: list, show, pull, push, verify, remove."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """The importer of engines' kernels: its rules on a small synthetic export, and on the real one if it is available."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

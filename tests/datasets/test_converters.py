@@ -1,7 +1,5 @@
 """Converters: small files in the form of the public repositories become the tables that importers read."""
 
-from __future__ import annotations
-
 import bz2
 import csv
 import subprocess

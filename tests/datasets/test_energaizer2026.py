@@ -1,7 +1,5 @@
 """The importer of networks: its rules on a small synthetic export, and the real one where it is at hand."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections import Counter

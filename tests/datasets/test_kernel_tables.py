@@ -1,7 +1,5 @@
 """Importers of tables of kernel times: shapes by hand on made-up rows, and the real tables where they are at hand."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pyarrow as pa

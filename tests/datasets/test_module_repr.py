@@ -1,7 +1,5 @@
 """From printed torch modules to Operations."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """The importer: its rules on a small synthetic export, and on the real one where it is at hand."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

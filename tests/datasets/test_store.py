@@ -1,7 +1,5 @@
 """Datasets at rest: round trip, checks on load, impossible measurements."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Throttled boards, found in tables of times."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Trees of several ranks are added up, and those of repeats compared."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

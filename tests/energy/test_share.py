@@ -1,7 +1,5 @@
 """Shares: sums of seconds and joules that say what is not known."""
 
-from __future__ import annotations
-
 import pytest
 
 from joulecast.energy import Figure, Share

@@ -1,7 +1,5 @@
 """Energy trees: own shares and what is unattributed add up to the total, however the tree is arranged."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Models that decide by values of their input: by a stated assumption, which their answers carry."""
 
-from __future__ import annotations
-
 import json
 import math
 

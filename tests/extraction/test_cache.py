@@ -1,7 +1,5 @@
 """The cache of networks: bounded, and left as it was where the disk takes no more."""
 
-from __future__ import annotations
-
 import os
 
 from conftest import full_disk

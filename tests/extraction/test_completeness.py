@@ -4,8 +4,6 @@ The trace knows no table of operators. It breaks down whatever PyTorch lets it, 
 operator that is left whether it moved memory: whether a result lies elsewhere than the arguments, or overwrites one.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -3,8 +3,6 @@
 A sample here; all of benchmarks/corpus.py with `pytest -m slow tests/extraction/test_corpus.py`, about fifteen minutes.
 """
 
-from __future__ import annotations
-
 import importlib.util
 
 import pytest

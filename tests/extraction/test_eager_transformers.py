@@ -1,7 +1,5 @@
 """Transformers with eager attention: their kernels, and FLOPs by hand."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Programs of torch.export have the same operations as their module, and no code of a file is run."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import zipfile

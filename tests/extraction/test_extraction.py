@@ -1,7 +1,5 @@
 """Extraction: complete against torch's own count, explicit about what it drops, and without side effects."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Frozen parameters: gradients as far down as anything is learned, against what autograd computes."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

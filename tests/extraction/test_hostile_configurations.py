@@ -1,7 +1,5 @@
 """Configurations from strangers (config.json): they run no code, open no other file, and build only transformers."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

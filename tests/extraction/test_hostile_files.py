@@ -1,7 +1,5 @@
 """Malicious files: none of them crashes a process, or takes more memory or time than allowed."""
 
-from __future__ import annotations
-
 import json
 import os
 import zipfile

@@ -1,7 +1,5 @@
 """Modules with several inputs, and what a forward decides by."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Unusual modules: they are traced if possible, and otherwise refused with the right advice."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

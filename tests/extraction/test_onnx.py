@@ -1,7 +1,5 @@
 """ONNX files: operators by hand, shapes that the graph computes, and files that cannot be."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

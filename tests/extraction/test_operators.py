@@ -1,7 +1,5 @@
 """Operators that real models run beside layers: each becomes the operation that it is, and none is dropped."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

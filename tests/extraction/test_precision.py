@@ -1,7 +1,5 @@
 """Operations have the precision that they really run in: half modules, mixed ones, regions of autocast."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

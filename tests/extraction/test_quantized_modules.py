@@ -1,7 +1,5 @@
 """Quantized linear modules: torch's scaled products, and weights of a tensor type of their own."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.utils._pytree import tree_map

@@ -1,9 +1,9 @@
 """Transformers: by name, from a configuration, as modules; prefill, decoding, several inputs."""
 
-from __future__ import annotations
-
 import json
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 import torch
@@ -53,100 +53,8 @@ def count(network, kind: str) -> int:
     return sum(entry.count for entry in network if entry.operation.kind == kind)
 
 
-# Numbers of parameters in the papers and model cards, in millions. That of Flan-T5 is larger there by the last layer,
-# which transformers 5 shares with the embedding; that of GLM-4.5 by the layers that predict several tokens.
-MILLIONS = {
-    "bert_base": 110,
-    "bert_large": 335,
-    "distilbert": 66,
-    "roberta_base": 125,
-    "albert_base": 11.7,
-    "vit_base": 86.6,
-    "vit_large": 304,
-    "t5_small": 60.5,
-    "t5_base": 223,
-    "flan_t5_base": 223,
-    "deberta_v3_base": 184,
-    "whisper_small_encoder": 88,
-    "whisper_large_v3_encoder": 637,
-    "xlm_roberta_base": 278,
-    "gpt2": 124,
-    "gpt2_xl": 1558,
-    "llama2_7b": 6738,
-    "llama3_8b": 8030,
-    "qwen2_0_5b": 494,
-    "qwen2_7b": 7616,
-    "roberta_large": 355,
-    "xlm_roberta_large": 560,
-    "minilm_l6": 22.7,
-    "minilm_l12": 33.4,
-    "electra_base": 109,
-    "deit_tiny": 5.7,
-    "deit_small": 22,
-    "clip_vit_base_patch32_images": 87.8,
-    "clip_vit_large_patch14_images": 304,
-    "bart_base": 139,
-    "bart_large": 406,
-    "t5_large": 738,
-    "flan_t5_small": 60.5,
-    "flan_t5_large": 750,
-    "flan_t5_xl": 2784,
-    "flan_t5_xxl": 11003,
-    "whisper_tiny_encoder": 8.2,
-    "whisper_base_encoder": 20.6,
-    "whisper_medium_encoder": 307,
-    "whisper_large_v2_encoder": 636,
-    "gpt2_medium": 355,
-    "gpt2_large": 774,
-    "smollm2_135m": 134.5,
-    "smollm2_360m": 362,
-    "smollm2_1_7b": 1711,
-    "smollm3_3b": 3075,
-    "llama_30b": 32529,
-    "llama_65b": 65286,
-    "codellama_34b": 33744,
-    "yi_6b": 6061,
-    "yi_9b": 8829,
-    "yi_34b": 34389,
-    "deepseek_llm_7b": 6910,
-    "deepseek_coder_6_7b": 6740,
-    "deepseek_coder_33b": 33343,
-    "falcon3_7b": 7456,
-    "falcon_40b": 41303,
-    "mistral_nemo_12b": 12248,
-    "mistral_large_123b": 122610,
-    "ministral_8b": 8020,
-    "mixtral_8x22b": 140621,
-    "phi3_mini_4k": 3821,
-    "phi3_medium": 13960,
-    "gemma_2b": 2506,
-    "gemma_7b": 8538,
-    "gemma2_2b": 2614,
-    "gemma3_270m": 268,
-    "gemma3_1b": 1000,
-    "olmo2_7b": 7299,
-    "olmo2_13b": 13716,
-    "olmo2_32b": 32234,
-    "starcoder2_3b": 3030,
-    "starcoder2_7b": 7174,
-    "starcoder2_15b": 15958,
-    "command_r": 34981,
-    "command_r_plus": 103811,
-    "granite3_2b": 2534,
-    "granite3_8b": 8171,
-    "pythia_160m": 162,
-    "pythia_410m": 405,
-    "pythia_1b": 1012,
-    "pythia_1_4b": 1415,
-    "pythia_2_8b": 2775,
-    "pythia_12b": 11846,
-    "gpt_neox_20b": 20554,
-    "glm4_5_air": 106852,
-    "glm4_5": 352798,
-    "kimi_k2": 1026408,
-    "qwen3_vl_4b": 4022,
-    "qwen3_vl_8b": 8191,
-}
+with Path(__file__).with_name("published_models.toml").open("rb") as file:
+    MILLIONS = tomllib.load(file)["millions"]
 
 
 @pytest.mark.parametrize("name", MILLIONS)
@@ -157,7 +65,7 @@ def test_sizes_are_the_published_ones(name):
         model = transformers_models.build(name)
         assert all(p.is_meta for p in model.parameters())
         parameters = sum(p.numel() for p in model.parameters())
-    assert parameters / 1e6 == pytest.approx(MILLIONS[name], rel=0.01)
+    assert parameters / 1e6 == pytest.approx(MILLIONS[name], rel=0.008 if name in LANGUAGE_MODELS else 0.01)
 
 
 def test_every_architecture_of_the_table_is_checked():

@@ -1,7 +1,5 @@
 """Whatever is asked for any argument, an answer or an error of joulecast comes back."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -1,7 +1,5 @@
 """The best GPUs to serve a model, compared with single predictions."""
 
-from __future__ import annotations
-
 import pytest
 
 from joulecast import best_generation, predict_generation

@@ -1,7 +1,5 @@
 """The parts of decoders, against published numbers of parameters and against what their configurations say."""
 
-from __future__ import annotations
-
 import pytest
 
 import joulecast
@@ -13,57 +11,6 @@ from joulecast.generation.engines import find_engine
 from joulecast.generation.known import known_decoder
 from joulecast.generation.making import made
 from joulecast.generation.models import find_decoder
-
-# Billions of parameters, as the models' cards and papers give them.
-PUBLISHED = {
-    "gpt2": 0.124,
-    "llama2_7b": 6.74,
-    "llama3_8b": 8.03,
-    "llama3_1_70b": 70.6,
-    "llama3_1_405b": 405.9,
-    "llama3_2_1b": 1.24,
-    "llama3_2_3b": 3.21,
-    "qwen2_0_5b": 0.494,
-    "qwen2_5_7b": 7.62,
-    "qwen2_5_72b": 72.7,
-    "qwen3_0_6b": 0.6,
-    "qwen3_4b": 4.02,
-    "qwen3_8b": 8.2,
-    "qwen3_14b": 14.8,
-    "qwen3_32b": 32.8,
-    "mistral_7b": 7.25,
-    "mistral_small_24b": 23.6,
-    "phi4": 14.7,
-    "mixtral_8x7b": 46.7,
-    "qwen3_30b_a3b": 30.5,
-    "qwen3_235b_a22b": 235,
-    "gpt_oss_20b": 20.9,
-    "gpt_oss_120b": 117,
-    "deepseek_v3": 671,
-    "llama4_scout": 107.8,  # without its vision part, like the next
-    "llama4_maverick": 400.7,
-    "llama2_13b": 13.02,
-    "llama2_70b": 68.98,
-    "tinyllama_1_1b": 1.1,
-    "qwen2_5_1_5b": 1.54,
-    "qwen2_5_3b": 3.09,
-    "mistral_7b_v0_1": 7.24,
-    "phi3_5_mini": 3.82,
-    "phi4_mini": 3.84,
-    "gemma2_9b": 9.24,
-    "gemma2_27b": 27.2,
-    "gemma3_4b": 3.88,  # without its vision part
-    "opt_1_3b": 1.316,
-    "opt_6_7b": 6.66,
-    "opt_66b": 65.7,
-    "bloom_7b1": 7.07,
-    "bloom": 176.2,
-    "gpt_j_6b": 6.05,
-    "falcon_7b": 6.92,
-    "pythia_6_9b": 6.86,
-    "nemotron_nano_9b_v2": 8.89,
-    "nemotron_nano_12b_v2": 12.31,
-}
 
 
 def test_recurrent_layers_have_a_state_for_each_sequence():
@@ -88,11 +35,6 @@ def test_steps_that_read_prompts_wait_for_each_scan():
     assert decoder.scans == 27
     assert vllm.overhead_s(8, decoder.scans) == pytest.approx(0.3e-3 + 8e-6 + 27 * 1.2e-3)
     assert find_engine("sglang").overhead_s(8, decoder.scans) == pytest.approx(0.3e-3 + 8e-6)
-
-
-@pytest.mark.parametrize(("name", "billions"), PUBLISHED.items(), ids=PUBLISHED)
-def test_parts_hold_the_published_number_of_parameters(name, billions):
-    assert known_decoder(name).parameters / 1e9 == pytest.approx(billions, rel=0.008)
 
 
 @pytest.mark.parametrize("name", ["llama3_2_1b", "gpt_oss_20b", "nemotron_nano_9b_v2"])

@@ -1,7 +1,5 @@
 """What generation costs: laws, hand rooflines, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 from statistics import NormalDist

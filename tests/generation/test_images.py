@@ -1,7 +1,5 @@
 """Image pipelines, against published numbers of parameters and arithmetic."""
 
-from __future__ import annotations
-
 import pytest
 
 from joulecast import predict_image

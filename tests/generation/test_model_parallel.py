@@ -1,7 +1,5 @@
 """Models over several GPUs: shares by arithmetic, collectives against their measurements, laws of energy."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Power of serving: published runs, joules of bytes and FLOPs, and the cap."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Steps of a batch, counted by hand."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

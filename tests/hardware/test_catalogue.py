@@ -1,7 +1,5 @@
 """The GPU catalogue: every entry is compared with the others and with arithmetic."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """GPUs that users describe in files."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

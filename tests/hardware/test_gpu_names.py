@@ -1,7 +1,5 @@
 """Names of GPUs: how they may be written, and what is said of those that mean none or several."""
 
-from __future__ import annotations
-
 import pytest
 
 from joulecast.errors import UnknownNameError

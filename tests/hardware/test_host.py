@@ -1,7 +1,5 @@
 """Hosts by name, factor or profile; anything else is refused."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

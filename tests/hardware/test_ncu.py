@@ -1,7 +1,5 @@
 """Counters of `ncu --csv`: sums by hand, units, and files that are something else."""
 
-from __future__ import annotations
-
 import pytest
 
 from joulecast.errors import InputError

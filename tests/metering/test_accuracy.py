@@ -3,8 +3,6 @@
 Nothing sleeps: ten minutes pass in a second, and the counters have their exact values at the moment they are read.
 """
 
-from __future__ import annotations
-
 import math
 import time
 

@@ -1,7 +1,5 @@
 """Joules between two moments: those of known loads are found, and time without readings never counts as zero."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The estimator against simulated sensors of known power: averaging, updates, quantization, polls."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

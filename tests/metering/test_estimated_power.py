@@ -1,7 +1,5 @@
 """Estimates of power where nothing can be read: from utilization and data sheets, never mixed with measured power."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

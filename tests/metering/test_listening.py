@@ -1,7 +1,5 @@
 """Windows that a program opens and closes through a socket."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

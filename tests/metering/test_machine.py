@@ -1,7 +1,5 @@
 """What a machine has: NVIDIA and AMD GPUs, perf, a model of memory; and what to do about what is absent."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Meters end to end: real sampler processes read simulated counters of known energy."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """Zones of powercap: each counter counts once, even if the kernel shows it several times."""
 
-from __future__ import annotations
-
 import pytest
 
 from joulecast.metering.powercap import zones, zones_folder

@@ -1,7 +1,5 @@
 """Traits of a sensor, found from its simulated answers to steps of load."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

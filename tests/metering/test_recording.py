@@ -1,7 +1,5 @@
 """Recordings: what was written comes back exactly, a kill loses the last line at most, damage is found."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

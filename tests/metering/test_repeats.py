@@ -1,7 +1,5 @@
 """Repeats: mean and deviation, the test of significance, CSV, and the options of `joulecast measure` for them."""
 
-from __future__ import annotations
-
 import csv
 import io
 

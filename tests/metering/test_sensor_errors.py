@@ -1,7 +1,5 @@
 """Errors of GPUs' sensors, and energies corrected for them, by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

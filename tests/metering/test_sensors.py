@@ -4,8 +4,6 @@ These tests look at which reading goes where. The accuracy of estimates is teste
 test_estimate.py), because a busy machine reads sensors late.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Costs by hand of point-wise operations, optimizers, pooling and reductions."""
 
-from __future__ import annotations
-
 from hand_costs import IMAGE, Case, Cost, X, optimizer, pooled, unary
 
 # A sum's gradient is its output's: no kernel. That of a broadcast input is the output's summed up: dy in, 3 numbers

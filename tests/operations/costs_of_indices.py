@@ -1,7 +1,5 @@
 """Costs by hand of look-ups, sorting, sampling of images, and transforms."""
 
-from __future__ import annotations
-
 from hand_costs import IMAGE, Case, Cost, X
 
 INDICES: dict[str, list[Case]] = {

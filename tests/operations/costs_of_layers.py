@@ -1,7 +1,5 @@
 """Costs by hand of products, experts, collectives, recurrent layers and norms."""
 
-from __future__ import annotations
-
 from hand_costs import IMAGE, Case, Cost, X, layer, product
 
 LAYERS: dict[str, list[Case]] = {

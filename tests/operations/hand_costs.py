@@ -1,7 +1,5 @@
 """How costs that were worked out by hand are written."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 

@@ -1,7 +1,5 @@
 """Many operations counted together get the very numbers that each gets alone."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

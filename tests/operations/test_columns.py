@@ -1,7 +1,5 @@
 """Operations and networks as tables: the same answers, whichever library holds the columns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa

@@ -5,8 +5,6 @@ those of fp32: four for each element, eight for an index, one for a truth value.
 its backward together.
 """
 
-from __future__ import annotations
-
 import pytest
 from costs_of_elements import ELEMENTS
 from costs_of_indices import INDICES

@@ -1,7 +1,5 @@
 """Layers of experts and collectives: sizes, FLOPs and bytes by hand, and impossible ones."""
 
-from __future__ import annotations
-
 import pytest
 
 from joulecast import predict_operations

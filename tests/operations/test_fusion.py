@@ -1,7 +1,5 @@
 """What torch.compile fuses, by rules: against chains counted by hand, and laws on well-known models."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Inputs of models: one shape, several shapes, shapes by name, or example tensors."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

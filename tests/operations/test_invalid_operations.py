@@ -3,8 +3,6 @@
 What a fault is stands here, by the meaning of each attribute, and not in the ranges of the table of kinds.
 """
 
-from __future__ import annotations
-
 import random
 from math import inf, nan
 

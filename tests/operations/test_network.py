@@ -1,7 +1,5 @@
 """Networks: counting, JSON, other modes and precisions."""
 
-from __future__ import annotations
-
 import json
 from copy import copy
 

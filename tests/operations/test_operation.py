@@ -1,7 +1,5 @@
 """Operations against torch: shapes, parameters and FLOPs of every kind; values, JSON and errors."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """OperationList: results that depend on the operations alone are computed once, without any other difference."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Quantized operations, windows and caches: bytes by hand, what is refused, and what JSON leaves out."""
 
-from __future__ import annotations
-
 import pytest
 
 from joulecast.errors import InputError

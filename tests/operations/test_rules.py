@@ -1,7 +1,5 @@
 """What shape rules refuse: the four parts of each message, written out."""
 
-from __future__ import annotations
-
 import pytest
 
 from joulecast.errors import InputError

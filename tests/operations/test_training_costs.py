@@ -1,7 +1,5 @@
 """What training adds, by hand: the backward of attention, and steps of optimizers."""
 
-from __future__ import annotations
-
 import pytest
 
 from joulecast.operations.operation import Operation

@@ -3,8 +3,6 @@
 Nothing that ships uses it. tests/test_promises.py puts it into a copy of the package, beside one row of the table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Many rows at once give the values that each gives alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController

@@ -1,7 +1,5 @@
 """Every recipe keeps the one contract: fitted, it predicts operations on a GPU at a clock and under a cap."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from simulated_measurements import simulated_dataset, simulated_gpu, simulated_operations

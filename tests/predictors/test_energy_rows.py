@@ -1,7 +1,5 @@
 """Predictions as energy trees: nothing is lost, layers have their calls, forward and backward are told apart."""
 
-from __future__ import annotations
-
 import pytest
 
 import joulecast

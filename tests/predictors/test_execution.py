@@ -1,7 +1,5 @@
 """How a network is run: eager by fast and slow hosts, and as a CUDA graph; against arithmetic by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 import joulecast

@@ -1,7 +1,5 @@
 """Explanations: bounds by hand, the nearest operations, and contributions that add up to the prediction."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

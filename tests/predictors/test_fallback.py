@@ -1,7 +1,5 @@
 """Operations that a GPU's own predictor does not cover are predicted by the fallback."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

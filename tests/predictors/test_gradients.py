@@ -1,7 +1,5 @@
 """The first layer of a model in training: no gradient of its input."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

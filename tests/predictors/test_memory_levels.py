@@ -1,7 +1,5 @@
 """Joules by memory level: by hand, closed to the last bit, and against what others measured on an A100."""
 
-from __future__ import annotations
-
 import json
 import math
 

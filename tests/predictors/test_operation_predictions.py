@@ -1,7 +1,5 @@
 """Predictions of operations: impossible values become missing ones, and never look like small costs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """From simulated loops with known physics back to that physics."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A prepared network gives at every clock what predicting its operations at that clock gives."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Recipes: those that ship load, and wrong ones are refused."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from pathlib import Path
 

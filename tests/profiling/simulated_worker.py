@@ -5,8 +5,6 @@ board=IDENTITY, after=FILE, loses=N (the GPU falls off the bus in the Nth measur
 folder $MEASURING has a file of its number. Workers without a name are numbered by their port.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import time

@@ -1,7 +1,5 @@
 """A Slurm cluster of this machine alone, with simulated GPUs, as a service of the tests. It needs root."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

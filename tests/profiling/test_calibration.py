@@ -1,7 +1,5 @@
 """Energy per access on a simulated GPU of known energies: found within 2 %, with noise, idle drift and warming up."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

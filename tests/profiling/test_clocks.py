@@ -1,7 +1,5 @@
 """Locking clocks on the simulated driver, whose lock outlives the process as a real one's does."""
 
-from __future__ import annotations
-
 import pytest
 
 LOCK = """

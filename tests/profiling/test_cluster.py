@@ -1,7 +1,5 @@
 """Campaigns on the workers of a Dask cluster: workers that are killed, that do not fit, and with different GPUs."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

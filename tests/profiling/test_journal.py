@@ -1,7 +1,5 @@
 """The journal: whenever a process is killed, no finished measurement is lost, and none is stored twice."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

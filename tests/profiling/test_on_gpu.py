@@ -1,7 +1,5 @@
 """Collecting on a real GPU: `pytest -m gpu`. Clocks are left alone."""
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """Nicolai's check that time is proportional to iterations, against loops of a known law."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """A whole campaign on the simulated driver: clocks, sensor, journal, datasets and summary; and how it stops."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Campaigns in Slurm jobs. Where Slurm is installed and the tests run as root, on a real cluster of one node."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Runners and timing, on the CPU through the same path."""
 
-from __future__ import annotations
-
 import importlib
 import time
 

@@ -1,7 +1,5 @@
 """What a change may add, in reviews: budgets, verdicts, and the fixture for pytest."""
 
-from __future__ import annotations
-
 import pytest
 
 import joulecast

@@ -1,7 +1,5 @@
 """Objectives by arithmetic, constraints, ties, and one clear error per mistake."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The best choice and the sweep against brute force: `predict` at every clock."""
 
-from __future__ import annotations
-
 import pytest
 
 import joulecast

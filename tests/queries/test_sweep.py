@@ -1,7 +1,5 @@
 """What a sweep can be turned into: CSV, JSON, pictures, a page; and the two commands."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Tools for agents, asked by the client of the protocol's own SDK."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -80,3 +78,22 @@ def test_the_command_answers_on_standard_input():
             return [tool.name for tool in (await client.list_tools()).tools]
 
     assert anyio.run(ask) == ["predict", "best", "generate", "run", "models", "gpus"]
+
+
+@pytest.mark.parametrize("name", ["a" * 10_000, "evil.py:Net", "/dev/zero", "\0", "--help", "[" * 5_000, "http://[::1"])
+def test_any_text_as_a_name_is_refused_in_words(name, tmp_path, monkeypatch):
+    """A name of 10 kB was an error of the operating system, and a Python file that an agent names is not run."""
+    monkeypatch.chdir(tmp_path)
+    Path("evil.py").write_text("open('ran', 'w')\nNet = None\n")
+    image = {"model": name, "input_shape": SHAPE, "gpu": "A30"}
+    asked = [("predict", image), ("best", {"model": name, "input_shape": SHAPE}), ("run", {**image, "samples": 1})]
+    for answer in answers(*asked, ("generate", {"model": name, "gpu": "A30"}), ("predict", {**image, "gpu": name})):
+        assert "given:" in answer
+    assert not Path("ran").exists()
+
+
+def test_a_cpu_has_costs_in_seconds():
+    (found,) = answers(("predict", {"model": "resnet18", "input_shape": [1, 3, 64, 64], "gpu": "cpu"}))
+    times = [row["device_time_s"] for row in found["operations"]]
+    assert found["energy_j"] is None
+    assert times == sorted(times, reverse=True)

@@ -1,7 +1,5 @@
 """best_run: what it chooses is the best of what predict_run says of each way."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

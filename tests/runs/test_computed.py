@@ -1,7 +1,5 @@
 """What a GPU computes where sequences and experts are shared, in fp8 and on a base of 4 bits, by arithmetic."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

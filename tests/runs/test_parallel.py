@@ -1,7 +1,5 @@
 """Training over several GPUs: parts of a network by arithmetic, and laws of time and energy."""
 
-from __future__ import annotations
-
 import pytest
 
 import joulecast

@@ -1,7 +1,5 @@
 """Whole training runs, held against arithmetic by hand."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The page in a real browser, Chromium without a window."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator
@@ -17,6 +15,15 @@ AXE = Path(os.environ.get("JOULECAST_AXE", "build/axe.min.js"))
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 FLAGS += ["--disable-component-update", "--disable-sync", "--window-size=1360,1000", "--lang=en"]
 
+# The page says when it is done; asking it again and again would keep it from its work.
+SHOWN = """
+const done = arguments[0], results = document.getElementById("results");
+const look = () => { if (results.getAttribute("aria-busy") === "false") { observer.disconnect(); done(); } };
+const observer = new MutationObserver(look);
+observer.observe(results, {attributes: true});
+look();
+"""
+
 
 class Page:
     def __init__(self, driver, url):
@@ -30,7 +37,7 @@ class Page:
 
     def wait(self):
         """Wait until everything that was asked for is shown. A question is under way before its event has ended."""
-        self.until(lambda: self.js("return document.getElementById('results').getAttribute('aria-busy')") == "false")
+        self.driver.execute_async_script(SHOWN)
         return self
 
     def until(self, claim):
@@ -96,6 +103,7 @@ def browsing(url: str, folder: Path) -> Iterator[Page]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(CHROMEDRIVER))
     driver.set_page_load_timeout(180)
+    driver.set_script_timeout(300)
     try:
         yield Page(driver, url)
     finally:

@@ -1,7 +1,5 @@
 """A service in a process of its own, as `joulecast serve` runs it."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

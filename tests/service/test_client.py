@@ -1,7 +1,5 @@
 """The client gives what the library gives: values, types and errors."""
 
-from __future__ import annotations
-
 import doctest
 import inspect
 import math

@@ -1,7 +1,5 @@
 """Clients that send no request, or never read their answer, on a real server within this process."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket
@@ -13,7 +11,9 @@ pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from joulecast.service.server import ConnectionLimits, Connections, LimitedConnection
+from joulecast.service import Settings, connections
+from joulecast.service.connections import ConnectionLimits, Connections, LimitedConnection
+from joulecast.service.middleware import RequestChecks
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 NEVER = b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -35,7 +35,7 @@ async def app(scope, receive, send):
 
 
 @contextlib.asynccontextmanager
-async def serving(most=100, head_seconds=LONG_S, write_seconds=LONG_S):
+async def serving(most=100, head_seconds=LONG_S, write_seconds=LONG_S, app=app):
     class Protocol(LimitedConnection):
         limits = ConnectionLimits(Connections(most), head_seconds, write_seconds)
 
@@ -199,5 +199,83 @@ def test_connections_in_use_are_closed_only_to_admit_other_clients():
             assert await answer(*other) == b"xx"
             assert await closed(many[0][0])
             assert len(connections) == 5
+
+    run(scene())
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+async def reading(scope, receive, send):
+    """Reads the whole body of a request, and answers with its length."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            WITHOUT_ANSWER.append(scope["client"])
+            return
+        body, more = body + message["body"], message["more_body"]
+    said = str(len(body)).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(said))]})
+    await send({"type": "http.response.body", "body": said})
+
+
+@pytest.mark.parametrize(("chunk", "count"), [(b"1\r\nx\r\n", 3_000), (b"64\r\n" + b"x" * 100 + b"\r\n", 9_000)])
+def test_a_body_may_come_in_chunks(chunk, count):
+    async def scene():
+        async with serving(app=reading) as (port, _):
+            found = await answer(*await connect(port), CHUNKED + chunk * count + b"0\r\n\r\n")
+            assert int(found) == count * chunk.count(b"x")
+
+    run(scene())
+
+
+@pytest.mark.parametrize(
+    "body", [b"1\r\nx\r\n" * 20_000, b"1\r\nx\r\nno number\r\n\r\n"], ids=["small chunks", "no chunk"]
+)
+@pytest.mark.parametrize("application", [app, reading], ids=["answered before", "read"])
+def test_a_body_that_cannot_be_read_ends_its_connection_without_an_error(body, application, caplog):
+    """A second of the event loop went to 100,000 chunks of a byte, and two answers to one request were an error."""
+
+    async def scene():
+        async with serving(app=application) as (port, _):
+            reader, writer = await connect(port)
+            writer.write(CHUNKED + body)
+            with contextlib.suppress(ConnectionError):
+                heads = (await reader.read()).count(b"HTTP/1.1 ")
+                assert heads <= 1
+
+    run(scene())
+    assert [record.getMessage() for record in caplog.records] == ["Invalid HTTP request received."]
+
+
+@pytest.mark.parametrize(
+    ("application", "sent"),
+    [(app, REQUEST * 10), (reading, CHUNKED + b"1\r\nx\r\n" * 300 + b"0\r\n\r\n")],
+    ids=["requests behind each other", "small chunks"],
+)
+def test_many_connections_leave_turns_to_others(application, sent, monkeypatch):
+    """Much is sent on 100 connections of one client; another client's request is answered after little of it."""
+    order, parsed = [], []
+    next_event = connections._Requests.next_event
+    monkeypatch.setattr(connections._Requests, "next_event", lambda self: parsed.append(0) or next_event(self))
+
+    async def answered(scope, receive, send):
+        await application(scope, receive, send)
+        order.append((scope["client"][0], len(parsed)))
+
+    async def scene():
+        checked = RequestChecks(answered, Settings(log_level="error"), lambda *_: None)
+        async with serving(300, app=checked) as (port, _):
+            other = await connect(port, "127.0.0.3")
+            writers = [(await connect(port, "127.0.0.2"))[1] for _ in range(100)]
+            for writer in writers:
+                writer.write(sent)
+            for _ in range(3):
+                await asyncio.sleep(0)
+            await answer(*other)
+            place = [client for client, _ in order].index("127.0.0.3")
+            assert place < 50
+            assert order[place][1] < 15_000  # of 31,000 events in small chunks
 
     run(scene())

@@ -1,7 +1,5 @@
 """The files in deploy/ agree with each other, with the command line, and with the paths of the service."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

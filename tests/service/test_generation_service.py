@@ -1,7 +1,5 @@
 """Generation and training over several GPUs over HTTP: the client gives what the library gives."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Malicious questions: the service answers each with a status below 500, and its memory does not grow."""
 
-from __future__ import annotations
-
 import json
 import random
 from importlib.util import find_spec

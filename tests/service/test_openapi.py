@@ -4,8 +4,6 @@ By default few are made up; for some thousands, set how many each operation of t
 JOULECAST_GENERATED_REQUESTS=400 python -m pytest tests/service/test_openapi.py
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 

@@ -1,7 +1,5 @@
 """The page in a real browser: choosing GPUs, limits and prices, files, links, and text that a model generates."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

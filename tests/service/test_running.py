@@ -1,7 +1,5 @@
 """A service that runs: limits, strangers, slow clients, kills, reloads, metrics and the log."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import gzip
 import json

@@ -1,7 +1,5 @@
 """The API answers what the library does, and refuses what it should, in the library's words."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """A service of several processes behind one port."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Files of models that are sent to a service: their operations are those that the library lists."""
 
-from __future__ import annotations
-
 import json
 from importlib.util import find_spec
 from urllib.parse import urlencode

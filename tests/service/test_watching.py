@@ -1,7 +1,5 @@
 """The dashboard and the alerts in deploy/ ask for numbers that the service exports, and for nothing else."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

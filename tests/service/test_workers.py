@@ -1,7 +1,5 @@
 """Threads that compute for several clients: a client with many questions does not keep others waiting."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """What is kept between questions: bounded in bytes, whoever asks, and given back."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

@@ -1,7 +1,5 @@
 """A short run of benchmarks/fuzz_files.py: damaged files of every kind raise errors of joulecast."""
 
-from __future__ import annotations
-
 import signal
 
 import pytest

@@ -1,7 +1,5 @@
 """Calls on the workers of a Dask cluster give what they give here; clusters that cannot be used are refused."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Servers that misbehave: they get no token, and take no more time and memory than is allowed."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import socket

@@ -1,7 +1,5 @@
 """Fits in parallel processes."""
 
-from __future__ import annotations
-
 import pytest
 
 from joulecast.system.cluster import in_parallel

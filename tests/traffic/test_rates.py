@@ -1,7 +1,5 @@
 """best_generation at a rate: choices hold what was asked for, and a simulation of all replicas agrees."""
 
-from __future__ import annotations
-
 import pytest
 
 from joulecast import best_generation, simulate_serving

@@ -1,7 +1,5 @@
 """The scheduler against queues whose answer is known, and against what can never be."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

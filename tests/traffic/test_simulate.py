@@ -1,7 +1,5 @@
 """simulate_serving: what comes out, that it is the same for the same seed, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """The entry that serves any GPU: round trip, damage, and how it is found."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

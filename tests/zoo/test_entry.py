@@ -1,7 +1,5 @@
 """Zoo entries: round trip, golden prediction, and every way to be damaged that a user could meet."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A short run of benchmarks/fuzz_zoo.py: damaged and hostile entries are refused, or do no harm."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """What a source of zoo entries could try, and addresses and names that are none: all refused."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import stat

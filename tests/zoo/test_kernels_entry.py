@@ -1,7 +1,5 @@
 """The entry of device times of kernels: round trip, damage, and how predictors find it."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

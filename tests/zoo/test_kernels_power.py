@@ -1,7 +1,5 @@
 """Power of kernels from readings to predictions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

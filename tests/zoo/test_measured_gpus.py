@@ -1,7 +1,5 @@
 """What was measured on each GPU, according to the cards of predictors."""
 
-from __future__ import annotations
-
 from joulecast.zoo.entries.cards import Measured, measured_gpus
 
 

@@ -1,7 +1,5 @@
 """Promotion: a challenger must be better by more than chance explains."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

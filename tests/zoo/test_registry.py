@@ -1,7 +1,5 @@
 """The registry of a real MLflow server: train, register, promote, predict; and what can go wrong on the way."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

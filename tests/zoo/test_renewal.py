@@ -1,7 +1,5 @@
 """What entries say about themselves is renewed without training, and nothing else of them changes."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

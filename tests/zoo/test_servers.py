@@ -1,7 +1,5 @@
 """Servers as teams run them: PostgreSQL, a login, migration, backup and restore, kills. Run by `pytest -m slow`."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

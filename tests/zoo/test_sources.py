@@ -1,7 +1,5 @@
 """Zoo entries from folders, zip files, HTTP and S3 into the cache, and back."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

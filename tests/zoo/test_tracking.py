@@ -1,7 +1,5 @@
 """Training, evaluating and tuning are tracked in MLflow: settings, metrics, datasets, report, curves."""
 
-from __future__ import annotations
-
 import pytest
 
 from conftest import SMALL_RECIPE

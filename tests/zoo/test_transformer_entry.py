@@ -1,7 +1,5 @@
 """The transformer as a zoo entry: round trip, sizes, damage, found by name."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Training twice from the same data and seed gives the same files, so the same predictions to the last bit."""
 
-from __future__ import annotations
-
 import pytest
 from simulated_measurements import simulated_gpu
 

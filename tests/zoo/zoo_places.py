@@ -1,7 +1,5 @@
 """Places that keep zoo entries, for tests: a zip file, a web server and a bucket of S3."""
 
-from __future__ import annotations
-
 import contextlib
 import email.utils
 import hashlib

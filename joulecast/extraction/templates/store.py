@@ -20,6 +20,7 @@ from ...operations.inputs import Input, Inputs, shape_text
 from ...operations.network import Network
 from ...operations.operation import Operation
 from ...system.caches import OPERATION_BYTES, remembered
+from ...system.regular_files import is_file
 from ..cache import digest, library_version
 from .template import Template
 
@@ -165,7 +166,7 @@ def names() -> list[str]:
 def load(name: str) -> ModelTemplates | None:
     """The templates of a model; None if it has none, or if their format has another version."""
     path = FOLDER / f"{name}.json.gz"
-    if not name.isidentifier() or not path.is_file():
+    if not name.isidentifier() or not is_file(path):
         return None
     value = json.loads(gzip.decompress(path.read_bytes()))
     return ModelTemplates.from_dict(value) if value["format"] == FORMAT_VERSION else None

@@ -18,7 +18,7 @@ from ...arrays import FloatArray
 from ...checked import integer, number, shown, text
 from ...errors import InputError
 from ...system.damage import first_line
-from ...system.regular_files import MOST_BYTES, read_json
+from ...system.regular_files import MOST_BYTES, is_file, read_json
 from ...system.whole_files import whole_file
 from .parts import ENERGY_PARTS, PARTS, TIME_PARTS, Factors
 
@@ -194,7 +194,7 @@ def find_profile(wanted: Calibrated | None) -> BoardProfile | None:
     if isinstance(wanted, Mapping):
         return _read(wanted, "the calibration that was sent")
     path = Path(wanted)
-    if not path.is_file():
+    if not is_file(path):
         raise InputError(
             "there is no such calibration",
             given=str(wanted)[:200],

@@ -1,7 +1,5 @@
 """Ten simulated minutes on a board with known deviations: what is found, and how errors on other operations fall."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Profiles are data: read back as they were written, and refused where a field is not what it should be."""
 
-from __future__ import annotations
-
 import copy
 import json
 

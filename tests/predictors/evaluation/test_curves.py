@@ -1,7 +1,5 @@
 """Learning curves of everything that is fitted step by step."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

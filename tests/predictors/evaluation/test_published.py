@@ -1,7 +1,5 @@
 """The page of published tables: it is up to date, and its parts compute what the sources describe."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Held-out operations are held out in all variants, and the numbers of the report are what their names say."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

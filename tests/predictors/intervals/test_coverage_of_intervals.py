@@ -1,7 +1,5 @@
 """Intervals cover the promised share, are wider where less is known, and are the same after storage."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Which errors an operation's interval is looked up from, and how those of operations make a network's, by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Intervals of single predictions: looked up, widened, sent to a client; against arithmetic by hand."""
 
-from __future__ import annotations
-
 import copy
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Intervals of training in half precision come from published steps."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """A predictor for any GPU: laws of physics, what it learns from simulated GPUs, and GPUs that were not measured."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

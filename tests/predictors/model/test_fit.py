@@ -1,7 +1,5 @@
 """The one model of kernels: fitted to simulated GPUs, and the basis of each prediction."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Least times of kernels against arithmetic written out by hand, on a GPU with round figures."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

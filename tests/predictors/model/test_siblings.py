@@ -1,7 +1,5 @@
 """Boards with the same chip: the better data sheet is not slower, because the chip decides what physics leaves."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

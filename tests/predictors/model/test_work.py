@@ -1,7 +1,5 @@
 """The kernels of operations, with sizes, FLOPs and bytes multiplied out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """From operations to networks, against arithmetic by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The table of effects of a network: its documentation, its numbers, and what is not confirmed."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the host and the gaps of a graph cost, by way of running and by host, against arithmetic by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Many networks at once: the same totals as one after the other, and one bad candidate harms no other."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The memory that a job needs, against what autograd keeps on the meta device, and against arithmetic."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

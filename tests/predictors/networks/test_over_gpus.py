@@ -1,7 +1,5 @@
 """A network on several GPUs at once is the network on each of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Convolutions on channels-last tensors: spared transposes, and depthwise convolutions in training."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

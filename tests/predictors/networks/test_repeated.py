@@ -1,7 +1,5 @@
 """Networks and operations that are predicted again: the same bits, without asking the regressors again."""
 
-from __future__ import annotations
-
 import joulecast
 from joulecast.predictors.predictor import OperationPredictor
 

@@ -1,7 +1,5 @@
 """The time and energy of a network, shared among its operations, against arithmetic by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What a board draws in networks in addition to its loops, against arithmetic by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What operations in TF32 take inside networks, against arithmetic by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A GPU with round figures, so that physics can be worked out by hand."""
 
-from __future__ import annotations
-
 from joulecast.hardware.gpu import GPU, IdleCurve, VoltageCurve
 
 ROUND = GPU(

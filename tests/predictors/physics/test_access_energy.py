@@ -1,7 +1,5 @@
 """The energy of an access to each memory level, scaled by hand from what was measured on an A100 at 1410 MHz."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

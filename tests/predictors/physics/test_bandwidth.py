@@ -1,7 +1,5 @@
 """What copies reach of the bandwidth, by type of memory: shares as bandwidth.py gives their sources."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

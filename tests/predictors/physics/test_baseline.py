@@ -1,6 +1,4 @@
-"""What measuring loops show, against arithmetic by hand."""
-
-from __future__ import annotations
+"""What measuring loops show, and constants that are read off them, against arithmetic by hand."""
 
 import numpy as np
 import pytest
@@ -11,17 +9,28 @@ from joulecast.predictors.physics.baseline import Baseline, GroupConstants, Loop
 
 RELU = Operation("relu", [(1000, 1000)])
 GELU = Operation("gelu", [(1000, 1000)])
+IDENTITY = Operation("dropout", [(1000, 1000)])  # which does nothing in inference
 HOST_S = {"short": 10e-6, "long": 30e-6}
 
 
 def baseline(accumulates=(), method="short", **groups):
-    known = groups or {"relu": GroupConstants(HOST_S, slowdown=2.0, device_slowdown=1.5, active_power_w=150.0)}
+    known = groups or {
+        "relu": GroupConstants(HOST_S, slowdown=2.0, device_slowdown=1.5, active_power_w=150.0, large_loops=7)
+    }
     return Baseline({f"{kind} fp32": row for kind, row in known.items()}, 50.0, method, frozenset(accumulates))
 
 
 def loops(*seconds_and_watts):
     seconds, watts = (np.array(column) for column in zip(*seconds_and_watts, strict=True))
     return Loops(seconds, watts)
+
+
+def fitted(rows, accumulates=frozenset()):
+    """Rows of operation, seconds, watts, roofline seconds and method."""
+    operations, seconds, watts, line_s, methods = zip(*rows, strict=True)
+    powers = np.array([np.nan if watt is None else watt for watt in watts])
+    loops = Loops(np.array(seconds), powers)
+    return Baseline.fit(operations, loops, methods, np.array(line_s), ROUND, accumulates)
 
 
 @pytest.mark.parametrize(("precision", "group"), [("fp32", "relu fp32"), ("bf16", "relu bf16"), ("tf32", "relu tf32")])
@@ -38,6 +47,10 @@ def test_kinds_that_were_not_measured_have_stand_ins_in_their_order():
     assert baseline(relu=constants).stand_in(copy, ROUND) == "relu fp32"
     assert baseline(linear=constants).stand_in(copy, ROUND) is None
     assert baseline(relu=constants).stand_in(RELU.replace(precision="bf16"), ROUND) is None
+    # Collectives are known only where they were measured.
+    gather, reduce = (Operation(kind, [(1000,)], {"gpus": 2}) for kind in ("all_gather", "all_reduce"))
+    assert baseline(all_reduce=constants).stand_in(reduce, ROUND) == "all_reduce fp32"
+    assert baseline(all_reduce=constants).stand_in(gather, ROUND) is None
 
 
 def test_a_loop_takes_the_norm_of_host_and_device():
@@ -62,6 +75,9 @@ def test_the_device_time_follows_from_the_power():
     )
     assert found.time_s == pytest.approx([3e-6, 5e-6, 21e-6, 12e-6, 0.0])
     assert found.dynamic_energy_j == pytest.approx([25 * 12e-6, 25 * 20e-6, 25 * 21e-6, 110 * 12e-6, 0.0])
+    # An active power of 50.5 W counts as 1 W above the static power: 50.25 W means busy for a quarter.
+    near = baseline(relu=GroupConstants(HOST_S, 1.0, 1.0, 50.5))
+    assert near.device_costs([RELU], ["relu fp32"], loops((12e-6, 50.25)), ROUND).time_s == pytest.approx([3e-6])
 
 
 def test_gradients_that_a_loop_adds_up_are_taken_off():
@@ -80,10 +96,9 @@ def test_gradients_that_a_loop_adds_up_are_taken_off():
 
 def test_constants_are_read_off_loops():
     """Twenty loops of 10 to 29 us wait for the host; three of 400, 500 and 800 us show the device: 2 to 4 times 200."""
-    small, large = [RELU] * 20, [RELU] * 3
-    seconds = np.array([*(1e-6 * (10 + n) for n in range(20)), 400e-6, 500e-6, 800e-6])
-    watts = np.array([*[60.0] * 20, 140.0, 160.0, 150.0])
-    found = Baseline.fit(small + large, Loops(seconds, watts), ["loop"] * 23, np.full(23, 200e-6), ROUND)
+    rows = [(RELU, 1e-6 * (10 + n), 60.0, 200e-6, "loop") for n in range(20)]
+    large = ((400e-6, 140.0), (500e-6, 160.0), (800e-6, 150.0))
+    found = fitted([*rows, *((RELU, seconds, watts, 200e-6, "loop") for seconds, watts in large)])
     row = found.groups["relu fp32"]
     # The 5 % quantile of 23 values lies at 1.1 of 22 steps: 11.1 us.
     assert row.host_s == {"loop": pytest.approx(11.1e-6)}
@@ -95,10 +110,11 @@ def test_constants_are_read_off_loops():
 
 
 def test_a_kind_that_always_waits_for_the_host_is_as_slow_as_others_if_its_quickest_loop_allows():
-    operations = [RELU] * 4 + [GELU] * 4
-    seconds = np.array([10e-6, 100e-6, 120e-6, 140e-6, 10e-6, 11e-6, 12e-6, 13e-6])
-    line_s = np.array([1e-6, 50e-6, 60e-6, 70e-6, 3e-6, 3e-6, 3e-6, 10e-6])
-    found = Baseline.fit(operations, Loops(seconds, np.full(8, 100.0)), ["loop"] * 8, line_s, ROUND)
+    relus = ((10e-6, 1e-6), (100e-6, 50e-6), (120e-6, 60e-6), (140e-6, 70e-6))
+    gelus = ((10e-6, 3e-6), (11e-6, 3e-6), (12e-6, 3e-6), (13e-6, 10e-6))
+    found = fitted(
+        [(kind, s, 100.0, line_s, "loop") for kind, rows in ((RELU, relus), (GELU, gelus)) for s, line_s in rows]
+    )
     assert found.groups["relu fp32"].slowdown == pytest.approx(2.0)
     # Its quickest loop takes 13 us, and its roofline 10 us.
     assert found.groups["gelu fp32"].slowdown == pytest.approx(1.3)
@@ -112,29 +128,72 @@ def test_baselines_survive_json():
 
 
 def test_host_times_are_those_of_the_method_that_most_loops_were_run_by():
-    seconds = np.array([10e-6, 10e-6, 10e-6, 40e-6, 40e-6])
-    methods = ["often", "often", "often", "seldom", "seldom"]
-    found = Baseline.fit([RELU] * 5, Loops(seconds, np.full(5, 60.0)), methods, np.full(5, 1e-6), ROUND)
+    often, seldom = (RELU, 10e-6, 60.0, 1e-6, "often"), (RELU, 40e-6, 60.0, 1e-6, "seldom")
+    found = fitted([often] * 3 + [seldom] * 2)
     assert found.method == "often"
     assert found.groups["relu fp32"].host_s == pytest.approx({"often": 10e-6, "seldom": 40e-6})
+    assert found.host_s(["relu fp32"]).tolist() == pytest.approx([10e-6])
     # A method that never ran a kind launches it about as fast as the others.
-    both = Baseline.fit(
-        [*[RELU] * 5, GELU],
-        Loops(np.append(seconds, 7e-6), np.full(6, 60.0)),
-        [*methods, "often"],
-        np.full(6, 1e-6),
-        ROUND,
-    )
+    both = fitted([often] * 3 + [seldom] * 2 + [(GELU, 7e-6, 60.0, 1e-6, "often")])
     assert both.groups["gelu fp32"].host_s == pytest.approx({"often": 7e-6, "seldom": 7e-6})
 
 
 def test_without_power_in_large_loops_all_powers_tell():
     """The large loop has no power that can be used; the median of 50, 60 and 90 W stands for it."""
-    found = Baseline.fit(
-        [RELU] * 4,
-        Loops(np.array([10e-6, 10e-6, 10e-6, 400e-6]), np.array([50.0, 60.0, 90.0, np.nan])),
-        ["loop"] * 4,
-        np.full(4, 1e-5),
-        ROUND,
-    )
-    assert found.groups["relu fp32"].active_power_w == 60.0
+    small = [(RELU, 10e-6, watts, 1e-5, "loop") for watts in (50.0, 60.0, 90.0)]
+    assert fitted([*small, (RELU, 400e-6, None, 1e-5, "loop")]).groups["relu fp32"].active_power_w == 60.0
+
+
+def test_gradients_that_loops_add_up_are_part_of_a_loop_but_not_of_a_network():
+    """relu moves 4 MB five times in training; adding gradients up moves it three times more, at 100 GB/s / 1.17."""
+    training = RELU.replace(mode="training")
+    small = [(training, 20e-6, 60.0, 200e-6, "adds")] * 3
+    found = fitted([*small, *[(training, 1e-3, 150.0, 200e-6, "adds")] * 3], frozenset({"adds"}))
+    row = found.groups["relu fp32"]
+    assert row.slowdown == pytest.approx(1e-3 / 200e-6)
+    assert row.device_slowdown == pytest.approx((1e-3 - 12e6 * 1.17 / 1e11) / 200e-6)
+    assert found.accumulates_gradients == {"adds"}
+    other = fitted([*small, *[(training, 1e-3, 150.0, 200e-6, "adds")] * 3], frozenset({"another"}))
+    assert other.groups["relu fp32"].device_slowdown == pytest.approx(1e-3 / 200e-6)
+
+
+def test_gradients_of_parameters_are_added_up_with_those_of_the_input():
+    """linear, 1000 x 1000 to 1000: input and weights are 4 MB each. 24 MB at 100 GB/s / 1.17."""
+    linear = Operation("linear", [(1000, 1000)], {"out_features": 1000, "bias": False}, mode="training")
+    found = fitted([(linear, 20e-6, 60.0, 6e-3, "adds"), (linear, 9e-3, 150.0, 6e-3, "adds")], frozenset({"adds"}))
+    assert found.groups["linear fp32"].device_slowdown == pytest.approx((9e-3 - 24e6 * 1.17 / 1e11) / 6e-3)
+
+
+def test_a_kind_that_waits_for_the_host_is_as_slow_as_the_others_with_and_without_added_gradients():
+    training, waiting = RELU.replace(mode="training"), GELU.replace(mode="training")
+    large = [(training, 20e-6, 60.0, 200e-6, "adds"), *[(training, 1e-3, 150.0, 200e-6, "adds")] * 3]
+    found = fitted([*large, *[(waiting, 20e-6, 60.0, 1e-6, "adds")] * 3], frozenset({"adds"}))
+    relu, gelu = found.groups["relu fp32"], found.groups["gelu fp32"]
+    assert gelu.slowdown == pytest.approx(relu.slowdown) == pytest.approx(5.0)
+    assert gelu.device_slowdown == pytest.approx(relu.device_slowdown) == pytest.approx(5 - 12e6 * 1.17 / 1e11 / 200e-6)
+
+
+def test_power_while_the_device_works_is_that_of_large_loops():
+    """Small loops draw 60 W, large ones 150 W and 170 W. gelu has no large loop, so it gets the median of all large."""
+    rows = [(RELU, 20e-6, 60.0, 200e-6, "loop")] * 9 + [(RELU, 1e-3, 150.0, 200e-6, "loop")] * 2
+    rows += [(RELU, 1e-3, 170.0, 200e-6, "loop")] * 3 + [(GELU, 20e-6, 61.0, 1e-6, "loop")] * 9
+    found = fitted(rows)
+    assert found.groups["relu fp32"].active_power_w == 170.0
+    assert found.groups["gelu fp32"].active_power_w == 170.0
+    # A large loop of a kind whose power cannot be used: the median of all large loops stands in.
+    unread = fitted([*rows[:14], (GELU, 20e-6, 61.0, 1e-6, "loop"), (GELU, 1e-3, None, 200e-6, "loop")])
+    assert unread.groups["gelu fp32"].active_power_w == 170.0
+    assert unread.groups["gelu fp32"].large_loops == 1
+
+
+def test_each_kind_has_the_power_of_its_own_large_loops():
+    rows = [(RELU, 20e-6, 60.0, 200e-6, "loop"), (GELU, 20e-6, 60.0, 200e-6, "loop")]
+    found = fitted([*rows, (RELU, 1e-3, 150.0, 200e-6, "loop"), (GELU, 1e-3, 90.0, 200e-6, "loop")])
+    assert (found.groups["relu fp32"].active_power_w, found.groups["gelu fp32"].active_power_w) == (150.0, 90.0)
+
+
+def test_a_kind_without_work_has_the_slowdown_of_the_others_or_one():
+    idle = [(IDENTITY, 10e-6, 60.0, 1e-9, "loop")] * 3
+    assert fitted(idle).groups["dropout fp32"].slowdown == 1.0
+    large = [(RELU, 20e-6, 60.0, 200e-6, "loop"), *[(RELU, 1e-3, 150.0, 200e-6, "loop")] * 3]
+    assert fitted([*idle, *large]).groups["dropout fp32"].slowdown == pytest.approx(5.0)

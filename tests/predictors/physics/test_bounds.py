@@ -1,7 +1,5 @@
 """Bounds that no operation can beat, by hand: launches of kernels, and the rates of data sheets."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

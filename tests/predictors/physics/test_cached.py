@@ -1,7 +1,5 @@
 """Results that are cached for networks on GPUs."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

@@ -1,7 +1,5 @@
 """The clock law and the power cap against arithmetic by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """FLOPs and bytes of convolutions by the algorithms of cuDNN, against arithmetic by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

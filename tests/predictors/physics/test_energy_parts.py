@@ -1,7 +1,5 @@
 """How often each energy constant is paid, and static power of boards that the catalogue knows little of, by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

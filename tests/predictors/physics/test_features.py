@@ -1,7 +1,5 @@
 """Sizes relative to a GPU, products and the roofline against arithmetic by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Products in fp32 on chips that were never measured: tiles, waves, distant rows and the power cap."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

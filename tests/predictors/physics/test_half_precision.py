@@ -1,7 +1,5 @@
 """How trees that were trained on fp32 are asked about half precision, and what physics corrects afterwards."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

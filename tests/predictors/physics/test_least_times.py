@@ -1,7 +1,5 @@
 """Least device times against arithmetic by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from round_gpu import ROUND

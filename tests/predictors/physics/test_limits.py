@@ -1,7 +1,5 @@
 """Training takes no less than its forward, and a mask costs nothing, on every GPU and in every precision."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The bytes that each memory level serves, for operations so small that they can be counted by hand."""
 
-from __future__ import annotations
-
 import pytest
 from round_gpu import ROUND
 

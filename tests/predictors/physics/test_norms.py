@@ -1,7 +1,5 @@
 """p-norms against arithmetic by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The numbers that describe operations on any GPU, each worked out by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from joulecast.operations.operation import Operation

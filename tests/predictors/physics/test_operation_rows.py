@@ -1,7 +1,5 @@
 """Tables with one row for each operation."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The power cap and the clock law over several jobs, against the same law on each of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

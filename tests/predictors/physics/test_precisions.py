@@ -1,7 +1,5 @@
 """Where TF32 is allowed, the quicker of TF32 and fp32 counts; Pascal computes half precision on its fp32 units."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

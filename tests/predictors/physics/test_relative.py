@@ -1,7 +1,5 @@
 """Features relative to the GPU against arithmetic by hand, on a GPU with round figures."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Softmax and layer norm on chips that were never measured: threads, steps and rows, counted by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

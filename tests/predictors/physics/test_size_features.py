@@ -1,7 +1,5 @@
 """The features of operations that are the same on all GPUs, each worked out by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Instructions of PyTorch's own kernels, against arithmetic by hand."""
 
-from __future__ import annotations
-
 import pytest
 from round_gpu import ROUND
 

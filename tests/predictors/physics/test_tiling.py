@@ -1,7 +1,5 @@
 """Tiles and waves against arithmetic by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from joulecast.hardware import find_gpu

@@ -1,7 +1,5 @@
 """The blended predictor on simulated loops: better than trees alone, lawful, and stored."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Boosted trees of one GPU: monotone in the work, searched, stored, and refused with impossible settings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

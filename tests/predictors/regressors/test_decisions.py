@@ -1,7 +1,5 @@
 """What trees ask about an operation, by a forest of two trees that is written out, and by a shipped one."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

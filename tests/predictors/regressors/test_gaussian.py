@@ -1,7 +1,5 @@
 """The Gaussian process: known answers, its fit, and what is stored of it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

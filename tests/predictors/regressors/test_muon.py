@@ -1,7 +1,5 @@
 """Muon: what a step does to matrices."""
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch")

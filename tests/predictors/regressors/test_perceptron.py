@@ -1,7 +1,5 @@
 """The perceptron: known answers, its fit, what is stored of it, and its mean with trees for any GPU."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Trees: as scikit-learn and XGBoost compute them, to the last bit; whatever else a file may hold is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small transformers and networks made up from a simulated law, for the tests beside this file."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

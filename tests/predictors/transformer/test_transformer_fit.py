@@ -1,7 +1,5 @@
 """What a transformer learns: variants, the same weights again, laws of operations and networks, too little data."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A transformer that was stored: round trips, hostile weights, ONNX Runtime against torch, and its predictions."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a transformer reads: operations as tokens, and in which units."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from simulated_measurements import simulated_operations
