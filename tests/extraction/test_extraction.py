@@ -41,25 +41,14 @@ BY_DEFAULT = [pytest.param(name, marks=[] if name in TRACED else [pytest.mark.sl
 
 
 @pytest.mark.parametrize("name", BY_DEFAULT)
-def test_flops_of_every_classification_model_equal_torchs(name):
-    """`extract` answers from a template, which test_templates.py and the next test compare with the trace."""
-    shape = image_shape(name)
-    assert counted_flops(joulecast.extract(name, shape)) == torchs_flops(build(name), shape)
-
-
-@pytest.mark.parametrize("name", BY_DEFAULT)
-def test_what_is_traced_is_what_the_template_says(name):
-    shape = image_shape(name)
-    network = trace(build(name), shape, name=name)
+def test_a_classification_model_is_traced_as_its_template_says_with_the_flops_of_torch(name):
+    module, shape = build(name), image_shape(name)
+    network = trace(module, shape, name=name)
     assert network.entries == joulecast.extract(name, shape).entries
     # Only masks, counters and initializations are dropped, each with its reason.
-    assert {d.name for d in network.dropped} <= {
-        "aten.eq",
-        "aten.ne",
-        "aten.masked_fill",
-        "aten.new_zeros",
-        "aten.zero",
-    }
+    dropped = {"aten.eq", "aten.ne", "aten.masked_fill", "aten.new_zeros", "aten.zero"}
+    assert {d.name for d in network.dropped} <= dropped
+    assert counted_flops(network) == torchs_flops(module, shape)
 
 
 def test_resnet18_by_hand():

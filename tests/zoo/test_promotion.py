@@ -69,32 +69,29 @@ FEW, FEWER_ERRORS = errors(0.1, 0, networks=6), errors(0.05, 0, networks=6)
 MANY, BETTER_MANY = operations(0.1, 0), operations(0.03, 1)
 
 
-@pytest.mark.parametrize(
-    ("champion", "challenger", "better", "why"),
-    [
-        ({"networks": FEW}, {"networks": FEWER_ERRORS}, False, "8 are needed"),
-        ({"operations": MANY}, {"operations": BETTER_MANY}, True, "in 40 groups"),
-        ({"networks": FEW, "operations": MANY}, {"networks": FEWER_ERRORS, "operations": BETTER_MANY}, True, "too few"),
-        ({"networks": FEWER_ERRORS, "operations": MANY}, {"networks": FEW, "operations": BETTER_MANY}, False, "worse"),
-        (
-            {"networks": FEW, "operations": BETTER_MANY},
-            {"networks": FEWER_ERRORS, "operations": MANY},
-            False,
-            "not better",
-        ),
-        ({"networks": errors(0.1, 0)}, {"networks": errors(0.03, 1), "operations": MANY}, True, "in 30 groups"),
-        ({"networks": FEW}, {"operations": MANY}, False, "not tested on the same"),
-    ],
-    ids=[
-        "few networks",
-        "operations",
-        "few networks and operations",
-        "worse networks",
-        "worse operations",
-        "many",
-        "other",
-    ],
-)
+NETWORKS, BETTER_NETWORKS = {"networks": FEW}, {"networks": FEWER_ERRORS}
+BOTH = {
+    "few networks": (NETWORKS, BETTER_NETWORKS, False, "8 are needed"),
+    "operations": ({"operations": MANY}, {"operations": BETTER_MANY}, True, "in 40 groups"),
+    "few networks and operations": (
+        NETWORKS | {"operations": MANY}, BETTER_NETWORKS | {"operations": BETTER_MANY}, True, "too few"
+    ),
+    "worse networks": (
+        BETTER_NETWORKS | {"operations": MANY}, NETWORKS | {"operations": BETTER_MANY}, False, "worse"
+    ),
+    "worse operations": (
+        NETWORKS | {"operations": BETTER_MANY}, BETTER_NETWORKS | {"operations": MANY}, False, "not better"
+    ),
+    "many": ({"networks": errors(0.1, 0)}, {"networks": errors(0.03, 1), "operations": MANY}, True, "in 30 groups"),
+    "networks before operations": (
+        {"networks": errors(0.1, 0), "operations": BETTER_MANY},
+        {"networks": errors(0.03, 1), "operations": MANY}, True, "in 30 groups"
+    ),
+    "other": (NETWORKS, {"operations": MANY}, False, "not tested on the same"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("champion", "challenger", "better", "why"), BOTH.values(), ids=BOTH)
 def test_operations_decide_where_networks_are_too_few(champion, challenger, better, why):
     verdict = decide(champion, challenger)
     assert verdict.better == better

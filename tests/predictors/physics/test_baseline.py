@@ -197,3 +197,11 @@ def test_a_kind_without_work_has_the_slowdown_of_the_others_or_one():
     assert fitted(idle).groups["dropout fp32"].slowdown == 1.0
     large = [(RELU, 20e-6, 60.0, 200e-6, "loop"), *[(RELU, 1e-3, 150.0, 200e-6, "loop")] * 3]
     assert fitted([*idle, *large]).groups["dropout fp32"].slowdown == pytest.approx(5.0)
+    # Of three other kinds, 5, 3 and 2 times as slow as their rooflines, the median counts.
+    more = [
+        (Operation(kind, [(9, 9)]), slower * 200e-6, 150.0, 200e-6, "loop")
+        for kind, slower in (("gelu", 3), ("exp", 2))
+    ]
+    quick = [(Operation(kind, [(9, 9)]), 20e-6, 60.0, 200e-6, "loop") for kind in ("gelu", "exp")]
+    found = fitted([*idle, *large, *quick, *more * 3])
+    assert found.groups["dropout fp32"].slowdown == pytest.approx(3.0)
