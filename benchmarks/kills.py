@@ -4,10 +4,13 @@
     python benchmarks/kills.py push 100      # `zoo push` into a folder
     python benchmarks/kills.py measure 100   # `joulecast measure --out`, with its sampler
     python benchmarks/kills.py train 100     # `joulecast train` in place of an entry that is there
+    python benchmarks/kills.py calibrate 100 # `joulecast calibrate` of a simulated board, until it has ended
 
 Of a campaign: measurements that were reported as finished but are not in the journal, and those that are in it twice.
 Of pushes: entries that had been pushed before and cannot be fetched, and indexes that cannot be read; the killed push
 is repeated, and must then succeed. Of trainings: entries that are gone or cannot be read.
+Of calibrations: measurements that were in the journal and are gone or twice, operations that the last run did not
+measure, and files that cannot be read; each is repeated until it ends, and then killed while it writes its file again.
 Of recordings: samples that had been on disk, and recordings that cannot be read.
 """
 
@@ -122,7 +125,7 @@ def trainings(times: int) -> int:
 
 def recordings(times: int) -> None:
     """Kill the measuring command and its sampler together, which leaves what had been synced."""
-    from joulecast.metering.reading_recordings import read_recording
+    from joulecast.metering.recording import read_recording
 
     rng = random.Random(0)
     with tempfile.TemporaryDirectory() as folder:
@@ -190,8 +193,94 @@ def campaigns(times: int) -> None:
         print(f"{times} kills, {len(keys)} finished: {lost} lost, {twice} twice, {unreadable} unreadable journals")
 
 
+def calibrations(times: int) -> int:
+    """Kill calibrations and repeat them until they have ended; how much was lost.
+
+    The CPU is measured in place of a GPU, for milliseconds: what counts is the course of events.
+    """
+    from joulecast.cli import machine
+    from joulecast.hardware import find_gpu
+    from joulecast.predictors.board.profile import find_profile
+    from joulecast.profiling import collection, summary  # noqa: F401  (imported once, before each fork)
+    from joulecast.queries import worth_measuring
+    from joulecast.zoo import find_predictor
+
+    modes = {"inference": 40, "training": 10}
+    for mode in modes:
+        find_predictor(find_gpu("H100 SXM"), mode)  # which is kept
+    chosen = {mode: [Operation("relu", [(n, 64)], mode=mode) for n in range(1, 1 + modes[mode])] for mode in modes}
+    machine._name_of = lambda device, gpu: "H100 SXM"
+    machine._SECONDS = 0.002
+    worth_measuring.worth_measuring = lambda predictors, count: chosen
+    summary.write_summary = lambda journal, folder: folder  # whose pictures take seconds
+
+    def begin(out: Path) -> int:
+        """Calibrate in a process that has everything imported, and return its number."""
+        if process := os.fork():
+            return process
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, 1)
+        os.dup2(silence, 2)
+        try:
+            machine.calibrate(out=out, device="cpu")
+        finally:
+            os._exit(0)
+
+    def killed_after(out: Path, seconds: float) -> bool:
+        """Whether a calibration still ran after these seconds, and was killed then."""
+        process = begin(out)
+        time.sleep(seconds)
+        ended, _ = os.waitpid(process, os.WNOHANG)
+        if not ended:
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+        return not ended
+
+    def measured(out: Path) -> list[str]:
+        """What is whole in the journals."""
+        journals = sorted(out.with_name(f"{out.stem}-measurements").glob("*/journal.jsonl"))
+        lines = [line for each in journals for line in each.read_bytes().splitlines(keepends=True)]
+        records = [json.loads(line) for line in lines if line.endswith(b"\n")]
+        return [json.dumps(record["operation"]) for record in records if "operation" in record]
+
+    rng = random.Random(0)
+    with tempfile.TemporaryDirectory() as folder:
+        lost = twice = unreadable = killed = number = 0
+        whole = Path(folder) / "whole.json"
+        began_s = time.monotonic()
+        os.waitpid(begin(whole), 0)
+        whole_s = time.monotonic() - began_s
+        while killed < times:
+            out, before = Path(folder) / f"{number}.json", set()
+            number += 1
+            while not out.exists():
+                killed += killed_after(out, rng.uniform(0.0, 0.7 * whole_s))
+                found = measured(out)
+                lost += len(before - set(found))
+                twice += len(found) - len(set(found))
+                before = set(found)
+            lost += sum(modes.values()) - len(before)
+            killed += killed_after(out, rng.uniform(0.0, 0.3 * whole_s))  # while it writes its file again, or before
+            try:
+                find_profile(out)
+            except JoulecastError as error:
+                unreadable += 1
+                print(error)
+        print(
+            f"{number} calibrations, {killed} times killed: {lost} measurements lost, {twice} twice, "
+            f"{unreadable} files unreadable"
+        )
+    return lost + twice + unreadable
+
+
 if __name__ == "__main__":
-    KINDS = {"campaign": campaigns, "push": pushes, "measure": recordings, "train": trainings}
+    KINDS = {
+        "campaign": campaigns,
+        "push": pushes,
+        "measure": recordings,
+        "train": trainings,
+        "calibrate": calibrations,
+    }
     words = sys.argv[1:]
     kill = KINDS[words.pop(0)] if words and words[0] in KINDS else campaigns
     kill(int(words[0]) if words else 200)

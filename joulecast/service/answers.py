@@ -109,7 +109,7 @@ class Answers:
         return other
 
     def extract(self, question: Any) -> Network:
-        """See `joulecast.extract`."""
+        """List the operations of a model; or check a list of operations and merge equal ones."""
         return self.networks.of(question, question.precision)
 
     def extract_file(self, query: FileQuery, content: bytes) -> Network:
@@ -117,7 +117,7 @@ class Answers:
         return self.networks.of_file(query, content)
 
     def predict(self, question: Any) -> Prediction:
-        """See `joulecast.predict`."""
+        """Predict time, power and energy of one iteration of a model, or of a list of operations."""
         gpu = checked_gpu(question.gpu)
         gpu.checked_clock_mhz(plain_clock(question.clock_mhz))
         return self._at_clock(self._prepared(question, gpu), question)
@@ -154,7 +154,7 @@ class Answers:
         return prepared
 
     def predict_operations(self, question: Any) -> OperationPredictions:
-        """See `joulecast.predict_operations`."""
+        """Predict single operations, each running alone in a loop."""
         gpu = checked_gpu(question.gpu)
         predictor = checked_predictor(question.predictor, gpu, question.operations[0].mode)
         operations = [entry_of(item).operation for item in question.operations]
@@ -162,7 +162,7 @@ class Answers:
         return predict_operations(operations, gpu, plain_clock(question.clock_mhz), predictor, **given)
 
     def explain(self, question: Any) -> Explanation:
-        """See `joulecast.explain`."""
+        """Explain what bounds an operation, which measured operations are nearest, and the effect of each input."""
         gpu = checked_gpu(question.gpu)
         operation = entry_of(question.operation).operation
         predictor = checked_predictor(question.predictor, gpu, operation.mode)
@@ -183,7 +183,7 @@ class Answers:
         return items
 
     def predict_many(self, question: Any) -> NetworkPredictions:
-        """See `joulecast.predict_many`."""
+        """Predict the totals of thousands of networks on GPUs at clocks, such as those of an architecture search."""
         boards = [checked_gpu(name) for name in ([question.gpu] if isinstance(question.gpu, str) else question.gpu)]
         clock = question.clock_mhz
         clocks = [plain_clock(each) for each in (clock if isinstance(clock, list) else [clock])]
@@ -209,11 +209,11 @@ class Answers:
         return predict_networks(runs, in_pieces(found()), clocks, question.power_limit_w, composition=way, level=level)
 
     def sweep(self, question: Any) -> Sweep:
-        """See `joulecast.sweep`."""
+        """Predict a job on several GPUs and clocks, in one or several precisions."""
         return sweep_of(*self._comparison(question))
 
     def best(self, question: Any) -> Choices:
-        """See `joulecast.best`."""
+        """Choose the GPU and the clock for a job: the best clock of each GPU, best first."""
         constraints = Constraints(question.max_time_s, question.max_power_w)
         return best_of(*self._comparison(question), constraints)
 
@@ -239,13 +239,15 @@ class Answers:
         return asked, question.objective, tariff
 
     def predict_generation(self, question: Any) -> GenerationPrediction:
-        """See `joulecast.predict_generation`; models are those whose parts are known without torch."""
+        """Predict seconds, watts and joules per token of a language model that an engine serves."""
+        # Models are those whose parts are known without torch.
         _refuse_unknown(question.model, question.engine)
         _check_gpus(question.gpu, question.predictor, "inference")
         return predict_generation(**arguments_of(question))
 
     def best_generation(self, question: Any) -> GenerationChoices:
-        """See `joulecast.best_generation`; models are those whose parts are known without torch."""
+        """Choose GPU, number of GPUs, clock, batch and precision to serve a language model; with the Pareto front."""
+        # Models are those whose parts are known without torch.
         _refuse_unknown(question.model, question.engine)
         if question.draft_model is not None:
             _refuse_unknown(question.draft_model, question.engine)
@@ -270,18 +272,19 @@ class Answers:
         return best_generation(**arguments_of(question))
 
     def predict_image(self, question: Any) -> ImagePrediction:
-        """See `joulecast.predict_image`."""
+        """Predict seconds, watts and joules of images or videos that a diffusion pipeline makes."""
         predictor = _check_gpus(question.gpu, question.predictor)
         return predict_image(**{**arguments_of(question), "predictor": predictor})
 
     def predict_parallel_training(self, question: Any) -> ParallelTraining:
-        """See `joulecast.predict_parallel_training`."""
+        """Predict an iteration of training a transformer over several GPUs of a node."""
         asked = arguments_of(question)
         asked["predictor"] = _check_gpus(question.gpu, question.predictor, "training")
         return training_of(self.networks.extract, asked)
 
     def simulate_serving(self, question: Any) -> ServingSimulation:
-        """See `joulecast.simulate_serving`; requests come at a rate or in a closed loop."""
+        """Simulate a language model that serves requests as they arrive: tails of latencies, throughput, joules."""
+        # Requests come at a rate or in a closed loop.
         _refuse_unknown(question.model, question.engine)
         _check_gpus(question.gpu, question.predictor)
         if question.draft_model is not None:
@@ -293,13 +296,13 @@ class Answers:
         return simulate_serving(**arguments_of(question))
 
     def predict_run(self, question: Any) -> Run:
-        """See `joulecast.predict_run`."""
+        """Predict a whole training run: hours, joules at the boards and at the plug, price and carbon."""
         asked = arguments_of(question)
         asked["predictor"] = _check_gpus(question.gpu, question.predictor, "training")
         return run_of(self.networks.extract, asked)
 
     def best_run(self, question: Any) -> RunChoices:
-        """See `joulecast.best_run`."""
+        """Choose GPUs, their number, clock and division of work for a whole training run, before a deadline."""
         for name in question.gpus or ():
             _check_gpus(name, question.predictor, "training")
         asked = arguments_of(question)

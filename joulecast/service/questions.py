@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
@@ -48,10 +50,12 @@ from .question_fields import (
 )
 from .schema import documented
 
+_EXAMPLES = json.loads(Path(__file__).with_name("examples.json").read_text("utf-8"))
 
-def _showing(*examples: Mapping[str, Any]) -> ConfigDict:
+
+def _showing(name: str) -> ConfigDict:
     """Configuration of a class of which the OpenAPI document shows examples."""
-    return ConfigDict(json_schema_extra={"examples": [*map(dict, examples)]})
+    return ConfigDict(json_schema_extra={"examples": _EXAMPLES[name]})
 
 
 _NONE = re.compile(r"(?:;|\.) None for (.+?)(?=[.;:]|$)")
@@ -62,7 +66,7 @@ def _question(
     name: str,
     function: Callable[..., Any],
     about: str,
-    *examples: Mapping[str, Any],
+    *,
     base: type[BaseModel] = Strict,
     **changed: Declared,
 ) -> Any:
@@ -85,7 +89,7 @@ def _question(
         if default is inspect.Parameter.empty or (default is None and argument == "gpu"):
             default = ...
         fields[NAMES.get(argument, argument)] = type_, Field(default, description=description, examples=example or None)
-    extra = type(f"_{name}", (base,), {"model_config": _showing(*examples), "__module__": __name__})
+    extra = type(f"_{name}", (base,), {"model_config": _showing(name), "__module__": __name__})
     return create_model(name, __base__=extra, __doc__=f"{about}; see `joulecast.{function.__name__}`.", **fields)
 
 
@@ -99,13 +103,6 @@ PredictQuestion = _question(
     "PredictQuestion",
     api.predict,
     "The cost of one iteration on a GPU",
-    {"model": "resnet50", "input_shape": [32, 3, 224, 224], "gpu": "A30"},
-    {"model": "llama3_8b", "input_shape": [8, 1], "gpu": "H100 SXM", "precision": "bf16", "cache_length": 2048},
-    {
-        "operations": [{"kind": "linear", "input_shapes": [[32, 128]], "attributes": {"out_features": 64}, "count": 3}],
-        "gpu": "A30",
-        "clock_mhz": 900,
-    },
     base=_WithTree,
 )
 
@@ -113,7 +110,6 @@ ExtractQuestion = _question(
     "ExtractQuestion",
     api.extract,
     "The operations of a model",
-    {"model": "resnet18", "input_shape": [8, 3, 224, 224], "mode": "training"},
     base=Subject,
 )
 
@@ -123,7 +119,6 @@ SweepQuestion = _question(
     "SweepQuestion",
     sweep,
     "A job on several GPUs, clocks and precisions",
-    {"model": "resnet50", "input_shape": [32, 3, 224, 224], "gpus": ["A30", "H100 SXM"]},
     base=Subject,
     precision=_PRECISIONS,
 )
@@ -132,15 +127,6 @@ BestQuestion = _question(
     "BestQuestion",
     best,
     "The best choices for a job",
-    {"model": "resnet50", "input_shape": [32, 3, 224, 224]},
-    {
-        "model": "bert_base",
-        "input_shape": [8, 128],
-        "objective": "cost",
-        "price_per_hour": {"A30": 0.5, "L4": 0.7, "H100 SXM": 3.0},
-        "precision": ["fp32", "fp16"],
-        "max_time_s": 0.05,
-    },
     base=Subject,
     precision=_PRECISIONS,
 )
@@ -149,14 +135,12 @@ OperationsQuestion = _question(
     "OperationsQuestion",
     predict_operations,
     "Single operations, each alone in a loop",
-    {"operations": [{"kind": "relu", "input_shapes": [[32, 64, 56, 56]]}], "gpu": "A30"},
 )
 
 ExplainQuestion = _question(
     "ExplainQuestion",
     explain,
     "The explanation of an operation's prediction",
-    {"operation": {"kind": "relu", "input_shapes": [[32, 64, 56, 56]]}, "gpu": "A30"},
 )
 
 
@@ -192,7 +176,6 @@ ManyQuestion = _question(
     "ManyQuestion",
     api.predict_many,
     "The totals of many networks",
-    {"networks": [{"model": "resnet18"}, {"model": "resnet34"}], "input_shape": [8, 3, 64, 64], "gpu": "A30"},
     base=_Many,
     gpu=(Name | Annotated[list[Name], up_to(100, least=1)], "Name or alias from the catalogue, or several.", "A30"),
     clock=(
@@ -211,7 +194,6 @@ GenerationQuestion = _question(
     "GenerationQuestion",
     predict_generation,
     "What text costs that an engine writes",
-    {"model": "llama3_8b", "gpu": "H100 SXM", "batch": 64, "prompt_tokens": 512, "output_tokens": 512},
     gpu=_GPU_OR_SEVERAL,
     precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4, mxfp4 or int4."),
 )
@@ -223,23 +205,6 @@ BestGenerationQuestion = _question(
     "BestGenerationQuestion",
     best_generation,
     "The best ways to serve a language model",
-    {
-        "model": "llama3_8b",
-        "prompt_tokens": 300,
-        "output_tokens": 300,
-        "gpus": ["H100 SXM", "L40S"],
-        "max_time_per_output_token_s": 0.05,
-    },
-    {
-        "model": "llama3_8b",
-        "prompt_tokens": 500,
-        "output_tokens": 100,
-        "gpus": ["H100 SXM"],
-        "batches": [64],
-        "clocks_mhz": [1500],
-        "rate_per_s": 20,
-        "p99_tpot_s": 0.03,
-    },
     gpus=(GPUS, "Names or aliases, or with a number. Default: the whole catalogue.", ["H100 SXM"]),
     objective=Name,
     power_limit_w=_Caps | None,
@@ -256,14 +221,6 @@ ServingQuestion = _question(
     "ServingQuestion",
     simulate_serving,
     "A language model that serves requests as they arrive",
-    {
-        "model": "llama3_8b",
-        "gpu": "H100 SXM",
-        "requests": 2,
-        "duration_s": 60,
-        "prompt_tokens": 500,
-        "output_tokens": [300, 200],
-    },
     gpu=_GPU_OR_SEVERAL,
     precision=(Name, "Of the weights: bf16, fp16, fp8, nvfp4, mxfp4 or int4."),
     requests=(Positive | None, "Mean requests per second."),
@@ -292,7 +249,6 @@ ImageQuestion = _question(
     "ImageQuestion",
     predict_image,
     "What images or videos cost",
-    {"model": "sd3_5_medium", "gpu": "H100 SXM"},
     model=(Name, "Name of a pipeline.", "sd3_5_medium"),
     gpu=_GPU_OR_SEVERAL,
     batch=Side,
@@ -304,7 +260,6 @@ ParallelTrainingQuestion = _question(
     "ParallelTrainingQuestion",
     predict_parallel_training,
     "An iteration of training over the GPUs of a node",
-    {"model": "gpt2", "input_shape": [16, 512], "gpu": "4x H100 SXM", "data_parallel": 4},
     model=(Name, "Name of a transformer.", "gpt2_xl"),
     input_shape=_Sizes,
     gpu=(Name, "The GPUs; a name without a number for as many as are used.", "H100 SXM"),
@@ -325,7 +280,6 @@ RunQuestion = _question(
     "RunQuestion",
     predict_run,
     "A whole training run",
-    {"model": "bert_base", "input_shape": [32, 128], "gpu": "L4", "samples": 100000, "epochs": 3, "precision": "bf16"},
     **_TRAINED,
     gpu=(Name, "The GPUs.", "8x H100 SXM"),
     context_parallel=Side,
@@ -343,14 +297,6 @@ BestRunQuestion = _question(
     "BestRunQuestion",
     best_run,
     "Where and how to train a model",
-    {
-        "model": "bert_base",
-        "input_shape": [32, 128],
-        "samples": 100000,
-        "precision": "bf16",
-        "gpus": ["L4", "A30"],
-        "counts": [1],
-    },
     **_TRAINED,
     gpus=(GPUS, "Names or aliases, or with a number. Default: the whole catalogue.", ["8x H100 SXM"]),
     objective=Name,
@@ -388,11 +334,4 @@ class BatchQuestion(Strict):
                 _require(f"requests.{place}.operations", item, _OPERATION_WORDS)
         return self
 
-    model_config = _showing(
-        {
-            "requests": [
-                {"model": "resnet18", "input_shape": [8, 3, 224, 224], "gpu": "A30"},
-                {"model": "resnet34", "input_shape": [8, 3, 224, 224], "gpu": "A30"},
-            ]
-        }
-    )
+    model_config = _showing("BatchQuestion")

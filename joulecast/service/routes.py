@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import functools
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from ..generation.choices import GenerationChoices
-from ..generation.images.predict import ImagePrediction
-from ..generation.prediction import GenerationPrediction
 from ..operations.network import Network
-from ..predictors.explanation import Explanation
-from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.prediction import Prediction
-from ..predictors.operation_predictions import OperationPredictions
-from ..queries import Choices, Sweep
-from ..runs import Run
-from ..runs.choosing import RunChoices
-from ..runs.parallel import ParallelTraining
-from ..traffic import ServingSimulation
 from . import query_strings, questions, schemas
 from .answering import FormatQuery, answering, ask
-from .answers import batch_csv, batch_json
+from .answers import Answers, batch_csv, batch_json
 from .caches import CachedRoute, Handler
 from .networks import FileQuery
 from .rendering import media_type_of, rendered
@@ -34,21 +24,17 @@ class _Path(NamedTuple):
     """A path that answers a question in the body of a request, and maybe in its query string.
 
     Args:
-        name: The path under /v1, and the method of `Answers` that answers it.
+        name: The path under /v1, and the method of `Answers` that answers it, whose docstring says what it does.
         question: Class of the body.
-        kind: Class of the library's answer, with `to_dict`, and `to_csv` where it can be a table.
         schema: Schema of the answer in JSON.
         tag: Group of the OpenAPI document.
-        about: What it does, as a sentence.
         query: Class of the query string; None where the question has to be a body.
     """
 
     name: str
     question: type[Any]
-    kind: type[Any]
     schema: type[BaseModel]
     tag: str
-    about: str
     query: type[Any] | None = None
 
     def to_dict(self, answer: Any, question: Any) -> dict[str, Any]:
@@ -62,122 +48,22 @@ class _Path(NamedTuple):
 
 
 _PATHS = (
+    _Path("predict", questions.PredictQuestion, schemas.PredictionAnswer, "predict", query_strings.PredictQuery),
+    _Path("predict_many", questions.ManyQuestion, schemas.ManyAnswer, "predict"),
+    _Path("predict_operations", questions.OperationsQuestion, schemas.OperationsAnswer, "predict"),
+    _Path("explain", questions.ExplainQuestion, schemas.ExplainAnswer, "predict"),
+    _Path("sweep", questions.SweepQuestion, schemas.SweepAnswer, "choose", query_strings.SweepQuery),
+    _Path("best", questions.BestQuestion, schemas.BestAnswer, "choose", query_strings.BestQuery),
+    _Path("extract", questions.ExtractQuestion, schemas.NetworkAnswer, "models", query_strings.ExtractQuery),
+    _Path("predict_generation", questions.GenerationQuestion, schemas.GenerationAnswer, "generation"),
+    _Path("best_generation", questions.BestGenerationQuestion, schemas.BestGenerationAnswer, "generation"),
+    _Path("predict_image", questions.ImageQuestion, schemas.ImageAnswer, "generation"),
     _Path(
-        "predict",
-        questions.PredictQuestion,
-        Prediction,
-        schemas.PredictionAnswer,
-        "predict",
-        "Predict time, power and energy of one iteration of a model, or of a list of operations.",
-        query_strings.PredictQuery,
+        "predict_parallel_training", questions.ParallelTrainingQuestion, schemas.ParallelTrainingAnswer, "generation"
     ),
-    _Path(
-        "predict_many",
-        questions.ManyQuestion,
-        NetworkPredictions,
-        schemas.ManyAnswer,
-        "predict",
-        "Predict the totals of thousands of networks on GPUs at clocks, such as those of an architecture search.",
-    ),
-    _Path(
-        "predict_operations",
-        questions.OperationsQuestion,
-        OperationPredictions,
-        schemas.OperationsAnswer,
-        "predict",
-        "Predict single operations, each running alone in a loop.",
-    ),
-    _Path(
-        "explain",
-        questions.ExplainQuestion,
-        Explanation,
-        schemas.ExplainAnswer,
-        "predict",
-        "Explain what bounds an operation, which measured operations are nearest, and the effect of each input.",
-    ),
-    _Path(
-        "sweep",
-        questions.SweepQuestion,
-        Sweep,
-        schemas.SweepAnswer,
-        "choose",
-        "Predict a job on several GPUs and clocks, in one or several precisions.",
-        query_strings.SweepQuery,
-    ),
-    _Path(
-        "best",
-        questions.BestQuestion,
-        Choices,
-        schemas.BestAnswer,
-        "choose",
-        "Choose the GPU and the clock for a job: the best clock of each GPU, best first.",
-        query_strings.BestQuery,
-    ),
-    _Path(
-        "extract",
-        questions.ExtractQuestion,
-        Network,
-        schemas.NetworkAnswer,
-        "models",
-        "List the operations of a model; or check a list of operations and merge equal ones.",
-        query_strings.ExtractQuery,
-    ),
-    _Path(
-        "predict_generation",
-        questions.GenerationQuestion,
-        GenerationPrediction,
-        schemas.GenerationAnswer,
-        "generation",
-        "Predict seconds, watts and joules per token of a language model that an engine serves.",
-    ),
-    _Path(
-        "best_generation",
-        questions.BestGenerationQuestion,
-        GenerationChoices,
-        schemas.BestGenerationAnswer,
-        "generation",
-        "Choose GPU, number of GPUs, clock, batch and precision to serve a language model; with the Pareto front.",
-    ),
-    _Path(
-        "predict_image",
-        questions.ImageQuestion,
-        ImagePrediction,
-        schemas.ImageAnswer,
-        "generation",
-        "Predict seconds, watts and joules of images or videos that a diffusion pipeline makes.",
-    ),
-    _Path(
-        "predict_parallel_training",
-        questions.ParallelTrainingQuestion,
-        ParallelTraining,
-        schemas.ParallelTrainingAnswer,
-        "generation",
-        "Predict an iteration of training a transformer over several GPUs of a node.",
-    ),
-    _Path(
-        "simulate_serving",
-        questions.ServingQuestion,
-        ServingSimulation,
-        schemas.ServingAnswer,
-        "generation",
-        "Simulate a language model that serves requests as they arrive: tails of latencies, throughput, joules, watts.",
-    ),
-    _Path(
-        "predict_run",
-        questions.RunQuestion,
-        Run,
-        schemas.RunAnswer,
-        "predict",
-        "Predict a whole training run: hours, joules at the boards and at the plug, price and carbon.",
-    ),
-    _Path(
-        "best_run",
-        questions.BestRunQuestion,
-        RunChoices,
-        schemas.BestRunAnswer,
-        "choose",
-        "Choose GPUs, their number, clock and division of work for a whole training run, before a deadline.",
-    ),
+    _Path("simulate_serving", questions.ServingQuestion, schemas.ServingAnswer, "generation"),
+    _Path("predict_run", questions.RunQuestion, schemas.RunAnswer, "predict"),
+    _Path("best_run", questions.BestRunQuestion, schemas.BestRunAnswer, "choose"),
 )
 
 
@@ -202,13 +88,15 @@ asked = APIRouter(prefix="/v1", route_class=CachedRoute)
 
 def _add(path: _Path) -> None:
     """Add a path with functions that answer it, whose signatures tell FastAPI what they take."""
-    to_csv = getattr(path.kind, "to_csv", None)
+    answers = getattr(Answers, path.name)
+    about: str = answers.__doc__ or ""
+    to_csv = getattr(get_type_hints(answers)["return"], "to_csv", None)
     options = {**answering(path.schema, as_csv=to_csv is not None), "tags": [path.tag]}
     types = {"request": Request, "question": path.question, "format": FormatQuery, "return": Response}
 
     async def with_format(request: Request, question: Any, format: str | None = None) -> Response:  # noqa: A002
         to_dict = functools.partial(path.to_dict, question=question)
-        return await ask(request, format, lambda answers: getattr(answers, path.name)(question), to_dict, to_csv)
+        return await ask(request, format, lambda mine: answers(mine, question), to_dict, to_csv)
 
     async def as_json(request: Request, question: Any) -> Response:
         return await with_format(request, question)
@@ -217,13 +105,13 @@ def _add(path: _Path) -> None:
         return await with_format(request, query.question(path.question), query.format)
 
     post: Any = as_json if to_csv is None else with_format
-    post.__name__, post.__doc__, post.__annotations__ = path.name, path.about, types
+    post.__name__, post.__doc__, post.__annotations__ = path.name, about, types
     (predictions if path.name == "predict" else asked).post(f"/{path.name}", **options)(post)
     if path.name == "predict_generation":  # The name that it has on the command line.
         asked.post("/generate", **options, include_in_schema=False)(post)
     if path.query is not None:
         by_name.__annotations__ = {**types, "query": Annotated[path.query, Query()]}
-        by_name.__name__, by_name.__doc__ = f"{path.name}_by_name", f"{path.about} The model is given by name."
+        by_name.__name__, by_name.__doc__ = f"{path.name}_by_name", f"{about} The model is given by name."
         asked.get(f"/{path.name}", **options)(by_name)
 
 
