@@ -23,7 +23,8 @@ from joulecast.predictors.measured.rows import DeviceRow
 from joulecast.predictors.recipes import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive
 from joulecast.predictors.transformer.fit import Examples, fit_transformer
-from joulecast.rendering.plots import CHART_STYLE, COLOURS, pyplot
+from joulecast.rendering.notebook import COLOURS
+from joulecast.rendering.plots import CHART_STYLE, pyplot
 
 SHOWN = ("ours", "A: one stack, layer norm, no weighting")
 

@@ -238,7 +238,7 @@ def read_dataset(path: Path) -> None:
 
 
 def read_recording(path: Path) -> None:
-    from joulecast.metering.reading_recordings import read_recording
+    from joulecast.metering.recording import read_recording
     from joulecast.metering.result import Metering, merged
 
     merged("fuzz", [Metering(path.stem, (read_recording(path),))]).to_dict()

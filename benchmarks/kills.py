@@ -125,7 +125,7 @@ def trainings(times: int) -> int:
 
 def recordings(times: int) -> None:
     """Kill the measuring command and its sampler together, which leaves what had been synced."""
-    from joulecast.metering.reading_recordings import read_recording
+    from joulecast.metering.recording import read_recording
 
     rng = random.Random(0)
     with tempfile.TemporaryDirectory() as folder:

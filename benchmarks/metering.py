@@ -21,7 +21,7 @@ from pathlib import Path
 
 from joulecast.errors import InputError
 from joulecast.metering.meter import Meter
-from joulecast.metering.reading_recordings import read_recording
+from joulecast.metering.recording import read_recording
 from joulecast.metering.result import Metering
 
 LOADS = {

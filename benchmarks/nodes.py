@@ -2,7 +2,7 @@
 
     python benchmarks/nodes.py ../shared/data
 
-Reads mlperfinference2025 and mlperftraining2025, writes benchmarks/NODES.md, and prints the constants of runs/plug.py.
+Reads mlperfinference2025 and mlperftraining2025, writes benchmarks/NODES.md, and prints the constants of runs/run.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from joulecast.hardware import GPU, find_gpu
-from joulecast.runs.plug import PER_BOARD_W
+from joulecast.runs.run import PER_BOARD_W
 
 # Models whose runs without latency limits keep boards at their cap.
 _AT_CAP = ("bert", "dlrm", "3d-unet", "llama2_70b_lora")
@@ -40,7 +40,7 @@ another architecture (aarch64) are not read.
 
 **What is predicted.** Watts = base + links + 1.15 x boards, where links count if switches join all boards of a server.
 Base and links are fitted to relative errors; each server counts once, however many caps it ran at. The factor of boards
-is given (runs/plug.py says why): a free one is 1.03, with errors of 8 % in the mean. Most servers ran Max-Q, which is
+is given (runs/run.py says why): a free one is 1.03, with errors of 8 % in the mean. Most servers ran Max-Q, which is
 tuned for few joules: others may draw more.
 
 """

@@ -32,7 +32,7 @@ def loop_s() -> float:
 
 
 def measure() -> None:
-    from joulecast.metering.sensor import nvml_sensor
+    from joulecast.metering.sampler import nvml_sensor
 
     loop_s()
     ratios = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Self
 
-from .errors import InputError, MissingDependencyError
+from .errors import InputError, needing
 from .metering.meter import Meter
 from .metering.result import Metering
 from .predictors.networks.prediction import Prediction
@@ -97,12 +97,8 @@ def hugging_face(trainer: Any, predicted: Prediction | float | None = None, **op
         MissingDependencyError: transformers is not installed.
         InputError: See `StepEnergy`.
     """
-    try:
+    with needing("logging to a Trainer needs transformers", "pip install transformers accelerate"):
         from transformers import TrainerCallback
-    except ImportError as error:
-        raise MissingDependencyError(
-            "logging to a Trainer needs transformers", hint="pip install transformers accelerate"
-        ) from error
     energy = StepEnergy(predicted, **options)
 
     class Log(TrainerCallback):  # type: ignore[misc,unused-ignore]
@@ -136,10 +132,8 @@ def lightning(predicted: Prediction | float | None = None, **options: Any) -> An
         MissingDependencyError: lightning is not installed.
         InputError: See `StepEnergy`.
     """
-    try:
+    with needing("logging in Lightning needs lightning", "pip install lightning"):
         from lightning.pytorch import Callback
-    except ImportError as error:
-        raise MissingDependencyError("logging in Lightning needs lightning", hint="pip install lightning") from error
 
     class Log(Callback):  # type: ignore[misc,unused-ignore]
         energy = StepEnergy(predicted, **options)

@@ -24,7 +24,8 @@ and the client raises the same class again. A new class is needed only where a c
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 _LISTED = 12
@@ -219,6 +220,15 @@ def with_extra(extra: str) -> str:
     joulecast is installed from its folder, since it is on no package index yet.
     """
     return f"in the folder of joulecast, pip install '.[{extra}]'"
+
+
+@contextmanager
+def needing(what: str, hint: str, *, given: object = None) -> Iterator[None]:
+    """Import an optional library inside. Raises MissingDependencyError: it is not installed."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingDependencyError(what, given=given, hint=hint) from error
 
 
 def _shortened(value: object, text: Callable[[object], str] = str) -> str:

@@ -12,9 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from ..errors import InputError, MissingDependencyError, with_extra
-from ..metering.reading_recordings import read_recording
-from . import figures
+from ..errors import InputError, needing, with_extra
+from ..metering.recording import read_recording
 from .attribution import attributed
 from .chrome_trace import read_chrome_trace
 from .passes import meter_of, one_pass, recording_of, two_passes
@@ -22,9 +21,6 @@ from .result import Accounting
 
 if TYPE_CHECKING:
     import torch
-
-SHOWN_BY = (figures,)
-"""Modules that save an Accounting. Importing a module registers it."""
 
 LOOP_S = 3.0
 """Least length of the undisturbed loop: power readings are averages over up to a second."""
@@ -66,7 +62,7 @@ class Account:
         self._result: Accounting | None = None
 
     def __enter__(self) -> Self:
-        from .profiling import profiled
+        from .steps import profiled
 
         with ExitStack() as entered:
             if self._meter is not None:
@@ -85,8 +81,7 @@ class Account:
     def result(self) -> Accounting:
         """Time and energy of the steps.
 
-        Raises:
-            InputError: The context was not entered or not left yet, or the steps raised an error.
+        Raises InputError: the context was not entered or not left yet, or the steps raised an error.
         """
         if self._result is None:
             raise InputError(
@@ -168,14 +163,13 @@ def account(
 def account_trace(trace: str | Path, recording: str | Path | None = None, *, clock_offset_s: float = 0.0) -> Accounting:
     """Attribute energy with a trace that torch.profiler exported, possibly on another machine.
 
+    Raises InputError: one of them cannot be read, or they do not overlap in time.
+
     Args:
         trace: JSON that `profile.export_chrome_trace` wrote. Modules are known if it was taken inside
-            `joulecast.accounting.profiling.named_modules(model)`, or with `with_stack=True`.
+            `joulecast.accounting.steps.named_modules(model)`, or with `with_stack=True`.
         recording: Recording that `joulecast measure --out` wrote at the same time; None for only seconds.
         clock_offset_s: Seconds by which the clock of the trace is ahead of that of the recording.
-
-    Raises:
-        InputError: One of them cannot be read, or they do not overlap in time.
     """
     events = attributed(read_chrome_trace(trace))
     read = None if recording is None else read_recording(recording)
@@ -183,13 +177,7 @@ def account_trace(trace: str | Path, recording: str | Path | None = None, *, clo
 
 
 def needs_torch() -> Any:
-    """Import torch.
-
-    Raises:
-        MissingDependencyError: torch is not installed.
-    """
-    try:
+    """Import torch. Raises MissingDependencyError: torch is not installed."""
+    with needing("accounting needs torch", with_extra("torch")):
         import torch
-    except ImportError as error:
-        raise MissingDependencyError("accounting needs torch", hint=with_extra("torch")) from error
     return torch

@@ -16,7 +16,7 @@ from ..energy.node import require_levels
 from ..errors import InputError
 from ..system.json_items import JsonItems
 from ..system.regular_files import pieces, too_large
-from .trace import Naming, Trace, TraceEvent, kind_and_name
+from .attribution import Naming, Trace, TraceEvent, kind_and_name
 
 _MOST_BYTES = 4 << 30  # unpacked
 _MOST_EVENTS = 1_000_000

@@ -152,15 +152,13 @@ def innermost(start_s: FloatArray, end_s: FloatArray, lane: IntArray) -> tuple[F
     """Cut nested events into pieces, so that no two pieces of a lane overlap.
 
     Each moment is given to the innermost event, the last one to start. Because times are rounded, two events of a lane
-    may overlap without one containing the other; each moment is still given to exactly one of them.
+    may overlap without one containing the other; each moment is still given to exactly one of them. Returns start and
+    end of each piece, and the index of the event that it belongs to; each of shape (pieces,).
 
     Args:
         start_s: Start of each event in seconds, shape (events,).
         end_s: End of each event in seconds, shape (events,).
         lane: Number of the thread or stream of each event, shape (events,).
-
-    Returns:
-        Start and end of each piece, and the index of the event that it belongs to; each of shape (pieces,).
     """
     lasting = np.flatnonzero(end_s > start_s)
     if not len(lasting):

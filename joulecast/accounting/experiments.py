@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from .evaluation import ITERATIONS, Evaluation, Experiment, Overhead, evaluate
+from .evaluation import ITERATIONS, Evaluation, Experiment, Overhead, evaluate, known_power
 from .passes import meter_of, profiled_events, recording_of, runs_on_gpu, wait_for_gpu
-from .profiling import profiled
 from .shares import counters_of
-from .simulated_power import known_power
-from .steps import Steps
+from .steps import Steps, profiled
 
 _INTERVAL_S = 0.005
 _WARM_UP = 2
@@ -31,15 +29,12 @@ def evaluate_model(
 ) -> Evaluation:
     """Evaluate how reliable the accounting of a model is, from several equal runs.
 
-    If this machine has no energy counter, the power of the operators that ran is simulated (`simulated_power`).
+    If this machine has no energy counter, the power of the operators that ran is simulated (`simulated_power`). Raises
+    InputError: a number is too small. Raises ExtractionError: the model raises an error.
 
     Args:
         pairs: Number of pairs of blocks with and without the profiler, whose comparison gives its overhead.
         sensors: Devices to measure; None for all that have a counter, empty for simulated power.
-
-    Raises:
-        InputError: A number is too small.
-        ExtractionError: The model raises an error.
     """
     if experiments < 2 or iterations < 2 or pairs < 1:
         raise InputError(

@@ -2,192 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator
 from html import escape
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..energy import Node
 from ..energy.node import PHASES
 from ..errors import InputError
-from ..rendering.notebook import drawn_into
-from ..rendering.plots import CHART_STYLE, COLOURS, INK, QUIET, figure, html_page, pyplot, quiet, svg_of
-from ..units import scaled
+from ..rendering.notebook import (
+    Bar,
+    Line,
+    Picture,
+    StackedBar,
+    bars,
+    lines_over,
+    one_below_the_other,
+    stacked_bars,
+)
+from ..rendering.plots import figure, html_page, quiet
+from ..units import si
 from .events import Events
-from .result import Accounting
 from .shares import NO_MODULE, counters_of
 from .text import COLUMNS, parts_table
 
+if TYPE_CHECKING:
+    from ..energy import Node, Share
+
 _DEPTHS = (1, 2, 3)
 _MOST_BARS = 12
-_BANDS = 8  # Number of parts with a colour of their own; all others are grey.
-_PHASE_COLOURS: Mapping[str, str] = dict(zip((*PHASES[:3], "other"), COLOURS, strict=False))
-_BAND_COLOURS = (*COLOURS, "#5b7f95", "#a3a14a")
-Drawn = TypeVar("Drawn")
+_BANDS = 7  # Number of parts with a colour of their own; all others are one.
+_DEEPEST = 4  # Levels of the tree in the table.
+_TITLES = {
+    "stages": "Stages",
+    "modules": "Modules, repeated layers added up",
+    "top": "Largest parts",
+    "power": "Power over time",
+}
 
 
-def drawn(accounting: Accounting, finish: Callable[[str, Any], Drawn]) -> dict[str, Drawn]:
-    """Draw all pictures of an accounting.
+def drawn(accounting: Any) -> dict[str, Picture]:
+    """All pictures of an Accounting: those of `_TITLES`, without power over time where it was not measured."""
+    known = accounting.known
+    quantity, unit = ("energy", "J") if known else ("time", "s")
 
-    Args:
-        accounting: The accounting. Power over time is drawn where it was measured.
-        finish: Function from a name and matplotlib's figure to what is kept of it.
+    def value(share: Share) -> float:
+        return share.energy_j if known else share.time_s
 
-    Raises:
-        MissingDependencyError: matplotlib is not installed.
-    """
-    plt = pyplot()
-    kept = {}
-    with plt.rc_context(CHART_STYLE):
-        for name, draw in _DRAW.items():
-            picture = draw(plt, accounting)
-            if picture is not None:
-                kept[name] = finish(name, picture)
-                plt.close(picture)
-    return kept
+    def bar(name: str, share: Share, phase: str | None, whole: float) -> Bar:
+        text = f"{si(value(share), unit)}, {100 * value(share) / (whole or 1.0):.1f} %"
+        return Bar(name, value(share), text, colour=[*PHASES].index(phase) if phase in PHASES else len(PHASES) - 1)
 
-
-def _value(accounting: Accounting) -> tuple[Callable[[Any], float], str, str]:
-    """The quantity that bars show, its name and its unit: joules if they were measured, otherwise seconds."""
-    if accounting.known:
-        return (lambda share: float(share.energy_j)), "energy", "J"
-    return (lambda share: float(share.time_s)), "time", "s"
+    stages = {**accounting.stages(), "unattributed": accounting.unattributed}
+    whole = sum(map(value, stages.values()))
+    of_stages = bars([bar(name, share, name, whole) for name, share in stages.items()], f"{quantity} of each stage")
+    levels = [
+        stacked_bars([*_at_depth(accounting, depth, value)], PHASES, unit, f"{quantity} at depth {depth}")
+        for depth in _DEPTHS
+    ]
+    whole = accounting.total.energy_j if known else accounting.duration_s
+    nodes = [bar(_label(node), node.own, node.phase, whole) for node in accounting.top(10, summarized=True)]
+    largest = bars(nodes, f"Operators with most {quantity}, by module, repeated layers added up")
+    found = {"stages": Picture(of_stages), "modules": one_below_the_other(levels), "top": Picture(largest)}
+    return {**found, "power": _power(accounting)} if accounting.measured and accounting.events else found
 
 
-def _stages(plt: Any, accounting: Accounting) -> Any:
-    value, quantity, unit = _value(accounting)
-    rows = [*accounting.stages().items(), ("unattributed", accounting.unattributed)]
-    values = [value(share) for _, share in rows]
-    figure, axis = plt.subplots(figsize=(7.5, 0.6 + 0.45 * len(rows)), layout="constrained")
-    colours = [_PHASE_COLOURS.get(name, QUIET) for name, _ in rows]
-    _bars(axis, [name for name, _ in rows], values, colours, sum(values), unit)
-    axis.set_title(f"{quantity.capitalize()} of each stage")
-    return figure
-
-
-def _modules(plt: Any, accounting: Accounting) -> Any:
-    """Modules at three depths, with repeated layers added up, and forward and backward stacked."""
-    value, quantity, unit = _value(accounting)
-    levels = {depth: _at_depth(accounting, depth, value) for depth in _DEPTHS}
-    counts = [max(1, len(levels[depth])) for depth in _DEPTHS]
-    figure, axes = plt.subplots(
-        len(_DEPTHS),
-        1,
-        figsize=(7.5, 1.6 + 0.34 * sum(counts)),
-        layout="constrained",
-        gridspec_kw={"height_ratios": counts},
-        sharex=True,
-    )
-    most = max((sum(parts.values()) for level in levels.values() for parts in level.values()), default=0.0)
-    scale, shown_unit = scaled(most or 1.0, unit)
-    for axis, (depth, level) in zip(axes, levels.items(), strict=True):
-        names = list(level)
-        left = np.zeros(len(names))
-        for phase, colour in _PHASE_COLOURS.items():
-            widths = np.array([level[name].get(phase, 0.0) for name in names]) / scale
-            axis.barh(names, widths, left=left, color=colour, height=0.7, label=phase if widths.any() else None)
-            left += widths
-        axis.set_ylim(len(names) - 0.4, -0.6)
-        axis.set_xlim(0, 1.04 * (most or 1.0) / scale)
-        axis.grid(axis="y", visible=False)
-        axis.set_title(f"depth {depth}")
-    axes[-1].set_xlabel(f"{quantity} ({shown_unit})")
-    handles, labels = axes[0].get_legend_handles_labels()
-    if handles:
-        figure.legend(handles, labels, loc="outside upper right", frameon=False, ncols=4)
-    return figure
-
-
-def _at_depth(accounting: Accounting, depth: int, value: Callable[[Any], float]) -> dict[str, dict[str, float]]:
-    """Part of the model at a depth -> phase -> value. The largest part is first; the last one is all others."""
-    found: dict[str, dict[str, float]] = {}
+def _at_depth(accounting: Any, depth: int, value: Callable[[Share], float]) -> Iterator[StackedBar]:
+    """Parts of the model at a depth, divided by phase. The largest part is first; the last one is all others."""
+    found: dict[str, Counter[str]] = {}
     for row in accounting.rows:
         parts = row.path.split(".") if row.path else []
-        shown = ["*" if part.isdecimal() else part for part in parts[:depth]]
-        name = ".".join(shown) or "(model)"
-        phases = found.setdefault(name, {})
-        phases[row.phase] = phases.get(row.phase, 0.0) + value(row.share)
-    ordered = sorted(found.items(), key=lambda item: -sum(item[1].values()))
-    largest, rest = ordered[:_MOST_BARS], ordered[_MOST_BARS:]
-    if rest:
-        together: dict[str, float] = {}
-        for _, phases in rest:
-            for phase, amount in phases.items():
-                together[phase] = together.get(phase, 0.0) + amount
-        largest.append((f"{len(rest)} others", together))
-    return dict(largest)
-
-
-def _top(plt: Any, accounting: Accounting) -> Any:
-    value, quantity, unit = _value(accounting)
-    nodes = accounting.top(10, summarized=True)
-    figure, axis = plt.subplots(figsize=(7.5, 0.6 + 0.36 * max(1, len(nodes))), layout="constrained")
-    colours = [_PHASE_COLOURS.get(node.phase or "other", QUIET) for node in nodes]
-    values = [value(node.own) for node in nodes]
-    whole = accounting.total.energy_j if accounting.known else accounting.duration_s
-    _bars(axis, [_label(node) for node in nodes], values, colours, whole, unit)
-    axis.set_title(f"Operators with most {quantity}, by module, repeated layers added up")
-    return figure
+        name = ".".join("*" if part.isdecimal() else part for part in parts[:depth]) or "(model)"
+        found.setdefault(name, Counter())[row.phase] += value(row.share)  # type: ignore[assignment]  # (seconds)
+    ordered = sorted(found.items(), key=lambda item: -item[1].total())
+    if rest := ordered[_MOST_BARS:]:
+        others = sum((phases for _, phases in rest), Counter[str]())
+        ordered[_MOST_BARS:] = [(f"{len(rest)} others", others)]
+    return (StackedBar(name, [phases[phase] for phase in PHASES]) for name, phases in ordered)
 
 
 def _label(node: Node) -> str:
     return f"{node.path or '(model)'}  {node.name}" if node.level == "operation" else node.path or node.name
 
 
-def _bars(
-    axis: Any, names: Sequence[str], values: Sequence[float], colours: Sequence[str], whole: float, unit: str
-) -> None:
-    """Bars from zero, one below the other, each with its value and share of the whole."""
-    scale, shown_unit = scaled(max(values, default=0.0) or 1.0, unit)
-    places = np.arange(len(names))
-    axis.barh(places, [value / scale for value in values], color=colours, height=0.7)
-    for place, value in zip(places, values, strict=True):
-        text = f"{value / scale:.3g} {shown_unit}, {100 * value / (whole or 1.0):.1f} %"
-        axis.annotate(
-            text, (value / scale, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8, color=INK
-        )
-    axis.set_yticks(places, names)
-    axis.invert_yaxis()
-    axis.set_xlim(0, 1.25 * (max(values, default=0.0) or scale) / scale)
-    axis.grid(axis="y", visible=False)
-    axis.set_xlabel(shown_unit)
-
-
-def _power(plt: Any, accounting: Accounting) -> Any:
+def _power(accounting: Any) -> Picture:
     """Power of each counter over time, with a coloured band for each stretch of time in which one part runs."""
-    events, recording = accounting.events, accounting.recording
-    if events is None or recording is None or not accounting.measured:
-        return None
+    events: Events = accounting.events
     start_s, end_s = events.window_s
-    figure, axis = plt.subplots(figsize=(10.0, 3.6), layout="constrained")
-    for colour, counter in zip((INK, *COLOURS), counters_of(recording, events.origin_ns), strict=False):
+    lines = []
+    for counter in counters_of(accounting.recording, events.origin_ns):
         inside = counter.curve.time_s[(counter.curve.time_s > start_s) & (counter.curve.time_s < end_s)]
         edges = np.unique(np.concatenate([[start_s], inside, [end_s]]))
         joules, _ = counter.curve.between(edges[:-1], edges[1:])
-        power_w = joules / np.diff(edges)
-        axis.stairs(power_w, edges - start_s, baseline=None, color=colour, lw=1.6, label=counter.device.name, zorder=4)
-    stretches = _stretches(events)
-    names = list(dict.fromkeys(name for name, _, _ in sorted(stretches, key=lambda each: each[1] - each[2])))
-    colours = dict(zip(names[:_BANDS], _BAND_COLOURS, strict=False))
-    for name, left, right in stretches:
-        axis.axvspan(left - start_s, right - start_s, color=colours.get(name, QUIET), alpha=0.35, lw=0)
-    for name, colour in colours.items():
-        axis.axvspan(np.nan, np.nan, color=colour, alpha=0.35, label=name)
-    axis.set(xlabel="seconds of the profiled iterations", ylabel="W", xlim=(0, end_s - start_s))
-    axis.set_ylim(bottom=0)
-    axis.set_title("Power, and the part of the model that runs")
-    figure.legend(loc="outside right upper", frameon=False)
-    return figure
+        # Steps: the power is constant between two updates of the counter.
+        watts, at_s = np.repeat(joules / np.diff(edges), 2), np.repeat(edges - start_s, 2)[1:-1]
+        lines.append(Line(counter.device.name, list(zip(at_s.tolist(), watts.tolist(), strict=True))))
+    bands = [(name, left - start_s, right - start_s) for name, left, right in _stretches(events)]
+    lasting: Counter[str] = Counter()
+    for name, left, right in bands:
+        lasting[name] += right - left  # type: ignore[assignment]  # (seconds)
+    own = {name for name, _ in lasting.most_common(_BANDS - 1)}
+    bands = [(name if name in own else "others", left, right) for name, left, right in bands]
+    axes = ("time in the profiled iterations", "s"), ("power", "W")
+    return Picture(lines_over(lines, *axes, "Power, and the part of the model that runs", bands))
 
 
 def _stretches(events: Events) -> list[tuple[str, float, float]]:
     """Stretches of time in which all events belong to one part of the model, a child of its root: name, start, end."""
     names = [_part(place.path, place.phase) for place in events.places]
-    order = np.argsort(events.start_s)
     found: list[tuple[str, float, float]] = []
-    for i in order.tolist():
+    for i in np.argsort(events.start_s).tolist():
         name, left, right = names[int(events.place[i])], float(events.start_s[i]), float(events.end_s[i])
         if found and found[-1][0] == name:
             found[-1] = (name, found[-1][1], max(found[-1][2], right))
@@ -203,31 +129,15 @@ def _part(path: str | None, phase: str) -> str:
     return part if phase == "forward" else f"{part}, {phase}"
 
 
-_DRAW: Mapping[str, Callable[[Any, Accounting], Any]] = {
-    "stages": _stages,
-    "modules": _modules,
-    "top": _top,
-    "power": _power,
-}
-"""Name of a picture -> function that draws it with matplotlib.pyplot; None where it cannot be drawn."""
-_TITLES = {
-    "stages": "Stages",
-    "modules": "Modules, repeated layers added up",
-    "top": "Largest parts",
-    "power": "Power over time",
-}
-_DEEPEST = 4  # Levels of the tree in the table.
-
-
-@drawn_into.register(Accounting)
-def save(accounting: Accounting, path: Path) -> Path:
-    """Write an accounting; see `Accounting.save`.
+def save(accounting: Any, path: Path) -> Path:
+    """Write an Accounting; see `Accounting.save`.
 
     Raises InputError: the path is neither a folder nor a name that ends in .html. Raises MissingDependencyError:
-    matplotlib is not installed.
+    matplotlib, which writes PNG, is not installed.
     """
     if path.is_dir():
-        drawn(accounting, lambda name, picture: picture.savefig(path / f"{name}.png"))
+        for name, picture in drawn(accounting).items():
+            picture.save(path / f"{name}.png")
     elif path.suffix.lower() == ".html" and path.parent.is_dir():
         path.write_text(page(accounting), encoding="utf-8")
     else:
@@ -240,15 +150,15 @@ def save(accounting: Accounting, path: Path) -> Path:
     return path
 
 
-def page(accounting: Accounting) -> str:
-    """The accounting as the text of an HTML file. Raises MissingDependencyError: matplotlib is not installed."""
+def page(accounting: Any) -> str:
+    """An Accounting as the text of an HTML file."""
     parts = [f"<p>{escape(str(accounting))}. {escape(accounting.basis)}</p>", quiet(accounting.notes)]
-    for name, svg in drawn(accounting, lambda _, picture: svg_of(picture)).items():
-        parts.append(f"<h2>{_TITLES[name]}</h2>{figure(svg, _TITLES[name])}")
+    for name, picture in drawn(accounting).items():
+        parts.append(f"<h2>{_TITLES[name]}</h2>{figure(picture.svg, _TITLES[name])}")
     return html_page(accounting.title, [*parts, "<h2>Tree</h2>", _table(accounting)])
 
 
-def _table(accounting: Accounting) -> str:
+def _table(accounting: Any) -> str:
     lines = ["<tr>" + "".join(f"<th>{name}</th>" for name in ("part", *COLUMNS)) + "</tr>"]
     for level, name, cells in parts_table(accounting.tree(), accounting.duration_s, _DEEPEST):
         first = f'<td style="padding-left:{1.2 * level}rem">{escape(name)}</td>'

@@ -142,13 +142,12 @@ class EnergyGraph(Plain):
 def energy_graph(module: torch.nn.Module, inputs: Any, energies: Any) -> EnergyGraph:
     """The energy dependency graph of a model, from one forward, which runs here.
 
+    Raises InputError: the module or its inputs are not valid. Raises ExtractionError: the model raises an error when it
+    runs.
+
     Args:
         inputs: What `joulecast.account` takes: tensors, or shapes.
         energies: Where its joules come from: an Accounting, a Prediction, or the tree of one.
-
-    Raises:
-        InputError: The module or its inputs are not valid.
-        ExtractionError: The model raises an error when it runs.
     """
     from .steps import steps_of
 

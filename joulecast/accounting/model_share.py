@@ -65,17 +65,12 @@ def model_shares(
     """Divide the joules of each counter anew; their sum does not change.
 
     Time without operators gets only static joules. A module without a prediction is taken to have the mean dynamic
-    power of the others. The joules of a module are divided between its operators by time.
+    power of the others. The joules of a module are divided between its operators by time. Returns the rows and the
+    unattributed share, with static and dynamic joules. Raises InputError: no module that ran has a prediction.
 
     Args:
         rows: Seconds and joules of each place, divided by time.
         static_w: Device and component of a counter -> static power in watts.
-
-    Returns:
-        The rows and the unattributed share, with static and dynamic joules.
-
-    Raises:
-        InputError: No module that ran has a prediction.
     """
     everything = [*(row.share for row in rows), unattributed]
     energies: list[dict[tuple[str, str], Figure]] = [{} for _ in everything]
@@ -163,13 +158,12 @@ def measured_levels(
 ) -> MeasuredLevels:
     """Divide the measured joules of an iteration by memory level.
 
+    Raises InputError: there are no joules to divide. Or the counted traffic costs far more than was measured, so it is
+    of another program or another number of iterations.
+
     Args:
         static_j: The part of `energy_j` that the board draws whether anything runs or not.
         iterations: Number of iterations that ran while the traffic was counted.
-
-    Raises:
-        InputError: There are no joules to divide. Or the counted traffic costs far more than was measured, so it is of
-            another program or another number of iterations.
     """
     if not energy_j > 0 or not iterations > 0:
         raise InputError(

@@ -35,11 +35,10 @@ _NO_COUNTER = "no energy counter was read, so there are seconds but no joules"
 def one_pass(title: str, events: Events, recording: Recording | None, clock_offset_s: float = 0.0) -> Accounting:
     """Account the joules that were measured while the profiler ran.
 
+    Raises InputError: recording and events do not overlap in time.
+
     Args:
         clock_offset_s: Seconds by which the clock of the events is ahead of that of the recording.
-
-    Raises:
-        InputError: Recording and events do not overlap in time.
     """
     counters = () if recording is None else counters_of(recording, events.origin_ns, clock_offset_s)
     start_s, end_s = events.window_s
@@ -50,11 +49,10 @@ def one_pass(title: str, events: Events, recording: Recording | None, clock_offs
 def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, profiled_iterations: int) -> Accounting:
     """Run a model in an undisturbed loop for its joules, and under the profiler for the shares of its modules.
 
+    Raises ExtractionError: the model raises an error.
+
     Args:
         sensors: Devices to measure; None for all that have a counter, empty for only seconds.
-
-    Raises:
-        ExtractionError: The model raises an error.
     """
     on_gpu = runs_on_gpu(steps)
     for _ in range(_WARM_UP):
@@ -92,7 +90,7 @@ def profiled_events(steps: Steps, iterations: int) -> Events:
     One more iteration runs first and is left out, because the profiler is slow at first, and compiled modules may be
     compiled again. Raises ExtractionError: the model raises an error.
     """
-    from .profiling import iteration, profiled
+    from .steps import iteration, profiled
 
     on_gpu = runs_on_gpu(steps)
     with profiled(steps.module, on_gpu=on_gpu) as profile:

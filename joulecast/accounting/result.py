@@ -18,7 +18,7 @@ from ..metering.gpu_shares import program_share
 from ..metering.recording import Recording
 from ..predictors.networks.energy_rows import DYNAMIC
 from ..rendering.answers import Answer, Table
-from ..rendering.notebook import Picture, document, drawn_into, notes, table
+from ..rendering.notebook import Picture, document, notes, table
 from ..units import si
 from .events import Events
 from .model_share import MeasuredLevels, Power, by_module, measured_levels, model_shares, power_of, tree_by_module
@@ -332,7 +332,9 @@ class Accounting(Answer):
             InputError: The path is neither a folder nor a name that ends in .html.
             MissingDependencyError: matplotlib is not installed.
         """
-        return drawn_into(self, Path(path))
+        from .figures import save
+
+        return save(self, Path(path))
 
     def __str__(self) -> str:
         """One line with joules and seconds."""

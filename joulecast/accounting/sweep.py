@@ -52,7 +52,8 @@ def sweep(
 ) -> Sweep:
     """Divide the seconds and joules of a device between events.
 
-    The shares of all events and of the time without events add up to the seconds and joules of the window.
+    The shares of all events and of the time without events add up to the seconds and joules of the window. Raises
+    InputError: an event ends before it starts.
 
     Args:
         start_s: Start of each event in seconds on the clock of the curves, in any order, shape (events,).
@@ -60,9 +61,6 @@ def sweep(
         curves: Energy over time of each counter of the device; none to divide only the time.
         window_s: Start and end of the accounted time. Events outside have a share of zero. None for the time of all
             events.
-
-    Raises:
-        InputError: An event ends before it starts.
     """
     if np.any(end_s < start_s):
         place = int(np.flatnonzero(end_s < start_s)[0])

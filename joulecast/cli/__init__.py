@@ -14,20 +14,19 @@ import typer
 from .. import __version__
 from ..errors import JoulecastError
 from ..progress import timed
-from .option_words import in_option_words
-from .options import command
+from .options import command, in_option_words
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "predict": ("predict", "predict"),
-    "best": ("best", "best"),
+    "best": ("predict", "best"),
     "run": ("run", "run"),
     "best-run": ("run", "best_run"),
     "generate": ("generate", "generate"),
-    "simulate": ("simulate", "simulate"),
-    "best-generation": ("best_generation", "best_generation"),
-    "image": ("image", "image"),
-    "sweep": ("best", "sweep"),
-    "explain": ("explain", "explain"),
+    "simulate": ("generate", "simulate"),
+    "best-generation": ("generate", "best_generation"),
+    "image": ("generate", "image"),
+    "sweep": ("predict", "sweep"),
+    "explain": ("extract", "explain"),
     "extract": ("extract", "extract"),
     "collect": ("machine", "collect"),
     "train": ("train", "train"),
@@ -60,9 +59,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "measure compare": ("measure", "compare"),
     "measure merge": ("measure", "merge"),
     "account run": ("account", "run"),
-    "account evaluate": ("account_study", "evaluate"),
-    "account merge": ("account_study", "merge"),
-    "account study": ("account_study", "study"),
+    "account evaluate": ("account", "evaluate"),
+    "account merge": ("account", "merge"),
+    "account study": ("account", "study"),
 }
 """Command -> module here, and its function. A command of a group has the name of the group before its own."""
 

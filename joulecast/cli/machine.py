@@ -134,8 +134,7 @@ def _measure(found: dict[str, NetworkPredictor], minutes: float, device: str, fo
 
 def _datasets(folders: Iterable[Path] | None) -> Sequence[Dataset]:
     from ..datasets import load
-    from ..profiling.journal import Journal
-    from ..profiling.outcome import datasets_of
+    from ..profiling.journal import Journal, datasets_of
     from ..profiling.session import JOURNAL
 
     found: list[Dataset] = []
@@ -191,9 +190,8 @@ def memory_levels(
     from ..hardware import find_gpu
     from ..hardware.description import gpu_toml
     from ..predictors.physics.voltage import relative_voltage
-    from ..profiling import chase_studies as studies
+    from ..profiling import chase_kernels as studies
     from ..profiling.calibration import ACCESSES, calibrate
-    from ..profiling.chase_kernels import CudaChase
     from ..profiling.devices import clocks_of, find_device, sensor_of
 
     board = find_device(device)
@@ -213,7 +211,7 @@ def memory_levels(
     if clocks is not None and clock is not None:
         clocks.check(clock)
     with sensor_of(board) as sensor, nullcontext() if clocks is None else clocks.locked(clock):
-        chase = CudaChase(board, described, sensor)
+        chase = studies.CudaChase(board, described, sensor)
         calibration = calibrate(chase, runs, accesses=accesses)
         over = None if threads is None else studies.over_threads(chase, threads)
         caches = studies.sizes(chase, described) if sizes else ()

@@ -68,8 +68,7 @@ def run(
     from ..metering.command import measure_command
     from ..metering.machine import chosen_devices
     from ..metering.meter import Meter
-    from ..metering.repeats import runs_csv
-    from ..metering.second_opinions import SECOND_OPINIONS, differences
+    from ..metering.repeats import SECOND_OPINIONS, differences, runs_csv
 
     chosen = None if devices is None else tuple(chosen_devices(devices))
     if check is not None and check not in SECOND_OPINIONS:
@@ -122,7 +121,7 @@ def listen(port: int = 9401, devices: str | None = None, interval: float = 0.1, 
 
     Commands are lines that are sent to the port, such as by `echo start epoch | nc localhost 9401`.
     """
-    from ..metering.listening import Listener
+    from ..metering.command import Listener
     from ..metering.machine import chosen_devices
     from ..metering.meter import Meter
 
@@ -207,7 +206,7 @@ def merge(recordings: list[Path], as_json: bool = False) -> None:
 
 
 def _read(paths: list[Path]) -> Metering:
-    from ..metering.reading_recordings import read_recording
+    from ..metering.recording import read_recording
     from ..metering.result import Metering, merged
 
     if not paths:

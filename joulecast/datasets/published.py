@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 from .importers.aiconfigurator2026 import import_aiconfigurator2026
 from .importers.energaizer2026 import import_energaizer2026
-from .importers.llmservingsim2026 import import_llmservingsim2026
-from .importers.miopen2024 import import_miopen2024
+from .importers.kernel_tables import import_llmservingsim2026, import_miopen2024, import_vidur2024
 from .importers.neusight2025 import import_neusight2025
 from .importers.nicolai2025 import import_nicolai2025
 from .importers.reading import published
-from .importers.vidur2024 import import_vidur2024
 from .measurement import Dataset
 
 IMPORTERS: Mapping[str, Callable[..., list[Dataset]]] = {

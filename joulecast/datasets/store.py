@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..errors import DatasetError, InputError, MissingDependencyError, with_extra
+from ..errors import DatasetError, InputError, needing, with_extra
 from ..operations.network import Network
 from ..operations.operation import Operation
 from ..system.damage import refusing_damage
@@ -77,11 +77,9 @@ _NEXT = "restore the file, or import the dataset again"
 
 
 def _pyarrow() -> tuple[ModuleType, ModuleType]:
-    try:
+    with needing("datasets need pyarrow", with_extra("train")):
         import pyarrow
         import pyarrow.parquet
-    except ImportError as error:
-        raise MissingDependencyError("datasets need pyarrow", hint=with_extra("train")) from error
     return pyarrow, pyarrow.parquet
 
 

@@ -163,11 +163,7 @@ class Share:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Share:
-        """Read what `to_dict` wrote.
-
-        Raises:
-            KeyError, TypeError, InputError: The value was not written by `to_dict`.
-        """
+        """Read what `to_dict` wrote. Raises KeyError, TypeError, InputError: the value was not written by `to_dict`."""
         return cls(
             {str(row["device"]): _figure(row) for row in value["time_s"]},
             {(str(row["device"]), str(row["component"])): _figure(row) for row in value["energy_j"]},
@@ -197,8 +193,7 @@ _MOST_PATH = 4000  # characters
 def require_levels(path: str) -> None:
     """Require that the path of a module or window has at most 100 levels and 4,000 characters.
 
-    Raises:
-        InputError: It has more.
+    Raises InputError: it has more.
     """
     levels = path.count(".") + 1
     if levels > MOST_LEVELS or len(path) > _MOST_PATH:
@@ -283,8 +278,7 @@ class Draft:
     def child(self, name: str, path: str, level: Level, phase: Phase) -> Draft:
         """The child node of this name, which is made where there is none yet.
 
-        Raises:
-            InputError: The tree has too many nodes.
+        Raises InputError: the tree has too many nodes.
         """
         key = (level, name)
         if key not in self.children:

@@ -15,14 +15,12 @@ from .tree import EnergyTree
 def merged(title: str, trees: Mapping[str, EnergyTree]) -> EnergyTree:
     """One tree of the ranks of a parallel program: joules are added, and each rank's devices stay apart.
 
-    The time of a part is that of the rank that took longest for it, because ranks work at the same time.
+    The time of a part is that of the rank that took longest for it, because ranks work at the same time. Raises
+    InputError: there is no tree.
 
     Args:
         title: Title of the program.
         trees: Name of a rank, such as "rank0" -> its tree.
-
-    Raises:
-        InputError: There is no tree.
     """
     if not trees:
         raise InputError("there is nothing to merge", given="no tree", allowed="at least one tree")

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from ..errors import InputError
-from ..operations.checked_values import require_positive_integer
+from ..operations.inputs import require_positive_integer
+from .known_values import without_memory
+
+if TYPE_CHECKING:
+    from .tracing import Forward
+
 
 ALL_LINEAR = "all-linear"
 """The word of peft for adapters in every linear layer but the last one of the model."""
@@ -80,3 +86,37 @@ def adapt(module: nn.Module, rank: int, targets: str | Sequence[str] | None = No
     for path in chosen:
         parent, _, name = path.rpartition(".")
         setattr(module.get_submodule(parent), name, Adapted(layers[path], rank))
+
+
+# Training of torchvision's detectors, which also needs the boxes of each image as an input.
+
+_LIBRARY = "torchvision.models.detection"
+
+
+def is_detector(module: torch.nn.Module) -> bool:
+    """Whether a module is one of torchvision's detectors, or of a class derived from one."""
+    return any(cls.__module__.startswith(_LIBRARY) for cls in type(module).__mro__) and hasattr(module, "transform")
+
+
+def prepare_training(forward: Forward, boxes: int | None) -> None:
+    """Give each image of a batch boxes to train on. Each has a quarter of the image's sides, and lies on its diagonal.
+
+    The forward is that of a detector on images of shape (images, channels, height, width); None stands for no boxes.
+    """
+    if boxes is not None and forward.args:
+        forward.kwargs["targets"] = [_target(forward.module, forward.args[0], boxes) for _ in forward.args[0]]
+
+
+def _target(module: torch.nn.Module, images: torch.Tensor, boxes: int) -> dict[str, torch.Tensor]:
+    """The targets of one image."""
+    height, width = images.shape[-2:]
+    sides = torch.tensor([width, height, width, height])
+    first = torch.linspace(0.0, 0.75, boxes)[:, None]
+    corners = torch.cat([first, first, first + 0.25, first + 0.25], dim=1) * sides
+    found: dict[str, Any] = {"boxes": corners, "labels": torch.ones(boxes, dtype=torch.int64)}
+    heads = getattr(module, "roi_heads", None)
+    if getattr(heads, "mask_predictor", None) is not None:
+        found["masks"] = torch.zeros(boxes, height, width, dtype=torch.uint8)
+    if (predictor := getattr(heads, "keypoint_predictor", None)) is not None:
+        found["keypoints"] = torch.ones(boxes, predictor.out_channels, 3)
+    return {name: without_memory(value) for name, value in found.items()}

@@ -40,9 +40,8 @@ class Assumptions:
     def of(cls, stated: Assume | None) -> Self:
         """Read the assumptions of a user.
 
-        Raises:
-            UnknownNameError: A name is not experts, boxes, box_side or attention.
-            InputError: The value of experts is not "uniform", or another value is not a positive integer.
+        Raises UnknownNameError: a name is not experts, boxes, box_side or attention. Raises InputError: the value of
+        experts is not "uniform", or another value is not a positive integer.
         """
         stated = stated or {}
         for name in stated:

@@ -14,7 +14,7 @@ from torch.utils import checkpoint
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from ..operations.dropped import DroppedWork
+from ..operations.entry import DroppedWork
 from ..operations.operation import Operation
 from .conversions import Bound
 

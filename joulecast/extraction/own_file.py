@@ -17,10 +17,8 @@ def own_model(text: str, given: Mapping[str, Any]) -> tuple[Any, dict[str, Any] 
     """Find what "my_file.py:Net" means: the file is run, and its Net called with the options.
 
     Any other text is returned as it is, because it is the name of a model. Returns the model, and the options that it
-    was not built with; None for no options.
-
-    Raises:
-        InputError: The file cannot be run, has no such name, or the model cannot be built.
+    was not built with; None for no options. Raises InputError: the file cannot be run, has no such name, or the model
+    cannot be built.
     """
     file_and_name = re.fullmatch(r"(.+\.py)(?::(\w*))?", text)
     if file_and_name is None:

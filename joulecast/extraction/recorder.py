@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ..operations.dropped import BOOKKEEPING, EXEMPT, SHAPE_ARITHMETIC, Dropped, DroppedTally, DroppedWork, is_exempt
+from ..operations.entry import BOOKKEEPING, EXEMPT, SHAPE_ARITHMETIC, Dropped, DroppedTally, DroppedWork, is_exempt
 from ..operations.kind import GRADIENTS
 from ..operations.kinds import KINDS
 from ..operations.operation import Operation, real_precision

@@ -94,11 +94,9 @@ def network_of(model: Model, input_shape: InputShape | None, **options: Any) -> 
 def network_of_job(job: Job) -> Network:
     """List the operations of the model of a job; see `joulecast.extract`.
 
-    Raises:
-        UnknownNameError: There is no such model, mode or precision.
-        InputError: A shape, file or list is not valid.
-        ExtractionError: The forward raises, or depends on values of the input.
-        MissingDependencyError: The model needs a library that is not installed.
+    Raises UnknownNameError: there is no such model, mode or precision. Raises InputError: a shape, file or list is not
+    valid. Raises ExtractionError: the forward raises, or depends on values of the input. Raises MissingDependencyError:
+    the model needs a library that is not installed.
     """
     model = job.model
     _check(job)

@@ -30,7 +30,7 @@ def traced(
 
     Transformers, and detectors in training, get the further inputs that they need.
     """
-    from .models.detectors import is_detector, prepare_training
+    from .adapters import is_detector, prepare_training
     from .models.transformers_models import is_transformer, named_inputs, prepare
     from .tracing import trace
 

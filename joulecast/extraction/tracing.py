@@ -226,11 +226,9 @@ def trace(
     operation stands for its forward and backward. Operations on tensors of another type than fp32, and those in a
     region of autocast, get the precision that they really run in. For the arguments see `joulecast.extract`; besides,
     `prepare` is called before the forward, and may add arguments to it that are not inputs. `on_trace` is called at the
-    end with the recorder, which has every call in its order, whereas a Network has the order of first uses only.
-
-    Raises:
-        InputError: `input_shape` is not a shape, or mode, precision or a kind does not exist.
-        ExtractionError: The module raises an exception on this input, or depends on values of the input.
+    end with the recorder, which has every call in its order, whereas a Network has the order of first uses only. Raises
+    InputError: `input_shape` is not a shape, or mode, precision or a kind does not exist. Raises ExtractionError: the
+    module raises an exception on this input, or depends on values of the input.
     """
     inputs = Inputs.of(input_shape)
     require_mode(mode)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
-from ..operations.checked_values import require_positive_integer
+from ..operations.inputs import require_positive_integer
 
 Tokens = int | Sequence[float]
 """Tokens of a prompt or output: an int, a pair (mean, standard deviation), or an array of lengths."""

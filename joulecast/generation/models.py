@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from ..extraction import network_of
 from ..extraction.models.language_models import BY_NAME
-from ..operations.checked_values import LARGEST
+from ..operations.inputs import LARGEST
 from ..operations.network import Network
 from ..system.regular_files import MOST_JSON_BYTES, read_json
 from .decoder import Attention, Decoder, Part

@@ -9,8 +9,7 @@ from typing import Any
 from ..hardware.host import USUAL
 from ..predictors.networks.prediction import Prediction
 from ..rendering.answers import Answer, Table
-from ..rendering.notebook import Picture
-from ..rendering.stacked_bars import StackedBar, stacked_bars
+from ..rendering.notebook import Picture, StackedBar, stacked_bars
 from ..units import si
 from .intervals import HOST_S, GenerationInterval, SlowHost, factors
 from .memory import GenerationMemory

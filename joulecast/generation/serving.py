@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..errors import InputError
-from ..operations.checked_values import require_positive_integer
+from ..operations.inputs import require_positive_integer
 from .engines import Engine
 from .lengths import Lengths
 from .steps import StepTokens

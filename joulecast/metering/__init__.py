@@ -5,7 +5,7 @@ One sampler process (`sampler`) polls the devices that `machine` found and write
 """
 
 from .estimate import PowerEstimate, estimate
+from .sampler import NoSensor, PolledSensor, Sensor
 from .samples import Samples
-from .sensor import NoSensor, PolledSensor, Sensor
 
 __all__ = ["NoSensor", "PolledSensor", "PowerEstimate", "Samples", "Sensor", "estimate"]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socketserver
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
+from typing import Any
 
 from ..errors import InputError
 from ..units import si
 from .exporting import MetricsServer
 from .meter import Meter
+from .recording import LONGEST_NAME
 from .result import Metering
 
 _LIVE_AFTER_S, _LIVE_EVERY_S = 2.0, 1.0
@@ -30,15 +34,12 @@ def measure_command(
 ) -> tuple[int, Metering | None]:
     """Run a command while a meter measures the machine.
 
+    Returns the exit code of the command (128 + n if signal n ended it), and the result; None instead of the result if
+    another process of the same job measures this machine. Raises InputError: there is no such command, or the port is
+    in use.
+
     Args:
         metrics_port: Port on which Prometheus can read metrics while the command runs; None for no port.
-
-    Returns:
-        The exit code of the command (128 + n if signal n ended it), and the result; None instead of the result if
-        another process of the same job measures this machine.
-
-    Raises:
-        InputError: There is no such command, or the port is in use.
     """
     with meter:
         server = None if metrics_port is None else MetricsServer(metrics_port, meter.totals)
@@ -119,3 +120,107 @@ def live_line(totals: Mapping[str, Mapping[str, float | None]]) -> str:
         watts = "" if values["power_w"] is None else f" at {si(values['power_w'], 'W')}"
         parts.append(f"{device} {si(values['energy_j'], 'J')}{watts}")
     return "   ".join(parts) or "nothing can be measured here"
+
+
+# Windows that programs in any language open and close: a socket of this machine with the commands start and stop.
+#
+# A command is a line; its answer is a line of JSON. Windows nest in the order in which they open:
+#
+#     start epoch     {"window": "epoch"}
+#     start step      {"window": "epoch.step"}
+#     stop            {"window": "epoch.step", "calls": 1, "time_s": 0.5, "energy_j": 21.0, "source": "measured"}
+#     end             {"end": true}; open windows are closed, and the measurement ends
+#
+# From a shell: `echo start epoch | nc localhost 9401`.
+
+_COMMANDS = "start NAME, stop, or end"
+
+
+class Listener:
+    """Answers commands for the windows of a meter, on a port of this machine, until one of them is "end".
+
+    Raises InputError: the port is in use or is not a valid port number.
+
+    Args:
+        port: Port to listen on; 0 for any that is free.
+    """
+
+    def __init__(self, meter: Meter, port: int) -> None:
+        self._meter = meter
+        self._open: list[tuple[str, AbstractContextManager[None]]] = []
+        self._one_at_a_time = threading.Lock()
+        listener = self
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self) -> None:
+                while line := self.rfile.readline(2 * LONGEST_NAME):
+                    answer = listener.answer(line.decode(errors="replace").strip())
+                    self.wfile.write(json.dumps(answer).encode() + b"\n")
+                    if "end" in answer:
+                        listener.close()
+                        return
+
+        class Server(socketserver.ThreadingTCPServer):
+            daemon_threads, allow_reuse_address = True, True
+
+        try:
+            self._server = Server(("127.0.0.1", port), Handler)
+        except (OSError, OverflowError) as error:
+            raise InputError(
+                "commands cannot be received on this port",
+                given=f"port {port}: {error}",
+                allowed="a free port from 1 to 65535",
+                hint="choose another port",
+            ) from error
+        self.port: int = self._server.server_address[1]
+        """The port that it listens on."""
+
+    def serve(self) -> None:
+        """Answer commands until one of them is "end", or `close` is called."""
+        try:
+            self._server.serve_forever()
+        finally:
+            self._server.server_close()
+            while self._open:
+                self._open.pop()[1].__exit__(None, None, None)
+
+    def close(self) -> None:
+        """Stop answering."""
+        threading.Thread(target=self._server.shutdown).start()  # It would wait for the very thread that serves.
+
+    def answer(self, command: str) -> dict[str, Any]:
+        """Carry out a command. What is wrong with it is the answer's "error"."""
+        word, _, name = command.partition(" ")
+        with self._one_at_a_time:
+            try:
+                if word == "start" and name:
+                    return self._start(name.strip())
+                if word == "stop" and not name:
+                    return self._stop()
+                if word == "end" and not name:
+                    return {"end": True}
+                raise InputError("unknown command", given=command[:100], allowed=_COMMANDS, hint="send: start NAME")
+            except InputError as error:
+                return {"error": str(error)}
+
+    def _start(self, name: str) -> dict[str, Any]:
+        path = f"{self._open[-1][0]}.{name}" if self._open else name
+        window = self._meter.window(path)
+        window.__enter__()
+        self._open.append((path, window))
+        return {"window": path}
+
+    def _stop(self) -> dict[str, Any]:
+        if not self._open:
+            raise InputError("no window is open", given="stop", allowed="stop after start", hint="send: start NAME")
+        path, window = self._open.pop()
+        window.__exit__(None, None, None)
+        found = self._meter.result().tree().at(path)
+        known = found.total.source != "missing"
+        return {
+            "window": path,
+            "calls": round(found.calls),
+            "time_s": found.total.time_s,
+            "energy_j": found.total.energy_j if known else None,
+            "source": found.total.source,
+        }

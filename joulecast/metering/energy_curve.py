@@ -187,11 +187,10 @@ IDLE, ABOVE_IDLE = "idle", "above idle"
 def window_rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
     """Time and energy of windows by device, without those of the windows inside them.
 
+    Returns a row for each path of windows, and the share of the time outside all windows.
+
     Args:
         several: Whether the tree has several machines, so that names of devices need the name of the machine.
-
-    Returns:
-        A row for each path of windows, and the share of the time outside all windows.
     """
     paths = [path for path, _, _ in recording.windows]
     starts = np.array([start for _, start, _ in recording.windows], dtype=float)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from ..errors import InputError, MissingDependencyError, with_extra
+from ..errors import InputError, needing, with_extra
 from .result import Metering
 
 PREFIX = "system/"
@@ -19,10 +19,8 @@ def active_run() -> Any:
 
     Raises MissingDependencyError: MLflow is not installed. Raises InputError: no run is active.
     """
-    try:
+    with needing("logging to MLflow needs the package mlflow", with_extra("mlflow")):
         import mlflow
-    except ImportError as error:
-        raise MissingDependencyError("logging to MLflow needs the package mlflow", hint=with_extra("mlflow")) from error
     run = mlflow.active_run()
     if run is None:
         raise InputError("no MLflow run is active", given="mlflow=True", hint="measure inside mlflow.start_run()")

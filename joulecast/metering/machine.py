@@ -57,18 +57,14 @@ class Machine:
 def find_machine(wanted: Collection[str] = GROUPS) -> Machine:
     """Find the devices of this machine that can be measured.
 
+    Returns the devices that were found. There may be none; `absent` has the reasons. Raises UnknownNameError: a name is
+    neither a group nor a device of this machine. Raises InputError: an estimate is requested together with devices.
+
     Args:
         wanted: "cpu", "ram", "gpu", or names of devices such as "gpu1". Memory without a counter is modelled if "ram"
             is requested by name, and reported as modelled. "estimate" alone: CPU and GPUs are not read but estimated
             (`estimated_power`). Containers that mount the host's counters elsewhere name that folder in
             JOULECAST_POWERCAP.
-
-    Returns:
-        The devices that were found. There may be none; `absent` has the reasons.
-
-    Raises:
-        UnknownNameError: A name is neither a group nor a device of this machine.
-        InputError: An estimate is requested together with devices.
     """
     machine = Machine()
     if tuple(wanted) == (ESTIMATE,):

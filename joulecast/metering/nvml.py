@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from ..errors import MissingDependencyError, SensorError
+from ..errors import SensorError, needing
 from .gpu_shares import ProcessReader, ProcessUse
 from .samples import Reader
 
@@ -17,12 +17,8 @@ _SLOW_EVERY = 10  # Clocks, temperature and the like change slowly and take long
 
 def pynvml() -> ModuleType:
     """Import the module pynvml of nvidia-ml-py. Raises MissingDependencyError: it is not installed."""
-    try:
+    with needing("reading a GPU's power needs nvidia-ml-py", "pip install nvidia-ml-py"):
         import pynvml
-    except ImportError as error:
-        raise MissingDependencyError(
-            "reading a GPU's power needs nvidia-ml-py", hint="pip install nvidia-ml-py"
-        ) from error
     module: ModuleType = pynvml
     return module
 

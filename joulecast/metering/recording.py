@@ -19,16 +19,18 @@ import math
 import os
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from ..checked import number, text
+from ..checked import integer, number, shown, text
+from ..energy.node import require_levels
 from ..errors import InputError
-from ..system.regular_files import refuse_constant
+from ..system.damage import first_line
+from ..system.regular_files import lines, refuse_constant
 from .samples import FIELDS, RANGES, Samples
 
 FORMAT = 1
@@ -108,13 +110,10 @@ class Recording:
 
 
 class Writer:
-    """Appends lines to a new recording.
+    """Appends lines to a new recording. Raises InputError: the file exists already, or cannot be created.
 
     Args:
         path: Path of the file, which must not exist yet.
-
-    Raises:
-        InputError: The file exists already, or cannot be created.
     """
 
     def __init__(self, path: Path, machine: Mapping[str, Any]) -> None:
@@ -193,3 +192,198 @@ def block_of(device: str, samples: Samples) -> dict[str, Any]:
             if not np.isnan(values).all()
         },
     }
+
+
+# Reading recordings: of any size up to a limit, and line by line, whoever wrote them and however they ended.
+
+_MOST_BYTES = 1 << 30  # about ten million samples
+_LONGEST_LINE = 16 << 20
+_MOST_RECORDS = 2_000_000
+
+
+def read_recording(path: str | Path) -> Recording:
+    """Read a recording, even if its program or its meter was killed.
+
+    Raises InputError: the file does not exist or is empty, is not a recording, has another format, is damaged before
+    its last line, contains values that no sensor reads, or is larger than 1 GB.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError("there is no such recording", given=str(path), hint="`joulecast measure --out FILE` makes one")
+    reading, torn_lines = _Reading(), 0
+    try:
+        for line in lines(path, _MOST_BYTES, _LONGEST_LINE, "this recording"):
+            if torn_lines:
+                torn_lines += 1
+                break
+            record = unsealed(line.decode("utf-8", errors="replace"))
+            if record is None:
+                torn_lines = 1
+            else:
+                reading.add(record)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        if isinstance(error, InputError) and str(path) in str(error.given):
+            raise
+        raise InputError(
+            "the content of this recording is not valid",
+            given=f"{path}, line {reading.count + 1}: {type(error).__name__}: {first_line(error)}",
+            allowed="a file that `joulecast measure --out` wrote",
+            hint="use a copy that is intact",
+        ) from error
+    # Only the last line may be incomplete: the one that was being written when the meter was killed.
+    if torn_lines > 1:
+        raise InputError(
+            "a line of this recording is damaged",
+            given=f"{path}, line {reading.count + 1}",
+            hint="use a copy that is intact",
+        )
+    if not reading.count:
+        raise _no_recording(str(path))
+    return reading.finished()
+
+
+def _no_recording(given: str) -> InputError:
+    return InputError("this is not a recording", given=given, allowed="a file that `joulecast measure --out` wrote")
+
+
+class _Reading:
+    """What has been read of a recording, line by line."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._machine: dict[str, Any] = {}
+        self._devices: tuple[DeviceInfo, ...] = ()
+        self._blocks: dict[str, list[Samples]] = {}
+        self._windows: list[Window] = []
+        self._names: dict[str, str] = {}
+        self._events: list[str] = []
+        self._shares: list[dict[str, Any]] = []
+        self._start_s = self._end_s = 0.0
+        self._last_window_s = -math.inf
+        self._exit_code: int | None = None
+        self._complete = False
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Add the record of a line.
+
+        Raises InputError, KeyError, IndexError, TypeError, ValueError, AttributeError: it is not one that a meter
+        writes.
+        """
+        if (record["kind"] == "machine") != (self.count == 0):
+            raise _no_recording(f"a line of the kind {record['kind']} in line {self.count + 1}")
+        getattr(self, f"_add_{record['kind']}")(record)
+        self.count += 1
+
+    def _add_machine(self, record: Mapping[str, Any]) -> None:
+        if record.get("format") != FORMAT:
+            raise InputError(
+                "the recording has another format",
+                given=f"format {shown(record.get('format'))}",
+                allowed=f"format {FORMAT}",
+                hint="read it with the version of joulecast that wrote it",
+            )
+        self._start_s = self._end_s = _time(record["start_s"])
+        self._machine = {
+            "host": text(record["host"], LONGEST_NAME),
+            "started": text(record["started"], LONGEST_NAME),
+            "absent": tuple(text(value) for value in _listed(record["absent"])),
+            "wall_offset_s": _time(record["wall_offset_s"]),
+        }
+        self._devices = tuple(DeviceInfo.from_dict(value) for value in _listed(record["devices"]))
+        self._blocks = {device.name: [] for device in self._devices}
+        if len(self._blocks) < len(self._devices):
+            raise ValueError("two devices have the same name")
+
+    def _add_samples(self, record: Mapping[str, Any]) -> None:
+        columns = {name: _listed(values) for name, values in record["columns"].items() if name in FIELDS}
+        length = len(columns["time_s"])
+        for name, values in columns.items():
+            low, high = RANGES[name]
+            missing = None if name == "time_s" else math.nan  # a time is never missing
+            columns[name] = [
+                missing if value is None and missing is not None else number(value, low, high) for value in values
+            ]
+            if len(values) != length:
+                raise ValueError(f"{name} has {len(values)} values, but there are {length} times")
+        block = Samples.of(**{name: np.array(values, dtype=float) for name, values in columns.items()})
+        self._blocks[text(record["device"])].append(block)
+        self._end_s = max(self._end_s, float(block.time_s[-1]))
+
+    def _add_windows(self, record: Mapping[str, Any]) -> None:
+        for name, start, end in _listed(record["windows"]):
+            start_s, end_s = _time(start), _time(end)
+            if end_s < start_s:
+                raise ValueError(f"a window ends before it starts: {start_s:g} s to {end_s:g} s")
+            if name not in self._names:
+                require_levels(text(name))
+            self._windows.append((self._names.setdefault(name, name), start_s, end_s))
+            self._last_window_s = max(self._last_window_s, end_s)
+        self._end_s = max(self._end_s, self._last_window_s)
+        _require_few(self._windows, "windows")
+
+    def _add_event(self, record: Mapping[str, Any]) -> None:
+        what, device = text(record["what"]), record.get("device")
+        self._events.append(f"{text(device, LONGEST_NAME)}: {what}" if device else what)
+        _require_few(self._events, "events")
+
+    def _add_shares(self, record: Mapping[str, Any]) -> None:
+        found: dict[str, Any] = {"time_s": _time(record["time_s"])}
+        if record.get("cpu") is not None:
+            found["cpu"] = number(record["cpu"], 0.0)
+        if "gpus" in record:
+            found["gpus"] = {text(name): _use(share) for name, share in record["gpus"].items()}
+        self._shares.append(found)
+        _require_few(self._shares, "shares")
+
+    def _add_end(self, record: Mapping[str, Any]) -> None:
+        self._end_s = max(_time(record["time_s"]), self._last_window_s)
+        if self._end_s < self._start_s:
+            raise ValueError("the end is before the start")
+        code = record["exit_code"]
+        self._exit_code, self._complete = None if code is None else integer(code, -(2**31), 2**32), True
+
+    def finished(self) -> Recording:
+        """The recording. Raises InputError: the times of a device's samples do not ascend, or its counter sinks."""
+        return Recording(
+            start_s=self._start_s,
+            end_s=self._end_s,
+            devices=self._devices,
+            samples={name: _joined(blocks) for name, blocks in self._blocks.items()},
+            windows=tuple(self._windows),
+            events=tuple(self._events),
+            shares=tuple(self._shares),
+            exit_code=self._exit_code,
+            complete=self._complete,
+            **self._machine,
+        )
+
+
+def _time(value: Any) -> float:
+    return number(value, *RANGES["time_s"])
+
+
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"a list is expected, not {shown(value)}")
+    return value
+
+
+def _require_few(values: Sequence[object], what: str) -> None:
+    if len(values) > _MOST_RECORDS:
+        raise ValueError(f"it has more than {_MOST_RECORDS:,} {what}")
+
+
+def _use(share: Mapping[str, Any]) -> dict[str, float | None]:
+    """Shares of a GPU, see `GpuShare`."""
+    return {text(name): None if value is None else number(value, 0.0) for name, value in share.items()}
+
+
+def _joined(blocks: Sequence[Samples]) -> Samples:
+    """The samples of a device from those of its blocks.
+
+    Raises InputError: the times do not ascend, or the counter sinks.
+    """
+    empty = Samples.of(np.empty(0))
+    found = Samples(*(np.concatenate([getattr(block, name) for block in (empty, *blocks)]) for name in FIELDS))
+    found.refuse_sinking_counter()
+    return found

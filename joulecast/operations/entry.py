@@ -2,17 +2,181 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from numbers import Integral
 from typing import Any, Self
 
-from ..errors import InputError
-from .dropped import short_text
+from ..errors import InputError, printable
+from .attributes import ELEMENT_BYTES
 from .operation import EXAMPLE, Operation
+from .rules import size
+
+# Dropped work: operator calls of a model that no operation represents. They count as not covered, never as zero.
+
+BOOKKEEPING = "bookkeeping on one integer"
+"""Reason for dropping work of negligible cost, such as the batches that batch norm counts."""
+
+SHAPE_ARITHMETIC = "made from shapes alone"
+"""Reason for dropping positions and masks that depend on shapes alone, not on the input's values or a parameter."""
+
+EXEMPT: frozenset[str] = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("arange", "linspace", "eye", "zeros", "ones", "full", "zero", "fill"),
+        *("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"),
+        "_local_scalar_dense",
+    )
+)
+"""Operators that are dropped without a warning: they fill a tensor with a constant, or read a single number."""
+
+
+def is_exempt(name: str, reason: str) -> bool:
+    """Whether the cost of an operator that is dropped for this reason is negligible."""
+    return name in EXEMPT or reason in (BOOKKEEPING, SHAPE_ARITHMETIC)
+
+
+_LONGEST_TEXT = 1000
+
+
+def short_text(value: object) -> str:
+    """A value of a network file as a printable text. Raises InputError: it is no text, or a long one."""
+    if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
+        raise InputError(
+            "a name, a path or a reason in a network is a short text",
+            given=repr(value)[:100],
+            allowed=f"up to {_LONGEST_TEXT} characters",
+        )
+    return printable(value)
+
+
+@dataclass(frozen=True)
+class DroppedWork:
+    """Amount of dropped work, estimated from its tensors: the forward, summed over all calls.
+
+    Args:
+        flops: FLOPs if PyTorch has a formula for them (torch.utils.flop_counter; a multiply-add is two); otherwise 0.
+        moved_bytes: Bytes of inputs and outputs. Each tensor counts once per call.
+        parameter_bytes: Bytes of the inputs that are parameters. Each parameter counts once in all.
+        output_bytes: Bytes of the outputs, which stay in memory for the backward in training.
+        largest_bytes: Bytes of inputs and outputs of the largest call, without parameters.
+    """
+
+    flops: int
+    moved_bytes: int
+    parameter_bytes: int
+    output_bytes: int
+    largest_bytes: int
+
+    def plus(self, other: DroppedWork) -> DroppedWork:
+        """The sum of both, and the larger of the two largest calls."""
+        added = {field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
+        return DroppedWork(**{**added, "largest_bytes": max(self.largest_bytes, other.largest_bytes)})
+
+    @classmethod
+    def of(cls, operation: Operation, element_bytes: int) -> Self:
+        """The work of the forward of one call of an operation that is dropped."""
+        forward = operation.replace(mode="inference")
+        scale = element_bytes / ELEMENT_BYTES[operation.precision]
+        moved = round(scale * (forward.bytes_read + forward.bytes_written))
+        return cls(
+            flops=forward.flops,
+            moved_bytes=moved,
+            parameter_bytes=operation.parameters * element_bytes,
+            output_bytes=size(operation.output_shape) * element_bytes,
+            largest_bytes=(operation.input_size + size(operation.output_shape)) * element_bytes,
+        )
+
+    @classmethod
+    def from_dict(cls, value: object) -> Self:
+        """Read what `Dropped.to_dict` wrote. Raises InputError: the value is not such an object."""
+        names = [field.name for field in fields(cls)]
+        if not isinstance(value, Mapping) or set(value) != set(names):
+            raise InputError("dropped work is an object", given=repr(value)[:200], allowed=", ".join(names))
+        for name in names:
+            if type(value[name]) is not int or value[name] < 0:
+                raise InputError(
+                    f"{name} of dropped work is an integer from 0", given=repr(value[name])[:100], allowed="0 or more"
+                )
+        return cls(**value)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Calls of a model that no operation of its network represents, for the stated reason.
+
+    Args:
+        name: Name of the operator, such as "aten.topk", or the operation kind of the call.
+        module_paths: Paths of the modules that call it, without repeats.
+        work: Amount of work; None if its cost is negligible, or if it is not known, as in files of earlier versions and
+            in templates.
+    """
+
+    name: str
+    count: int
+    module_paths: tuple[str, ...]
+    reason: str
+    work: DroppedWork | None = None
+
+    @property
+    def is_exempt(self) -> bool:
+        """Whether its cost is negligible, so that a network without it still counts as covered."""
+        return is_exempt(self.name, self.reason)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The dropped work as plain lists and dictionaries."""
+        value = {"name": self.name, "count": self.count, "module_paths": list(self.module_paths), "reason": self.reason}
+        return value if self.work is None else {**value, "work": asdict(self.work)}
+
+    @classmethod
+    def from_dict(cls, value: object) -> Self:
+        """Read what `to_dict` wrote, of this version or an earlier one.
+
+        Raises InputError: the value is not such an object.
+        """
+        if not isinstance(value, Mapping) or not {"name", "count", "reason"} <= set(value):
+            raise InputError(
+                "what was dropped is an object with name, count and reason",
+                given=repr(value)[:200],
+                allowed="name, count and reason; module_paths and work may be left out",
+            )
+        work = value.get("work")
+        return cls(
+            short_text(value["name"]),
+            int(value["count"]),
+            tuple(map(short_text, value.get("module_paths", ()))),
+            short_text(value["reason"]),
+            None if work is None else DroppedWork.from_dict(work),
+        )
+
+
+class DroppedTally:
+    """Sums dropped work by name and reason."""
+
+    def __init__(self) -> None:
+        self._works: dict[tuple[str, str], list[DroppedWork | None]] = {}
+        self._paths: dict[tuple[str, str], list[str]] = {}
+
+    def add(self, name: str, reason: str, path: str, work: DroppedWork | None) -> None:
+        """Count one call of an operator or kind in a module; the work is None if it is not known."""
+        self._works.setdefault((name, reason), []).append(work)
+        self._paths.setdefault((name, reason), []).append(path)
+
+    def listed(self) -> tuple[Dropped, ...]:
+        """All dropped work, in order of first use."""
+        return tuple(
+            Dropped(name, len(paths), tuple(dict.fromkeys(paths)), reason, self._work(name, reason))
+            for (name, reason), paths in self._paths.items()
+        )
+
+    def _work(self, name: str, reason: str) -> DroppedWork | None:
+        works = self._works[name, reason]
+        known = [work for work in works if work is not None]
+        return functools.reduce(DroppedWork.plus, known) if len(known) == len(works) else None
 
 
 @dataclass(frozen=True)

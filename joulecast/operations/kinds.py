@@ -31,11 +31,11 @@ from .attributes import (
     one_of,
     sizes,
 )
-from .index_kinds import INDEX_KINDS
 from .kind import Kind, Traffic
 from .rows import (
     GEMM_PARTIAL,
     GEMM_TRAINING,
+    INDEX_KINDS,
     adaptive_pooling,
     binary,
     collective,

@@ -11,8 +11,8 @@ from typing import Any, Literal, cast, get_args
 
 from ..errors import InputError, unknown_name
 from .attributes import PRECISIONS, Precision, RequestedPrecision
-from .checked_values import full_attributes, normalized_shape
 from .counted import Counted
+from .inputs import full_attributes, normalized_shape
 from .kind import GRADIENTS
 from .kinds import KINDS
 from .rules import Shape, Shapes

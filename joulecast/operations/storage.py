@@ -9,9 +9,8 @@ import numpy as np
 
 from .attributes import ELEMENT_BYTES, QUANTIZED
 from .indexing import row_length
-from .recurrent import gate_elements
 from .rules import Attributes, Shape, Shapes, size
-from .transforms import fft_passes
+from .transforms import fft_passes, gate_elements
 
 _INDEX_BYTES = 8  # PyTorch's indices are int64.
 _MASK_BYTES = 1

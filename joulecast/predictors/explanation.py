@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError, MissingDependencyError, with_extra
+from ..errors import InputError, needing, with_extra
 from ..hardware import GPU
 from ..operations.operation import Operation
 from ..operations.operation_list import operation_text
@@ -300,13 +300,11 @@ def contributions(
 
 
 def _tree_shap(native: bytes, inputs: Any) -> Any:
-    try:
+    with needing(
+        "feature contributions of boosted trees need xgboost",
+        f"{with_extra('train')}; or explain with another predictor",
+    ):
         import xgboost
-    except ImportError as error:
-        raise MissingDependencyError(
-            "feature contributions of boosted trees need xgboost",
-            hint=f"{with_extra('train')}; or explain with another predictor",
-        ) from error
     booster = xgboost.Booster()
     booster.load_model(bytearray(native))
     return booster.predict(xgboost.DMatrix(inputs), pred_contribs=True)[0]

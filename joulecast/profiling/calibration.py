@@ -56,14 +56,11 @@ class ChaseDevice(Protocol):
     def run(
         self, level: str, blocks: int, threads: int, steps: int, access: str = "load", size_bytes: int | None = None
     ) -> Chase:
-        """Follow the chain in the array of a memory level.
+        """Follow the chain in the array of a memory level. Raises SensorError: the energy could not be measured.
 
         Args:
             steps: Number of steps of each thread.
             size_bytes: Size of the array, instead of one that fits into the level.
-
-        Raises:
-            SensorError: The energy could not be measured.
         """
 
     def idle(self, settle_s: float, seconds: float) -> tuple[float, float]:
@@ -155,14 +152,13 @@ def calibrate(
 ) -> Calibration:
     """Measure the energy of an access to each memory level.
 
+    Raises InputError: there are fewer than three sweeps. Raises SensorError: the energy could not be measured, or does
+    not grow with the number of accesses.
+
     Args:
         runs: Number of sweeps of each level, at least three.
         levels: The levels to measure. A file for the catalogue needs all of them.
         accesses: What the steps do, of `ACCESSES`. A file for the catalogue needs loads.
-
-    Raises:
-        InputError: There are fewer than three sweeps.
-        SensorError: The energy could not be measured, or does not grow with the number of accesses.
     """
     if runs < RUNS:
         raise InputError(

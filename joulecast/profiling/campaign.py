@@ -5,21 +5,84 @@ from __future__ import annotations
 import math
 import random
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from ..errors import InputError, unknown_name
 from ..extraction.own_file import own_model
 from ..extraction.sources import network_of
-from ..operations.checked_values import normalized_shape
+from ..operations.inputs import normalized_shape
 from ..operations.operation import Operation, require_mode, require_precision
 from ..operations.rules import Shape
 from ..system.damage import refusing_damage
 from ..system.regular_files import MOST_BYTES, read_regular
 from ..system.resources import named_file
-from .proportionality import LEAST_LENGTHS, length_of_all
+
+# Whether the time of a loop is proportional to its iterations: the check of Nicolai (Heidelberg 2025).
+#
+# Loops of many lengths are timed. A line is fitted to the logarithms of iterations over those of seconds, for the
+# longest six sevenths of the loops. A loop whose iterations lie more than five standard deviations of these residuals
+# off the line is an outlier. Loops longer than the longest outlier can be trusted.
+
+LEAST_LENGTHS = 7
+"""Least number of loop lengths for the check."""
+
+_LEFT_OUT = 1 / 7
+_SIGMAS = 5
+_RANGE = 1000.0  # Ratio of the longest loop to the shortest.
+_LEAST_DEVIATION = 1e-6  # Below it, residuals are rounding.
+
+
+@dataclass(frozen=True)
+class Proportionality:
+    """The fit of a line to loops of several lengths.
+
+    Args:
+        slope: Slope of log iterations over log seconds, 1 where they are proportional.
+        deviation: Standard deviation of the residuals of the fitted loops, in decades of iterations.
+    """
+
+    slope: float
+    deviation: float
+    outliers_s: tuple[float, ...]
+
+    def doubts(self, floor_s: float) -> tuple[str, ...]:
+        """What to warn of, if loops that take at least `floor_s` seconds are to be trusted."""
+        longest_s = max(self.outliers_s, default=0.0)
+        if longest_s <= floor_s:
+            return ()
+        return (f"time is not proportional to iterations in loops of up to {longest_s:.3g} s",)
+
+
+def lengths(number: int, seconds: float) -> list[float]:
+    """Durations of the loops to time, in seconds: spaced evenly on a logarithmic scale, the longest last."""
+    return np.geomspace(seconds / _RANGE, seconds, number).tolist() if number else []
+
+
+def length_of_all(number: int, seconds: float) -> float:
+    """How many seconds the loops take together."""
+    return sum(lengths(number, seconds))
+
+
+def proportionality(loops: Sequence[tuple[int, float]]) -> Proportionality:
+    """Check loops of several lengths.
+
+    Args:
+        loops: Iterations and seconds of each loop, at least `LEAST_LENGTHS`.
+    """
+    by_length = sorted(loops, key=lambda loop: loop[1])
+    iterations, seconds = np.log10(np.array(by_length, dtype=float)).T
+    longest = slice(int(len(by_length) * _LEFT_OUT), None)
+    slope, intercept = np.polyfit(seconds[longest], iterations[longest], 1)
+    residuals = iterations - (slope * seconds + intercept)
+    deviation = max(float(np.std(residuals[longest])), _LEAST_DEVIATION)
+    off = np.abs(residuals) > _SIGMAS * deviation
+    return Proportionality(float(slope), deviation, tuple((10 ** seconds[off]).tolist()))
+
 
 # Extra time of a measurement: warm-up, making instances, and checking that time is proportional to iterations.
 _OVERHEAD_S = 1.0
@@ -165,14 +228,13 @@ def _at(clock_mhz: int | None) -> str:
 def load_campaign(path: str | Path | None, options: Mapping[str, Any] | None = None) -> Campaign:
     """Read a campaign from a TOML file, from options, or from both.
 
+    Raises InputError: the file cannot be read, or a value is out of range. Raises UnknownNameError: a key, mode or
+    precision does not exist.
+
     Args:
         path: The file, or the name of a campaign that came with joulecast, such as "small"; None where the options are
             complete.
         options: Keys and values as in the file. They override those of the file.
-
-    Raises:
-        InputError: The file cannot be read, or a value is out of range.
-        UnknownNameError: A key, mode or precision does not exist.
     """
     path = None if path is None else named_file(path, "profiling", "campaign")
     with refusing_damage("a value of this campaign has the wrong type", Path(path or "options")):

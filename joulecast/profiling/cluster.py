@@ -20,14 +20,106 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..errors import DeviceError, InputError, JoulecastError
 from ..system.cluster import connect
-from . import bench
+from . import session
 from .campaign import Campaign, NetworkTask, Task, plan
-from .journal import Journal
+from .journal import Journal, now
 from .session import JOURNAL, check_resumed, finish_journal, say, sessions, termination_as_interrupt
 
 if TYPE_CHECKING:
+    import torch
     from distributed import Client, Future
     from distributed.deploy import Cluster
+
+    from ..metering import Sensor
+
+
+# A worker's part of a campaign on a cluster: it opens its device, and measures what it is told to.
+#
+# The functions run on the worker. They write no files, so a worker that dies leaves nothing behind.
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What a worker says about its device.
+
+    Args:
+        device: Name of the device's model, by which measurements are put into datasets.
+        session: The power of the idle device and the properties of its sensor, for the journal; None without a sensor.
+    """
+
+    device: str
+    board: str | None
+    facts: dict[str, Any]
+    session: dict[str, Any] | None
+
+
+@dataclass
+class _Bench:
+    """The device of this process, with its sensors. They poll until they are closed."""
+
+    campaign: Campaign
+    device: torch.device
+    sensor: Sensor
+    second: Sensor | None
+    entered: ExitStack
+
+
+_OPEN: list[_Bench] = []  # at most one: a worker keeps its sensor from one measurement to the next
+
+
+def open_device(campaign: Campaign, device: str, version: str, *, power: bool) -> Opened:
+    """Get the device of this worker ready, and describe it.
+
+    Raises InputError: this worker has another version of joulecast, or no such device. Raises SensorError, ClockError:
+    power cannot be read, or a clock cannot be locked.
+    """
+    if version != __version__:
+        raise InputError(
+            "this worker has another version of joulecast",
+            given=__version__,
+            allowed=version,
+            hint="install the same version on all machines of the cluster",
+        )
+    from ..metering import NoSensor
+    from . import devices
+
+    close_device()
+    found = devices.find_device(device)
+    session.ready_clocks(campaign, found)
+    sensor = devices.sensor_of(found) if power else NoSensor("not asked for")
+    second = session.second_log(found) if campaign.second_log else None
+    started = now()
+    with ExitStack() as entered:
+        for each in (sensor, second):
+            if each is not None:
+                entered.enter_context(each)
+        first = None if isinstance(sensor, NoSensor) else session.idle_and_probed(found, sensor)
+        _OPEN.append(_Bench(campaign, found, sensor, second, entered.pop_all()))
+    return Opened(
+        device=devices.name_of(found),
+        board=devices.board_of(found),
+        facts={**devices.facts_of(found, sensor), "joulecast": __version__},
+        session=None if first is None else {"status": "session", "started": started, **first},
+    )
+
+
+def measure_here(task: Task | NetworkTask) -> dict[str, Any]:
+    """Make one measurement on the device that `open_device` has opened, at the clock of the task.
+
+    Raises ClockError: the clock cannot be locked. Raises SensorError, DeviceError: the sensor or the GPU is lost.
+    """
+    from . import collection
+
+    (bench,) = _OPEN
+    with collection.held(task.clock_mhz, bench.device):
+        return collection.measure(task, bench.campaign, bench.device, bench.sensor, bench.second)
+
+
+def close_device() -> None:
+    """Stop the sensors of this worker."""
+    while _OPEN:
+        _OPEN.pop().entered.close()
+
 
 _CHECK_S = 0.2  # between two looks at which workers there are
 _FETCH_S = 10.0  # for the record of a finished measurement, which its worker may take with it
@@ -49,13 +141,12 @@ def run_on_cluster(
 ) -> str:
     """Run a campaign on the workers of a cluster, and return its results in a line for each model of GPU.
 
+    Raises InputError: no scheduler answers, a worker does not fit, or `out` has measurements that are not resumed.
+    Raises JoulecastError: the campaign cannot go on. Finished measurements are in the journals.
+
     Args:
         out: Folder that gets a folder for each model of GPU, with journal and dataset.
         cluster: Address of Dask's scheduler, such as tcp://host:8786, or the cluster itself.
-
-    Raises:
-        InputError: No scheduler answers, a worker does not fit, or `out` has measurements that are not resumed.
-        JoulecastError: The campaign cannot go on. Finished measurements are in the journals.
     """
     with connect(cluster) as client:
         tasks = plan(campaign, limit)
@@ -145,7 +236,7 @@ class _Dispatch:
                     self._take(self._ended.get(timeout=_CHECK_S))
         finally:
             self._client.cancel([worker.call for worker in self._workers.values() if worker.call is not None])
-            self._client.run(bench.close_device, on_error="ignore")
+            self._client.run(close_device, on_error="ignore")
 
     def _is_busy(self) -> bool:
         return any(worker.call is not None for worker in self._workers.values())
@@ -168,7 +259,7 @@ class _Dispatch:
         for address in self._workers.keys() - here:
             self._lose(address)
         for address in here - self._workers.keys():
-            call = self._submit(address, bench.open_device, self._campaign, device, __version__, power=power)
+            call = self._submit(address, open_device, self._campaign, device, __version__, power=power)
             self._workers[address] = _Worker(call)
         refusals = [worker.refusal for worker in self._workers.values()]
         if refusals and all(refusals):
@@ -185,7 +276,7 @@ class _Dispatch:
                 left = self.models[worker.model].left
                 if left:
                     worker.task = left.popleft()
-                    worker.call = self._submit(address, bench.measure_here, worker.task)
+                    worker.call = self._submit(address, measure_here, worker.task)
 
     def _take(self, call: Future) -> None:
         """Take the result of a call that has ended. Those of workers that were given up are of no interest."""
@@ -204,7 +295,7 @@ class _Dispatch:
             self._refuse(address, worker, error)
         else:
             worker.call = None
-            if isinstance(result, bench.Opened):
+            if isinstance(result, Opened):
                 self._welcome(address, worker, result)
             else:
                 self._write(address, worker, result)
@@ -245,7 +336,7 @@ class _Dispatch:
         worker.call, worker.task, worker.refusal = None, None, error
         say(f"\n{address} is not used: {error}\n")
 
-    def _welcome(self, address: str, worker: _Worker, opened: bench.Opened) -> None:
+    def _welcome(self, address: str, worker: _Worker, opened: Opened) -> None:
         """Give a worker whose device is open to its model of GPU, if it fits."""
         used = {known.board: other for other, known in self._workers.items() if known.refusal is None}
         worker.board = opened.board
@@ -274,7 +365,7 @@ class _Dispatch:
         if opened.session is not None:
             model.journal.append({"key": f"session {sessions(model.journal)}", **opened.session, "worker": address})
 
-    def _model(self, name: str, opened: bench.Opened) -> _Model:
+    def _model(self, name: str, opened: Opened) -> _Model:
         if name not in self.models:
             belongs_to = {**self._campaign.to_dict(), "device": opened.device}
             journal = self._journals.enter_context(Journal(self._out / name / JOURNAL, belongs_to, opened.facts))

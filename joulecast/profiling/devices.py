@@ -6,20 +6,150 @@ import os
 import shutil
 import statistics
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..errors import DeviceError, InputError, MissingDependencyError, SensorError
+from ..errors import ClockError, DeviceError, InputError, MissingDependencyError, SensorError
 from ..hardware.cpu import cpu_name
 from ..hardware.host import processor
 from ..metering import NoSensor, Sensor
+from ..metering.nvidia_smi import nvidia_smi
+from ..metering.nvml import opened
 from ..metering.powercap import zones_folder
-from ..metering.sampler import PERIOD_S
-from ..metering.sensor import nvidia_smi_sensor, nvml_sensor, powercap_sensor
-from .clocks import Clocks
+from ..metering.sampler import PERIOD_S, nvidia_smi_sensor, nvml_sensor, powercap_sensor
+from ..system.whole_files import lock
 from .timing import by_cpu_time, synchronize
+
+# Locks a GPU's graphics clock for a campaign, and resets it whatever happens.
+#
+# A locked clock outlives the process that locked it. So the process first writes a marker, a file that it keeps locked.
+# A marker that no process holds was left by a crash, and the next campaign on that GPU resets the clock first.
+
+_NEAREST = 5
+
+
+def state_folder() -> Path:
+    """$XDG_STATE_HOME/joulecast, by default ~/.local/state/joulecast: the folder for state that survives a crash."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "joulecast"
+
+
+class Clocks:
+    """The graphics clock of a GPU, set through NVML or, where that fails, through `nvidia-smi`."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._marker = state_folder() / f"locked-{self._identity()}"
+
+    def check(self, clock_mhz: int) -> None:
+        """Check that the GPU supports a clock. Raises ClockError: it does not. The message names the nearest clocks."""
+        supported = self._supported_mhz()
+        if supported and clock_mhz not in supported:
+            nearest = sorted(sorted(supported, key=lambda mhz: abs(mhz - clock_mhz))[:_NEAREST])
+            raise ClockError(
+                "this GPU does not support this clock",
+                given=f"{clock_mhz} MHz",
+                allowed=f"{min(supported)} to {max(supported)} MHz; nearest: {', '.join(map(str, nearest))}",
+            )
+
+    @contextmanager
+    def locked(self, clock_mhz: int | None) -> Iterator[None]:
+        """Lock a clock; None leaves the GPU as it is.
+
+        Raises ClockError: there is no permission, in which case the message names the command to run; or another
+        campaign holds this GPU's clock.
+        """
+        if clock_mhz is None:
+            yield
+            return
+        with self._marked():
+            try:
+                self._set(clock_mhz)
+            except ClockError:
+                self._marker.unlink()
+                raise
+            try:
+                yield
+            finally:
+                self._reset()
+                self._marker.unlink()  # The marker stays where the reset failed, so that the next campaign tries again.
+
+    def restore(self) -> bool:
+        """Reset a clock that a crashed campaign left locked, and return whether there was one.
+
+        Raises ClockError: the clock cannot be reset, or another campaign holds this GPU's clock.
+        """
+        if not self._marker.exists():
+            return False
+        with self._marked():
+            self._reset()
+            self._marker.unlink()
+        return True
+
+    @contextmanager
+    def _marked(self) -> Iterator[None]:
+        self._marker.parent.mkdir(parents=True, exist_ok=True)
+        with self._marker.open("a") as file:
+            if not lock(file, wait=False):
+                raise ClockError(
+                    "another campaign holds this GPU's clock",
+                    given=f"GPU {self._index}",
+                    hint="wait for it, or use another GPU",
+                )
+            file.flush()
+            os.fsync(file.fileno())
+            yield
+
+    def _identity(self) -> str:
+        try:
+            with opened(self._index) as (nvml, handle):
+                uuid = nvml.nvmlDeviceGetUUID(handle)
+                return uuid.decode() if isinstance(uuid, bytes) else str(uuid)
+        except (SensorError, MissingDependencyError):
+            return nvidia_smi(f"--id={self._index}", "--query-gpu=uuid", "--format=csv,noheader")
+
+    def _supported_mhz(self) -> list[int]:
+        """Clocks that the GPU supports; empty where it does not tell."""
+        try:
+            with opened(self._index) as (nvml, handle):
+                memory_mhz = max(nvml.nvmlDeviceGetSupportedMemoryClocks(handle))
+                return list(nvml.nvmlDeviceGetSupportedGraphicsClocks(handle, memory_mhz))
+        except (SensorError, MissingDependencyError, ValueError):
+            return []
+
+    def _set(self, clock_mhz: int) -> None:
+        self._try(
+            f"the clock cannot be locked at {clock_mhz} MHz",
+            lambda nvml, handle: nvml.nvmlDeviceSetGpuLockedClocks(handle, clock_mhz, clock_mhz),
+            f"--lock-gpu-clocks={clock_mhz},{clock_mhz}",
+            "then collect with a campaign without clocks; the clock that the GPU really holds is stored",
+        )
+
+    def _reset(self) -> None:
+        self._try(
+            "the clock cannot be reset",
+            lambda nvml, handle: nvml.nvmlDeviceResetGpuLockedClocks(handle),
+            "--reset-gpu-clocks",
+            f"then delete {self._marker}",
+        )
+
+    def _try(self, what: str, call: Any, argument: str, after: str) -> None:
+        try:
+            with opened(self._index) as (nvml, handle):
+                call(nvml, handle)
+        except (SensorError, MissingDependencyError) as error:
+            try:
+                nvidia_smi(f"--id={self._index}", argument)
+            except SensorError as second:
+                raise ClockError(
+                    what,
+                    given=f"{error.given or error.what}; {second.given}",
+                    hint=f"run `sudo nvidia-smi --id={self._index} {argument}`; {after}",
+                ) from second
+
 
 _CPU_CACHE_BYTES = 32 * 2**20
 _CPU_MEMORY_BYTES = 2**30
@@ -171,13 +301,11 @@ def measure_host(device: torch.device | None = None) -> tuple[float, dict[str, A
     The factor is an estimate, because there is no host on which both networks and such calls were measured.
 
     A ReLU module is called on one element, as in the loops of the reference host. On the CPU the computation takes less
-    than a tenth of the call; on a GPU the loop is asynchronous, so that only launches are timed.
+    than a tenth of the call; on a GPU the loop is asynchronous, so that only launches are timed. Returns seconds per
+    call over those of the reference host, and the facts for a profile.
 
     Args:
         device: A CUDA device to launch on; None to time PyTorch's dispatch on the CPU and add a typical launch.
-
-    Returns:
-        Seconds per call over those of the reference host, and the facts for a profile.
     """
     on_gpu = device is not None and device.type == "cuda"
     module = torch.nn.ReLU().eval()

@@ -13,11 +13,15 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from math import hypot
 from pathlib import Path
+from statistics import median
 from typing import Any, Self
 
-from ..errors import JournalError
+from ..datasets import Card, Dataset, Measurement, NetworkMeasurement, save
+from ..errors import InputError, JournalError
+from ..operations.operation import Operation
 from ..system.whole_files import lock
 
 JOURNAL_VERSION = 3
@@ -180,3 +184,168 @@ class Journal:
             self._file.close()
         os.ftruncate(descriptor, end)
         return os.fdopen(descriptor, "a+b")
+
+
+# Turns the journal of a campaign into datasets, one per clock. Needs no torch, so it can run on another machine.
+
+METHODS = {
+    "inference": ("forward_distinct", "forward in eval and inference mode over distinct instances"),
+    "training": (
+        "forward_backward_distinct",
+        "forward in train mode and backward with a random output gradient over distinct instances, gradients cleared",
+    ),
+}
+_WALL_CLOCK = ("", "wall clock")
+_BY_CPU_TIME = ("_cpu_time", "CPU time of the process, which other programs do not lengthen")
+_SAME_CLOCK = 0.01  # Relative difference; clocks change in steps of about 1 %.
+
+Record = Mapping[str, Any]
+
+
+def datasets_of(journal: Journal) -> dict[int | None, Dataset]:
+    """The finished measurements of a journal, by the clock that was set; None stands for the GPU's default.
+
+    Raises InputError: the journal has no finished measurement. Raises DatasetError: a measurement is impossible.
+    """
+    records = [(line, record) for line, record in enumerate(journal.records, start=2) if "clock_mhz" in record]
+    clocks = dict.fromkeys(
+        record["clock_mhz"] for _, record in records if record["status"] == "ok" and "operation" in record
+    )
+    if not clocks:
+        raise InputError(
+            "no operation was measured",
+            given=f"{journal.path}, {len(records)} records of operations and whole networks",
+            allowed="at least one operation, which a dataset needs",
+            hint="go on with --resume; a record that failed states its reason",
+        )
+    return {
+        clock: _dataset(journal, clock, [item for item in records if item[1]["clock_mhz"] == clock]) for clock in clocks
+    }
+
+
+def _dataset(journal: Journal, clock: int | None, records: list[tuple[int, Record]]) -> Dataset:
+    measured = [(line, record) for line, record in records if record["status"] == "ok"]
+    measurements = tuple(_measurement(record, line, journal) for line, record in measured if "operation" in record)
+    days = sorted(m.started[:10] for m in measurements)
+    used = {m.method for m in measurements}
+    facts = journal.facts
+    card = Card(
+        gpu=journal.campaign["device"],
+        clock_mhz=_held_mhz(measurements, clock, facts.get("max_clock_mhz")),
+        source=f"joulecast collect, campaign {journal.campaign['name']}",
+        licence="Apache-2.0",
+        method=dict(pair for mode in METHODS if (pair := _method(mode, journal))[0] in used),
+        sensor=facts.get("sensor", "none"),
+        software={name: facts.get(name, "none") for name in ("torch", "cuda", "driver")},
+        measured=(days[0], days[-1]),
+        power_limit_w=facts.get("power_limit_w"),
+        idle_power_w=_idle_power_w(journal),
+        limits=tuple(sorted({record["reason"] for _, record in records if record["status"] == "failed"})),
+        threads=facts.get("threads"),
+        load_average=_load_average([record for _, record in measured]),
+    )
+    return Dataset(card, measurements, tuple(_networks(measured, journal.campaign["name"])))
+
+
+def _held_mhz(measurements: tuple[Measurement, ...], asked: int | None, most_mhz: float | None) -> float | None:
+    """The clock of a dataset: the one that was really held; None where the GPU chose its clock.
+
+    A clock was locked by hand if all measurements have the same clock, and it is below the highest.
+    """
+    held = [m.clock_mhz for m in measurements if m.clock_mhz is not None]
+    if not held:
+        return asked
+    median_mhz = median(held)
+    steady = all(abs(mhz / median_mhz - 1) <= _SAME_CLOCK for mhz in held)
+    by_hand = steady and most_mhz is not None and median_mhz < (1 - _SAME_CLOCK) * most_mhz
+    return round(median_mhz) if asked is not None or by_hand else None
+
+
+def _load_average(records: list[Record]) -> tuple[float, ...]:
+    known = [record["load_average"] for record in records if record.get("load_average") is not None]
+    return (min(known), median(known), max(known)) if known else ()
+
+
+def _idle_power_w(journal: Journal) -> float | None:
+    idle = [record["idle"]["power_w"] for record in journal.records if record["status"] == "session"]
+    known = [power_w for power_w in idle if power_w is not None]
+    return median(known) if known else None
+
+
+def _networks(records: list[tuple[int, Record]], campaign: str) -> Iterator[NetworkMeasurement]:
+    for line, record in records:
+        if "network" in record:
+            task, time_s, power_w = record["network"], record["timing"]["time_s"], record["power"]["power_w"]
+            yield NetworkMeasurement(
+                network=task["model"],
+                input_shape=tuple(task["input_shape"]),
+                precision=task["precision"],
+                mode=task["mode"],
+                time_s=time_s,
+                power_w=power_w,
+                energy_j=None if power_w is None else power_w * time_s,
+                campaign=campaign,
+                line=line,
+            )
+
+
+def _method(mode: str, journal: Journal) -> tuple[str, str]:
+    """Name and description of the method by which operations of a mode were measured."""
+    name, text = METHODS[mode]
+    suffix, clock = _BY_CPU_TIME if journal.facts.get("cpu_time") else _WALL_CLOCK
+    return name + suffix, f"{text}, {clock}"
+
+
+def _measurement(record: Record, line: int, journal: Journal) -> Measurement:
+    timing, power = record["timing"], record["power"]
+    operation = Operation.from_dict(record["operation"])
+    power_w = power["power_w"]
+    time_std_s, power_std_w = timing.get("time_std_s"), power["power_std_w"]  # Older journals have no error of time.
+    return Measurement(
+        operation=operation,
+        time_s=timing["time_s"],
+        power_w=power_w,
+        energy_j=None if power_w is None else power_w * timing["time_s"],
+        device_time_s=timing["device_time_s"],
+        time_std_s=time_std_s,
+        power_std_w=power_std_w,
+        energy_std_j=_energy_std_j(timing["time_s"], time_std_s, power_w, power_std_w),
+        iterations=timing["iterations"],
+        duration_s=timing["end_s"] - timing["start_s"],
+        clock_mhz=power["clock_mhz"],
+        temperature_c=power["temperature_c"],
+        campaign=journal.campaign["name"],
+        method=_method(operation.mode, journal)[0],
+        started=record["started"],
+        line=line,
+        remark="; ".join((*timing["warnings"], *power["warnings"])),
+    )
+
+
+def _energy_std_j(
+    time_s: float, time_std_s: float | None, power_w: float | None, power_std_w: float | None
+) -> float | None:
+    """Error of an energy by propagation of those of time and power, as Nicolai (2025) computes it; None if unknown.
+
+    That of power is the spread of its readings, so that the result is an upper bound of the error of the mean.
+    """
+    if time_std_s is None or power_w is None or power_std_w is None:
+        return None
+    return hypot(power_w * time_std_s, time_s * power_std_w)
+
+
+def write_datasets(journal: Journal, folder: Path) -> list[Path]:
+    """Turn a journal into a dataset in a folder or, where several clocks were set, into one folder for each.
+
+    Raises InputError, DatasetError: as for `datasets_of`. Raises MissingDependencyError: pyarrow is not installed; the
+    journal holds everything.
+    """
+    datasets = datasets_of(journal)
+    if len(datasets) == 1:
+        return [save(dataset, folder) for dataset in datasets.values()]
+    return [save(dataset, folder / _name(clock)) for clock, dataset in datasets.items()]
+
+
+def _name(clock: int | None) -> str:
+    # A journal may come from another machine, so its texts must not become paths.
+    return "default-clock" if clock is None else f"{int(clock)}-mhz"

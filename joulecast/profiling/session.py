@@ -20,6 +20,7 @@ from ..errors import (
     JournalError,
     MissingDependencyError,
     SensorError,
+    needing,
     with_extra,
 )
 from ..system.damage import first_line
@@ -61,10 +62,8 @@ def run(
 
     Raises JoulecastError: the campaign cannot go on. Finished measurements are in the journal.
     """
-    try:
+    with needing("collecting needs torch", with_extra("collect")):
         from . import collection, devices
-    except ImportError as error:
-        raise MissingDependencyError("collecting needs torch", hint=with_extra("collect")) from error
     from ..metering import NoSensor
     from .journal import Journal
 
@@ -149,7 +148,7 @@ def sessions(journal: Journal) -> int:
 
 def idle_and_probed(device: torch.device, sensor: Sensor) -> dict[str, Any]:
     """The power of the idle device, and the properties of its sensor, for the record of a session."""
-    from ..metering.probing import idle
+    from ..metering.estimate import idle
 
     return {"idle": asdict(idle(sensor, _IDLE_S)), **_probed(device)}
 
@@ -158,7 +157,7 @@ def idle_and_probed(device: torch.device, sensor: Sensor) -> dict[str, Any]:
 def _session(journal: Journal, device: torch.device, sensor: Sensor) -> Iterator[None]:
     """Record in the journal the properties of the sensor, and the power of the idle device before and after."""
     from ..metering import NoSensor
-    from ..metering.probing import idle
+    from ..metering.estimate import idle
     from .journal import now
 
     if isinstance(sensor, NoSensor):
@@ -181,7 +180,7 @@ def _session(journal: Journal, device: torch.device, sensor: Sensor) -> Iterator
 
 def _probed(device: torch.device) -> dict[str, Any]:
     """Properties of the sensor, and whether nvidia-smi reads the same power."""
-    from ..metering.probing import POLLING_S, probe
+    from ..metering.estimate import POLLING_S, probe
     from . import devices
 
     second = devices.second_sensor_of(device)
@@ -212,7 +211,7 @@ def termination_as_interrupt() -> Iterator[None]:
 
 def finish_journal(journal: Journal, out: Path) -> str:
     """Turn an open journal into datasets in a folder, and return the result in a line of text."""
-    from .outcome import write_datasets
+    from .journal import write_datasets
     from .summary import write_summary
 
     measured = [record for record in journal.records if record.get("status") != "session"]

@@ -19,7 +19,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, MissingDependencyError, with_extra
+from ..errors import InputError, needing, with_extra
 from .session import say
 
 if TYPE_CHECKING:
@@ -119,19 +119,16 @@ def quoted_job() -> type[Any]:
 def slurm_cluster(jobs: SlurmJobs, folder: Path) -> Iterator[SLURMCluster]:
     """Start a scheduler here and submit the jobs of its workers. The jobs are cancelled at the end.
 
+    Raises MissingDependencyError: dask-jobqueue is not installed. Raises InputError: slurm is not on this machine, or
+    does not accept the jobs.
+
     Args:
         folder: Folder that all nodes see, for logs and for certificates while the campaign runs.
-
-    Raises:
-        MissingDependencyError: dask-jobqueue is not installed.
-        InputError: Slurm is not on this machine, or does not accept the jobs.
     """
-    try:
+    with needing("Slurm jobs need dask-jobqueue", with_extra("slurm")):
         import dask
         from dask_jobqueue import SLURMCluster
         from tornado.ioloop import PeriodicCallback
-    except ImportError as error:
-        raise MissingDependencyError("Slurm jobs need dask-jobqueue", hint=with_extra("slurm")) from error
     if shutil.which("sbatch") is None:
         raise InputError(
             "Slurm jobs cannot be submitted from here",

@@ -19,7 +19,7 @@ from torch.utils.benchmark import Timer
 from ..operations.attributes import ELEMENT_BYTES
 from ..operations.operation import Operation
 from ..operations.rules import size
-from .proportionality import lengths, proportionality
+from .campaign import lengths, proportionality
 from .runners import Instance
 
 _MOST_INSTANCES = 64
@@ -93,12 +93,11 @@ def time_operation(
 ) -> Timing:
     """Time an operation on a device.
 
+    Raises RuntimeError: PyTorch cannot run the operation here; torch.OutOfMemoryError where it does not fit.
+
     Args:
         loop_lengths: Number of loop lengths that check proportionality by a linear fit; 0 for one short loop.
         cache_bytes: Size of the device's last-level cache.
-
-    Raises:
-        RuntimeError: PyTorch cannot run the operation here; torch.OutOfMemoryError where it does not fit.
     """
     generator = torch.Generator(device).manual_seed(seed)
     length = block_length(operation, cache_bytes, memory_bytes)

@@ -37,9 +37,7 @@ class Budget:
     def of(cls, written: str) -> Budget:
         """Read a budget as users write it: "energy=+5%", "time=20ms", "memory=8GB".
 
-        Raises:
-            InputError: It is not written like this.
-            UnknownNameError: There is no such measure.
+        Raises InputError: it is not written like this. Raises UnknownNameError: there is no such measure.
         """
         measure, _, limit = written.partition("=")
         _, unit = named("measure", measure.strip(), MEASURES, hint="write a budget as energy=+5% or energy=3J")

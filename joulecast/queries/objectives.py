@@ -11,8 +11,7 @@ from ..errors import InputError, unknown_name
 from ..hardware import find_gpu
 from ..hardware.clouds import find_machine
 from ..units import number, si
-from .carbon import carbon_intensity
-from .prices import cloud_prices
+from .prices import carbon_intensity, cloud_prices
 
 _S_PER_HOUR, _J_PER_KWH = 3600.0, 3.6e6
 
@@ -37,9 +36,8 @@ class Tariff:
     ) -> Tariff:
         """Check prices, and look up those of a cloud and the carbon intensity of a place.
 
-        Raises:
-            InputError: A price or an intensity is negative or not a number.
-            UnknownNameError: There is no such GPU, cloud, country or region.
+        Raises InputError: a price or an intensity is negative or not a number. Raises UnknownNameError: there is no
+        such GPU, cloud, country or region.
         """
         if isinstance(price_per_hour, str):
             price_per_hour = cloud_prices(price_per_hour)

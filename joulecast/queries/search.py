@@ -20,9 +20,8 @@ from ..units import si
 from ..zoo import find_predictor
 from ..zoo.entries.cards import measured_gpus
 from .choice import LEVEL, Choice, Choices, LeftOut
-from .evaluation import ClockJob, Curve, curves, held_clocks_mhz, prefetch
+from .evaluation import ClockJob, Curve, Question, Variant, curves, held_clocks_mhz, prefetch
 from .objectives import Job, Objective, Tariff, find_objective
-from .question import Question, Variant
 from .sweep import Sweep
 
 
@@ -115,10 +114,8 @@ def best(
 def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE) -> Sweep:
     """Predict the job at all clocks of each GPU, precision and batch size.
 
-    Raises:
-        InputError: No GPU can run the job.
-        UncoveredError: Too large a part of the job is not covered.
-        ZooError: A predictor is missing or damaged.
+    Raises InputError: no GPU can run the job. Raises UncoveredError: too large a part of the job is not covered. Raises
+    ZooError: a predictor is missing or damaged.
     """
     wanted = find_objective(objective, tariff, question.has_batch)
     candidates = _Candidates.of(question, wanted, tariff)
@@ -259,8 +256,7 @@ def _reason_against(
 ) -> str | None:
     """Why a GPU cannot run a job, according to its data sheet; None where it can.
 
-    Raises:
-        InputError: The GPU is the only one in the question, and lacks the precision or the power cap.
+    Raises InputError: the GPU is the only one in the question, and lacks the precision or the power cap.
     """
     try:
         for precision in variant.real_precisions:

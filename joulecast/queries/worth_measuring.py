@@ -55,11 +55,8 @@ def worth_measuring(
 ) -> dict[str, list[Operation]]:
     """Choose the operations to measure.
 
-    `predictors`: Mode -> predictor of the GPU.
-    `networks`: Function that gives the networks that are common, by GPU and mode.
-
-    Returns:
-        Mode -> operations, the most valuable first.
+    `predictors`: Mode -> predictor of the GPU. `networks`: Function that gives the networks that are common, by GPU and
+    mode. Returns mode -> operations, the most valuable first.
     """
     training = count // 3 if len(predictors) == len(MODES) else 0
     counts = {"inference": count - training, "training": training or count}

@@ -19,8 +19,7 @@ from ..generation.images.predict import ImagePrediction
 from ..generation.memory import GenerationMemory
 from ..generation.prediction import GenerationPrediction
 from ..hardware.gpu import GPU, IdleCurve, VoltageCurve
-from ..operations.dropped import Dropped, DroppedWork
-from ..operations.entry import Entry
+from ..operations.entry import Dropped, DroppedWork, Entry
 from ..operations.network import Network
 from ..operations.operation import Operation
 from ..predictors.explanation import Contribution, Explanation, Neighbour

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import MissingDependencyError
+from ..errors import needing
 from .notebook import Picture, as_html
 
 if TYPE_CHECKING:
@@ -50,15 +50,10 @@ class Tabular(ABC):
     def to_frame(self) -> pd.DataFrame:
         """The table as a pandas DataFrame; for other libraries, see `to_columns`.
 
-        Raises:
-            MissingDependencyError: pandas is not installed.
+        Raises MissingDependencyError: pandas is not installed.
         """
-        try:
+        with needing("a data frame needs pandas", "pip install pandas; or take to_csv(), which needs nothing"):
             import pandas as pd
-        except ImportError:
-            raise MissingDependencyError(
-                "a data frame needs pandas", hint="pip install pandas; or take to_csv(), which needs nothing"
-            ) from None
         table = self._table()
         return pd.DataFrame([list(row) for row in table.rows], columns=list(table.header))
 
@@ -118,15 +113,12 @@ class Drawn(ABC):
     def plot(self, path: str | Path | None = None) -> Path | Picture:
         """Draw the answer.
 
+        Returns the path; without a path, a picture that Jupyter shows and `save` writes. Raises InputError: there is
+        nothing to draw, or the path has another ending or is in no folder. Raises MissingDependencyError: matplotlib,
+        which writes PNG, is not installed.
+
         Args:
             path: An SVG, PNG or HTML file to write; None to write none.
-
-        Returns:
-            The path; without a path, a picture that Jupyter shows and `save` writes.
-
-        Raises:
-            InputError: There is nothing to draw, or the path has another ending or is in no folder.
-            MissingDependencyError: matplotlib, which writes PNG, is not installed.
         """
         picture = self._picture()
         return picture if path is None else picture.save(path)

@@ -5,6 +5,7 @@ They contain no scripts, style sheets or external resources, so that notebooks s
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -39,9 +40,8 @@ class Picture:
     def save(self, path: str | Path) -> Path:
         """Write the picture to an SVG file, to an HTML file that contains it, or to a PNG file.
 
-        Raises:
-            InputError: The path has another ending, or its folder does not exist.
-            MissingDependencyError: matplotlib, which writes PNG, is not installed.
+        Raises InputError: the path has another ending, or its folder does not exist. Raises MissingDependencyError:
+        matplotlib, which writes PNG, is not installed.
         """
         path = Path(path)
         check_folder(path)
@@ -50,7 +50,7 @@ class Picture:
                 "a picture can be written to an SVG, PNG or HTML file", given=str(path), allowed=".svg .png .html"
             )
         if path.suffix.lower() == ".png":
-            from .raster import write_png
+            from .plots import write_png
 
             write_png(self.svg, path)
             return path
@@ -111,12 +111,6 @@ def quantity_text(column: str, value: object) -> str:
 def as_picture(value: object) -> Picture:
     """A value as a picture for Jupyter, by a registered function as in `as_html`."""
     raise TypeError(f"no function is registered that draws a {type(value).__name__}")
-
-
-@singledispatch
-def drawn_into(value: object, path: Path) -> Path:
-    """Draw a value into a file whose ending sets the format, by a registered function as in `as_html`."""
-    raise TypeError(f"no function is registered that draws a {type(value).__name__} into {path.name}")
 
 
 def document(headline: str, *parts: str) -> str:
@@ -199,10 +193,17 @@ class Line:
     joined: bool = True
 
 
-def lines_over(lines: Sequence[Line], x: tuple[str, str], y: tuple[str, str], title: str) -> str:
+def lines_over(
+    lines: Sequence[Line],
+    x: tuple[str, str],
+    y: tuple[str, str],
+    title: str,
+    bands: Sequence[tuple[str, float, float]] = (),
+) -> str:
     """Lines over one axis, from zero up, as SVG. Dots that differ much have logarithmic axes.
 
     The lines, at least one, are not empty; `x` and `y` are the titles of the axes, and the units of their values.
+    `bands` are stretches of the axis behind the lines: their names, which have a colour each, first and last value.
     """
     left, top, width, height = 88, 8, 380, 170
     (x_name, x_unit), (y_name, y_unit) = x, y
@@ -220,7 +221,17 @@ def lines_over(lines: Sequence[Line], x: tuple[str, str], y: tuple[str, str], ti
         share = share_of(across, least_x, most_x)
         return left + width * share, top + height * (1 - share_of(up, least_y, most_y))
 
+    names = list(dict.fromkeys(name for name, _, _ in bands))
+    colours = dict(zip(names, itertools.cycle(_COLOURS), strict=False))
     drawn = []
+    for name, first, last in bands:
+        begin, end = at(first, least_y)[0], at(last, least_y)[0]
+        drawn.append(
+            f'<rect x="{begin:.1f}" y="{top}" width="{end - begin:.2f}" height="{height}" fill="{colours[name]}" '
+            'opacity=".35"/>'
+        )
+    for i, (name, colour) in enumerate(colours.items(), len(lines)):
+        drawn += _key(left + width + 16, top + 18 * i, colour, name)
     for value in (least_y, math.sqrt(least_y * most_y) if spread else most_y / 2, most_y):
         _, below = at(least_x, value)
         drawn += [
@@ -251,10 +262,16 @@ def lines_over(lines: Sequence[Line], x: tuple[str, str], y: tuple[str, str], ti
         radius = 4 if line.joined else 2.5
         drawn += [
             *(f'<circle cx="{across:.1f}" cy="{down:.1f}" r="{radius}" fill="{colour}"/>' for across, down in dots),
-            f'<rect x="{left + width + 16}" y="{top + 18 * i}" width="10" height="10" fill="{colour}"/>',
-            f'<text x="{left + width + 32}" y="{top + 18 * i + 10}" fill="currentColor">{escape(line.name)}</text>',
+            *_key(left + width + 16, top + 18 * i, colour, line.name),
         ]
-    return drawing(left + width + 200, top + height + 24, title, drawn)
+    return drawing(left + width + 200, max(top + height + 24, top + 18 * (len(lines) + len(names))), title, drawn)
+
+
+def _key(left: int, top: int, colour: str, name: str) -> list[str]:
+    return [
+        f'<rect x="{left}" y="{top}" width="10" height="10" fill="{colour}"/>',
+        f'<text x="{left + 16}" y="{top + 10}" fill="currentColor">{escape(name)}</text>',
+    ]
 
 
 Points = Sequence[tuple[float, float]]
@@ -290,3 +307,47 @@ def drawing(width: float, height: float, title: str, drawn: Iterable[str]) -> st
         f'<text x="0" y="-8" font-weight="bold" fill="currentColor">{escape(title)}</text>'
         f"{''.join(drawn)}</svg>"
     )
+
+
+# Stacked bars as SVG: what totals consist of.
+
+# Neighbours differ in lightness as well as in hue, so that they can be told apart in grey, too.
+_COLOURS = ("#8a9299", "#1263b0", "#7fb4e6", "#1c7c54", "#c2570c", "#7d4bb3", "#d9d4c7")
+_ROW, _WIDTH, _KEY = 24, 420, 28
+
+
+@dataclass(frozen=True)
+class StackedBar:
+    """A bar with a label to its left, and the value of each part, none below zero."""
+
+    name: str
+    values: Sequence[float]
+
+
+def stacked_bars(items: Sequence[StackedBar], parts: Sequence[str], unit: str, title: str) -> str:
+    """Bars from zero, from top to bottom, each divided into the same parts: at most seven, in the order of values."""
+    most = max((sum(item.values) for item in items), default=0.0) or 1.0
+    left = 16 + _LETTER * max((len(item.name) for item in items), default=0)
+    drawn, at = [], 0
+    for part, colour in zip(parts, _COLOURS, strict=False):
+        drawn.append(
+            f'<rect x="{at}" y="6" width="12" height="12" fill="{colour}"/>'
+            f'<text x="{at + 17}" y="16" fill="currentColor">{escape(part)}</text>'
+        )
+        at += 34 + _LETTER * len(part)
+    for i, item in enumerate(items):
+        top, x = _KEY + i * _ROW, float(left)
+        drawn.append(
+            f'<text x="{left - 8}" y="{top + 15}" text-anchor="end" fill="currentColor">{escape(item.name)}</text>'
+        )
+        for part, value, colour in zip(parts, item.values, _COLOURS, strict=False):
+            wide = _WIDTH * value / most
+            tooltip = escape(f"{item.name}, {part}: {si(value, unit)}")
+            box = f'<rect x="{x:.1f}" y="{top + 3}" width="{wide:.1f}" height="16" fill="{colour}">'
+            drawn.append(f"{box}<title>{tooltip}</title></rect>")
+            x += wide
+        drawn.append(
+            f'<text x="{x + 6:.1f}" y="{top + 15}" fill="currentColor">{escape(si(sum(item.values), unit))}</text>'
+        )
+    width, height = max(left + _WIDTH + 90, at), _KEY + _ROW * len(items) + 4
+    return drawing(width, height, title, drawn)

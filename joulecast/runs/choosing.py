@@ -204,8 +204,7 @@ class _Question:
     def ways(self, count: int, gpu: GPU) -> Iterator[Run]:
         """Runs on some GPUs: each layout at the default clock, and the best and the quickest at the other clocks.
 
-        Raises:
-            InputError: Nothing fits, or the batch cannot be divided so.
+        Raises InputError: nothing fits, or the batch cannot be divided so.
         """
         grid = clock_grid_mhz(gpu, CLOCKS) if self.clocks is None else map(gpu.checked_clock_mhz, self.clocks)
         clocks = [float(clock) for clock in grid]

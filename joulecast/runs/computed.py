@@ -24,8 +24,7 @@ _FP8_STEP = 16  # Sizes of products in fp8 are multiples of it (cuBLASLt; transf
 def computed_part(whole: Network, layout: Layout) -> Network:
     """One GPU's part of a micro-batch through all layers.
 
-    Raises:
-        InputError: Layers, experts or the sequence cannot be divided so.
+    Raises InputError: layers, experts or the sequence cannot be divided so.
     """
     network = divided(whole, layout.tensor_parallel)
     if layout.expert_parallel > 1 or (layout.tensor_parallel > 1 and expert_share(network)):

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import InputError, unknown_name
 from ..generation.parallel import GROUPS
-from ..operations.checked_values import require_positive_integer
+from ..operations.inputs import require_positive_integer
 
 SHARDINGS = ("none", "zero1", "zero2", "zero3")
 """What replicas divide among each other (Rajbhandari et al., ZeRO, arXiv 1910.02054): nothing, as
@@ -103,13 +103,10 @@ class Layout:
         return self.sharers if divided else 1
 
     def micro_shape(self, input_shape: Any) -> tuple[int, ...]:
-        """The shape of a micro-batch.
+        """The shape of a micro-batch. Raises InputError: the batch is no multiple of replicas times micro-batches.
 
         Args:
             input_shape: Shape of the input of all replicas and micro-batches of a step together, batch first.
-
-        Raises:
-            InputError: The batch is no multiple of replicas times micro-batches.
         """
         try:
             batch, *rest = (int(each) for each in input_shape)

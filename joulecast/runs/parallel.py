@@ -16,7 +16,7 @@ from ..extraction import Job, network_of_job
 from ..generation.parallel import find_gpus
 from ..hardware import GPU
 from ..hardware.host import Host
-from ..operations.checked_values import require_positive_integer
+from ..operations.inputs import require_positive_integer
 from ..operations.network import Network
 from ..predictors.board.profile import Calibrated
 from ..predictors.networks.memory import shortage

@@ -19,8 +19,7 @@ from ..predictors.networks.memory import shortage
 from ..queries.objectives import Tariff
 from .computed import in_fp8, on_four_bits
 from .layout import NODE_GPUS, Layout
-from .plug import servers_w
-from .run import Part, Run, is_compiled
+from .run import Part, Run, is_compiled, servers_w
 from .step import Cost, Step, predictors_of, step_of, with_loss
 from .traffic import Traffic
 

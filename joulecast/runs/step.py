@@ -31,8 +31,7 @@ from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_predictor
 from .computed import computed_part, with_changed
 from .layout import Layout
-from .sending import Sending
-from .state import State, is_recomputed, memory_of
+from .state import Sending, State, is_recomputed, memory_of
 from .traffic import Traffic
 
 _CLIPPING = "sgd_step"  # Reads as much as a norm of the gradients and their scaling, and writes as much.
@@ -88,9 +87,8 @@ def with_loss(network: Network) -> Network:
 def predictors_of(job: Job, gpu: GPU, network: Network) -> tuple[NetworkPredictor, NetworkPredictor]:
     """The GPU's predictors for training and for inference, which predicts what is computed again.
 
-    Raises:
-        UnknownNameError: No such execution, host or predictor.
-        InputError: The GPU does not compute in the precision of an operation.
+    Raises UnknownNameError: no such execution, host or predictor. Raises InputError: the GPU does not compute in the
+    precision of an operation.
     """
     refuse_precisions(gpu, network.operations)
     executed = Execution.of(job.execution, find_host(job.host), find_profile(job.calibration))
@@ -113,10 +111,8 @@ def step_of(
 ) -> Step:
     """Predict a step.
 
-    `whole`: A micro-batch through all layers, in training, with the optimizer's step.
-
-    Raises:
-        InputError: The model has no layers that GPUs can share so.
+    `whole`: A micro-batch through all layers, in training, with the optimizer's step. Raises InputError: the model has
+    no layers that GPUs can share so.
     """
     network = computed_part(whole, layout)
     state = State.of(whole, layout)

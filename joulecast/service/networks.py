@@ -17,8 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ..errors import InputError, JoulecastError, MissingDependencyError, UnknownNameError, unknown_name
 from ..extraction import Job, named_network, network_of_job
 from ..extraction.isolation import IsolatedExtraction, Limits
-from ..operations.dropped import Dropped
-from ..operations.entry import Entry
+from ..operations.entry import Dropped, Entry
 from ..operations.inputs import Inputs, parse_shapes, shape_from_json
 from ..operations.network import Network
 from ..progress import paced

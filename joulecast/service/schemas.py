@@ -19,8 +19,8 @@ from ..predictors.explanation import Explanation
 from ..predictors.networks.interval import Interval
 from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.prediction import Prediction
-from ..queries.carbon import Grid
 from ..queries.choice import WRITTEN, Choice
+from ..queries.prices import Grid
 from ..runs import Layout, Part, Run, RunInterval
 from ..runs.parallel import ParallelTraining
 from ..traffic import ServingSimulation

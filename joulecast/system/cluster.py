@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import InputError, MissingDependencyError, with_extra
+from ..errors import InputError, needing, with_extra
 from ..progress import tracked
 
 if TYPE_CHECKING:
@@ -27,11 +27,9 @@ def connect(cluster: str | Cluster) -> Client:
         InputError: No scheduler answers, or TLS is not set up.
         MissingDependencyError: Dask is not installed.
     """
-    try:
+    with needing("a cluster needs Dask", with_extra("cluster")):
         import dask
         from distributed import Client
-    except ImportError as error:
-        raise MissingDependencyError("a cluster needs Dask", hint=with_extra("cluster")) from error
     if isinstance(cluster, str) and cluster.startswith("tls:") and not dask.config.get("distributed.comm.tls.ca-file"):
         raise InputError(
             "TLS needs the certificates of the cluster",

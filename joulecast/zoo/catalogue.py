@@ -135,16 +135,14 @@ def _loaded(folder: Path, stamp: int) -> Loaded:
 def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = None) -> NetworkPredictor:
     """Load the predictor of a GPU and mode; the last eight stay in memory.
 
+    Raises UnknownNameError: no such GPU or predictor. Raises ZooError: no predictor for this GPU and mode, or the entry
+    is damaged. Raises InputError: the predictor named is for another GPU or mode.
+
     Args:
         predictor: A zoo name ("forest", "a30/forest-training", "any-gpu/boosting"), the folder of an entry, a model of
             an MLflow registry ("models:/joulecast-a30-inference@champion"), or None for the default, which is the GPU's
             own predictor or, where it has none, the predictor for any GPU. An entry that was pulled takes precedence
             over a shipped entry of the same name.
-
-    Raises:
-        UnknownNameError: No such GPU or predictor.
-        ZooError: No predictor for this GPU and mode, or the entry is damaged.
-        InputError: The predictor named is for another GPU or mode.
     """
     gpu = find_gpu(gpu)
     folder = _of_gpu(gpu, mode, predictor)
@@ -161,13 +159,11 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
 def find_cpu_predictor(cpu: CPU, mode: str, predictor: str | Path | None = None) -> CpuNetworkPredictor:
     """Load the predictor of a CPU and mode.
 
+    Raises UnknownNameError: no such predictor. Raises ZooError: this model of CPU was not measured, or the entry is
+    damaged. Raises InputError: the predictor named is for another device or mode.
+
     Args:
         predictor: As in `find_predictor`; None for the one that was trained on this model of CPU.
-
-    Raises:
-        UnknownNameError: No such predictor.
-        ZooError: This model of CPU was not measured, or the entry is damaged.
-        InputError: The predictor named is for another device or mode.
     """
     from ..predictors.cpu.network import CpuNetworkPredictor
 

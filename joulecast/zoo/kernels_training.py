@@ -194,13 +194,11 @@ def train_kernels(
 ) -> TrainedKernels:
     """Find the errors of a recipe on what is left out, then fit it on everything.
 
+    Raises DatasetError: too few device times. Raises MissingDependencyError: scipy or xgboost is not installed.
+
     Args:
         datasets: Datasets with the folders that they were loaded from. Operations that belong to no part are ignored.
         base: Predictor of the other operations in these networks; None where there are no networks.
-
-    Raises:
-        DatasetError: Too few device times.
-        MissingDependencyError: scipy or xgboost is not installed.
     """
     data = [dataset for _, dataset in datasets]
     tables = measured_tables(data)

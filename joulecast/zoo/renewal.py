@@ -52,14 +52,10 @@ def renew_golden(folder: Path) -> float:
 def renew_hosts(folder: Path, networks: Networks) -> dict[str, HostModel]:
     """Learn again what a call costs the host inside a network, after a mend of how networks are composed.
 
+    Returns mode -> what was learned. Raises ZooError: the entry is missing, damaged, changed, or of another format.
+
     Args:
         networks: The measured networks that it was trained with. A mode of which there are none stays as it is.
-
-    Returns:
-        Mode -> what was learned.
-
-    Raises:
-        ZooError: The entry is missing, damaged, changed, or of another format.
     """
     entry = cast(AnyGpuEntry, read_entry(folder)[0])
     known = {measurement.mode for _, measurement, _ in networks}

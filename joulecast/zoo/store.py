@@ -111,13 +111,12 @@ def ships(name: str) -> bool:
 def admit(files: Mapping[str, bytes], name: str, source: str, *, replace: bool = False) -> Path:
     """Check an entry from another place, and put it into the cache under a name.
 
+    Raises ZooError: the entry is damaged, takes more time or memory than allowed, differs from its golden prediction,
+    or is for another GPU or mode than its name says; or an entry of this name ships with joulecast; or the cache cannot
+    be written.
+
     Args:
         replace: Whether it may take the name of an entry that ships with joulecast.
-
-    Raises:
-        ZooError: The entry is damaged, takes more time or memory than allowed, differs from its golden prediction, or
-            is for another GPU or mode than its name says; or an entry of this name ships with joulecast; or the cache
-            cannot be written.
     """
     if ships(name) and not replace and name not in pulled():
         raise ZooError(

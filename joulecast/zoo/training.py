@@ -84,14 +84,11 @@ def train(
     networks: Mapping[NetworkMeasurement, Network],
     borrowed: NetworkCalibration | None = None,
 ) -> Trained[OperationPredictor, one_gpu.Validation, ModelCard]:
-    """Validate a recipe on a dataset, then fit it on everything.
+    """Validate a recipe on a dataset, then fit it on everything. Raises DatasetError: too few usable operations.
 
     Args:
         dataset_folder: The folder that the dataset was loaded from, for its digest.
         borrowed: Errors on another GPU's networks, in units of difficulty, for a GPU on which no network was measured.
-
-    Raises:
-        DatasetError: Too few usable operations.
     """
     validation = one_gpu.validate(dataset, mode, recipe, networks)
     predictor = fit_own(dataset, mode, recipe)
@@ -212,11 +209,10 @@ def train_any_gpu(
 ) -> Trained[ResidualModel, any_gpu.AnyGpuValidation, AnyGpuCard]:
     """Validate a recipe on the measurements of many GPUs, then fit it on everything.
 
+    Raises DatasetError: too few device times.
+
     Args:
         quick: Whether to test on one fold and a few chips only, see `validate_any_gpu`.
-
-    Raises:
-        DatasetError: Too few device times.
     """
     data = [dataset for _, dataset in datasets]
     validation = any_gpu.validate_any_gpu(data, networks, recipe, quick=quick)

@@ -2,8 +2,15 @@
 
 import pytest
 
-from joulecast.accounting.attribution import attributed, module_share
-from joulecast.accounting.trace import ACCUMULATION, ITERATION, Trace, TraceEvent, kind_and_name
+from joulecast.accounting.attribution import (
+    ACCUMULATION,
+    ITERATION,
+    Trace,
+    TraceEvent,
+    attributed,
+    kind_and_name,
+    module_share,
+)
 
 THREAD, BACKWARD_THREAD = 1, 2
 

@@ -11,15 +11,16 @@ from joulecast.accounting.evaluation import (
     Experiment,
     correlations,
     evaluate,
+    known_power,
     known_summary,
     largest_error,
     off_diagonal,
+    sampled,
     summary,
 )
 from joulecast.accounting.passes import one_pass
 from joulecast.accounting.result import Accounting
 from joulecast.accounting.shares import Used, spread
-from joulecast.accounting.simulated_power import known_power, sampled
 from joulecast.energy import EnergyTree, Figure, Row, Share
 from joulecast.errors import InputError
 from joulecast.metering.recording import DeviceInfo, Recording

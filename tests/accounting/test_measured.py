@@ -9,7 +9,7 @@ from simulated_counters import simulate_zones
 torch = pytest.importorskip("torch")
 
 import joulecast  # noqa: E402
-from joulecast.accounting.profiling import named_modules  # noqa: E402
+from joulecast.accounting.steps import named_modules  # noqa: E402
 
 PACKAGE_W, MEMORY_W = 50.0, 8.0
 ERROR = 0.01

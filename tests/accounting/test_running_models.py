@@ -10,7 +10,7 @@ from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from joulecast.accounting.account import Account, account, account_trace  # noqa: E402
-from joulecast.accounting.profiling import named_modules  # noqa: E402
+from joulecast.accounting.steps import named_modules  # noqa: E402
 from joulecast.errors import ExtractionError, InputError, UnknownNameError  # noqa: E402
 
 QUICK = {"loop_s": 0.01, "profiled_iterations": 2, "sensors": ()}

@@ -1,6 +1,6 @@
 """The command line speaks of options where the library speaks of arguments."""
 
-from joulecast.cli.option_words import in_option_words
+from joulecast.cli.options import in_option_words
 
 
 def test_arguments_become_options_and_parts_of_words_do_not() -> None:

@@ -18,10 +18,10 @@ from joulecast.extraction.models.language_models import BY_NAME
 from joulecast.extraction.models.named_models import build
 from joulecast.extraction.models.torchvision_models import model_names
 from joulecast.extraction.templates import Request, answer, plans, refusal, store
-from joulecast.extraction.templates.layers import folded, unfolded
 from joulecast.extraction.templates.making import Maker, Sample, fit
 from joulecast.extraction.templates.plans import plan_of
 from joulecast.extraction.templates.store import ANY_OPTIMIZER
+from joulecast.extraction.templates.template import folded, unfolded
 from joulecast.extraction.traced_models import traced
 from joulecast.operations.inputs import Inputs
 

@@ -11,10 +11,8 @@ import pytest
 
 from joulecast.errors import SensorError
 from joulecast.metering import powercap
-from joulecast.metering.polled_device import PolledDevice
-from joulecast.metering.polling import Recorder, poll
-from joulecast.metering.reading_recordings import read_recording
-from joulecast.metering.recording import DeviceInfo, Writer
+from joulecast.metering.polling import PolledDevice, Recorder, poll
+from joulecast.metering.recording import DeviceInfo, Writer, read_recording
 from joulecast.metering.result import Metering
 
 START_S = 1000.0

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from joulecast.errors import InputError
-from joulecast.metering.listening import Listener
+from joulecast.metering.command import Listener
 from joulecast.metering.meter import Meter
 
 

@@ -21,11 +21,11 @@ from joulecast.metering.estimated_power import open_memory_reader as open_reader
 from joulecast.metering.exporting import exposition
 from joulecast.metering.gpu_shares import ProcessTree
 from joulecast.metering.machine import find_machine
-from joulecast.metering.ranks import job_and_rank
+from joulecast.metering.meter import job_and_rank
 from joulecast.metering.recording import DeviceInfo, Recording
+from joulecast.metering.repeats import SECOND_OPINIONS, differences
 from joulecast.metering.result import Metering
 from joulecast.metering.samples import Samples
-from joulecast.metering.second_opinions import SECOND_OPINIONS, differences
 
 MEASURE = """
 import json, threading

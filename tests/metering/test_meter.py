@@ -21,9 +21,8 @@ import joulecast
 from joulecast.errors import InputError
 from joulecast.metering.command import live_line
 from joulecast.metering.exporting import MetricsServer
-from joulecast.metering.meter import Meter
-from joulecast.metering.ranks import gathered
-from joulecast.metering.reading_recordings import read_recording
+from joulecast.metering.meter import Meter, gathered
+from joulecast.metering.recording import read_recording
 from joulecast.metering.result import Metering, merged
 
 ERROR = 0.01

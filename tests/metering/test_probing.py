@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from joulecast.metering import Samples
-from joulecast.metering.probing import traits_of
+from joulecast.metering.estimate import traits_of
 
 IDLE_W, LOAD_W = 60.0, 260.0
 STEPS = [(1.5, 3.5), (5.0, 7.0), (8.5, 10.5)]

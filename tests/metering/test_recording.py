@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from conftest import full_disk
 from joulecast.errors import InputError
-from joulecast.metering.reading_recordings import read_recording
-from joulecast.metering.recording import DeviceInfo, Writer, block_of, sealed, unsealed
+from joulecast.metering.recording import DeviceInfo, Writer, block_of, read_recording, sealed, unsealed
 from joulecast.metering.samples import FIELDS, Samples
 
 MACHINE = {

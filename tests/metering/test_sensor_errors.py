@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from joulecast.metering.recording import DeviceInfo, Recording
-from joulecast.metering.result import Metering
+from joulecast.metering.result import Metering, corrected_j, sensor_note
 from joulecast.metering.samples import Samples
-from joulecast.metering.sensor_errors import corrected_j, sensor_note
 
 
 def metering(name, counter=True):

@@ -13,13 +13,13 @@ from waiting import until
 
 from joulecast.errors import SensorError
 from joulecast.metering import estimate
-from joulecast.metering.sensor import powercap_sensor
+from joulecast.metering.sampler import powercap_sensor
 
 LOOK = """
 import json, sys, time
 from joulecast.metering import estimate
-from joulecast.metering.sensor import nvml_sensor
-from joulecast.metering.sensor import nvidia_smi_sensor
+from joulecast.metering.sampler import nvml_sensor
+from joulecast.metering.sampler import nvidia_smi_sensor
 
 if __name__ == "__main__":
     sensor = {"nvml": nvml_sensor, "smi": nvidia_smi_sensor}[sys.argv[1]]()

@@ -21,8 +21,9 @@ def dask_setup(worker):
     settings = dict(word.split("=", 1) for word in given)
     joulecast.__version__ = settings.get("joulecast", joulecast.__version__)
 
-    from joulecast.metering import probing, sampler
-    from joulecast.metering.sensor import nvml_sensor
+    from joulecast.metering import estimate as probing
+    from joulecast.metering import sampler
+    from joulecast.metering.sampler import nvml_sensor
     from joulecast.profiling import collection, devices, session
 
     probing._STEPS = 1

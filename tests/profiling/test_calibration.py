@@ -12,7 +12,7 @@ from joulecast.hardware import find_gpu
 from joulecast.hardware.description import gpu_toml
 from joulecast.hardware.gpu import MEMORY_LEVELS
 from joulecast.profiling.calibration import ACCESSES, THREADS, Chase, calibrate
-from joulecast.profiling.chase_studies import drawn, hits, over_threads, sizes
+from joulecast.profiling.chase_kernels import drawn, hits, over_threads, sizes
 
 KNOWN = {"shared": 82.1e-12, "l1": 107e-12, "l2": 368e-12, "dram": 2090e-12}
 DIVIDE_J, STORED = 20e-12, 1.3  # A store costs this many loads.

@@ -10,7 +10,8 @@ from joulecast import Network, Operation
 from joulecast.datasets import load
 from joulecast.errors import InputError, SensorError
 from joulecast.metering import NoSensor
-from joulecast.profiling import bench, devices
+from joulecast.profiling import cluster as bench
+from joulecast.profiling import devices
 from joulecast.profiling.campaign import Campaign, Subject
 from joulecast.profiling.journal import Journal
 

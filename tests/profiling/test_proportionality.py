@@ -8,9 +8,8 @@ from joulecast import Operation
 from joulecast.errors import InputError
 from joulecast.metering import NoSensor
 from joulecast.metering.samples import Samples
-from joulecast.profiling.campaign import Campaign, Subject, Task, duration_s
+from joulecast.profiling.campaign import Campaign, Subject, Task, duration_s, length_of_all, lengths, proportionality
 from joulecast.profiling.collection import measure
-from joulecast.profiling.proportionality import length_of_all, lengths, proportionality
 from joulecast.profiling.timing import time_operation
 
 COUNTS = [10 * 2**power for power in range(14)]

@@ -23,9 +23,9 @@ def load(device, seconds):
 # (the sampler, a spawned process that imports this file, too, needs none of it)
 if __name__ == "__main__":
     from joulecast.profiling import clocks, collection, command, devices, session, summary
-    from joulecast.metering import probing
-    from joulecast.metering.sensor import nvidia_smi_sensor
-    from joulecast.metering.sensor import nvml_sensor
+    from joulecast.metering import estimate as probing
+    from joulecast.metering.sampler import nvidia_smi_sensor
+    from joulecast.metering.sampler import nvml_sensor
 
     probing._STEPS, session._IDLE_S = 1, 2.0
     if os.environ["PROBING"] == "quick":  # for tests that do not look at what is found about the sensor, nor at plots

@@ -12,8 +12,7 @@ from joulecast.datasets import save
 from joulecast.errors import InputError, TrackingError, ZooError
 from joulecast.zoo import find_predictor
 from joulecast.zoo.mlflow.mlflow_client import connected
-from joulecast.zoo.mlflow.registry import promote, register, registry_folder
-from joulecast.zoo.mlflow.registry_model import OUTPUTS, entry_sha256
+from joulecast.zoo.mlflow.registry import OUTPUTS, entry_sha256, promote, register, registry_folder
 
 pytest.importorskip("mlflow")
 pytestmark = [pytest.mark.usefixtures("fresh_cache"), pytest.mark.filterwarnings("ignore")]

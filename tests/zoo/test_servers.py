@@ -20,8 +20,7 @@ from simulated_measurements import simulated_dataset, simulated_operations
 from conftest import SMALL_RECIPE, train_small
 from joulecast.datasets import save
 from joulecast.errors import TrackingError
-from joulecast.zoo.mlflow.registry import promote, register, registry_folder
-from joulecast.zoo.mlflow.registry_model import ENTRY_SHA256, entry_sha256
+from joulecast.zoo.mlflow.registry import ENTRY_SHA256, entry_sha256, promote, register, registry_folder
 
 pytest.importorskip("mlflow")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_cache"), pytest.mark.filterwarnings("ignore")]

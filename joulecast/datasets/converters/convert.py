@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...errors import DatasetError, MissingDependencyError, named, with_extra
+from ...errors import DatasetError, named, needing, with_extra
 from ...system.whole_files import whole_file
 from . import aiconfigurator2026, llmservingsim2026, nicolai2025
 from .miopen2024 import convolutions
@@ -74,11 +74,9 @@ def _require_commit(clone: Path, commit: str) -> None:
 
 def _write(path: Path, rows: list[Mapping[str, Any]]) -> str:
     """Write a table, and return the sha256 of its rows as text."""
-    try:
+    with needing("datasets need pyarrow", with_extra("train")):
         import pyarrow as pa
         from pyarrow import parquet
-    except ImportError as error:
-        raise MissingDependencyError("datasets need pyarrow", hint=with_extra("train")) from error
     digest = hashlib.sha256("\t".join(rows[0]).encode())
     for row in rows:
         digest.update(("\n" + "\t".join(map(str, row.values()))).encode())

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, cast
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import DatasetError, MissingDependencyError, with_extra
+from ...errors import DatasetError, needing, with_extra
 from ...system.damage import refusing_damage, unreadable
 from ...system.regular_files import read_regular
 from ..measurement import Card, Dataset, refuse_lines
@@ -88,10 +88,8 @@ def read_columns(path: Path, wanted: Iterable[str]) -> Columns:
     Missing numbers are NaN, missing texts are empty. Raises DatasetError: the file is missing or damaged, or lacks
     columns. MissingDependencyError: pyarrow is not installed.
     """
-    try:
+    with needing("datasets need pyarrow", with_extra("train")):
         import pyarrow
-    except ImportError as error:
-        raise MissingDependencyError("datasets need pyarrow", hint=with_extra("train")) from error
     wanted = list(wanted)
     try:
         table = read_limited(path, _MOST_VALUES, wanted)

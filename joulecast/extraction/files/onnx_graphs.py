@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ExtractionError, InputError, MissingDependencyError, named, with_extra
-from ...operations.dropped import DroppedTally, DroppedWork
-from ...operations.entry import Entry
+from ...operations.entry import DroppedTally, DroppedWork, Entry
 from ...operations.inputs import Inputs, shape_text
 from ...operations.kinds import KINDS
 from ...operations.network import Network
@@ -33,12 +32,9 @@ _DOMAINS = ("", "ai.onnx")
 def load(path: Path, input_shape: Any, *, mode: str, precision: str, whitelist: Collection[str]) -> Network:
     """Read the operations of an ONNX file; weights that lie beside it are not read.
 
-    The shapes of the inputs are those of `joulecast.extract`; None for those in the file, if they are fixed.
-
-    Raises:
-        InputError: The file cannot be read or is damaged; or these are not its inputs.
-        ExtractionError: No operation of it is known.
-        MissingDependencyError: onnx is not installed.
+    The shapes of the inputs are those of `joulecast.extract`; None for those in the file, if they are fixed. Raises
+    InputError: the file cannot be read or is damaged; or these are not its inputs. Raises ExtractionError: no operation
+    of it is known. Raises MissingDependencyError: onnx is not installed.
     """
     if importlib.util.find_spec("onnx") is None:
         raise MissingDependencyError("an ONNX file needs onnx", given=str(path), hint=with_extra("onnx"))

@@ -28,11 +28,8 @@ def build(name: str, options: Mapping[str, Any] | None = None) -> torch.nn.Modul
     """Build a model by name, without weights.
 
     If torchvision and timm have the same name, it means torchvision's model; "timm/" before the name selects timm's.
-    The options are arguments of the function that builds it, or sizes of a transformer's configuration.
-
-    Raises:
-        UnknownNameError: No library has such a model.
-        InputError: The model does not accept an option, or its value.
+    The options are arguments of the function that builds it, or sizes of a transformer's configuration. Raises
+    UnknownNameError: no library has such a model. Raises InputError: the model does not accept an option, or its value.
     """
     given = dict(options or {})
     if weights := [option for option in given if option.startswith(_WEIGHTS)]:

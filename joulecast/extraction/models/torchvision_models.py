@@ -98,11 +98,8 @@ def build(name: str, *, weights: bool = False, **options: Any) -> torch.nn.Modul
     """Build a model by name.
 
     A quantized_ model is what torchvision builds where nothing is quantized yet: a float model with stubs. Its weights
-    have random values, or it is on the meta device. The options are arguments of the function that builds it.
-
-    Raises:
-        UnknownNameError: torchvision has no such model.
-        MissingDependencyError: torchvision is not installed.
+    have random values, or it is on the meta device. The options are arguments of the function that builds it. Raises
+    UnknownNameError: torchvision has no such model. Raises MissingDependencyError: torchvision is not installed.
     """
     models = import_torchvision().models
     names = all_names()

@@ -16,7 +16,7 @@ import torch
 
 from ...errors import ExtractionError, InputError, JoulecastError
 from ...operations.attributes import HALF_PRECISIONS
-from ...operations.dropped import Dropped
+from ...operations.entry import Dropped
 from ...operations.inputs import Inputs
 from ...operations.operation import Operation
 from ..cache import digest, library_version
@@ -25,10 +25,9 @@ from ..models.language_models import LANGUAGE_MODELS
 from ..models.named_models import build
 from ..recorder import Recorder
 from ..traced_models import traced
-from .layers import Stack
 from .plans import Ranges, plan_of, sizes_in
 from .store import ANY_OPTIMIZER, OPTIMIZER_PATH, ModelTemplates, Regime, Setting
-from .template import Dimension, Output, Product, Step, Sum, Symbol, Template, symbol
+from .template import Dimension, Output, Product, Stack, Step, Sum, Symbol, Template, symbol
 
 Values = tuple[int, ...]
 """The value of a dimension in each of the samples."""

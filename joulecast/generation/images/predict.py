@@ -13,7 +13,7 @@ from ...extraction.models.spelling import spelled_as
 from ...hardware import GPU, gpu_name_notes
 from ...hardware.host import Host, find_host
 from ...operations.attributes import ELEMENT_BYTES
-from ...operations.checked_values import require_positive_integer
+from ...operations.inputs import require_positive_integer
 from ...operations.network import Network
 from ...predictors.board.profile import Calibrated, find_profile
 from ...predictors.networks.execution import Execution

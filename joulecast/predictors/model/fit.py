@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...datasets import Dataset
-from ...errors import MissingDependencyError, with_extra
+from ...errors import needing, with_extra
 from ...hardware import GPU, find_gpu
 from ...operations.attributes import HALF_PRECISIONS
 from ...operations.operation import Operation
@@ -247,10 +247,8 @@ def _generations(samples: Sequence[_Sample]) -> int:
 
 
 def _fitted_constants(place: tuple[int, int, int], samples: Sequence[_Sample], prior: float) -> FloatArray:
-    try:
+    with needing("training needs scipy", with_extra("train")):
         from scipy.optimize import least_squares
-    except ImportError as error:
-        raise MissingDependencyError("training needs scipy", hint=with_extra("train")) from error
     spread, tried = np.array([constant.spread for constant in CONSTANTS]), STARTS.copy()
     weight = np.sqrt(_COUNTED_AS / sum(len(sample.log_s) for sample in samples)) / _USUAL_ERROR
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...datasets import Dataset
-from ...errors import DatasetError, MissingDependencyError, with_extra
+from ...errors import DatasetError, needing, with_extra
 from ...operations.operation import Operation
 from ..contract import Networks
 from ..measured.rows import LEAST_ROWS, DeviceRow, device_rows, launch_times_s, rows_by_gpu
@@ -156,11 +156,9 @@ def _perceptron(rows: Sequence[DeviceRow], table: _Table, recipe: PerceptronReci
     sampled = [places[:_MOST_OF_A_KIND] for places in groups.values()]
     some = np.concatenate(sampled)
     weights = np.concatenate([np.full(len(places), len(places) ** -0.5) for places in sampled])
-    try:
+    with needing("training a perceptron needs torch", with_extra("attentive")):
         # Imported here, because it needs torch.
         from ..regressors.descent import Columns, fit_perceptron
-    except ImportError as error:
-        raise MissingDependencyError("training a perceptron needs torch", hint=with_extra("attentive")) from error
     kinds = [place for place, name in enumerate(RELATIVE_NAMES) if name.startswith("kind_")]
     columns = Columns(blurred=[RELATIVE_NAMES.index(name) for name in MACHINE_NAMES], hidden=kinds)
     return fit_perceptron(table.inputs[some], table.log_ratio[some], weights / weights.mean(), recipe, columns, seed)

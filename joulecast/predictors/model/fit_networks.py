@@ -14,7 +14,7 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...datasets import NetworkMeasurement
-from ...errors import MissingDependencyError, with_extra
+from ...errors import needing, with_extra
 from ...hardware import GPU
 from ...operations.attributes import HALF_PRECISIONS
 from ...operations.network import Network
@@ -45,10 +45,8 @@ def learn_from_networks(learned: BoostedResidual, rows: Sequence[DeviceRow], net
 
 
 def _least_squares(residuals: Callable[[FloatArray], FloatArray], start: FloatArray) -> FloatArray:
-    try:
+    with needing("training needs scipy", with_extra("train")):
         from scipy.optimize import least_squares
-    except ImportError as error:
-        raise MissingDependencyError("training needs scipy", hint=with_extra("train")) from error
     found: FloatArray = least_squares(residuals, start, loss="soft_l1").x
     return found
 

@@ -24,8 +24,7 @@ from ...hardware import GPU
 from ...hardware.gpu import MEMORY_LEVELS
 from ...hardware.ncu import Counters
 from ...rendering.answers import Answer, Table
-from ...rendering.notebook import Picture
-from ...rendering.stacked_bars import StackedBar, stacked_bars
+from ...rendering.notebook import Picture, StackedBar, stacked_bars
 from ...units import si
 from ..physics.access_energy import ACCESS_BYTES, AccessEnergies
 from ..physics.energy import PRIOR_ENERGY, EnergyConstants

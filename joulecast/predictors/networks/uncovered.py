@@ -11,7 +11,7 @@ from ...operations.operation import Operation
 from ...units import si
 
 if TYPE_CHECKING:
-    from ...operations.dropped import Dropped
+    from ...operations.entry import Dropped
     from ...operations.network import Network
     from ..operation_predictions import Source
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...errors import MissingDependencyError, with_extra
+from ...errors import needing, with_extra
 from ...operations.operation import Operation
 from ..measured.splits import fold_of
 from ..predictor import INPUT_NAMES
@@ -139,10 +139,8 @@ def fit_forest(
 
     Raises MissingDependencyError: scikit-learn is not installed.
     """
-    try:
+    with needing("training needs scikit-learn", with_extra("train")):
         from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
-    except ImportError as error:
-        raise MissingDependencyError("training needs scikit-learn", hint=with_extra("train")) from error
     at_random = not isinstance(recipe, ForestRecipe) or recipe.forest == "extra_trees"
     model = (ExtraTreesRegressor if at_random else RandomForestRegressor)(
         n_estimators=recipe.trees,
@@ -188,10 +186,8 @@ def unfitted_trees(recipe: TreeSettings, trees: int, depth: int | None = None, *
 
     A depth of None stands for that of the recipe. Raises MissingDependencyError: xgboost is not installed.
     """
-    try:
+    with needing("training needs xgboost", with_extra("train")):
         from xgboost import XGBRegressor
-    except ImportError as error:
-        raise MissingDependencyError("training needs xgboost", hint=with_extra("train")) from error
     return XGBRegressor(
         n_estimators=trees,
         max_depth=recipe.depth if depth is None else depth,

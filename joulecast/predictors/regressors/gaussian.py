@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import MissingDependencyError, ZooError, damaged_entry, with_extra
+from ...errors import ZooError, damaged_entry, needing, with_extra
 from ..formats.arrays import arrays_to_bytes, known_arrays
 
 Matrix = NDArray[np.float64]
@@ -148,11 +148,9 @@ def fit_gaussian(inputs: NDArray[Any], targets: Matrix, seed: int = 0) -> Gaussi
     Inputs have the shape (measurements, columns), targets (measurements,). Raises MissingDependencyError: scipy is not
     installed.
     """
-    try:
+    with needing("training needs scipy", with_extra("train")):
         from scipy.linalg import cho_factor, cho_solve
         from scipy.optimize import minimize
-    except ImportError as error:
-        raise MissingDependencyError("training needs scipy", hint=with_extra("train")) from error
     matrix = np.asarray(inputs, dtype=float)
     spread = matrix.std(axis=0)
     varies = spread > _LEAST_SPREAD

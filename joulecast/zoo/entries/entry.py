@@ -148,13 +148,10 @@ def load_any(folder: str | Path) -> Loaded:
 
 
 def load_entry(folder: str | Path, form: type[Form] = NetworkPredictor) -> Form:  # type: ignore[assignment]
-    """Load an entry of one form, and check it.
+    """Load an entry of one form, and check it. Raises ZooError: as for `load_any`, or the entry is of another form.
 
     Args:
         form: What it becomes when it is loaded: by default the predictor of one GPU.
-
-    Raises:
-        ZooError: As for `load_any`, or the entry is of another form.
     """
     loaded = load_any(folder)
     if not isinstance(loaded, form):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...errors import MissingDependencyError, TrackingError, with_extra
+from ...errors import TrackingError, needing, with_extra
 from ...system.whole_files import lock
 
 EXPERIMENT = "joulecast"
@@ -35,13 +35,12 @@ def default_uri() -> str:
 def connected(uri: str | None, what: str, *, reading: bool = False) -> Iterator[Any]:
     """Yield the module mlflow, connected to a server or store. Its settings are restored afterwards.
 
+    Raises MissingDependencyError: mlflow is not installed. Raises TrackingError: the server cannot be reached or
+    refuses, or there is no store to read.
+
     Args:
         what: What failed, for the error, such as "the run was not logged".
         reading: Whether the store is only read. A store that does not exist is then an error, and is not made.
-
-    Raises:
-        MissingDependencyError: mlflow is not installed.
-        TrackingError: The server cannot be reached or refuses, or there is no store to read.
     """
     uri = uri or default_uri()
     if reading and uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file():
@@ -49,12 +48,8 @@ def connected(uri: str | None, what: str, *, reading: bool = False) -> Iterator[
             f"there is no MLflow registry here: {what}", given=uri, hint="set $MLFLOW_TRACKING_URI to the server"
         )
     with _environment({**_BOUNDS, **_QUIET}), _one_at_a_time(uri):
-        try:
+        with needing("tracking and registering need mlflow", f"{with_extra('mlflow')}; or --no-track"):
             import mlflow
-        except ImportError as error:
-            raise MissingDependencyError(
-                "tracking and registering need mlflow", hint=f"{with_extra('mlflow')}; or --no-track"
-            ) from error
         for logger in ("mlflow", "alembic"):
             logging.getLogger(logger).setLevel(logging.ERROR)
         before = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None

@@ -14,7 +14,7 @@ from joulecast.operations.operation import Operation
 from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
 from joulecast.zoo.entries.entry import load_any
 from joulecast.zoo.entries.kernels_entry import KernelsEntry, not_by_itself
-from joulecast.zoo.mlflow.registry_model import ENTRY, OUTPUTS
+from joulecast.zoo.mlflow.registry import ENTRY, OUTPUTS
 
 
 class JoulecastModel(PythonModel):  # type: ignore[misc]

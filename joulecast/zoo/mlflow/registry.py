@@ -8,9 +8,12 @@ command again completes its work.
 from __future__ import annotations
 
 import datetime
+import json
 import re
+import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,14 +21,92 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError, ZooError
-from ...operations.operation import MODES
+from ...hardware import find_device
+from ...operations.operation import MODES, Operation
 from ...system.limits import within
 from ..entries.cards import git_commit, load_card
 from ..entries.comparing import Verdict, decide, errors_of_networks, left_out_of
-from ..entries.files import MANIFEST, read_plain, sha256_of
+from ..entries.files import MANIFEST, library_versions, read_plain, sha256_of, stored_files
+from ..entries.kernels_entry import not_by_itself
 from ..store import admit, object_folder, pulled, pulled_folder
 from .mlflow_client import connected, default_uri, experiment
-from .registry_model import ENTRY, ENTRY_SHA256, entry_sha256, log_model, model_name
+
+# A zoo entry as a model in MLflow: its files, its name and its signature.
+
+ENTRY = "entry"
+"""Name of the artifact, and of its folder below `artifacts/`."""
+ENTRY_SHA256 = "joulecast.entry_sha256"
+"""Tag of a version: sha256 of the entry's manifest."""
+OUTPUTS = ("time_s", "power_w", "energy_j", "device_time_s", "dynamic_energy_j")
+"""Columns that the logged model returns, one row per operation."""
+
+_MODEL_CODE = Path(__file__).with_name("mlflow_model.py")
+
+
+def model_name(card: Mapping[str, Any]) -> str:
+    """Name of the registered model. There is one per GPU and mode, and one for predictors for any GPU.
+
+    Raises ZooError: the entry is of device times of kernels, which predicts nothing by itself.
+    """
+    if "kernels" in card:
+        raise not_by_itself(card["name"])
+    if "gpu" not in card:
+        return "joulecast-any-gpu"
+    return f"joulecast-{find_device(card['gpu']).slug}-{card['mode']}"
+
+
+def entry_sha256(folder: Path) -> str:
+    """The sha256 of an entry's manifest, which identifies the entry."""
+    return sha256_of(read_plain(folder / MANIFEST))
+
+
+def log_model(mlflow: Any, folder: Path) -> str:
+    """Log an entry as a model of the active run, and return the model's URI. Raises ZooError: the entry is damaged."""
+    card = load_card(folder)
+    _, files = stored_files(folder)
+    any_gpu = "gpu" not in card
+    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
+        # MLflow warns of missing type hints, from which it would infer the signature, but the signature is given here.
+        warnings.simplefilter("ignore", UserWarning)
+        # Under a fixed name, whatever the folder is called, and only the files that belong to the entry.
+        staged = Path(scratch) / ENTRY
+        staged.mkdir()
+        for name in (*files, MANIFEST):
+            shutil.copyfile(folder / name, staged / name)
+        info = mlflow.pyfunc.log_model(
+            name=model_name(card),
+            python_model=str(_MODEL_CODE),
+            artifacts={ENTRY: str(staged)},
+            signature=_signature(mlflow, any_gpu),
+            input_example=_example(card, any_gpu),
+            # Stated here, because MLflow would otherwise load the model in another process to find out.
+            pip_requirements=[f"joulecast=={library_versions()['joulecast']}"],
+            metadata={"entry_sha256": entry_sha256(folder)},
+        )
+        return str(info.model_uri)
+
+
+def _signature(mlflow: Any, any_gpu: bool) -> Any:
+    from mlflow.types.schema import ColSpec, Schema
+
+    inputs = [ColSpec("string", "operation"), ColSpec("double", "clock_mhz", required=False)]
+    if any_gpu:
+        inputs.insert(1, ColSpec("string", "gpu"))
+    return mlflow.models.ModelSignature(
+        inputs=Schema(inputs), outputs=Schema([ColSpec("double", name) for name in OUTPUTS])
+    )
+
+
+def _example(card: Mapping[str, Any], any_gpu: bool) -> Any:
+    import pandas as pd
+
+    mode = "inference" if any_gpu else card["mode"]
+    operations = [Operation("relu", [(32, channels, 56, 56)], mode=mode) for channels in (64, 256)]
+    columns = {"operation": [json.dumps(operation.to_dict()) for operation in operations]}
+    if any_gpu:
+        columns["gpu"] = ["NVIDIA A30", "NVIDIA A30"]
+    return pd.DataFrame(columns)
+
 
 CHAMPION, CHALLENGER = "champion", "challenger"
 
@@ -57,15 +138,11 @@ def register(folder: Path, uri: str | None = None, *, run_id: str | None = None)
     """Register an entry as a version of the model of its GPU and mode.
 
     The first version becomes champion, later ones challenger. An entry is registered once only. Where an earlier
-    attempt was killed, the missing steps are done now.
+    attempt was killed, the missing steps are done now. Raises MissingDependencyError: mlflow is not installed. Raises
+    TrackingError: the server cannot be reached, or denies access. Raises ZooError: the entry is damaged.
 
     Args:
         run_id: The run that trained it and logged the model; None to make one.
-
-    Raises:
-        MissingDependencyError: mlflow is not installed.
-        TrackingError: The server cannot be reached, or denies access.
-        ZooError: The entry is damaged.
     """
     card, digest = load_card(folder), entry_sha256(folder)
     name = model_name(card)
@@ -149,16 +226,13 @@ def _tags(card: Mapping[str, Any], digest: str) -> dict[str, str]:
 def promote(name: str, version: str | None = None, *, force: bool = False, uri: str | None = None) -> Promotion:
     """Make a version champion if it is better than the champion by more than chance explains.
 
-    Both are compared on networks and operations that were left out of the training of both, see comparing.py.
+    Both are compared on networks and operations that were left out of the training of both, see comparing.py. Raises
+    MissingDependencyError: mlflow is not installed. Raises TrackingError: the server cannot be reached or denies
+    access, or there is no such model. Raises ZooError: one of the versions was not registered by joulecast.
 
     Args:
         version: Version of the model; None for the challenger.
         force: Make it champion whatever the comparison says. The version's tags and a run record that.
-
-    Raises:
-        MissingDependencyError: mlflow is not installed.
-        TrackingError: The server cannot be reached or denies access, or there is no such model.
-        ZooError: One of the versions was not registered by joulecast.
     """
     with connected(uri, "nothing was promoted", reading=True) as mlflow:
         client = mlflow.MlflowClient()

@@ -22,7 +22,7 @@ from ..entries.cards import ModelCard, git_commit
 from ..entries.files import library_versions
 from ..training import Trained
 from .mlflow_client import EXPERIMENT, connected, default_uri, experiment
-from .registry_model import log_model
+from .registry import log_model
 
 __all__ = ["EXPERIMENT", "Tuning", "default_uri", "track", "track_evaluation", "tuning"]
 
@@ -33,12 +33,8 @@ _DIGEST_LENGTH = 36  # of a dataset, in MLflow's tables
 def track(trained: Trained[Any, Any, Any], recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
     """Log a training as an MLflow run: settings, metrics, datasets, report with plots, and the model.
 
-    Returns:
-        The id of the run.
-
-    Raises:
-        MissingDependencyError: mlflow is not installed.
-        TrackingError: The server cannot be reached, or refused.
+    Returns the id of the run. Raises MissingDependencyError: mlflow is not installed. Raises TrackingError: the server
+    cannot be reached, or refused.
     """
     card, validation = trained.card, trained.validation
     own = isinstance(card, ModelCard)
@@ -77,14 +73,10 @@ def track_evaluation(
 ) -> str:
     """Log an evaluation as an MLflow run: settings, metrics per split and kind, datasets, and the report with plots.
 
+    Returns the id of the run. Raises MissingDependencyError, TrackingError: see `track`.
+
     Args:
         report: The report's file. All of its folder is logged.
-
-    Returns:
-        The id of the run.
-
-    Raises:
-        MissingDependencyError, TrackingError: See `track`.
     """
     metrics: dict[str, float] = {}
     for validation in validations:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...errors import InputError, MissingDependencyError, ZooError, damaged_zoo, with_extra
+from ...errors import InputError, ZooError, damaged_zoo, needing, with_extra
 from ...system.limits import within
 from ..entries.files import MANIFEST
 from .source_folder import checked_path
@@ -35,11 +35,9 @@ class S3Source:
     """Entries below s3://BUCKET/PREFIX. Credentials and endpoint are boto3's: $AWS_PROFILE, $AWS_ENDPOINT_URL, ..."""
 
     def __init__(self, where: str) -> None:
-        try:
+        with needing("a zoo in S3 needs boto3", with_extra("s3"), given=where):
             import boto3
             import botocore.config
-        except ImportError as error:
-            raise MissingDependencyError("a zoo in S3 needs boto3", given=where, hint=with_extra("s3")) from error
         parts = urlsplit(where)
         if not parts.netloc:
             raise InputError("this address has no bucket", given=where, allowed="s3://BUCKET or s3://BUCKET/PREFIX")

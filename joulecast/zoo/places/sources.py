@@ -153,12 +153,10 @@ def _read(source: Source, name: str, file: str, sha256: str, most_bytes: int) ->
 def fetch(source: Source, name: str, sha256: str | None = None) -> dict[str, bytes]:
     """Fetch all files of an entry. Each is compared with the manifest, and the manifest with the index.
 
+    Raises UnknownNameError: the source has no entry of this name. Raises ZooError: a file is missing or was changed.
+
     Args:
         sha256: Digest of its manifest; None for the one in the index.
-
-    Raises:
-        UnknownNameError: The source has no entry of this name.
-        ZooError: A file is missing or was changed.
     """
     if sha256 is None:
         index = index_of(source)
@@ -190,16 +188,12 @@ def fetch(source: Source, name: str, sha256: str | None = None) -> dict[str, byt
 def pull(where: str, name: str, *, replace: bool = False) -> Path:
     """Copy an entry into the cache. From then on `predictor=NAME` finds it before a shipped entry of that name.
 
+    Returns its folder in the cache. Raises InputError, UnknownNameError: no such place or entry. Raises ZooError: the
+    entry is damaged or not valid, or its name ships with joulecast.
+
     Args:
         where: Address, as for `open_source`. Models of a registry are pulled by `registry.pull_model`.
         replace: Whether it may stand for a name that ships with joulecast.
-
-    Returns:
-        Its folder in the cache.
-
-    Raises:
-        InputError, UnknownNameError: No such place or entry.
-        ZooError: The entry is damaged or not valid, or its name ships with joulecast.
     """
     return admit(fetch(open_source(where), name), name, where, replace=replace)
 

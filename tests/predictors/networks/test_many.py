@@ -8,7 +8,7 @@ import pytest
 
 import joulecast
 from joulecast.errors import InputError, UnknownNameError
-from joulecast.operations.dropped import Dropped, DroppedWork
+from joulecast.operations.entry import Dropped, DroppedWork
 from joulecast.operations.network import Network
 from joulecast.operations.operation import Operation
 from joulecast.predictors.networks import many
