@@ -106,7 +106,7 @@ class ServingSimulation(Answer):
             spreads: Factors on "energy" and "power" between which they lie.
             level: The share of runs whose values should lie in the intervals.
         """
-        found: dict[str, Sequence[float | None]] = {"tokens_per_s": [each.tokens_per_s for each in ends]}
+        found: dict[str, Sequence[float | None]] = {"tokens_per_s": [each.tokens_per_s for each in (self, *ends)]}
         # At a rate, power is joules times requests; in a closed loop, slower steps need less of it. However slow they
         # are, boards draw no more than their caps.
         most_w = self.gpus * self.power_limit_w
@@ -117,13 +117,11 @@ class ServingSimulation(Answer):
         ):
             own, (less, more) = float(getattr(self, name)), spreads[of]
             found[name] = less * own, max(own, min(more * own, most))
+        # Where slow steps are rare, slower ones may be rarer than a quantile, which then lies below the simulated one.
         for name, at in product(_LATENCIES, _SHOWN):
-            found[f"{name} p{100 * at:g}"] = [each._known(name, at) for each in ends]
-        known = {}
-        for name, values in found.items():
-            low, high = values
-            if low is not None and high is not None:
-                known[name] = min(low, high), max(low, high)
+            found[f"{name} p{100 * at:g}"] = [each._known(name, at) for each in (self, *ends)]
+        every = {name: [each for each in values if each is not None] for name, values in found.items()}
+        known = {name: (min(values), max(values)) for name, values in every.items() if len(values) == len(found[name])}
         return replace(self, level=level, intervals=known)
 
     @property
