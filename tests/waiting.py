@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable
 
-_PAUSE_S = 0.01
-"""Pause between two checks, in which the process that is waited for can run."""
+_PAUSE_S = (0.01, 0.25)
+"""Least and longest pause between two checks, in which the process that is waited for can run."""
 
 
 def until(claim: Callable[[], object], seconds: float = 300.0, otherwise: Callable[[], str] = str) -> None:
@@ -15,7 +15,10 @@ def until(claim: Callable[[], object], seconds: float = 300.0, otherwise: Callab
         seconds: Longest wait. It is long, because a busy machine may take a hundred times as long as an idle one.
         otherwise: Gives the message of the failure.
     """
-    deadline_s = time.monotonic() + seconds
+    deadline_s = (began_s := time.monotonic()) + seconds
     while not claim():
-        assert time.monotonic() < deadline_s, otherwise()
-        time.sleep(_PAUSE_S)
+        now_s = time.monotonic()
+        assert now_s < deadline_s, otherwise()
+        # A claim that asks a server is checked less often, or asking would take the time of the answer.
+        time.sleep(min(max(_PAUSE_S[0], 4 * (now_s - began_s)), _PAUSE_S[1]))
+        began_s = time.monotonic()

@@ -51,17 +51,6 @@ def test_an_optimizer_is_part_of_an_iteration(call, printed):
     assert "steps in training" in err
 
 
-def test_extract(printed):
-    out = printed("extract", "resnet18", "1x3x64x64")
-    assert "layer1.0.conv1" in out
-    assert "69 calls" not in out
-    out = printed("extract", "resnet18", "1,3,64,64", "--csv")
-    rows = list(csv.DictReader(io.StringIO(out)))
-    out = printed("extract", "resnet18", "1,3,64,64", "--json")
-    assert len(rows) == len(json.loads(out)["operations"])
-    assert sum(int(row["count"]) for row in rows) == 68
-
-
 def test_extracted_json_can_be_predicted(printed, tmp_path):
     out = printed("extract", "resnet18", "32,3,224,224", "--json")
     (tmp_path / "net.json").write_text(out)
@@ -105,8 +94,6 @@ def test_uncovered_operations_are_printed(call, printed):
         (("predict", "resnet50", "1,3,224,224", "--gpuu", "A30"), 2, "No such option"),
         (("datasets", "import", "nicolai2052", "."), 2, "did you mean nicolai2025"),
         (("datasets", "import", "nicolai2025", "nothere"), 4, "cannot be read"),
-        (("datasets", "import", "neusight2025", "nothere"), 4, "cannot be read"),
-        (("datasets", "import", "energaizer2026", "nothere"), 4, "cannot be read"),
         (("datasets", "show", "nothere"), 4, "no complete dataset"),
         (("train", "--dataset", "nothere", "--recipe", "nothere.toml"), 2, "recipe cannot be read"),
         (("zoo", "show", "a30/florest-inference"), 2, "did you mean a30/forest-inference"),
@@ -115,14 +102,12 @@ def test_uncovered_operations_are_printed(call, printed):
         (("image", "pixart", "--gpu", "H100 SXM"), 2, "pixart_sigma"),
         (("best-generation", *SERVED[1:], "--objective", "watts"), 2, "objective"),
         (("best-generation", *SERVED[1:], "--counts", "1,x"), 2, "numbers of GPUs are positive integers"),
-        (("best-generation", *SERVED[1:], "--max-time-per-token", "1e-9"), 2, "no GPU serves"),
         (("best-generation", *SERVED[1:], "--json", "--csv"), 2, "either JSON or CSV"),
         (("best", *NETWORK, "--objective", "cost"), 2, "allowed: --price-per-hour"),
         (("best", *NETWORK, "--max-time", "-2"), 2, "--max-time is a positive number"),
         (("predict", "resnet18", "--gpu", "A30"), 2, "a SHAPE such as 32,3,224,224"),
         (("predict", *NETWORK, "--gpu", "A30", "--training", "--mode", "inference"), 2, "two modes"),
         (("account", "resnet18"), 2, "needs the shape"),
-        (("account", "resnet1888", "1,3,32,32"), 2, "unknown model"),
         (("account", *NETWORK, "--recording", "r.jsonl"), 2, "a recording can only be used with a trace"),
         (("account", *NETWORK, "--trace", "t.json"), 2, "leave one of them out"),
         (("account", "--trace", "no-such-file.json"), 2, "this trace cannot be read"),

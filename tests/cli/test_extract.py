@@ -1,5 +1,7 @@
 """`joulecast extract`: the tree of modules, several inputs, differences."""
 
+import csv
+import io
 import json
 
 import pytest
@@ -73,13 +75,15 @@ def test_several_inputs(printed):
 
 
 def test_rows_of_operations(printed):
-    tree = printed("extract", "resnet18", "1,3,64,64")
-    table = printed("extract", "resnet18", "1,3,64,64", "--operations")
-    top = printed("extract", "resnet18", "1,3,64,64", "--top", "2")
+    asked = ("extract", "resnet18", "1,3,64,64")
+    tree, table, top, listed = (printed(*asked, *more) for more in ((), ("--operations",), ("--top", "2"), ("--csv",)))
     assert "layer1.0.conv1" in tree
     assert len(tree.splitlines()) < 100
     assert "conv2d 1x3x64x64 -> 1x64x32x32" in table
     assert len(table.splitlines()) > len(top.splitlines())
+    rows = list(csv.DictReader(io.StringIO(listed)))
+    assert len(rows) == len(json.loads(printed("extract", "resnet18", "1x3x64x64", "--json"))["operations"])
+    assert sum(int(row["count"]) for row in rows) == 68
 
 
 def test_differences(printed):
