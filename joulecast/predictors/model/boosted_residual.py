@@ -57,8 +57,8 @@ _TRUST = tuple({"matmul": 0.0, "elementwise": 0.25, "": other} for other in (1.0
 
 # The same for convolutions on tensor cores in inference, of which only loops on an A30 were measured. In networks all
 # are quicker than in such loops; the cause is not known. With a weight of 1, ResNet-101 in TF32 is 14 to 42 % too slow
-# on an A100 and 7 to 24 % on an A10; with 0.5, 0 to 6 % and 5 to 11 %. It was chosen on these. On timm's networks, on
-# which it was not, the bias of convolutional ones goes from 8 to 6 % (held back from 1 to 0 %). Training needs none.
+# on an A100 and 7 to 24 % on an A10; with 0.5, 0 to 7 % and 5 to 8 %. It was chosen on these. On timm's networks, on
+# which it was not, the bias of convolutional ones goes from 8 to 7 % (held back it stays at 1 %). Training needs none.
 _TRUST_OF_LOOPS = 0.5
 
 # Kernels of softmax and layer norm whose rows are counted, and the shortest that any source shows, in seconds: below 23

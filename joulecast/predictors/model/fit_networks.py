@@ -28,8 +28,9 @@ from ..physics.least_times import LeastTimes
 from ..physics.norms import smooth_max
 from .boosted_residual import BoostedResidual
 
-# Weights in the fit of energies of a loop, and of one at the power cap, where a network has weight 1. With 0.2 for
-# both, the A30's loops below their cap come out 11 % too high, and six served runs on an A100 16 % instead of 8.
+# Weights in the fit of energies of a loop, and of one at the power cap, where a network has weight 1. Without readings
+# at the cap, an A30's networks below it come out 12 % too low; with 0.2 for all loops, its loops below the cap 11 % too
+# high, and six served runs on an A100, which had no part in the fit, 16 % (13 with these weights, 8 without).
 _LOOPS_COUNT, _CAPPED_COUNT = 0.2, 0.05
 # Standard deviations of a network's log time, of the logarithm of HalfPrecision, and of host seconds per call.
 _ERROR, _HALF_SPREAD, _HOST_SPREAD_S = 0.05, 0.5, 20e-6

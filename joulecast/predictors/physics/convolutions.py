@@ -197,7 +197,7 @@ def transposed_bytes(n: Any, on_tensor_cores: NDArray[np.bool_]) -> FloatArray:
     """Bytes that transposes move in the training of grouped convolutions; 0 for others, shape (operations,).
 
     Those of dense ones are in their blocks. In inference, timm's published times of networks with groups show none:
-    they are predicted 3 % too quick without, and 6 % too slow with them; in training 20 and 16 % too quick (held back
+    they are predicted 3 % too quick without, and 6 % too slow with them; in training 20 and 13 % too quick (held back
     20 and 8 %).
     """
     is_grouped = (n.is_convolution > 0) & (n.groups > 1) & (n.groups < n.channels_in)

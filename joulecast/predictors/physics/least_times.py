@@ -108,10 +108,11 @@ def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> Least
         parts[0, is_half & on_tensor_cores(n, gpu) & (n.is_product > 0)] *= time_at_lower_rate(gpu, "fp16")
     parts[0] = np.maximum(parts[0], thread_kernels_s(n, gpu, clock_mhz))
     waited_s = waiting_s(n, gpu, clock_mhz, parts[1])
-    # One kernel after the other, of which the waiting one follows the clock.
-    others = cubed(parts[1:]).sum(axis=0)
-    together_s = np.cbrt(cubed(parts[0]) + others) + waited_s
-    parts[0] = np.where(waited_s > 0, np.cbrt(cubed(together_s) - others), parts[0])
+    if waited_s.any():
+        # One kernel after the other, of which the waiting one follows the clock.
+        others = cubed(parts[1:]).sum(axis=0)
+        together_s = np.cbrt(cubed(parts[0]) + others) + waited_s
+        parts[0] = np.where(waited_s > 0, np.cbrt(cubed(together_s) - others), parts[0])
     return LeastTimes(*parts)
 
 
