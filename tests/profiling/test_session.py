@@ -22,7 +22,7 @@ def load(device, seconds):
 
 # (the sampler, a spawned process that imports this file, too, needs none of it)
 if __name__ == "__main__":
-    from joulecast.profiling import clocks, collection, command, devices, session, summary
+    from joulecast.profiling import collection, command, devices, session, summary
     from joulecast.metering import estimate as probing
     from joulecast.metering.sampler import nvidia_smi_sensor
     from joulecast.metering.sampler import nvml_sensor
@@ -34,7 +34,7 @@ if __name__ == "__main__":
     devices.load = load
     devices.sensor_of = lambda device, period_s=0.01: nvml_sensor(0, period_s)
     devices.second_sensor_of = lambda device: nvidia_smi_sensor(0)
-    devices.clocks_of = session.clocks_of = lambda device: clocks.Clocks(0)
+    devices.clocks_of = session.clocks_of = lambda device: devices.Clocks(0)
     collection.clocks_of = devices.clocks_of
     # What happens in the third measurement: the job is terminated, or the GPU falls off the bus.
     lost = os.environ.get("FAKE_NVML_LOST_FILE", "")
