@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..units import si
-from .exporting import MetricsServer
+from .exporting import MetricsServer, on_port
 from .meter import Meter
 from .recording import LONGEST_NAME
 from .result import Metering
@@ -163,15 +163,7 @@ class Listener:
         class Server(socketserver.ThreadingTCPServer):
             daemon_threads, allow_reuse_address = True, True
 
-        try:
-            self._server = Server(("127.0.0.1", port), Handler)
-        except (OSError, OverflowError) as error:
-            raise InputError(
-                "commands cannot be received on this port",
-                given=f"port {port}: {error}",
-                allowed="a free port from 1 to 65535",
-                hint="choose another port",
-            ) from error
+        self._server = on_port(Server, port, Handler, "commands cannot be received on this port")
         self.port: int = self._server.server_address[1]
         """The port that it listens on."""
 

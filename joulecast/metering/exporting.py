@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from socketserver import BaseRequestHandler, TCPServer
+from typing import Any, TypeVar
 
 from ..errors import InputError, needing, with_extra
 from .result import Metering
@@ -68,6 +69,25 @@ def exposition(totals: Mapping[str, Mapping[str, float | None]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+Server = TypeVar("Server", bound=TCPServer)
+
+
+def on_port(server: type[Server], port: int, handler: type[BaseRequestHandler], problem: str) -> Server:
+    """A server on a port of this machine, for clients on this machine only.
+
+    Raises InputError: the port is in use or is not a valid port number, in the words of `problem`.
+    """
+    try:
+        return server(("127.0.0.1", port), handler)
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            problem,
+            given=f"port {port}: {error}",
+            allowed="a free port from 1 to 65535",
+            hint="choose another port",
+        ) from error
+
+
 class MetricsServer:
     """Answers GET /metrics until it is closed, for clients on this machine only.
 
@@ -90,15 +110,7 @@ class MetricsServer:
             def log_message(self, *_: object) -> None:
                 """Write no log, because the terminal belongs to the measured program."""
 
-        try:
-            self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        except (OSError, OverflowError) as error:
-            raise InputError(
-                "metrics cannot be served on this port",
-                given=f"port {port}: {error}",
-                allowed="a free port from 1 to 65535",
-                hint="choose another port",
-            ) from error
+        self._server = on_port(ThreadingHTTPServer, port, Handler, "metrics cannot be served on this port")
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:

@@ -113,7 +113,7 @@ class Campaign:
             the host cost inside a network is learned from them.
         three_sigma: Drop power readings more than three standard deviations from their mean, as Nicolai (2025) does.
         loop_lengths: Number of lengths of the loop, up to `seconds`, by which Nicolai's check decides whether time is
-            proportional to iterations (proportionality.py); 0 for one short loop instead.
+            proportional to iterations (`proportionality`); 0 for one short loop instead.
         floor_s: Seconds that the measured loop must take at least; his floor is 0.1.
         second_log: Whether nvidia-smi logs the power as well during the whole campaign, as a check on the sensor.
     """

@@ -56,9 +56,10 @@ _GPUS = 128  # GPUs whose log ratios are stored.
 _TRUST = tuple({"matmul": 0.0, "elementwise": 0.25, "": other} for other in (1.0, 0.5))  # In training, in inference.
 
 # The same for convolutions on tensor cores in inference, of which only loops on an A30 were measured. In networks all
-# are quicker than in such loops; the cause is not known. With a weight of 1, ResNet-101 in TF32 is 14 to 42 % too slow
-# on an A100 and 7 to 24 % on an A10; with 0.5, 0 to 7 % and 5 to 8 %. It was chosen on these. On timm's networks, on
-# which it was not, the bias of convolutional ones goes from 8 to 7 % (held back it stays at 1 %). Training needs none.
+# are quicker than in such loops; the cause is not known. With a weight of 1, ResNet-101 in TF32 is 15 to 50 % too slow
+# on an A100 left out, and 7 to 24 % on an A10; with 0.5, -3 to 15 % and 5 to 10 % (the model card). It was chosen on
+# these. On timm's networks, on which it was not, the bias of convolutional ones goes from 8 to 7 % (held back it stays
+# at 1 %). Training needs none.
 _TRUST_OF_LOOPS = 0.5
 
 # Kernels of softmax and layer norm whose rows are counted, and the shortest that any source shows, in seconds: below 23

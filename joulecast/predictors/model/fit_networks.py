@@ -97,7 +97,7 @@ def _timed(learned: BoostedResidual, gpu: GPU, measurement: NetworkMeasurement, 
         least_s=LeastTimes.of(operations, gpu, measurement.clock_mhz or float(gpu.boost_clock_mhz)).time_s * works,
         ratio=learned.ratio(operations, gpu, capped=False),
         host_s=launch_s(operations, measurement.mode, learned.host_s),
-        products=half_groups(operations)[0] > 0,
+        products=half_groups(operations)[0],
         measured_s=measurement.time_s,
     )
 
@@ -146,15 +146,15 @@ def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: Residua
 def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: ResidualModel) -> _Powers | None:
     found: list[tuple[FloatArray, float, float, float, bool]] = []
     for gpu in dict.fromkeys(row.gpu for row in rows):
-        mine = [row for row in rows if row.gpu == gpu and (row.power_w or 0) > 0]
+        mine = [(row, row.power_w) for row in rows if row.gpu == gpu and row.power_w]
         if not mine:
             continue
-        clock, device_s = float(gpu.boost_clock_mhz), np.array([row.device_s for row in mine])
-        paid = EnergyConstants.parts([row.operation for row in mine], device_s, gpu, clock, L2_SAVES)
-        for row, part in zip(mine, paid / device_s[:, None], strict=True):
-            at_cap = (row.power_w or 0.0) >= AT_CAP * gpu.power_limit_w
+        clock, device_s = float(gpu.boost_clock_mhz), np.array([row.device_s for row, _ in mine])
+        paid = EnergyConstants.parts([row.operation for row, _ in mine], device_s, gpu, clock, L2_SAVES)
+        for (_, power_w), part in zip(mine, paid / device_s[:, None], strict=True):
+            at_cap = power_w >= AT_CAP * gpu.power_limit_w
             weight = _CAPPED_COUNT if at_cap else _LOOPS_COUNT
-            found.append((part, row.power_w or 0.0, static_power_w(gpu, clock), weight, at_cap))
+            found.append((part, power_w, static_power_w(gpu, clock), weight, at_cap))
     for gpu, measurement, network in networks:
         at_cap = measurement.clock_mhz is None and measurement.known_power_w > AT_CAP * gpu.power_limit_w
         clock = measurement.clock_mhz or float(gpu.boost_clock_mhz)

@@ -187,8 +187,9 @@ class AnyGpuPredictor:
             ratio = np.where(np.isnan(device_s), ratio, device_s / least_s)
             # Attention was never measured in fp32. It has as many blocks as in half precision, and more to compute.
             places, in_half = operations.derived(attention_in_half)
-            half_s = self.kernels.device_s(in_half, self.gpu)
-            ratio[places] = np.fmax(ratio[places], half_s / least_s[places])
+            if len(places):
+                half_s = self.kernels.device_s(in_half, self.gpu)
+                ratio[places] = np.fmax(ratio[places], half_s / least_s[places])
         work = Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy)
         work = work.scaled_by(1.0, energy_ratio).bounded(operations)
         return work if self.kernels is None else self._with_power(work, operations, self.kernels)

@@ -20,17 +20,18 @@ chosen with timm's published times in view (the half of benchmarks/public that i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.attributes import HALF_BYTES
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..formats.numbers import numbers
+from ..formats.numbers import numbers, require_features
 from .operation_numbers import FAMILIES, numbers_of
 from .precisions import as_fp32, in_fp32
 from .roofline import on_tensor_cores
@@ -59,7 +60,7 @@ class HalfPrecision:
             InputError: An operation's precision does not exist on the GPU.
         """
         of_product, _ = half_groups(operations)
-        corrected = np.where(of_product > 0, np.exp(self.product), alone(operations, ratio))
+        corrected = np.where(of_product, np.exp(self.product), alone(operations, ratio))
         applied: FloatArray = np.where(on_tensor_cores(numbers_of(operations), gpu), corrected, ratio)
         return applied
 
@@ -69,7 +70,8 @@ class HalfPrecision:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote."""
+        """Read what `to_dict` wrote. Raises ZooError: It has other numbers, as those of an older joulecast do."""
+        require_features(list(value), [each.name for each in fields(cls)], "half precision")
         return cls(**numbers(value))
 
 
@@ -122,21 +124,21 @@ def _others_in_fp32(operations: OperationList) -> OperationList:
     )
 
 
-def half_groups(operations: Sequence[Operation]) -> FloatArray:
-    """Membership of operations in half precision in two groups: products, and others than products and convolutions.
+def half_groups(operations: Sequence[Operation]) -> NDArray[np.bool_]:
+    """Whether operations are in half precision and products, or neither products nor convolutions.
 
     Returns:
-        Zeros and ones, shape (2, operations); zeros for operations in other precisions.
+        Shape (2, operations).
     """
     return OperationList.of(operations).derived(_half_groups)
 
 
-def _half_groups(operations: OperationList) -> FloatArray:
+def _half_groups(operations: OperationList) -> NDArray[np.bool_]:
     n = numbers_of(operations)
     half, depthwise = n.element_bytes == HALF_BYTES, _is_depthwise(n)
     convolution = (n.family == FAMILIES.index("convolution")) & ~depthwise
     product = (n.is_product > 0) & ~convolution & ~depthwise
-    groups = np.array([half & product, half & ~product & ~convolution], dtype=float)
+    groups: NDArray[np.bool_] = np.array([half & product, half & ~product & ~convolution])
     groups.flags.writeable = False
     return groups
 

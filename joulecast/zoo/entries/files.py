@@ -257,5 +257,5 @@ def checked_files(folder: Path, needed: Collection[str]) -> tuple[dict[str, Any]
 
 
 def predictor_of(manifest: Mapping[str, Any]) -> str:
-    """Name of an entry's predictor, by which loading.py chooses what reads the entry."""
+    """Name of an entry's predictor, by which `load_any` chooses what reads the entry."""
     return str(manifest.get("predictor"))[:80]

@@ -74,7 +74,7 @@ def save_as_entry(
     """Write an entry. An entry that is already in the folder is replaced once the new one is complete.
 
     Args:
-        predictor: What the manifest names as the predictor, by which the entry is read (loading.py).
+        predictor: What the manifest names as the predictor, by which the entry is read (`load_any`).
     """
     return write_files(folder, {**card_files(card), FACTS: json_bytes(facts), **files}, golden, predictor=predictor)
 
