@@ -7,13 +7,13 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-from ..api.choosing import best
+import joulecast
+
 from ..generation.engines import ENGINES
 from ..operations.attributes import PRECISIONS, RequestedPrecision
 from ..operations.operation import MODES
@@ -62,13 +62,12 @@ def _path(path: str, row: Mapping[str, Any]) -> Asked:
 
     Types follow from annotations, where questions.toml does not have them.
     """
-    module, _, asked = row["asks"].partition(":")
-    function = getattr(import_module(f"...{module}", __name__), asked)
+    function = getattr(joulecast, path)
     base: type[BaseModel] = getattr(question_fields, row.get("base", "Strict"))
     rows: dict[str, Any] = {}
     for table in (_TABLES["fields"], *(_TABLES[each]["fields"] for each in row.get("like", ())), row.get("fields", {})):
         rows |= {each: given for names, given in table.items() for each in names.split()}
-    words = {**documented(best), **documented(function)}
+    words = {**documented(joulecast.best), **documented(function)}
     fields: dict[str, Any] = {}
     for argument, parameter in inspect.signature(function).parameters.items():
         if argument in ONLY_HERE or argument in base.model_fields:
@@ -83,7 +82,7 @@ def _path(path: str, row: Mapping[str, Any]) -> Asked:
         fields[NAMES.get(argument, argument)] = type_, Field(default, **more)
     name = row["question"]
     extra = type(f"_{name}", (base,), {"model_config": _showing(name), "__module__": __name__})
-    question: Any = create_model(name, __base__=extra, __doc__=f"{row['about']}; see `joulecast.{asked}`.", **fields)
+    question: Any = create_model(name, __base__=extra, __doc__=f"{row['about']}; see `joulecast.{path}`.", **fields)
     question.model_rebuild(_types_namespace=vars(question_fields))
     return Asked(path, question, row["answer"], row["tag"], row.get("by_name", False))
 
@@ -93,7 +92,7 @@ def _type_of(parameter: inspect.Parameter) -> Any:
     return _TYPES[name] | None if optional else _TYPES[name]
 
 
-PATHS: Mapping[str, Asked] = {name: _path(name, row) for name, row in _TABLES.items() if "asks" in row}
+PATHS: Mapping[str, Asked] = {name: _path(name, row) for name, row in _TABLES.items() if "question" in row}
 """Name of a path under /v1 -> the path."""
 
 PredictQuestion: Any = PATHS["predict"].question

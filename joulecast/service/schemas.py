@@ -8,13 +8,20 @@ import tomllib
 import types
 from collections.abc import Mapping
 from dataclasses import fields
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from ..generation.images.predict import ImageInterval
+from ..generation.intervals import GenerationInterval
+from ..hardware.host import Host
 from ..queries.choice import WRITTEN
+from ..queries.prices import Grid
+from ..remote.wire import CLASSES
+from ..runs import RunInterval
+
+_KINDS = {**CLASSES, **{kind.__name__: kind for kind in (GenerationInterval, Grid, Host, ImageInterval, RunInterval)}}
 
 _ENTRY = re.compile(r"^ {8}(\w+(?:, \w+)*): (.*(?:\n {12}.*)*)", re.MULTILINE)
 _PLAIN = (str, int, float, bool, type(None))
@@ -82,9 +89,8 @@ def _schemas() -> dict[str, Any]:
         for names, (type_, more) in ((names, declared(given)) for names, given in rows):
             columns |= {each: (type_, Field(**more)) for each in names.split()}
         if "class" in row:
-            module, _, kind = row["class"].partition(":")
             listed = row.get("listed", "").replace("{WRITTEN}", WRITTEN.replace(" value ", " "))
-            columns = {**_fields_of(getattr(import_module(f"...{module}", __name__), kind), listed, columns), **columns}
+            columns = {**_fields_of(_KINDS[row["class"]], listed, columns), **columns}
         base = made[row["like"]] if "like" in row else _Open
         made[name] = create_model(name, __base__=base, __doc__=row["about"], **columns)
         # Types are texts, which pydantic reads with these names.
