@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import InputError, JoulecastError, unknown_name
 from ..hardware import find_gpu
-from . import amd_sysfs, amdsmi, counting_programs, estimated_power, nvidia_smi, nvml, powercap
+from . import amd, counting_programs, estimated_power, nvidia_smi, nvml, powercap
 from .recording import DeviceInfo
 from .sampler import ReaderSpec
 
@@ -152,16 +152,8 @@ def _add_nvidia(machine: Machine) -> None:
 
 def _add_amd(machine: Machine) -> None:
     first = sum(device.component == "board" for device in machine.devices)
-    try:
-        count = len(amdsmi.handles())
-    except JoulecastError:  # Most machines have no AMD GPU, so there is no note about it.
-        for place, sensors in enumerate(amd_sysfs.gpus(), first):
-            facts = {**amd_sysfs.facts(sensors), "sensor": f"amdgpu, {sensors.name}"}
-            machine.add(_gpu(f"gpu{place}", facts), ReaderSpec("amd-sysfs", {"sensors": str(sensors)}))
-        return
-    for index in range(count):
-        spec = ReaderSpec("amdsmi", {"index": index})
-        machine.add(_gpu(f"gpu{first + index}", {**amdsmi.facts(index), "sensor": "amdsmi"}), spec)
+    for place, (facts, reader, settings) in enumerate(amd.gpus(), first):
+        machine.add(_gpu(f"gpu{place}", facts), ReaderSpec(reader, settings))
 
 
 def _gpu(name: str, facts: dict[str, Any]) -> DeviceInfo:
