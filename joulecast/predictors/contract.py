@@ -8,6 +8,7 @@ transformer and an average of these differ only in their residual model.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -214,6 +215,27 @@ class ResidualModel(SharedModel, Protocol):
             gpu: The GPU that they run on.
         """
         ...
+
+
+def _of_own(name: str) -> Any:
+    """A property that is that of the wrapped predictor."""
+    return property(lambda self: getattr(self.own, name), doc=f"See `PredictsOperations.{name}`.")
+
+
+@dataclass(frozen=True, eq=False)
+class WrappedPredictor:
+    """Answers as another predictor does. Subclasses have `predict`, and override what they answer differently.
+
+    Args:
+        own: The predictor that is corrected or completed.
+    """
+
+    own: PredictsOperations
+
+    gpu, mode, coverage, covers, remarks = map(_of_own, ("gpu", "mode", "coverage", "covers", "remarks"))
+    by_fallback, regressor_inputs = map(_of_own, ("by_fallback", "regressor_inputs"))
+    measured_launch_s, shared_models = map(_of_own, ("measured_launch_s", "shared_models"))
+    in_network, same_in_all_networks = map(_of_own, ("in_network", "same_in_all_networks"))
 
 
 def require_mode(operations: Sequence[Operation], mode: str) -> None:

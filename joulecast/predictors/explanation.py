@@ -29,7 +29,7 @@ _CAUSES = 8  # Inputs in a notebook, by their effect.
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class Neighbour(Plain):
     """A measured operation, with what the predictor says of it. The predictor has seen its measurement.
 
     Args:
@@ -43,10 +43,6 @@ class Neighbour:
     time_s: float
     power_w: float
     energy_j: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The neighbour as a dictionary."""
-        return {**vars(self), "operation": self.operation.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -183,17 +179,8 @@ class Explanation(Plain, Drawn):
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation as plain lists and dictionaries; quantities in SI units."""
-        by_input = self.contributions
-        return {
-            **vars(self),
-            "operation": self.operation.to_dict(),
-            "efficiency": self.efficiency,
-            "interval": None if self.interval is None else _interval_json(self.interval),
-            "nearest": [neighbour.to_dict() for neighbour in self.nearest],
-            "remarks": list(self.remarks),
-            "calibration": None if self.calibration is None else dict(self.calibration),
-            "contributions": by_input and {name: [each.to_dict() for each in some] for name, some in by_input.items()},
-        }
+        interval = None if self.interval is None else _interval_json(self.interval)
+        return {**super().to_dict(), "efficiency": self.efficiency, "interval": interval}
 
 
 def _interval_json(interval: OperationIntervals) -> dict[str, Any]:

@@ -21,14 +21,13 @@ from numpy.typing import NDArray
 from ..arrays import FloatArray
 from ..operations.operation import Operation
 from ..operations.operation_list import OperationList
-from .contract import PredictsOperations
+from .contract import PredictsOperations, WrappedPredictor
 from .intervals.operation_spread import OperationSpread
 from .operation_predictions import OperationPredictions
 from .physics.baseline import group_of, stand_ins
 from .physics.cached import cached
 from .physics.limits import with_limits
 from .physics.norms import smooth_max
-from .wrapped import WrappedPredictor
 
 _LEAST = 1e-15  # Instead of a division by zero.
 _Ask = Callable[[PredictsOperations, Sequence[Operation]], OperationPredictions]

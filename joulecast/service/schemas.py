@@ -16,7 +16,7 @@ from ..generation.prediction import GenerationPrediction
 from ..hardware.gpu import GPU
 from ..hardware.host import Host
 from ..predictors.explanation import Explanation
-from ..predictors.networks.interval import Interval
+from ..predictors.intervals.network_spread import Interval
 from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.prediction import Prediction
 from ..queries.choice import WRITTEN, Choice

@@ -15,8 +15,7 @@ from ..physics.half_precision import DEPTHWISE_TRAINING
 from ..physics.operation_numbers import BATCHED_START_STEPS
 from .composition import LEAST_HOST_S
 from .execution import COMPILED_CALL_S, COMPILED_LAUNCH_S
-from .gradients import INPUT_GRADIENT
-from .parts import SLOWER_DEPTHWISE, SLOWER_NORMS
+from .parts import INPUT_GRADIENT, SLOWER_DEPTHWISE, SLOWER_NORMS
 
 
 class Effect(NamedTuple):

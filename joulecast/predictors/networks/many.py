@@ -23,12 +23,12 @@ from ...progress import paced
 from ...rendering.answers import Answer, Table
 from ...rendering.notebook import Picture, front_picture
 from ..intervals.conformal import conformal_rank
+from ..intervals.network_spread import Interval
 from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
 from .builder import caveats, refuse_uncovered
 from .composition import composed
-from .interval import Interval
 from .knowledge import NetworkKnowledge
 from .network_predictor import NetworkPredictor
 from .parts import part_factors

@@ -23,6 +23,7 @@ from ...hardware import GPU
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
+from ...rendering.answers import Plain
 from ..batches import over_cores
 from ..contract import Files, host_times, launch_s
 from ..formats.numbers import number, number_array
@@ -262,7 +263,7 @@ class Example(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NetworkHead:
+class NetworkHead(Plain):
     """Predicts two factors from the vector of a network: for the device time and dynamic energy of its operations.
 
     Args:
@@ -301,10 +302,6 @@ class NetworkHead:
         logs = found @ inputs.T
         weights = found[:, :-1] / spread
         return cls(weights, found[:, -1] - weights @ centre, logs.min(1), logs.max(1))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The head as a dictionary of lists."""
-        return {name: getattr(self, name).tolist() for name in ("weights", "bias", "lowest", "highest")}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
