@@ -151,9 +151,8 @@ class Explanation(Plain, Drawn):
                 table(["nearest that were measured", "distance", "time", "energy"], near, frozenset({1, 2, 3}))
             )
         for quantity, found in (e.contributions or {}).items():
-            moved = [
-                [c.name, "" if math.isnan(c.value) else f"{c.value:.3g}", _effect(quantity, c.effect)] for c in found
-            ]
+            effect = "x {:.2f}" if quantity == "time" else "{:+.1f} W"
+            moved = [[c.name, "" if math.isnan(c.value) else f"{c.value:.3g}", effect.format(c.effect)] for c in found]
             parts.append(table([f"what moved {quantity}", "value", "effect"], moved[:_CAUSES], frozenset({1, 2})))
         busy, least = si(e.device_time_s, "s"), si(max(e.compute_s, e.memory_s), "s")
         said = [f"bound by {e.bound_by}; the GPU is busy for {busy}, by the data sheet for {least}"]
@@ -295,7 +294,3 @@ def _tree_shap(native: bytes, inputs: Any) -> Any:
     booster = xgboost.Booster()
     booster.load_model(bytearray(native))
     return booster.predict(xgboost.DMatrix(inputs), pred_contribs=True)[0]
-
-
-def _effect(quantity: str, effect: float) -> str:
-    return f"x {effect:.2f}" if quantity == "time" else f"{effect:+.1f} W"

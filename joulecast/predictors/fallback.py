@@ -79,20 +79,16 @@ class FallbackPredictor(WrappedPredictor):
         work = None if found.work is None else found.work.scatter(missing)
         sources = iter(found.source)
 
-        def merged(known: FloatArray, others: FloatArray) -> FloatArray:
+        def merged(known: FloatArray, values: FloatArray) -> FloatArray:
             whole = known.copy()
-            whole[missing] = others
+            whole[missing] = values
             return whole
 
+        others = {"time_s": time_s, "power_w": power_w, "energy_j": power_w * time_s, "host_time_s": host_s}
+        others |= {name: getattr(found, name) for name in ("device_time_s", "dynamic_energy_j", "held_clock_mhz")}
         return replace(
             predictions,
-            time_s=merged(predictions.time_s, time_s),
-            power_w=merged(predictions.power_w, power_w),
-            energy_j=merged(predictions.energy_j, power_w * time_s),
-            device_time_s=merged(predictions.device_time_s, found.device_time_s),
-            dynamic_energy_j=merged(predictions.dynamic_energy_j, found.dynamic_energy_j),
-            host_time_s=merged(predictions.host_time_s, host_s),
-            held_clock_mhz=merged(predictions.held_clock_mhz, found.held_clock_mhz),
+            **{name: merged(getattr(predictions, name), values) for name, values in others.items()},
             source=tuple(next(sources) if source == "missing" else source for source in predictions.source),
             spread=_spread(predictions.spread, found.spread, missing),
             work=work if predictions.work is None or work is None else predictions.work.merge(work),

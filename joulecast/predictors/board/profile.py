@@ -91,7 +91,8 @@ class BoardProfile:
     @cached_property
     def sha256(self) -> str:
         """Hash of the content, by which a profile is recognized."""
-        return _sha256(self._content())
+        plain = json.dumps(self._content(), sort_keys=True, allow_nan=False, default=str)
+        return hashlib.sha256(plain.encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BoardProfile) and self.sha256 == other.sha256
@@ -324,11 +325,6 @@ def _errors(rows: Any) -> FloatArray:
     if not isinstance(rows, list | tuple) or not 1 <= len(rows) <= MOST_ERRORS:
         raise ValueError(f"1 to {MOST_ERRORS} errors are expected, not {shown(rows)}")
     return np.sort([number(each, 0.0, 20.0) for each in rows])
-
-
-def _sha256(content: Mapping[str, Any]) -> str:
-    plain = json.dumps(content, sort_keys=True, allow_nan=False, default=str)
-    return hashlib.sha256(plain.encode()).hexdigest()
 
 
 def percent(log_error: float) -> str:

@@ -183,13 +183,10 @@ class PreparedOnCpu:
         columns = zip(times_s.tolist(), calls.power_w.tolist(), calls.source, in_memory, works.tolist(), strict=True)
         for entry, (time_s, power_w, source, by_memory, has_work) in zip(self.network, columns, strict=True):
             bound: Bound = "launch" if not has_work else "memory" if by_memory else "compute"
-            if source == "missing":
-                yield OperationCost(entry, None, None, None, source, bound)
-            elif has_power:
-                energy_j = longer * time_s * power_w
-                yield OperationCost(entry, time_s, power_w, energy_j, source, bound, energy_j)
-            else:
-                yield OperationCost(entry, time_s, None, None, source, bound)
+            known = source != "missing"
+            energy_j = longer * time_s * power_w if known and has_power else None
+            watts = power_w if known and has_power else None
+            yield OperationCost(entry, time_s if known else None, watts, energy_j, source, bound, energy_j)
 
     def _spread(self, coverage: Coverage) -> NetworkSpread | None:
         errors = self.predictor.network_errors

@@ -20,7 +20,7 @@ from .composition import HostModel, counts_of
 from .prediction import Composition
 from .uncovered import Coverage
 
-_MAJORITY = 0.5  # Share of the device time from which a network counts as one in half precision.
+_MAJORITY = 0.5  # Share of the device time in 16 bits and less from which a network counts as one in half precision.
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,16 +61,11 @@ class NetworkKnowledge:
             # A GPU's own errors come from networks whose operations were all measured there.
             fallback = self.find_fallback()
             return None if fallback is None else fallback.errors_on(counts, predictions)
-        if self.half_errors is not None and _half_share(counts, predictions) > _MAJORITY:
-            return self.half_errors
-        return self.network_errors
-
-
-def _half_share(counts: FloatArray, predictions: OperationPredictions) -> float:
-    """Share of a network's device time in precisions of 16 bits and less."""
-    shares, known = shares_of(counts, predictions)
-    half = [ELEMENT_BYTES[operation.precision] <= 2 for operation in compress(predictions.operations, known)]
-    return float(shares[half].sum())
+        if self.half_errors is None:
+            return self.network_errors
+        shares, known = shares_of(counts, predictions)
+        half = [ELEMENT_BYTES[operation.precision] <= 2 for operation in compress(predictions.operations, known)]
+        return self.half_errors if float(shares[half].sum()) > _MAJORITY else self.network_errors
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,8 @@ from ..formats.numbers import number, number_array
 from ..model.boosted_residual import Range
 from ..physics.cached import cached
 from ..physics.energy import EnergyConstants
-from .encoder import Encoder, StoredEncoder
+from .encoder import Encoder, StoredEncoder, TransformerWeights
 from .tokens import IN_NETWORK, PHYSICS_NAMES, ROLES, WIDTH, Tokens, in_network, tokens
-from .weights import TransformerWeights
 
 _WEIGHTS = "transformer.safetensors"
 _AT_ONCE = 256  # Operations that one thread reads at once; more do not fit into the processor's caches.
@@ -51,16 +50,6 @@ class Reader:
         self.encoder, self.vocabulary, self.ranges = encoder, vocabulary, ranges
         # Each network is described for its operations, then for itself.
         self._cached_tokens = lru_cache(2)(self._tokens)
-
-    def factors(self, operations: OperationList, gpu: GPU) -> tuple[FloatArray, FloatArray]:
-        """See `ResidualModel.factors`."""
-        return _factors(operations, self, gpu)
-
-    def vector(
-        self, operations: OperationList, counts: tuple[float, ...], launches_s: tuple[float, ...], gpu: GPU
-    ) -> FloatArray:
-        """The vector that describes one network; see `vectors`."""
-        return _vector(operations, self, counts, launches_s, gpu)
 
     def _described(self, operations: OperationList, gpu: GPU) -> Tokens:
         of = self._cached_tokens if len(operations) <= _LONGEST else self._tokens
@@ -93,7 +82,7 @@ class Reader:
 
     def device_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device seconds of one call of each operation at the default clock, shape (operations,)."""
-        ratio, _ = self.factors(operations, gpu)
+        ratio, _ = _factors(operations, self, gpu)
         return self._described(operations, gpu).least.time_s * ratio
 
     def vectors(
@@ -160,7 +149,7 @@ class Attentive:
         self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
     ) -> tuple[FloatArray, FloatArray]:
         """See `ResidualModel.factors`. The factors always contain the cost of the power cap, whatever `capped` says."""
-        return self.reader.factors(OperationList.of(operations), gpu)
+        return _factors(OperationList.of(operations), self.reader, gpu)
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`."""
@@ -182,7 +171,7 @@ class Attentive:
         runs = [not operation.is_identity for operation in operations]
         some = OperationList(compress(operations, runs))
         launches_s = launch_s(some, some[0].mode, self.host_s)
-        return self.reader.vector(some, tuple(compress(counts.tolist(), runs)), tuple(launches_s.tolist()), gpu)
+        return _vector(some, self.reader, tuple(compress(counts.tolist(), runs)), tuple(launches_s.tolist()), gpu)
 
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """See `ResidualModel.to_files`."""
