@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +85,12 @@ class FallbackPredictor(WrappedPredictor):
             whole[missing] = values
             return whole
 
-        others = {"time_s": time_s, "power_w": power_w, "energy_j": power_w * time_s, "host_time_s": host_s}
+        others: dict[str, Any] = {
+            "time_s": time_s,
+            "power_w": power_w,
+            "energy_j": power_w * time_s,
+            "host_time_s": host_s,
+        }
         others |= {name: getattr(found, name) for name in ("device_time_s", "dynamic_energy_j", "held_clock_mhz")}
         return replace(
             predictions,

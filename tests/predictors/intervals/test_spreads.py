@@ -10,7 +10,6 @@ from joulecast.errors import InputError
 from joulecast.operations.operation import Operation
 from joulecast.predictors.intervals.calibration import Calibration, ErrorGroup, PowerUnits
 from joulecast.predictors.intervals.closeness import COORDINATES, Closeness, coordinates
-from joulecast.predictors.intervals.conformal import conformal_error, conformal_rank
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration, Parts, shares_of
 from joulecast.predictors.intervals.network_spread import NetworkSpread
 from joulecast.predictors.intervals.operation_spread import OperationSpread, SentOperationSpread
@@ -71,15 +70,6 @@ def test_no_operations_have_no_distances():
     known = Closeness.of([RELU])
     assert known.distances([]).shape == (0,)
     assert known.distances([SORT]).tolist() == [math.inf]
-
-
-def test_levels_that_few_errors_support():
-    assert conformal_error(ERRORS, 0.9, "cases") == pytest.approx(0.09)
-    assert conformal_rank(0.95, 9) == 10
-    with pytest.raises(InputError) as caught:
-        conformal_error(ERRORS, 0.95, "cases")
-    assert caught.value.what == "9 cases cannot support such an interval"
-    assert caught.value.allowed == "up to 0.900"
 
 
 def test_units_of_power_are_interpolated_in_logarithms_and_rounded_when_stored():
@@ -224,13 +214,3 @@ def test_parts_of_a_network_leave_out_what_is_missing():
     assert found.shares == pytest.approx([0.25, 0.75])
     assert found.measured.tolist() == [True, False]
     assert found.distances.tolist() == [0.0, 2.0]
-
-
-def test_errors_of_power_count_in_units_of_what_is_typical_at_that_power():
-    """At 100 W a unit is 0.4: errors of up to 0.1 units are 0.04. Time and energy have no such units."""
-    units = PowerUnits(np.array([50.0, 100.0]), np.array([0.1, 0.4]))
-    errors = dict.fromkeys(("time", "scaled power", "energy"), np.full(9, 0.1))
-    calibration = Calibration(Closeness({}), {"": (ErrorGroup(1.0, errors),)}, units)
-    known = OperationSpread(calibration, frozenset(), None)
-    found = {quantity: half[0] for quantity, half in known.log_errors(predictions(RELU), 0.9).items()}
-    assert found == pytest.approx({"time": 0.1, "power": 0.04, "energy": 0.1})
