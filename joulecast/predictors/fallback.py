@@ -80,7 +80,7 @@ class FallbackPredictor(WrappedPredictor):
         work = None if found.work is None else found.work.scatter(missing)
         sources = iter(found.source)
 
-        def merged(known: FloatArray, values: FloatArray) -> FloatArray:
+        def merged(known: FloatArray, values: FloatArray) -> Any:
             whole = known.copy()
             whole[missing] = values
             return whole
