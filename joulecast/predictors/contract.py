@@ -41,12 +41,9 @@ Curves = Mapping[str, Sequence[float]]
 
 
 def curves_of(fitted: object) -> dict[str, Sequence[float]]:
-    """The learning curves of a model that was just fitted, and of its parts, for tracking.
+    """The learning curves of a predictor, residual model or regressor that was just fitted, and of its parts.
 
     Forests have no curves, because their trees are grown independently of each other.
-
-    Args:
-        fitted: A predictor, a residual model or a regressor.
     """
     parts: Mapping[str, object] = getattr(fitted, "parts", {})
     own: Curves = getattr(fitted, "curves", {})

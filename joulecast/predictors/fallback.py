@@ -56,11 +56,7 @@ class FallbackPredictor(WrappedPredictor):
     def predict(
         self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
     ) -> OperationPredictions:
-        """Predict operations; see `OperationPredictor.predict`.
-
-        Raises:
-            InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
-        """
+        """See `PredictsOperations.predict`."""
         cap_w = self.gpu.checked_power_limit_w(power_limit_w)
         return self._with_fallback(operations, lambda each, some: each.predict(some, clock_mhz, power_limit_w), cap_w)
 

@@ -126,9 +126,7 @@ class HostModel:
 def _in_network_s(predictions: OperationPredictions, offset_s: Any) -> FloatArray:
     """Seconds that the reference host needs for a call of each operation inside a network.
 
-    Args:
-        predictions: Predictions of the operations.
-        offset_s: Seconds that a call takes longer than in a loop; a number, or an array of shape (offsets, 1).
+    The offset is by how much a call takes longer than in a loop; a number, or an array of shape (offsets, 1).
     """
     calls_s = np.maximum(predictions.host_time_s + offset_s, LEAST_HOST_S)
     # PyTorch copies inside other operators, such as a product that needs its batches contiguous, or a cast by autocast.

@@ -50,11 +50,7 @@ _TOLD = (
 
 
 def energy_not_measured(device: str) -> InputError:
-    """Build the error for joules or watts of a device whose power was not measured.
-
-    Args:
-        device: Name of the device.
-    """
+    """The error for joules or watts of a device of this name, whose power was not measured."""
     return InputError(
         f"the power of {device} was not measured, so that its energy is not known",
         given="energy",
