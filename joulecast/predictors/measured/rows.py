@@ -94,7 +94,8 @@ def transferred_loops(
 ) -> list[MeasuredLoop]:
     """Estimate the large training loops of kinds that lack them but have large inference loops.
 
-    Kinds that were not measured in training at all are left out, and so are the operations `without`: they are held out.
+    Kinds that were not measured in training at all are left out. For operations `without`, which are held out, no loop
+    is estimated.
     """
     if not any(loop.power_w is not None for loop in inference):
         return []
