@@ -310,6 +310,23 @@ def service(tmp_path_factory):
     running.stop()
 
 
+@pytest.fixture
+def started(tmp_path):
+    """Starts services of a test, which end with it."""
+    from service_process import start
+
+    running = []
+
+    def begin(*options):
+        running.append(start(tmp_path, *options))
+        return running[-1]
+
+    yield begin
+    for each in running:
+        each.process.kill()
+        each.process.wait()
+
+
 @pytest.fixture(scope="session")
 def client(service):
     """A client of that service."""

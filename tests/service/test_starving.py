@@ -15,7 +15,6 @@ from waiting import until
 
 from conftest import benchmark
 from joulecast.errors import InputError, UnknownNameError
-from service_process import start
 
 pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
 from joulecast.extraction.isolation import IsolatedExtraction
@@ -241,14 +240,10 @@ def client_in_log(running):
     return next(line for line in running.lines() if line.get("request_id") == "forwarded")["client"]
 
 
-def test_forwarded_headers_count_only_from_configured_proxies(tmp_path, narrow):
+def test_forwarded_headers_count_only_from_configured_proxies(started, narrow):
     assert client_in_log(narrow) == "127.0.0.1"  # although uvicorn's own variable trusts everybody: conftest.py
-    running = start(tmp_path, "--no-extraction", "--proxy", "127.0.0.0/8")
-    try:
-        assert client_in_log(running) == "203.0.113.7"
-    finally:
-        running.process.kill()
-        running.process.wait()
+    running = started("--no-extraction", "--proxy", "127.0.0.0/8")
+    assert client_in_log(running) == "203.0.113.7"
 
 
 needs_torch = pytest.mark.skipif(find_spec("torchvision") is None, reason="needs joulecast[torch]")
@@ -273,18 +268,14 @@ def test_names_that_nobody_has_are_refused_without_tracing():
 
 
 @needs_torch
-def test_models_to_trace_have_a_queue_of_their_own(tmp_path):
-    running = start(tmp_path, "--max-tracing", "1")
+def test_models_to_trace_have_a_queue_of_their_own(started):
+    running = started("--max-tracing", "1")
     known = {"model": "resnet18", "input_shape": [1, 3, 64, 64], "gpu": "A30"}
     traced = {**known, "model": "plain_bert_base"}
-    try:
-        with concurrent.futures.ThreadPoolExecutor() as pool:
-            asked = [pool.submit(running.ask, "/v1/predict", {**traced, "input_shape": [n, 8]}) for n in range(1, 5)]
-            assert running.ask("/v1/predict", known).status == 200
-            answers = [each.result() for each in asked]
-    finally:
-        running.process.kill()
-        running.process.wait()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        asked = [pool.submit(running.ask, "/v1/predict", {**traced, "input_shape": [n, 8]}) for n in range(1, 5)]
+        assert running.ask("/v1/predict", known).status == 200
+        answers = [each.result() for each in asked]
     refused = [answer for answer in answers if answer.status == 429]
     assert refused
     assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
