@@ -77,11 +77,6 @@ def test_what_exists_on_no_such_gpu_stays_missing(both):
     assert np.isnan(predictions.time_s[1:]).all()
 
 
-def test_the_default_is_from_the_fallback():
-    predictions = find_predictor("A30", "inference").operations.predict(OPERATIONS)
-    assert "missing" not in predictions.source
-
-
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_the_best_measured_gpu_says_no_less_than_one_that_was_never_measured(mode, precision):

@@ -138,12 +138,6 @@ def test_depthwise_convolutions_are_transferred_by_what_is_counted():
     assert times_s == pytest.approx([each * 1e-3 for each in longer], rel=0.02)
 
 
-def test_training_twice_gives_the_same_numbers(dataset, predictor):
-    again = fit_own(dataset, "inference", RECIPE)
-    operations = simulated_operations()[::7]
-    assert (again.predict(operations).time_s == predictor.predict(operations).time_s).all()
-
-
 def test_too_few_operations_are_refused(dataset):
     few = replace(dataset, measurements=dataset.measurements[:10])
     with pytest.raises(DatasetError, match="too few"):
