@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import FloatArray
 from ..errors import InputError
 from ..hardware import GPU, same_boards
-from ..predictors.intervals.network_spread import Interval
+from ..predictors.intervals.network_calibration import Interval
 from ..predictors.networks.builder import caveats
 from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usable_bytes
 from ..predictors.networks.prediction import energy_not_measured

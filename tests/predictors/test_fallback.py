@@ -10,7 +10,7 @@ from joulecast.hardware import find_gpu
 from joulecast.predictors.fallback import FallbackPredictor
 from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.network_predictor import NetworkPredictor
+from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.recipes import ForestRecipe
 from joulecast.zoo import find_predictor
 

@@ -14,7 +14,7 @@ from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
 from joulecast.predictors.measured.rows import MeasuredLoop, measured_loops, transferred_loops
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.network_predictor import NetworkPredictor
+from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.physics.fp32_kernels import counted_s
 from joulecast.predictors.recipes import ForestRecipe
 

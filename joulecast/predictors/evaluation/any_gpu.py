@@ -29,8 +29,8 @@ from ..model.boosted_residual import BoostedResidual
 from ..model.fit_boosted import inputs_and_targets
 from ..model.predictor import AnyGpuPredictor
 from ..networks.composition import HostModel, counts_of, plain_sum
-from ..networks.network_predictor import NetworkPredictor
 from ..networks.parts import as_parts
+from ..networks.prepared import NetworkPredictor
 from ..operation_predictions import OperationPredictions
 from ..physics.least_times import LeastTimes
 from ..recipes import Recipe

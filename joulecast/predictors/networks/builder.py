@@ -14,7 +14,7 @@ from ...errors import InputError
 from ...hardware.host import REFERENCE, USUAL
 from ...units import si
 from ..intervals.conformal import power_range_w
-from ..intervals.network_spread import FAR_SHARE, Interval, NetworkSpread
+from ..intervals.network_calibration import FAR_SHARE, Interval, NetworkSpread
 from ..operation_predictions import OperationPredictions
 from ..physics.roofline import roofline
 from .execution import COMPILED_LAUNCH_S, EAGER, GRAPH_LAUNCH_S

@@ -15,7 +15,7 @@ from ...rendering.answers import Answer, Table, plain
 from ...rendering.notebook import Picture, as_picture
 from ...units import NOT_MEASURED, si
 from ..intervals.conformal import require_level
-from ..intervals.network_spread import Interval, NetworkSpread
+from ..intervals.network_calibration import Interval, NetworkSpread
 from .operation_cost import COLUMNS, OperationCost, by_cost
 from .uncovered import Coverage, Uncovered
 
