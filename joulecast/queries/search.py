@@ -190,7 +190,7 @@ class _Candidates:
         best = best_curve.over
         times = float(best.time_s[best_place]), float(best.energy_j[best_place])
         least = float(self.objective.value(*times, self._job(best_curve)))
-        of_best = caveats(best, best_place, LEVEL).interval
+        of_best, _ = caveats(best, best_place, LEVEL)
         high = None if of_best is None else self._value_at(of_best, 1, best_curve)
         measured = measured_gpus()
 

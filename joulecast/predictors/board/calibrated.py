@@ -179,8 +179,7 @@ class CalibratedPredictor(WrappedPredictor):
 def calibrated(own: PredictsOperations, profile: BoardProfile) -> CalibratedPredictor:
     """A predictor corrected by a profile; see `CalibratedPredictor` for the arguments.
 
-    Raises:
-        InputError: The profile is of another GPU.
+    Raises InputError: the profile is of another GPU.
     """
     profile.check_gpu(own.gpu.name)
     # The same object each time: what was predicted of a network is cached by predictor (networks/prepared.py).

@@ -296,7 +296,7 @@ class _Asked(NamedTuple):
                 row[place] = values
             if self.level is not None:
                 ways = range(len(self.clocks_mhz))
-                part.intervals[place] = [caveats(over, way, self.level).interval for way in paced(ways)]
+                part.intervals[place] = [caveats(over, way, self.level)[0] for way in paced(ways)]
         return part
 
 

@@ -29,11 +29,7 @@ COMPOSITIONS: tuple[Composition, ...] = ("overlap", "sum")
 
 
 def checked_composition(name: str) -> Composition:
-    """The composition of this name.
-
-    Raises:
-        InputError: There is none.
-    """
+    """The composition of this name. Raises InputError: there is none."""
     for known in COMPOSITIONS:
         if name == known:
             return known

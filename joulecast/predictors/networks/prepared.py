@@ -91,8 +91,7 @@ class PreparedNetwork:
     def at(self, clock_mhz: float | None = None, *, composition: str | None = None, strict: bool = False) -> Prediction:
         """Predict one iteration at a graphics clock; see `NetworkPredictor.predict`.
 
-        Raises:
-            InputError, UncoveredError: See `NetworkPredictor.predict`.
+        Raises InputError, UncoveredError: see `NetworkPredictor.predict`.
         """
         clock = self.knowledge.operations.gpu.checked_clock_mhz(clock_mhz)
         found = over_clocks(self, [clock], composition=composition)
@@ -219,8 +218,7 @@ class NetworkPredictor(NetworkKnowledge):
     def under(self, execution: Execution) -> Self:
         """The same predictor for networks that are run in another way, by another host, or on a board of its own.
 
-        Raises:
-            InputError: The board's profile is of another GPU.
+        Raises InputError: the board's profile is of another GPU.
         """
         profile, host = execution.profile, execution.host.of(self.operations.gpu)
         operations = self.operations if profile is None else calibrated(self.operations, profile)
