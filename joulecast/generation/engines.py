@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from ..errors import named
 from ..hardware import GPU
@@ -74,48 +77,47 @@ class Engine:
         return next((size for size in self.captured if size >= tokens), tokens)
 
 
+@dataclass(frozen=True)
+class Commands:
+    """The command that starts a replica, and its options, as the documentation of this version of an engine lists them.
+
+    They name the GPUs that share layers, the sequences and tokens of a step, the share of the memory, and what is set
+    where experts are distributed, weights or cache are fp8, and where replicas only read prompts, or decode those that
+    others have read.
+    """
+
+    version: str
+    start: str
+    tensor: str
+    sequences: str
+    tokens: str
+    memory: str
+    experts: str
+    fp8_weights: str = ""
+    fp8_cache: str = ""
+    reading: str = ""
+    decoding: str = ""
+
+
 _LARGE_BYTES = 70 * 2**30
 _NVIDIA = ("7.", "8.", "9.", "10.", "12.")
 _A100 = "8.0"  # Of the boards of this compute capability, only A100s have more than 70 GiB.
 
-SCAN_S = 1.2e-3
-"""Scans of prompts are about ten kernels of Triton, which are launched one by one between the CUDA graphs of the other
-layers, in vLLM 0.11. Set with chats of Nemotron-Nano 9B on H100 (ML.ENERGY), and compared with no other hybrid."""
 
-_VLLM = Engine(
-    "vllm",
-    "vllm",
-    "vllm",
-    step_s=0.9e-3,
-    sequence_s=15e-6,
-    scan_s=SCAN_S,
-    small_step_tokens=2048,
-    pads_prompts=True,
-    samples_in_torch=True,
-)
-
-ENGINES: Mapping[str, Engine] = {
-    engine.name: engine
-    for engine in (
-        # vLLM schedules a step after the tokens of the last one have arrived: its default up to version 0.13. In
-        # version 0.11.0, steps of gpt-oss-20b took 5.1 ms longer so than with asynchronous scheduling at a mean of 193
-        # running sequences (A100, mean inter-token latency 41.95 and 36.85 ms), and 6.1 ms longer at 352 (H100, 44.98
-        # and 38.92 ms; gpustack's performance lab, November 2025). With what asynchronous scheduling leaves, that is
-        # 0.9 ms and 24 and 17 us for each sequence. The H100's host is the newer one, and 15 us are taken. The limit of
-        # 2048 tokens on A100s and boards of less than 70 GiB is in vllm/engine/arg_utils.py. Steps with prompts run in
-        # CUDA graphs, too, all but attention ("piecewise"; vllm/config/compilation.py).
-        _VLLM,
-        # The next step is prepared while the GPU computes this one: vLLM with --async-scheduling, its default later on.
-        replace(_VLLM, name="vllm_async", step_s=0.3e-3, sequence_s=1e-6),
-        # The same ("zero-overhead scheduler", SGLang's blog, December 2024). It samples by kernels of its own.
-        Engine("sglang", "pytorch", "sglang", step_s=0.3e-3, sequence_s=1e-6),
-        # The loop is written in C++, and overlapped as well. With these 0.3 ms and 1 us, published runs of dense models
-        # on H100 and H200 are predicted within 4 % in the mean (benchmarks/serving/REPORT.md).
-        Engine("tensorrt_llm", "tensorrt_llm", "tensorrt_llm", step_s=0.3e-3, sequence_s=1e-6, capabilities=_NVIDIA),
-        # `generate` of transformers: eager, one batch from beginning to end, logits and cache as the model has them.
-        Engine("transformers", "pytorch", "pytorch", step_s=0.5e-3, sequence_s=0.0, fused=False, captured=()),
-    )
+_TABLES = tomllib.loads(Path(__file__).with_name("engines.toml").read_text(encoding="utf-8"))
+COMMANDS: Mapping[str, Commands] = {
+    name: Commands(**table.pop("commands")) for name, table in _TABLES.items() if "commands" in table
 }
+"""Engine -> the words that start it; engines without any are missing."""
+
+
+def _engine(name: str) -> Engine:
+    row: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in _TABLES[name].items()}
+    like = row.pop("like", None)
+    return Engine(name, **row) if like is None else replace(_engine(like), name=name, **row)
+
+
+ENGINES: Mapping[str, Engine] = {name: _engine(name) for name in _TABLES}
 """Name -> engine."""
 
 

@@ -14,14 +14,13 @@ from ..units import si
 from .decoder import Decoder
 from .deployment import Deployment, checked_batching, checked_load, checked_precisions
 from .engines import Engine, find_engine
-from .figures import figures_of
 from .four_bit_weights import FOUR_BIT_BYTES
 from .lengths import Lengths, Tokens
 from .models import find_decoder
 from .parallel import Parallel, find_gpus, find_parallel, layouts, split_count
 from .prediction import GenerationPrediction
 from .sampling import checked_sampling
-from .server import Server
+from .server import Server, figures_of
 
 if TYPE_CHECKING:
     from ..extraction.sources import Model

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ...operations.network import Network
 from .autoencoders import Decoder
 from .layers import Layers, Shape
-from .linear_attention import convolutional_feed_forward, linear_attention
+from .linear_denoiser import convolutional_feed_forward, linear_attention
 
 
 @dataclass(frozen=True)
