@@ -22,7 +22,7 @@ import numpy as np
 from mlenergy import PROMPTS, REQUESTS, Run, runs
 
 from joulecast.generation.generate import answer, server_of
-from joulecast.generation.lengths import Lengths
+from joulecast.generation.serving import Lengths
 from joulecast.generation.prediction import GenerationPrediction
 from joulecast.generation.serving import Load
 

@@ -17,7 +17,7 @@ from ..queries.objectives import Tariff
 from ..queries.search import Constraints
 
 if TYPE_CHECKING:
-    from ..extraction.assumptions import Assume
+    from ..extraction.job import Assume
     from ..extraction.recorder import CustomOperators
     from ..extraction.sources import InputShape, Model
 

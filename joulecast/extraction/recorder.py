@@ -19,10 +19,10 @@ from ..operations.kind import GRADIENTS
 from ..operations.kinds import KINDS
 from ..operations.operation import Operation, real_precision
 from ..operations.rules import Shape
-from .assumptions import NOTHING_ASSUMED, Assumptions
 from .autocast import Autocast
 from .conversions import Bound, Converted, shape_of
 from .gradients import CallSizes, Gradients, recomputed
+from .job import NOTHING_ASSUMED, Assumptions
 from .known_values import UNKNOWN, KnownValues, decides, run_on_meta, with_places, without_memory
 from .operators import CONTIGUOUS_INPUT, COPIES_INPUT, FREE, MAKES_MASKS, OPERATORS, QUANTIZED_PRODUCTS, SAVES_INPUT
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import indexing, parallel, rules, storage, transforms
+from . import parallel, rules, storage, transforms
 from .attributes import (
     COUNT,
     DIMENSION,
@@ -250,7 +250,7 @@ KINDS: Mapping[str, Kind] = {
         family="movement",
         attributes={"num_embeddings": Attribute(COUNT), "embedding_dim": Attribute(COUNT)},
         output=rules.embedding_output,
-        parameters=indexing.embedding_parameters,
+        parameters=rules.embedding_parameters,
         storage=storage.embedding,
         # The forward reads only the rows that are looked up. The gradient is as large as the whole table.
         reads=Traffic(inputs=1, output=1),

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .attributes import ELEMENT_BYTES, QUANTIZED
-from .indexing import row_length
-from .rules import Attributes, Shape, Shapes, size
+from .rules import Attributes, Shape, Shapes, row_length, size
 from .transforms import fft_passes, gate_elements
 
 _INDEX_BYTES = 8  # PyTorch's indices are int64.

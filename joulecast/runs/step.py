@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..extraction import Job
-from ..generation.dividing import WORDS
 from ..hardware import GPU
 from ..hardware.host import find_host
 from ..operations.entry import Entry
@@ -29,7 +28,7 @@ from ..predictors.networks.prediction import Prediction
 from ..predictors.physics.energy import static_power_w
 from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_predictor
-from .computed import computed_part, with_changed
+from .computed import WORDS, computed_part, with_changed
 from .layout import Layout
 from .state import Sending, State, is_recomputed, memory_of
 from .traffic import Traffic

@@ -9,9 +9,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ..generation.choices import GenerationChoice
+from ..generation.deployment import GenerationMemory
 from ..generation.images.predict import ImageInterval, ImagePrediction
 from ..generation.intervals import GenerationInterval
-from ..generation.memory import GenerationMemory
 from ..generation.prediction import GenerationPrediction
 from ..hardware.gpu import GPU
 from ..hardware.host import Host
@@ -20,7 +20,7 @@ from ..predictors.networks.interval import Interval
 from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.prediction import Prediction
 from ..queries.choice import WRITTEN, Choice
-from ..queries.prices import Grid
+from ..queries.objectives import Grid
 from ..runs import Layout, Part, Run, RunInterval
 from ..runs.parallel import ParallelTraining
 from ..traffic import ServingSimulation

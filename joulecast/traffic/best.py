@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from ..generation.choices import GenerationChoices
 from ..generation.choosing import LIMITS, steady_ways
-from ..generation.lengths import Tokens
+from ..generation.serving import Tokens
 from ..hardware import GPU
 from .rates import ways_at_a_rate
 
