@@ -54,8 +54,8 @@ def four_bit_factors(predictions: OperationPredictions, narrow: Mapping[Operatio
     are among the measurements. They are predicted from the same operations in bf16: weights are read from memory with
     about 0.53 instead of 2 bytes each, and unpacked in the multiprocessors, so that computing is as in bf16, as in
     vLLM's Marlin (Frantar et al., arXiv 2408.11743). Transfers of weights from caches, and instructions that unpack,
-    take 0.75 of the transfers in bf16. That was set with steps of GPT-OSS 20B on an H100 (ML.ENERGY): from 8 to 64 sequences
-    they come out 10 to 24 % too slow. On a B200, which was left out, it is 9 % too quick to 7 % too slow. It was not
+    take 0.75 of the transfers in bf16. That was set with steps of GPT-OSS 20B on an H100 (ML.ENERGY): from 8 to 64
+    sequences they come out 10 to 24 % too slow. On a B200, which was left out, it is 9 % too quick to 7 % too slow. It was not
     compared with any run in AWQ or GPTQ.
 
     `narrow`: Operation with four-bit weights -> bytes of one of them.
