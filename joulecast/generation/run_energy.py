@@ -55,8 +55,8 @@ def four_bit_factors(predictions: OperationPredictions, narrow: Mapping[Operatio
     about 0.53 instead of 2 bytes each, and unpacked in the multiprocessors, so that computing is as in bf16, as in
     vLLM's Marlin (Frantar et al., arXiv 2408.11743). Transfers of weights from caches, and instructions that unpack,
     take 0.75 of the transfers in bf16. That was set with steps of GPT-OSS 20B on an H100 (ML.ENERGY): from 8 to 64
-    sequences they come out 10 to 24 % too slow. On a B200, which was left out, it is 9 % too quick to 7 % too slow. It was not
-    compared with any run in AWQ or GPTQ.
+    sequences they come out 10 to 24 % too slow. On a B200, which was left out, it is 9 % too quick to 7 % too slow. It
+    was not compared with any run in AWQ or GPTQ.
 
     `narrow`: Operation with four-bit weights -> bytes of one of them.
     """

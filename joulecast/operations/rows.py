@@ -281,7 +281,7 @@ INDEX_KINDS: Mapping[str, Kind] = {
         flops=rules.per_output_element(1),
         training_reads=Traffic(inputs=1, output=2),
         training_writes=Traffic(output=3),
-        storage=storage.of_mask(0),
+        storage=storage.with_types({0: storage.MASK_BYTES}),
     ),
     # Works in place; operators that do not are extracted with a copy before. The backward fills a copy of the gradient.
     "masked_fill": Kind(
@@ -291,7 +291,7 @@ INDEX_KINDS: Mapping[str, Kind] = {
         flops=rules.per_output_element(1),
         training_reads=Traffic(inputs=2, output=1),
         training_writes=Traffic(output=3),
-        storage=storage.of_mask(1),
+        storage=storage.with_types({1: storage.MASK_BYTES}),
     ),
     "embedding_bag": Kind(
         family="movement",
@@ -330,7 +330,7 @@ INDEX_KINDS: Mapping[str, Kind] = {
         writes=Traffic(inputs=1, output=1),
         training_reads=Traffic(inputs=1),
         training_writes=Traffic(inputs=1, output=1),
-        storage=storage.one_hot,
+        storage=storage.with_types({0: storage.INDEX_BYTES}, output=storage.INDEX_BYTES),
     ),
     # The backward writes zeros, and then each gradient to the original position of its value.
     "sort": Kind(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from ..errors import InputError
 from ..generation.fusing import DIVISIONS
 from ..operations.attributes import HALF_PRECISIONS
-from ..operations.entry import Entry
+from ..operations.entry import Entry, merged
 from ..operations.network import Network, ParameterBytes
 from ..operations.operation import Operation
 from ..predictors.networks.memory import parameters_held
@@ -56,16 +56,12 @@ def divided(network: Network, count: int) -> Network:
                     allowed=f"a tensor_parallel that divides {size}",
                 )
     experts = paths_of_experts(network)
-    entries: dict[Operation, Entry] = {}
-    for entry in network:
-        of_experts = in_experts(entry, experts)
-        operation = entry.operation if of_experts else _part(entry, count, heads | cached, inner | words)
-        changed = replace(entry, operation=operation)
-        entries[operation] = entries[operation].plus(changed) if operation in entries else changed
-    share = sum(len(e.by_module) * e.operation.parameters for e in entries.values()) / max(
-        1, sum(len(e.by_module) * e.operation.parameters for e in network)
+    part = network.changed(
+        lambda e: e.operation if in_experts(e, experts) else _part(e, count, heads | cached, inner | words)
     )
-    listed = tuple(_stepped(entry, share) for entry in entries.values())
+    before, after = (sum(len(e.by_module) * e.operation.parameters for e in each) for each in (network, part))
+    share = after / max(1, before)
+    listed = tuple(_stepped(entry, share) for entry in part)
     held = network.parameter_bytes
     return replace(
         network, entries=listed, parameter_bytes=held and ParameterBytes(*(round(share * each) for each in held))
@@ -179,16 +175,6 @@ def expert_share(network: Network) -> float:
     return count[True] / max(1, sum(count.values()))
 
 
-def with_changed(network: Network, change: Callable[[Entry], Operation], mode: str = "training") -> Network:
-    """The network with other operations in place of some; equal ones are put together."""
-    entries: dict[Operation, Entry] = {}
-    for entry in network:
-        changed = replace(entry, operation=change(entry))
-        known = entries.get(changed.operation)
-        entries[changed.operation] = changed if known is None else known.plus(changed)
-    return replace(network, entries=tuple(entries.values()), mode=mode)
-
-
 def _with_experts(network: Network, count: int, tensor: int) -> Network:
     """Whole experts on each of the GPUs, which get the tokens of all of them that chose these experts, evenly spread.
 
@@ -214,7 +200,7 @@ def _with_experts(network: Network, count: int, tensor: int) -> Network:
         shapes = [(max(1, s[0] // tensor), *s[1:]) if s and s[0] == rows else s for s in operation.input_shapes]
         return Operation(operation.kind, shapes, attributes, precision=operation.precision, mode=operation.mode)
 
-    return with_changed(network, part)
+    return network.changed(part)
 
 
 def _in_context(network: Network, count: int) -> Network:
@@ -235,7 +221,7 @@ def _in_context(network: Network, count: int) -> Network:
         shapes = [queries, *((*shape[:-2], length, shape[-1]) for shape in others)]
         return Operation("attention", shapes, operation.attributes, precision=operation.precision, mode=operation.mode)
 
-    return with_changed(network, wider)
+    return network.changed(wider)
 
 
 def in_fp8(network: Network) -> Network:
@@ -260,7 +246,7 @@ def in_fp8(network: Network) -> Network:
             return operation.with_attributes(implementation="cudnn")
         return operation.replace(precision="fp8") if operation in eights else operation
 
-    return replace(with_changed(network, in_eight), parameter_bytes=held._replace(casts=held.casts + 2 * weights))
+    return network.changed(in_eight, parameter_bytes=held._replace(casts=held.casts + 2 * weights))
 
 
 def _in_eights(entry: Entry) -> bool:
@@ -289,18 +275,18 @@ def on_four_bits(network: Network) -> Network:
         raise InputError(
             f"{network.name} has no frozen layers to store in 4 bits", given="base=nf4", allowed="lora, with a rank"
         )
-    copies: dict[Operation, Entry] = {}
-    for entry in frozen:
-        weights = (entry.operation.attributes["out_features"], entry.operation.input_shapes[0][-1])
-        copy = Operation("copy", [weights], precision=entry.operation.precision, mode="training")
-        made = replace(entry, operation=copy)
-        copies[copy] = copies[copy].plus(made) if copy in copies else made
+    copies = merged(replace(entry, operation=_copied_weights(entry.operation)) for entry in frozen)
     held = parameters_held(network)
     count = sum(len(entry.by_module) * entry.operation.parameters for entry in frozen)
-    largest = max(math.prod(copy.input_shapes[0]) for copy in copies)
+    largest = max(math.prod(copy.operation.input_shapes[0]) for copy in copies)
     stored = round(held.stored - (2 - _NF4_BYTES) * count)
     return replace(
         network,
-        entries=(*network.entries, *copies.values()),
+        entries=(*network.entries, *copies),
         parameter_bytes=held._replace(stored=stored, casts=held.casts + 2 * largest),
     )
+
+
+def _copied_weights(operation: Operation) -> Operation:
+    weights = (operation.attributes["out_features"], operation.input_shapes[0][-1])
+    return Operation("copy", [weights], precision=operation.precision, mode="training")
