@@ -154,7 +154,7 @@ def test_no_fuzzed_configuration_runs_code_or_opens_a_file():
 CONFINED = """
 import os, socket, subprocess, sys
 from pathlib import Path
-from joulecast.extraction.isolation import _confine
+from joulecast.extraction.isolated_worker import _confine
 _confine(Path(sys.argv[1]))
 Path(sys.argv[1]).read_text()
 import colorsys
