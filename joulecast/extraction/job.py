@@ -14,7 +14,7 @@ from .operators import WHITELIST
 
 if TYPE_CHECKING:
     from ..hardware.host import Host
-    from .recorder import CustomOperators
+    from .conversions import CustomOperators
 
 Assume = Mapping[str, str | int]
 """Assumptions as users give them: {"experts": "uniform"}, {"boxes": 100}, {"box_side": 200}, {"attention": "cudnn"}, or
