@@ -23,9 +23,8 @@ from ..operations.entry import Dropped, DroppedWork, Entry
 from ..operations.network import Network
 from ..operations.operation import Operation
 from ..predictors.explanation import Contribution, Explanation, Neighbour
-from ..predictors.intervals.network_spread import NetworkSpread, SentNetworkSpread
+from ..predictors.intervals.network_spread import Interval, NetworkSpread
 from ..predictors.intervals.operation_spread import OperationIntervals, OperationSpread, SentOperationSpread
-from ..predictors.networks.interval import Interval
 from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.operation_cost import OperationCost
 from ..predictors.networks.prediction import Prediction
@@ -41,7 +40,7 @@ from ..traffic import ServingSimulation
 MEDIA_TYPE = "application/vnd.joulecast.v1+json"
 
 _TAG = "$"
-_CLASSES: Mapping[str, type[Any]] = {
+CLASSES: Mapping[str, type[Any]] = {
     cls.__name__: cls
     for cls in (
         Choice,
@@ -73,12 +72,13 @@ _CLASSES: Mapping[str, type[Any]] = {
         ServingSimulation,
         Sweep,
         Tariff,
-        SentNetworkSpread,
+        NetworkSpread,
         SentOperationSpread,
         Uncovered,
         VoltageCurve,
     )
 }
+"""Name -> class of what is sent."""
 # Fields that are not sent; the receiver uses their defaults.
 _LEFT_BEHIND = frozenset({"work"})
 
@@ -114,14 +114,11 @@ def pack(value: Any) -> Any:
         case np.generic():
             return pack(value.item())
     name = type(value).__name__
-    if is_dataclass(value) and _CLASSES.get(name) is type(value):
+    if is_dataclass(value) and CLASSES.get(name) is type(value):
         sent = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in _LEFT_BEHIND}
         # The table in which a spread looks up errors is large, so only the errors that were looked up are sent.
-        match sent.get("spread"):
-            case NetworkSpread() as spread:
-                sent["spread"] = spread.as_sent()
-            case OperationSpread() as spread:
-                sent["spread"] = spread.as_sent(cast(OperationPredictions, value))
+        if isinstance(spread := sent.get("spread"), OperationSpread):
+            sent["spread"] = spread.as_sent(cast(OperationPredictions, value))
         return {_TAG: name, **{each: pack(item) for each, item in sent.items()}}
     raise TypeError(f"{name} cannot be sent")
 
@@ -161,9 +158,9 @@ def _tagged(tag: Any, value: dict[str, Any]) -> Any:
             return RunChoices(unpack(content["rows"]), unpack(content["left_out"]), content["objective"])
         case "Operation":
             return Operation.from_dict(content)
-    if tag not in _CLASSES:
+    if tag not in CLASSES:
         raise _other_version(repr(tag))
-    return _CLASSES[tag](**{name: unpack(item) for name, item in content.items()})
+    return CLASSES[tag](**{name: unpack(item) for name, item in content.items()})
 
 
 def _other_version(given: str) -> InputError:

@@ -43,12 +43,7 @@ class Picture:
         Raises InputError: the path has another ending, or its folder does not exist. Raises MissingDependencyError:
         matplotlib, which writes PNG, is not installed.
         """
-        path = Path(path)
-        check_folder(path)
-        if path.suffix.lower() not in (".svg", ".html", ".png"):
-            raise InputError(
-                "a picture can be written to an SVG, PNG or HTML file", given=str(path), allowed=".svg .png .html"
-            )
+        path = checked_path(path, [".svg", ".png", ".html"], "a picture")
         if path.suffix.lower() == ".png":
             from .plots import write_png
 
@@ -59,12 +54,17 @@ class Picture:
         return path
 
 
-def check_folder(path: Path) -> None:
-    """Refuse a file to be written whose folder does not exist. Raises InputError: there is no such folder."""
-    if not path.parent.is_dir():
+def checked_path(path: str | Path, endings: Sequence[str], what: str) -> Path:
+    """A path to write a file to. Raises InputError: it has another ending, or is in no folder."""
+    path = Path(path)
+    if path.suffix.lower() not in endings or not path.parent.is_dir():
         raise InputError(
-            "the folder for this plot does not exist", given=str(path.parent), hint="create the folder first"
+            f"{what} cannot be written to this path",
+            given=str(path),
+            allowed=f"a name that ends in {', '.join(endings)}, in a folder that exists",
+            hint="create the folder, or choose another name",
         )
+    return path
 
 
 @singledispatch

@@ -16,6 +16,7 @@ from .autoencoders import Autoencoder, Decoder
 from .denoisers import CrossDiT, Denoiser, JointDiT, TextEncoder
 from .linear_denoiser import DeepCompression, LinearDiT
 from .sequence_parallel import ONE_GPU, Split
+from .unet import UNet
 from .video_decoder import CausalDecoder, ConditionedDecoder, GroupedDecoder
 from .video_denoiser import JointVideoDiT, VideoDiT
 
@@ -84,7 +85,7 @@ _TABLES = tomllib.loads(Path(__file__).with_name("pipelines.toml").read_text(enc
 _KINDS: Mapping[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (
-        *(JointDiT, CrossDiT, LinearDiT, VideoDiT, JointVideoDiT),
+        *(JointDiT, CrossDiT, LinearDiT, VideoDiT, JointVideoDiT, UNet),
         *(Autoencoder, DeepCompression, CausalDecoder, ConditionedDecoder, GroupedDecoder),
     )
 }
