@@ -30,10 +30,9 @@ from .decoder import (
     Projection,
     Recurrence,
 )
-from .engines import Engine
-from .four_bit_weights import FOUR_BIT_BYTES
+from .engines import Engine, sampling_operations
 from .parallel import ALONE, Parallel
-from .sampling import sampling_operations
+from .run_energy import FOUR_BIT_BYTES
 
 _QUANTIZED = ("fp8", "nvfp4")
 _ROWS = 8
