@@ -146,6 +146,14 @@ def _cost(energy_j: float | None, time_s: float | None) -> float:
 
 # `joulecast best` and `joulecast sweep`: a job on many GPUs and clocks.
 
+_COSTS = (
+    Column("clock MHz", clock_text),
+    quantity("time", "time_s", "s"),
+    quantity("power", "power_w", "W"),
+    quantity("energy", "energy_j", "J"),
+    quantity("EDP", "edp_js", "Js"),
+)
+
 
 def best(
     asked: Asked,
@@ -201,11 +209,7 @@ def _choices_text(choices: Choices, top: int) -> str:
     columns = [
         Column("", place, right=False),
         word("GPU", "alias"),
-        Column("clock MHz", clock_text),
-        quantity("time", "time_s", "s"),
-        quantity("power", "power_w", "W"),
-        quantity("energy", "energy_j", "J"),
-        quantity("EDP", "edp_js", "Js"),
+        *_COSTS,
         Column("measured", lambda choice: "yes" if choice.measured else "no", right=False),
         word("predictor", "predictor"),
         word("precision", "precision", len({choice.precision for choice in choices}) > 1),
@@ -242,11 +246,7 @@ def _sweep_text(sweep: Sweep, every: bool) -> str:
         word("GPU", "alias"),
         word("precision", "precision"),
         Column("batch", lambda row: "-" if row.batch_size is None else str(row.batch_size)),
-        Column("clock MHz", clock_text),
-        quantity("time", "time_s", "s"),
-        quantity("power", "power_w", "W"),
-        quantity("energy", "energy_j", "J"),
-        quantity("EDP", "edp_js", "Js"),
+        *_COSTS,
         Column("", lambda row: "best" if row is best else "front" if id(row) in front else "", right=False),
     ]
     rest = len(sweep) - len(shown)

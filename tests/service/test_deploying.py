@@ -1,5 +1,7 @@
-"""The files in deploy/ agree with each other, with the command line, and with the paths of the service."""
+"""The files in deploy/ agree with each other, the command line, and the paths and numbers of the service."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -77,3 +79,72 @@ def test_health_is_asked_where_the_service_answers(kubernetes):
     assert set(asked.values()) <= {route.path for route in system.routes}
     # A pod whose predictors are damaged gets no requests, but killing it would not restore them.
     assert (asked["readinessProbe"], asked["livenessProbe"]) == ("/v1/ready", "/v1/health")
+
+
+NAME = re.compile(r"\b(?:joulecast|process)_[a-z_]+")
+
+
+@pytest.fixture(scope="module")
+def asking():
+    """A client of a real service."""
+    from starlette.testclient import TestClient
+
+    from joulecast.service.app import create_app
+
+    return TestClient(create_app())
+
+
+@pytest.fixture(scope="module")
+def exported(asking) -> dict[str, set[str]]:
+    """Name of each number of a real service -> its labels."""
+    asking.get("/v1/version")
+    text = asking.get("/metrics").text
+    assert re.sub(r"[0-9.e+-]+$", "", text, flags=re.M).count("\n") > 20
+    found: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, labels = re.match(r"(\w+)(\{.*\})?", line).groups()
+            found.setdefault(name, set()).update(re.findall(r'(\w+)="', labels or ""))
+    return found
+
+
+def rules() -> list[dict]:
+    (group,) = yaml.safe_load((DEPLOY / "alerts.yaml").read_text())["groups"]
+    return group["rules"]
+
+
+def panels() -> list[dict]:
+    return json.loads((DEPLOY / "grafana.json").read_text())["panels"]
+
+
+def test_every_question_is_about_numbers_that_are_exported(exported):
+    asked = [rule["expr"] for rule in rules()] + [each["expr"] for panel in panels() for each in panel["targets"]]
+    assert len(asked) > 15
+    for expression in asked:
+        assert expression.count("(") == expression.count(")")
+        names = NAME.findall(expression)
+        assert names
+        for name in names:
+            assert name in exported, f"{expression}: {name} is not exported"
+        # Labels that a question selects or sums by are those of the number, or Prometheus' own.
+        labels = set(re.findall(r"(\w+)=~?\"", expression)) | set(
+            re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", expression)))
+        )
+        assert labels <= set().union(*(exported[name] for name in names)) | {"instance"}
+
+
+def test_rules_and_panels_are_complete():
+    for rule in rules():
+        assert rule.keys() == {"alert", "expr", "for", "labels", "annotations"}
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert rule["annotations"]["summary"]
+    places = [tuple(panel["gridPos"][side] for side in "xy") for panel in panels()]
+    assert len(set(places)) == len(places)
+    assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in panels())
+    assert len({panel["id"] for panel in panels()}) == len(places)
+
+
+def test_usual_paths_answer_as_those_with_a_version(asking):
+    assert asking.get("/openapi.json").json() == asking.get("/v1/openapi.json").json()
+    assert "/metrics" not in asking.get("/openapi.json").json()["paths"]
+    assert asking.get("/metrics").headers["content-type"] == asking.get("/v1/metrics").headers["content-type"]
