@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -17,7 +16,7 @@ from ..errors import InputError
 from ..operations.inputs import parse_shapes, titled
 from ..operations.operation_list import operation_text
 from ..units import number, si
-from .options import Asked, model_and_options
+from .options import Asked, model_and_options, named_values
 from .printing import table, tell
 
 if TYPE_CHECKING:
@@ -208,7 +207,7 @@ def explain(
         )
     listed = [parsed] if isinstance(parsed[0], int) else list(parsed)
     operation = Operation(
-        kind, listed, dict(map(_attribute, setting or ())), precision=precision, mode=asked.pop("mode")
+        kind, listed, named_values(setting, "an attribute"), precision=precision, mode=asked.pop("mode")
     )
     explanation = explain_operation(operation, gpu, **asked)
     tell(explanation, as_json, False, lambda: _text(explanation))
@@ -230,16 +229,6 @@ def _path_text(operation: Operation, gpu: str, predictor: str | None) -> str:
         parts += ["", f"the trees for {quantity} ask about {asked}; the first of them:"]
         parts += [f"{number:3}. {step}" for number, step in enumerate(found.path, 1)]
     return "\n".join(parts) or "\nthis predictor has no trees of its own"
-
-
-def _attribute(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise InputError("an attribute is written as name=value", given=text, allowed="such as out_channels=64")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
 
 
 def _text(e: Explanation) -> str:

@@ -119,10 +119,13 @@ def model_and_options(text: str, options: list[str] | None) -> tuple[Any, dict[s
     return own_model(text, named_values(options, "an option of a model"))
 
 
+_OF_JSON = {"true": "True", "false": "False", "null": "None"}
+
+
 def named_values(texts: list[str] | None, what: str) -> dict[str, Any]:
     """Parse name=value.
 
-    Numbers, lists and booleans are read as in Python, all else is a text. Raises InputError: There is no name.
+    Numbers, lists and booleans are read as in Python or JSON, all else is a text. Raises InputError: There is no name.
     """
     values: dict[str, Any] = {}
     for text in texts or ():
@@ -130,7 +133,7 @@ def named_values(texts: list[str] | None, what: str) -> dict[str, Any]:
         if not equals or not name.isidentifier():
             raise InputError(f"{what} is written as name=value", given=repr(text), allowed="NAME=VALUE")
         try:
-            values[name] = ast.literal_eval(value)
+            values[name] = ast.literal_eval(_OF_JSON.get(value, value))
         except (SyntaxError, ValueError):
             values[name] = value
     return values
