@@ -163,6 +163,7 @@ def test_models_are_listed_and_searched(call, printed):
     out = printed("models", "--search", "Qwen/Qwen3-8B")
     assert out.splitlines()[2].split() == ["qwen3_8b", "predict,", "generate", "Qwen/Qwen3-8B"]
     assert {"resnet50", "bert_base", "flux_1_dev"} <= {line.split()[0] for line in printed("models").splitlines()}
+    assert "sdxl  image" in printed("models", "--search", "stable-diffusion-xl")
     code, _, err = call("models", "--search", "nothing")
     assert code == 2
     assert "unknown model" in err
