@@ -99,7 +99,7 @@ def test_uncovered_operations_are_printed(call, printed):
         (("zoo", "show", "a30/florest-inference"), 2, "did you mean a30/forest-inference"),
         ((*SERVED, "--engine", "vlm"), 2, "vllm"),
         (("generate", "llama3_1_70b", "--gpu", "H100 SXM"), 2, "does not fit"),
-        (("image", "pixart", "--gpu", "H100 SXM"), 2, "pixart_sigma"),
+        (("image", "pixard", "--gpu", "H100 SXM"), 2, "pixart_sigma"),
         (("best-generation", *SERVED[1:], "--objective", "watts"), 2, "objective"),
         (("best-generation", *SERVED[1:], "--counts", "1,x"), 2, "numbers of GPUs are positive integers"),
         (("best-generation", *SERVED[1:], "--json", "--csv"), 2, "either JSON or CSV"),
