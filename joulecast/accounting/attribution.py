@@ -197,15 +197,12 @@ def _frame(event: TraceEvent, outer: _Frame, found: _Found) -> _Frame:
     if event.kind == "optimizer":
         return _Frame(event.end_s, "", "optimizer", None)
     if event.kind == "node":
-        path = found.last_node[event.lane] = _path_of_node(event, found)
+        path = found.by_sequence.get((event.numbering, event.sequence))
+        if event.name == ACCUMULATION:
+            path = found.last_node.get(event.lane)
+        found.last_node[event.lane] = path
         return _Frame(event.end_s, path, "backward", event.name.removeprefix("torch::autograd::"))
     return _Frame(event.end_s, outer.path, outer.phase, outer.operation or event.name)
-
-
-def _path_of_node(event: TraceEvent, found: _Found) -> str | None:
-    if event.name == ACCUMULATION:
-        return found.last_node.get(event.lane)
-    return found.by_sequence.get((event.numbering, event.sequence))
 
 
 def _host_rows(found: _Found) -> list[tuple[float, float, Place, str]]:

@@ -17,11 +17,13 @@ from typing import Any, Literal
 import numpy as np
 
 from ..arrays import FloatArray
+from ..energy.node import starred
 from ..errors import InputError
 from ..metering.energy_curve import EnergyCurve
 from ..metering.recording import DeviceInfo
 from ..rendering.answers import Plain
-from ..rendering.plots import CHART_STYLE, INK, pyplot, svg_of
+from ..rendering.notebook import checked_path
+from ..rendering.plots import CHART_STYLE, INK, saved
 from ..units import si
 from .events import Events
 from .shares import NO_MODULE, Counter, swept
@@ -113,6 +115,7 @@ PUBLISHED: Mapping[str, str] = {
 }
 """SMARAGDINE's figures, of BERT on a GPU in TensorFlow."""
 
+_PALEST = 0.8  # Correlation of the palest colour; the lowest correlation, if that is smaller.
 _LARGE = 0.05  # Least share of the energy of modules whose errors are reported.
 
 Summary = Mapping[tuple[str, str], float]
@@ -184,22 +187,28 @@ class Evaluation(Plain):
         Raises InputError: the file is neither, or its folder does not exist. Raises MissingDependencyError: matplotlib
         is not installed.
         """
-        path = Path(path)
-        if path.suffix.lower() not in (".png", ".svg") or not path.parent.is_dir():
-            raise InputError(
-                "the plot of correlations cannot be written to this path",
-                given=str(path),
-                allowed="a name that ends in .png or .svg, in a folder that exists",
-                hint="create the folder, or choose another name",
-            )
-        plt = pyplot()
-        with plt.rc_context(CHART_STYLE):
-            figure = _figure(plt, self)
-            if path.suffix.lower() == ".svg":
-                path.write_text(svg_of(figure), encoding="utf-8")
-            else:
-                figure.savefig(path)
-            plt.close(figure)
+        path = checked_path(path, [".png", ".svg"], "the plot of correlations")
+        panels = [
+            (f"Sampling periods (ASSS; published {PUBLISHED['ASSS']})", self.by_period, self.periods_s),
+            (f"Run lengths (ASSW: first row; published {PUBLISHED['ASSW']})", self.by_length, self.lengths_s),
+            ("Equal runs", self.by_experiment, range(1, self.experiments + 1)),
+        ]
+        known = np.concatenate([matrix[np.isfinite(matrix)] for _, matrix, _ in panels])
+        least = min(_PALEST, float(known.min()))
+        with saved(path, 1, 3, {**CHART_STYLE, "axes.grid": False}, figsize=(13.0, 4.6)) as axes:
+            for axis, (title, matrix, of) in zip(axes, panels, strict=True):
+                names = [si(value, "s") if matrix is not self.by_experiment else str(value) for value in of]
+                drawn = axis.imshow(matrix, vmin=least, vmax=1.0, cmap="Blues")
+                for (row, column), value in np.ndenumerate(matrix):
+                    colour = "white" if value > (least + 1) / 2 else INK
+                    text = "-" if np.isnan(value) else f"{value:.3f}"
+                    axis.text(column, row, text, ha="center", va="center", fontsize=8, color=colour)
+                axis.set_xticks(range(len(names)), names, rotation=45)
+                axis.set_yticks(range(len(names)), names)
+                axis.set_title(title)
+            figure = axes[0].figure
+            figure.colorbar(drawn, ax=axes, shrink=0.8, label="Pearson's correlation of the joules of modules")
+            figure.suptitle(f"{self.title}, {self.power} power", x=0.01, ha="left", fontsize=11)
         return path
 
     def to_dict(self) -> dict[str, Any]:
@@ -289,7 +298,7 @@ def summary(experiment: Experiment, period_s: float, length: float = 1.0, *, ope
     shares = swept(experiment.events, [sampled(counter, period_s) for counter in experiment.counters], window_s)
     found: dict[tuple[str, str], float] = {}
     for row in shares.rows:
-        key = row.phase, _starred(row.path) + (f" {row.operation}" if operators else "")
+        key = row.phase, starred(row.path) + (f" {row.operation}" if operators else "")
         found[key] = found.get(key, 0.0) + row.share.energy_j
     return found
 
@@ -302,7 +311,7 @@ def known_summary(experiment: Experiment) -> Summary:
     places = experiment.events.places
     sums = np.bincount(experiment.events.place, experiment.known_j, len(places))
     for place, joules in zip(places, sums.tolist(), strict=True):
-        key = place.phase, _starred(NO_MODULE if place.path is None else place.path)
+        key = place.phase, starred(NO_MODULE if place.path is None else place.path)
         found[key] = found.get(key, 0.0) + joules
     return found
 
@@ -331,42 +340,3 @@ def off_diagonal(matrix: FloatArray) -> FloatArray:
     """The correlations above the diagonal of a matrix, so that each pair counts once."""
     pairs: FloatArray = matrix[np.triu_indices(len(matrix), 1)]
     return pairs
-
-
-def _starred(path: str) -> str:
-    return ".".join("*" if part.isdecimal() else part for part in path.split("."))
-
-
-_PALEST = 0.8  # Correlation of the palest colour; the lowest correlation, if that is smaller.
-
-
-def _figure(plt: Any, evaluation: Evaluation) -> Any:
-    panels = [
-        (f"Sampling periods (ASSS; published {PUBLISHED['ASSS']})", evaluation.by_period,
-         [si(period_s, "s") for period_s in evaluation.periods_s]),
-        (f"Run lengths (ASSW: first row; published {PUBLISHED['ASSW']})", evaluation.by_length,
-         [si(length_s, "s") for length_s in evaluation.lengths_s]),
-        ("Equal runs", evaluation.by_experiment, [str(i + 1) for i in range(evaluation.experiments)]),
-    ]  # fmt: skip
-    figure, axes = plt.subplots(1, 3, figsize=(13.0, 4.6), layout="constrained")
-    known = np.concatenate([matrix[np.isfinite(matrix)] for _, matrix, _ in panels])
-    least = min(_PALEST, float(known.min()))
-    for axis, (title, matrix, names) in zip(axes, panels, strict=True):
-        drawn = _matrix(axis, matrix, names, least)
-        axis.set_title(title)
-    figure.colorbar(drawn, ax=axes, shrink=0.8, label="Pearson's correlation of the joules of modules")
-    figure.suptitle(f"{evaluation.title}, {evaluation.power} power", x=0.01, ha="left", fontsize=11)
-    return figure
-
-
-def _matrix(axis: Any, matrix: FloatArray, names: Sequence[str], least: float) -> Any:
-    drawn = axis.imshow(matrix, vmin=least, vmax=1.0, cmap="Blues")
-    middle = (least + 1) / 2
-    for row, column in np.ndindex(matrix.shape):
-        value = float(matrix[row, column])
-        text = "-" if np.isnan(value) else f"{value:.3f}"
-        axis.text(column, row, text, ha="center", va="center", fontsize=8, color="white" if value > middle else INK)
-    axis.set_xticks(range(len(names)), names, rotation=45)
-    axis.set_yticks(range(len(names)), names)
-    axis.grid(visible=False)
-    return drawn

@@ -63,24 +63,9 @@ class Events:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        lengths = {len(column) for column in (self.start_s, self.end_s, self.place, self.device)}
-        if len(lengths) > 1:
-            raise InputError(
-                "the columns of events have different lengths",
-                given=sorted(lengths),
-                allowed="one value for each event in every column",
-                hint="Events.of makes columns from rows",
-            )
-        if not (np.isfinite(self.start_s).all() and np.isfinite(self.end_s).all()):
-            place = int(np.argmin(np.isfinite(self.start_s) & np.isfinite(self.end_s)))
-            raise InputError(
-                "an event has a time that is not finite",
-                given=f"event {place}: {self.start_s[place]} to {self.end_s[place]} s",
-                allowed="finite seconds",
-                hint="remove this event",
-            )
-        if np.any(self.end_s < self.start_s):
-            first = int(np.argmax(self.end_s < self.start_s))
+        in_order = self.end_s >= self.start_s  # A time that is not a number is in no order.
+        if not in_order.all():
+            first = int(np.argmin(in_order))
             raise InputError(
                 "an event ends before it starts",
                 given=f"event {first}: {self.start_s[first]} to {self.end_s[first]} s",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from contextlib import nullcontext
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from ..errors import InputError
 from .evaluation import ITERATIONS, Evaluation, Experiment, Overhead, evaluate, known_power
-from .passes import meter_of, profiled_events, recording_of, runs_on_gpu, wait_for_gpu
+from .passes import looped, meter_of, profiled_events, recording_of, runs_on_gpu
 from .shares import counters_of
 from .steps import Steps, profiled
 
@@ -80,16 +79,10 @@ def _overhead(steps: Steps, iterations: int, pairs: int, sensors: Collection[str
 
 def _block(steps: Steps, iterations: int, sensors: Collection[str] | None) -> tuple[float, float | None]:
     """Seconds and joules of a block of iterations; None instead of joules that are not known."""
-    meter, on_gpu = meter_of(sensors), runs_on_gpu(steps)
+    meter = meter_of(sensors)
     with meter or nullcontext():
-        wait_for_gpu(on_gpu)
-        with meter.window("block") if meter else nullcontext():
-            start_s = time.monotonic()
-            for _ in range(iterations):
-                steps.run()
-            wait_for_gpu(on_gpu)
-            end_s = time.monotonic()
+        start_s, end_s, _ = looped(steps, meter, iterations)
     found = meter.result() if meter is not None and meter.measures else None
     if found is None or found.source != "measured":
         return end_s - start_s, None
-    return end_s - start_s, found.tree().at("block").total.energy_j
+    return end_s - start_s, found.tree().at("loop").total.energy_j

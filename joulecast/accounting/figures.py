@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..energy.node import PHASES
-from ..errors import InputError
+from ..energy.node import PHASES, starred
 from ..rendering.notebook import (
     Bar,
     Line,
     Picture,
     StackedBar,
     bars,
+    checked_path,
     lines_over,
     one_below_the_other,
     stacked_bars,
@@ -73,8 +73,7 @@ def _at_depth(accounting: Any, depth: int, value: Callable[[Share], float]) -> I
     """Parts of the model at a depth, divided by phase. The largest part is first; the last one is all others."""
     found: dict[str, Counter[str]] = {}
     for row in accounting.rows:
-        parts = row.path.split(".") if row.path else []
-        name = ".".join("*" if part.isdecimal() else part for part in parts[:depth]) or "(model)"
+        name = starred(".".join(row.path.split(".")[:depth])) or "(model)"
         found.setdefault(name, Counter())[row.phase] += value(row.share)  # type: ignore[assignment]  # (seconds)
     ordered = sorted(found.items(), key=lambda item: -item[1].total())
     if rest := ordered[_MOST_BARS:]:
@@ -130,32 +129,19 @@ def _part(path: str | None, phase: str) -> str:
 
 
 def save(accounting: Any, path: Path) -> Path:
-    """Write an Accounting; see `Accounting.save`.
-
-    Raises InputError: the path is neither a folder nor a name that ends in .html. Raises MissingDependencyError:
-    matplotlib, which writes PNG, is not installed.
-    """
+    """Write an Accounting as one HTML file, or its pictures as PNG files into a folder; see `Accounting.save`."""
+    if not path.is_dir():
+        checked_path(path, [".html"], "the accounting (as one file; PNG files go into a folder)")
+    pictures = drawn(accounting)
     if path.is_dir():
-        for name, picture in drawn(accounting).items():
+        for name, picture in pictures.items():
             picture.save(path / f"{name}.png")
-    elif path.suffix.lower() == ".html" and path.parent.is_dir():
-        path.write_text(page(accounting), encoding="utf-8")
-    else:
-        raise InputError(
-            "the accounting cannot be saved to this path",
-            given=str(path),
-            allowed="a name that ends in .html in a folder that exists, or a folder for PNG files",
-            hint="create the folder, or choose another name",
-        )
-    return path
-
-
-def page(accounting: Any) -> str:
-    """An Accounting as the text of an HTML file."""
+        return path
     parts = [f"<p>{escape(str(accounting))}. {escape(accounting.basis)}</p>", quiet(accounting.notes)]
-    for name, picture in drawn(accounting).items():
-        parts.append(f"<h2>{_TITLES[name]}</h2>{figure(picture.svg, _TITLES[name])}")
-    return html_page(accounting.title, [*parts, "<h2>Tree</h2>", _table(accounting)])
+    parts += [f"<h2>{_TITLES[name]}</h2>{figure(each.svg, _TITLES[name])}" for name, each in pictures.items()]
+    page = html_page(accounting.title, [*parts, "<h2>Tree</h2>", _table(accounting)])
+    path.write_text(page, encoding="utf-8")
+    return path
 
 
 def _table(accounting: Any) -> str:

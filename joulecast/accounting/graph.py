@@ -6,7 +6,6 @@ operator belongs to the innermost module that runs it, and an edge says that a m
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -15,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
 from ..energy import EnergyTree
-from ..errors import InputError
 from ..rendering.answers import Plain
+from ..rendering.notebook import checked_path
 from ..units import si
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ INPUT = "(input)"
 
 _MODEL = "(model)"
 _ROW, _LETTER = 18, 7  # Height of a row and width of a letter in a drawing, in pixels.
-_FORMATS = (".graphml", ".json", ".svg")
 
 
 @dataclass(frozen=True)
@@ -123,19 +121,9 @@ class EnergyGraph(Plain):
 
         Raises InputError: the name ends otherwise, or its folder does not exist.
         """
-        path = Path(path)
-        if path.suffix not in _FORMATS or not path.parent.is_dir():
-            raise InputError(
-                "the graph cannot be written to this path",
-                given=str(path),
-                allowed=f"a name that ends in {', '.join(_FORMATS)}, in a folder that exists",
-                hint="create the folder, or choose another name",
-            )
-        if path.suffix == ".json":
-            text = json.dumps(self.to_dict(), indent=1) + "\n"
-        else:
-            text = self.to_graphml() if path.suffix == ".graphml" else self.to_svg()
-        path.write_text(text, encoding="utf-8")
+        written = {".graphml": self.to_graphml, ".json": lambda: self.to_json(indent=1) + "\n", ".svg": self.to_svg}
+        path = checked_path(path, [*written], "the graph")
+        path.write_text(written[path.suffix.lower()](), encoding="utf-8")
         return path
 
 

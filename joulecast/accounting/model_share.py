@@ -30,15 +30,6 @@ Key = tuple[str, str]
 """Phase and module path."""
 
 
-def by_module(rows: Sequence[Row]) -> dict[Key, float]:
-    """Phase and module -> joules of the operators that the module runs itself, without those of its parts."""
-    found: dict[Key, float] = {}
-    for row in rows:
-        if row.path != NO_MODULE:
-            found[row.phase, row.path] = found.get((row.phase, row.path), 0.0) + row.share.energy_j
-    return found
-
-
 def tree_by_module(tree: EnergyTree, component: str | None = None) -> dict[Key, float]:
     """Phase and module -> joules of the operators that the module runs itself, without those of its parts.
 
@@ -47,7 +38,7 @@ def tree_by_module(tree: EnergyTree, component: str | None = None) -> dict[Key, 
     """
     found: dict[Key, float] = {}
     for node in tree.root.walk():
-        if not node.own.energy:
+        if not node.own.energy or node.path == NO_MODULE:
             continue
         parts = node.own.by_component()
         chosen = parts.values() if component is None else [parts[component]] if component in parts else []

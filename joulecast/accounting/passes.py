@@ -54,26 +54,22 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
     Args:
         sensors: Devices to measure; None for all that have a counter, empty for only seconds.
     """
-    on_gpu = runs_on_gpu(steps)
     for _ in range(_WARM_UP):
         steps.run()
-    meter, count = meter_of(sensors), 0
+    meter = meter_of(sensors)
     with meter or nullcontext():
-        wait_for_gpu(on_gpu)
-        with meter.window("loop") if meter else nullcontext():
-            start_s = time.monotonic()
-            while count < _LEAST_LOOPS or time.monotonic() - start_s < loop_s:
-                steps.run()
-                count += 1
-                if count % _AHEAD == 0:
-                    wait_for_gpu(on_gpu)
-            wait_for_gpu(on_gpu)
-            end_s = time.monotonic()
+        start_s, end_s, count = looped(steps, meter, _LEAST_LOOPS, loop_s)
         events = profiled_events(steps, profiled_iterations)
     recording = recording_of(meter)
     iteration_s = (end_s - start_s) / count
-    counters = () if recording is None else counters_of(recording, events.origin_ns)
-    used = [] if recording is None else _used(recording, counters, start_s, end_s, count, events.origin_ns)
+    counters: tuple[Counter, ...] = ()
+    used: list[Used] = []
+    if recording is not None:
+        counters = counters_of(recording, events.origin_ns)
+        shift_s = recording.wall_offset_s - 1e-9 * events.origin_ns
+        for counter in counters:
+            joules, known = counter.curve.between(start_s + shift_s, end_s + shift_s)
+            used.append(Used(counter.device, float(joules) / count, bool(known)))
     profiled_s = float(sum(end - start for start, end in events.windows)) / events.iterations
     found = spread(events, iteration_s, used)
     overhead = profiled_s / iteration_s - 1
@@ -109,16 +105,22 @@ def runs_on_gpu(steps: Steps) -> bool:
     return any(parameter.is_cuda for parameter in steps.module.parameters())
 
 
-def _used(
-    recording: Recording, counters: tuple[Counter, ...], start_s: float, end_s: float, count: int, origin_ns: int
-) -> list[Used]:
-    """The energy that one iteration of a loop used, for each counter."""
-    shift_s = recording.wall_offset_s - 1e-9 * origin_ns
-    found = []
-    for counter in counters:
-        joules, known = counter.curve.between(start_s + shift_s, end_s + shift_s)
-        found.append(Used(counter.device, float(joules) / count, bool(known)))
-    return found
+def looped(steps: Steps, meter: Meter | None, least: int, seconds: float = 0.0) -> tuple[float, float, int]:
+    """Run iterations until there are enough of them and the time is up, in the window "loop" of a meter.
+
+    Returns start and end in monotonic seconds, and the number of iterations.
+    """
+    on_gpu, count = runs_on_gpu(steps), 0
+    wait_for_gpu(on_gpu)
+    with meter.window("loop") if meter else nullcontext():
+        start_s = time.monotonic()
+        while count < least or time.monotonic() - start_s < seconds:
+            steps.run()
+            count += 1
+            if count % _AHEAD == 0:
+                wait_for_gpu(on_gpu)
+        wait_for_gpu(on_gpu)
+        return start_s, time.monotonic(), count
 
 
 def _accounting(

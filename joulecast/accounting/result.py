@@ -18,17 +18,15 @@ from ..metering.gpu_shares import program_share
 from ..metering.recording import Recording
 from ..predictors.networks.energy_rows import DYNAMIC
 from ..rendering.answers import Answer, Table
-from ..rendering.notebook import Picture, document, notes, table
+from ..rendering.notebook import Picture
 from ..units import si
 from .events import Events
-from .model_share import MeasuredLevels, Power, by_module, measured_levels, model_shares, power_of, tree_by_module
+from .model_share import MeasuredLevels, Power, measured_levels, model_shares, power_of, tree_by_module
 from .sweep import Resolution
-from .text import energy_text, table_text
+from .text import table_text
 
 if TYPE_CHECKING:
     from ..predictors.networks.prediction import Prediction
-
-_SHOWN = 20  # Rows of a table in Jupyter.
 
 
 @dataclass(frozen=True, repr=False)
@@ -165,10 +163,8 @@ class Accounting(Answer):
             InputError: No joules were measured.
         """
         self._refuse_without_joules("nothing can be compared with a prediction")
-        predicted = by_module(other.rows) if isinstance(other, Accounting) else tree_by_module(_tree_of(other))
-        mine = by_module(self.rows)
-        first, second = ({(phase, path, "module", ""): j for (phase, path), j in m.items()} for m in (predicted, mine))
-        return comparison(first, second)
+        trees = _tree_of(other), self.tree()
+        return comparison(*({(*key, "module", ""): j for key, j in tree_by_module(tree).items()} for tree in trees))
 
     def by_model(
         self, prediction: Prediction | EnergyTree, static_power_w: float | Mapping[str, float] | None = None
@@ -344,14 +340,6 @@ class Accounting(Answer):
         of = "per iteration" if self.passes == 2 else f"in {self.iterations} iterations"
         return f"{self.title}: {joules}, {si(self.duration_s, 's')} {of}"
 
-    def _repr_html_(self) -> str:
-        rows = [
-            [node.path or "(model)", node.name, node.phase or "", energy_text(node.own), si(node.own.time_s, "s")]
-            for node in self.top(_SHOWN)
-        ]
-        listed = table(["module", "part", "phase", "energy", "time"], rows, frozenset({3, 4}))
-        return document(str(self), listed, notes(self.notes))
 
-
-def _tree_of(other: Prediction | EnergyTree) -> EnergyTree:
+def _tree_of(other: Prediction | EnergyTree | Accounting) -> EnergyTree:
     return other if isinstance(other, EnergyTree) else other.tree()

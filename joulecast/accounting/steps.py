@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
@@ -17,10 +17,6 @@ from ..extraction.models.transformers_models import is_transformer, named_inputs
 from ..operations.inputs import Input, Inputs, shape_text
 from ..operations.operation import require_mode
 from .attribution import ITERATION, MODULE_PREFIX, Trace, TraceEvent, kind_and_name
-
-if TYPE_CHECKING:
-    import torch
-
 
 _PLAIN: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
@@ -83,7 +79,9 @@ class Steps:
             ) from error
 
     def _backward(self, result: Any) -> None:
-        outputs = [t for t in tree_leaves(_plain(result)) if isinstance(t, torch.Tensor) and t.requires_grad]
+        # The outputs of transformers are a mapping of another class than the plain ones whose leaves torch finds.
+        plain = dict(result) if isinstance(result, Mapping) else result
+        outputs = [t for t in tree_leaves(plain) if isinstance(t, torch.Tensor) and t.requires_grad]
         if not outputs:
             raise InputError(
                 "no output of this model requires a gradient, so there is no backward pass",
@@ -175,11 +173,6 @@ def _tensors(
     return tuple(map(drawn, shapes.positional)), {name: drawn(item, name) for name, item in shapes.named}
 
 
-def _plain(result: Any) -> Any:
-    """The outputs of a model as a plain dictionary if they are a mapping of another class, as those of transformers."""
-    return dict(result) if isinstance(result, Mapping) else result
-
-
 # Takes profiles of this process with torch.profiler, with the names of modules, and turns them into traces.
 
 _CALL = "_compiled_call_impl"
@@ -198,7 +191,6 @@ def named_modules(model: torch.nn.Module) -> Iterator[None]:
     Args:
         model: Any module. The changes to it are undone at the end.
     """
-    import torch
 
     def named_call(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def named(*args: Any, **kwargs: Any) -> Any:
@@ -227,8 +219,6 @@ def named_modules(model: torch.nn.Module) -> Iterator[None]:
 @contextmanager
 def iteration() -> Iterator[None]:
     """Mark an iteration in the profiles that are taken meanwhile."""
-    import torch
-
     with torch.profiler.record_function(ITERATION):
         yield
 
@@ -240,15 +230,11 @@ def marked_modules(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
     for path, part in model.named_modules():
         if any(not above or path == above or path.startswith(f"{above}.") for above in compiled):
             continue
-        if is_compiled(part):
+        # torch.compile made this module, or `Module.compile` compiled it in place.
+        if hasattr(part, "_orig_mod") or getattr(part, _CALL, None) is not None:
             compiled.append(path)
         found.append((path, part))
     return found
-
-
-def is_compiled(module: torch.nn.Module) -> bool:
-    """Whether torch.compile made this module, or `Module.compile` compiled it in place."""
-    return hasattr(module, "_orig_mod") or getattr(module, _CALL, None) is not None
 
 
 class Profile:
@@ -264,8 +250,6 @@ def profiled(model: torch.nn.Module, *, on_gpu: bool) -> Iterator[Profile]:
 
     Raises InputError: another profiler is running.
     """
-    import torch
-
     if torch._C._autograd._profiler_enabled():
         raise InputError(
             "PyTorch cannot run two profilers at the same time",
@@ -280,32 +264,24 @@ def profiled(model: torch.nn.Module, *, on_gpu: bool) -> Iterator[Profile]:
         yield profile
         if on_gpu:
             torch.cuda.synchronize()
-    results: Any = profiler.profiler
-    profile.trace = _trace(results.kineto_results, _gpu_names() if on_gpu else {})
+    results: Any = profiler.profiler.kineto_results
+    gpus = {}
+    if on_gpu:  # Recordings count all GPUs of the machine, and this process those that it may see.
+        from ..profiling.devices import nvml_index
+
+        devices = (torch.device("cuda", index) for index in range(torch.cuda.device_count()))
+        gpus = {device.index: f"gpu{nvml_index(device)}" for device in devices}
+    origin_ns = int(results.trace_start_ns())
+    events = (_event(event, origin_ns, gpus) for event in results.events())
+    profile.trace = Trace(tuple(event for event in events if event is not None), origin_ns, "ranges")
 
 
-def _gpu_names() -> dict[int, str]:
-    """Index of a GPU in this process -> its name in recordings, which count all GPUs of the machine."""
-    import torch
-
-    from ..profiling.devices import nvml_index
-
-    return {index: f"gpu{nvml_index(torch.device('cuda', index))}" for index in range(torch.cuda.device_count())}
-
-
-def _trace(results: Any, gpus: Mapping[int, str]) -> Trace:
-    """The trace of a profile.
+def _event(event: Any, origin_ns: int, gpus: Mapping[int, str]) -> TraceEvent | None:
+    """The event in our form; None for ranges that the user marked, and for ranges across threads.
 
     Args:
         gpus: Index of a GPU in this process -> its name.
     """
-    origin_ns = int(results.trace_start_ns())
-    events = tuple(found for event in results.events() if (found := _event(event, origin_ns, gpus)) is not None)
-    return Trace(events, origin_ns, "ranges")
-
-
-def _event(event: Any, origin_ns: int, gpus: Mapping[int, str]) -> TraceEvent | None:
-    """The event in our form; None for ranges that the user marked, and for ranges across threads."""
     start_ns = event.start_ns() - origin_ns
     times = 1e-9 * start_ns, 1e-9 * (start_ns + event.duration_ns())
     is_annotation = event.is_user_annotation()

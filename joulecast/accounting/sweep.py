@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from ..arrays import FloatArray
-from ..errors import InputError
 from ..metering.energy_curve import EnergyCurve
 from ..units import si
 from .events import Events
@@ -52,8 +51,7 @@ def sweep(
 ) -> Sweep:
     """Divide the seconds and joules of a device between events.
 
-    The shares of all events and of the time without events add up to the seconds and joules of the window. Raises
-    InputError: an event ends before it starts.
+    The shares of all events and of the time without events add up to the seconds and joules of the window.
 
     Args:
         start_s: Start of each event in seconds on the clock of the curves, in any order, shape (events,).
@@ -62,14 +60,6 @@ def sweep(
         window_s: Start and end of the accounted time. Events outside have a share of zero. None for the time of all
             events.
     """
-    if np.any(end_s < start_s):
-        place = int(np.flatnonzero(end_s < start_s)[0])
-        raise InputError(
-            "an event ends before it starts",
-            given=f"event {place}: {start_s[place]} s to {end_s[place]} s",
-            allowed="an end that is not before the start",
-            hint="record the trace again, or remove this event",
-        )
     if window_s is None:
         window_s = (float(start_s.min()), float(end_s.max())) if len(start_s) else (0.0, 0.0)
     starts, ends = np.clip(start_s, *window_s), np.clip(end_s, *window_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..energy import EnergyTree, Node, Share
+from ..energy.tree import joules_text
 from ..units import si
 
 COLUMNS = ("energy", "of energy", "time", "of time", "power")
@@ -27,7 +28,7 @@ def parts_table(
     def columns(share: Share) -> list[str]:
         known = share.source != "missing"
         return [
-            energy_text(share),
+            joules_text(share),
             f"{100 * share.energy_j / whole_j:.1f} %" if known else "-",
             si(share.time_s, "s"),
             f"{100 * share.time_s / whole_s:.1f} %",
@@ -57,10 +58,3 @@ def table_text(tree: EnergyTree, duration_s: float, depth: int = 0, least_share:
 
     lines = [line(cells, "  " * level + name) for level, name, cells in rows]
     return "\n".join([line(COLUMNS, "part"), *lines])
-
-
-def energy_text(share: Share) -> str:
-    """Joules with a unit; ">" in front if some are unknown, and a dash if all are."""
-    if share.source == "missing":
-        return "-"
-    return f"{'> ' if share.unknown else ''}{si(share.energy_j, 'J')}"

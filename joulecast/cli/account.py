@@ -124,7 +124,8 @@ def _comparison(found: Accounting, prediction: Prediction) -> str:
 
 
 def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:
-    from ..accounting.text import energy_text, table_text
+    from ..accounting.text import table_text
+    from ..energy.tree import joules_text
 
     def watts(node: Any) -> str:
         return si(node.own.energy_j / node.own.time_s, "W") if found.known and node.own.time_s else "-"
@@ -136,7 +137,7 @@ def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:
             Column("module", lambda node: node.path or "(model)", right=False),
             Column("operator", lambda node: node.name, right=False),
             Column("phase", lambda node: node.phase or "", right=False),
-            Column("energy", lambda node: energy_text(node.own)),
+            Column("energy", lambda node: joules_text(node.own)),
             Column("time", lambda node: si(node.own.time_s, "s")),
             Column("power", watts),
         ]

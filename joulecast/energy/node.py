@@ -205,6 +205,11 @@ def require_levels(path: str) -> None:
         )
 
 
+def starred(path: str) -> str:
+    """A path in which numbers of layers are stars, by which repeated layers are added up: "layer.*.conv"."""
+    return ".".join("*" if part.isdecimal() else part for part in path.split("."))
+
+
 @dataclass(frozen=True)
 class Row:
     """One entry to build a tree from.

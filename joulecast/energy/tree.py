@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -14,69 +14,52 @@ from ..rendering.answers import Answer, Table
 from ..rendering.notebook import COLOURS, Picture, document, drawing, notes, table
 from ..units import si
 from .comparison import TreeComparison, comparison
-from .node import MOST_NODES, PHASES, Draft, Node, Phase, Row, Share
+from .node import MOST_NODES, PHASES, Draft, Node, Phase, Row, Share, starred
 
 _WIDTH, _ROW, _MOST_ROWS = 960, 26, 8
 _NARROWEST = 1.0  # Pixels; narrower boxes are not drawn.
 _LETTER = 7.0  # Approximate width of a letter in pixels.
 
 
-LEVELS = ("model", "phase", "module", "operation")
-"""What boxes stand for; each has its colour."""
+_COLOURS = dict(zip(("root", "phase", "module", "operation"), COLOURS, strict=True))
 
 
-@dataclass(frozen=True)
-class Box:
-    """A box with those below it.
-
-    Args:
-        label: Text inside the box, shown if there is room.
-        tooltip: Text that is shown while the pointer is over the box.
-        value: Value that its width represents, in any unit; at least the sum of its children's values.
-        colour: Index into `LEVELS` and their colours.
-        children: Boxes of the next row, from left to right.
-    """
-
-    label: str
-    tooltip: str
-    value: float
-    colour: int = 0
-    children: tuple[Box, ...] = ()
-
-
-def icicle(root: Box, title: str) -> str:
-    """Draw a box with all below it, at most eight rows deep."""
+def icicle(root: Node, title: str) -> str:
+    """Draw a node with all below it, at most eight rows deep: each box is as wide as its share of the joules."""
     placed = list(_placed(root, 0.0, float(_WIDTH), 0))
     height = (1 + max(row for _, _, _, row in placed)) * _ROW
     drawn = [_drawn(*each) for each in placed]
-    levels = sorted({box.colour for box, *_ in placed})
+    levels = [level for level in _COLOURS if any(node.level == level for node, *_ in placed)]
     key = [
-        f'<rect x="{120 * place}" y="{height + 8}" width="12" height="12" fill="{COLOURS[colour]}"/>'
-        f'<text x="{120 * place + 17}" y="{height + 18}" fill="currentColor">{LEVELS[colour]}</text>'
-        for place, colour in enumerate(levels)
+        f'<rect x="{120 * place}" y="{height + 8}" width="12" height="12" fill="{_COLOURS[level]}"/>'
+        f'<text x="{120 * place + 17}" y="{height + 18}" fill="currentColor">{level.replace("root", "model")}</text>'
+        for place, level in enumerate(levels)
     ]
     return drawing(_WIDTH, height + 24, title, [*drawn, *key])
 
 
-def _placed(box: Box, left: float, width: float, row: int) -> Iterator[tuple[Box, float, float, int]]:
-    yield box, left, width, row
-    if row + 1 == _MOST_ROWS or not box.value:
+def _placed(node: Node, left: float, width: float, row: int) -> Iterator[tuple[Node, float, float, int]]:
+    """The node and those below it, the largest first, with left edge, width in pixels and row of each box."""
+    yield node, left, width, row
+    joules = node.total.energy_j
+    if row + 1 == _MOST_ROWS or not joules:
         return
-    for child in box.children:
-        wide = width * child.value / box.value
+    for child in sorted(node.children, key=lambda child: -child.total.energy_j):
+        wide = width * child.total.energy_j / joules
         if wide >= _NARROWEST:
             yield from _placed(child, left, wide, row + 1)
         left += wide
 
 
-def _drawn(box: Box, left: float, width: float, row: int) -> str:
+def _drawn(node: Node, left: float, width: float, row: int) -> str:
     room = int((width - 8) / _LETTER)
-    label = box.label if len(box.label) <= room else f"{box.label[: room - 1]}…" if room > 3 else ""
+    label = node.name if len(node.name) <= room else f"{node.name[: room - 1]}…" if room > 3 else ""
     text = f'<text x="{left + 4:.1f}" y="{row * _ROW + 17}" fill="#fff">{escape(label)}</text>' if label else ""
+    tooltip = f"{node.path or node.name}: {joules_text(node.total)}"
     # White edges separate neighbours. Colours tell phases, modules and operations apart.
     return (
-        f'<g><title>{escape(box.tooltip)}</title><rect x="{left:.1f}" y="{row * _ROW}" width="{width:.1f}" '
-        f'height="{_ROW}" fill="{COLOURS[box.colour]}" stroke="#fff" stroke-width="0.5"/>{text}</g>'
+        f'<g><title>{escape(tooltip)}</title><rect x="{left:.1f}" y="{row * _ROW}" width="{width:.1f}" '
+        f'height="{_ROW}" fill="{_COLOURS[node.level]}" stroke="#fff" stroke-width="0.5"/>{text}</g>'
     )
 
 
@@ -146,10 +129,12 @@ class EnergyTree(Answer):
     def summarized(self) -> EnergyTree:
         """The tree with numbered modules merged: `layer.0` and `layer.1` become `layer.*`. Totals do not change."""
 
-        def starred(path: str) -> str:
-            return ".".join("*" if part.isdecimal() else part for part in path.split("."))
+        def rows() -> Iterator[Row]:
+            for node in self._holders():
+                name = node.name if node.level == "operation" else None
+                yield Row(starred(node.path), node.own, name, node.phase or "other", node.calls)
 
-        return self._rebuilt(lambda node: starred(node.path))
+        return EnergyTree.of(self.title, rows(), self.unattributed, self.notes)
 
     def flat(self) -> EnergyTree:
         """The tree without modules: operations of the same name are summed, and a module's own share has its name."""
@@ -188,27 +173,14 @@ class EnergyTree(Answer):
 
     def compare(self, other: EnergyTree) -> TreeComparison:
         """Compare the joules of the nodes that both trees have, such as predicted and measured ones."""
-        mine, theirs = ({node.key: node.total.energy_j for node in tree._compared()} for tree in (self, other))
+        mine, theirs = (
+            {node.key: node.total.energy_j for node in tree.root.walk() if node.level in ("module", "operation")}
+            for tree in (self, other)
+        )
         return comparison(mine, theirs)
-
-    def _compared(self) -> Iterator[Node]:
-        return (node for node in self.root.walk() if node.level in ("module", "operation"))
 
     def _holders(self) -> Iterator[Node]:
         return (node for node in self.root.walk() if node.own.energy or node.own.time)
-
-    def _rebuilt(self, new_path: Callable[[Node], str]) -> EnergyTree:
-        rows = (
-            Row(
-                new_path(node),
-                node.own,
-                node.name if node.level == "operation" else None,
-                node.phase or "other",
-                node.calls,
-            )
-            for node in self._holders()
-        )
-        return EnergyTree.of(self.title, rows, self.unattributed, self.notes)
 
     def to_text(self, depth: int = 0, least_share: float = 0.0) -> str:
         """A table, one row per node, children indented below their parent.
@@ -228,7 +200,7 @@ class EnergyTree(Answer):
             share = f"{100 * joules / whole:5.1f}%" if not unknown else f"{'-':>6}"
             calls = f"{node.calls:g}" if node.calls else ""
             lines.append(
-                f"{_joules(node.total):>10}  {share}  {si(node.total.time_s, 's'):>9}  "
+                f"{joules_text(node.total):>10}  {share}  {si(node.total.time_s, 's'):>9}  "
                 f"{calls:>7}  {'  ' * level}{node.name}"
             )
             if not depth or level < depth:
@@ -239,7 +211,7 @@ class EnergyTree(Answer):
         if self.unattributed.energy or self.unattributed.time:
             joules = self.unattributed.energy_j
             lines.append(
-                f"{_joules(self.unattributed):>10}  {100 * joules / whole:5.1f}%  "
+                f"{joules_text(self.unattributed):>10}  {100 * joules / whole:5.1f}%  "
                 f"{si(self.unattributed.time_s, 's'):>9}  {'':>7}  unattributed"
             )
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
@@ -323,19 +295,19 @@ class EnergyTree(Answer):
 
     def _picture(self) -> Picture:
         """The tree as an icicle: each box is as wide as its share of the joules."""
-        return Picture(icicle(_box(self.root), f"Energy of {self.title}"))
+        return Picture(icicle(self.root, f"Energy of {self.title}"))
 
     def _repr_html_(self) -> str:
         rows = [
-            [node.path or "(model)", node.name, node.phase or "", _joules(node.own), si(node.own.time_s, "s")]
+            [node.path or "(model)", node.name, node.phase or "", joules_text(node.own), si(node.own.time_s, "s")]
             for node in self.top(_SHOWN)
         ]
-        headline = f"{self.title}: {_joules(self.total)}"
+        headline = f"{self.title}: {joules_text(self.total)}"
         listed = table(["module", "part", "phase", "energy", "time"], rows, frozenset({3, 4}))
         return document(headline, self._picture().svg, listed, notes(self.notes))
 
 
-def _joules(share: Share) -> str:
+def joules_text(share: Share) -> str:
     """Joules as a text, with ">" if parts are unknown and a dash if all are."""
     if share.source == "missing":
         return "-" if share.energy else si(0.0, "J")
@@ -362,10 +334,3 @@ def _summed(share: Share) -> dict[str, Any]:
         "source": share.source,
         "unknown_parts": share.unknown,
     }
-
-
-def _box(node: Node) -> Box:
-    children = sorted(node.children, key=lambda child: -child.total.energy_j)
-    tooltip = f"{node.path or node.name}: {_joules(node.total)}"
-    colour = {"root": 0, "phase": 1, "operation": 3}.get(node.level, 2)
-    return Box(node.name, tooltip, node.total.energy_j, colour, tuple(map(_box, children)))

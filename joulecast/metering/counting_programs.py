@@ -11,7 +11,8 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from ..errors import SensorError
@@ -19,52 +20,40 @@ from .samples import Reader
 
 _PICOWATT_HOUR_J = 3.6e-9
 _EVENT = "power/energy-pkg/"
-JoulesOf = Callable[[str], float | None]
-"""Joules of the line since the one before; None for a line that states none."""
 
 
-def joules_of_perf(line: str) -> float | None:
-    """The joules of a line such as "0.100,1.53,Joules,power/energy-pkg/,..."."""
-    parts = line.split(",")
-    try:
-        return float(parts[parts.index("Joules") - 1])
-    except ValueError:
-        return None
+def joules_of_perf(lines: Iterable[str]) -> Iterator[float]:
+    """The joules of lines such as "0.100,1.53,Joules,power/energy-pkg/,..."."""
+    for line in lines:
+        parts = line.split(",")
+        with suppress(ValueError):  # Other lines, and "<not counted>".
+            yield float(parts[parts.index("Joules") - 1])
 
 
-def _powermetrics() -> JoulesOf:
+def _powermetrics(lines: Iterable[str]) -> Iterator[float]:
     """Samples state the time since the one before, and the mean power: of an Apple chip, or of an Intel package."""
     elapsed_s = 0.0
-
-    def joules_of(line: str) -> float | None:
-        nonlocal elapsed_s
+    for line in lines:
         if found := re.search(r"\(([\d.]+)\s*ms elapsed\)", line):
             elapsed_s = float(found[1]) / 1e3
-        found = re.match(r"(?:Combined Power .*|Intel energy model derived package power .*): ([\d.]+) ?(m?)W", line)
-        return float(found[1]) * (1e-3 if found[2] else 1.0) * elapsed_s if found else None
+        if found := re.match(
+            r"(?:Combined Power .*|Intel energy model derived package power .*): ([\d.]+) ?(m?)W", line
+        ):
+            yield float(found[1]) * (1e-3 if found[2] else 1.0) * elapsed_s
 
-    return joules_of
 
-
-def _typeperf() -> JoulesOf:
+def _typeperf(lines: Iterable[str]) -> Iterator[float]:
     """Its first line names the columns. Those of packages have names such as RAPL_Package0_PKG, and count up."""
     packages: list[int] = []
-    before: float | None = None
-
-    def joules_of(line: str) -> float | None:
-        nonlocal before
-        cells = next(csv.reader([line]), [])
+    before_j: float | None = None
+    for cells in csv.reader(lines):
         if not packages:
-            packages.extend(place for place, name in enumerate(cells) if re.search(r"\(.*_PKG\)", name, re.IGNORECASE))
-            return None
-        try:
-            now = sum(float(cells[place]) for place in packages) * _PICOWATT_HOUR_J
-        except (ValueError, IndexError):
-            return None
-        before, passed = now, 0.0 if before is None else now - before
-        return passed
-
-    return joules_of
+            packages = [place for place, name in enumerate(cells) if re.search(r"\(.*_PKG\)", name, re.IGNORECASE)]
+            continue
+        with suppress(ValueError, IndexError):
+            now_j = sum(float(cells[place]) for place in packages) * _PICOWATT_HOUR_J
+            yield 0.0 if before_j is None else now_j - before_j
+            before_j = now_j
 
 
 class Program(NamedTuple):
@@ -72,11 +61,12 @@ class Program(NamedTuple):
 
     Args:
         once: Arguments that make it end after the first line, to see whether it can be read.
+        joules: Joules since the line before, of each of its lines that states them.
     """
 
     command: tuple[str, ...]
     once: tuple[str, ...]
-    joules_of: Callable[[], JoulesOf]
+    joules: Callable[[Iterable[str]], Iterator[float]]
     system: str
     hint: str
     about: str
@@ -90,7 +80,7 @@ PROGRAMS: Mapping[str, Program] = {
         # 0.1 s is the shortest interval that perf prints without a warning about its own overhead.
         (*PERF, "-I", "100"),
         ("--", "true"),
-        lambda: joules_of_perf,
+        joules_of_perf,
         "linux",
         "install linux-perf, and sudo sysctl kernel.perf_event_paranoid=0",
         f"perf stat, {_EVENT}",
@@ -122,15 +112,9 @@ def check(program: str) -> None:
     row = PROGRAMS[program]
     command = [*(PERF if program == "perf" else row.command), *row.once]
     result = subprocess.run([_path(program), *command[1:]], capture_output=True, text=True, check=False)  # noqa: S603
-    joules_of, printed = row.joules_of(), (result.stderr + result.stdout).strip().splitlines()
-    if result.returncode or not [line for line in printed if joules_of(line) is not None]:
-        given = printed[0] if printed else "no output"
-        raise SensorError(f"{program} cannot count the CPU's energy", given=given, hint=row.hint)
-
-
-def open_reader(program: str = "perf") -> Reader:
-    """The reader of all packages together; each reading waits for the next line of the program."""
-    return _Reader(program)
+    printed = (result.stderr + result.stdout).strip().splitlines()
+    if result.returncode or not [*row.joules(printed)]:
+        raise _failed(program, printed[0] if printed else "no output")
 
 
 def _path(program: str) -> str:
@@ -140,28 +124,35 @@ def _path(program: str) -> str:
     return path
 
 
-class _Reader:
-    """Sums the joules of the lines. When this process ends, its pipe is closed, which ends the program."""
+def _failed(program: str, given: str) -> SensorError:
+    return SensorError(f"{program} cannot count the CPU's energy", given=given, hint=PROGRAMS[program].hint)
 
-    def __init__(self, program: str) -> None:
-        self._program, row = program, PROGRAMS[program]
-        # perf writes its counts to the standard error.
-        self._process = subprocess.Popen(  # noqa: S603
-            [_path(program), *row.command[1:]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        self._joules_of, self._energy_j = row.joules_of(), 0.0
 
-    def __call__(self) -> Mapping[str, float]:
-        last = ""
-        for line in self._process.stdout or ():
+def open_reader(program: str = "perf") -> Reader:
+    """The reader of all packages together, which adds up the joules of the lines, and waits for the next one.
+
+    When this process ends, the pipe is closed, which ends the program.
+    """
+    row, last, total_j = PROGRAMS[program], "", 0.0
+    # perf writes its counts to the standard error.
+    process = subprocess.Popen(  # noqa: S603
+        [_path(program), *row.command[1:]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+    def lines() -> Iterator[str]:
+        nonlocal last
+        for line in process.stdout or ():
             last = line.strip() or last
-            joules = self._joules_of(line)
-            if joules is not None:
-                self._energy_j += joules
-                return {"time_s": time.monotonic(), "energy_j": self._energy_j}
-        self._process.communicate()
-        raise SensorError(
-            f"{self._program} cannot count the CPU's energy",
-            given=last or f"{self._program} ended",
-            hint=PROGRAMS[self._program].hint,
-        )
+            yield line
+
+    joules = row.joules(lines())
+
+    def read() -> Mapping[str, float]:
+        nonlocal total_j
+        for passed_j in joules:
+            total_j += passed_j
+            return {"time_s": time.monotonic(), "energy_j": total_j}
+        process.communicate()
+        raise _failed(program, last or f"{program} ended")
+
+    return read

@@ -182,6 +182,8 @@ def _by_power(samples: Samples, longest_gap_s: float) -> Points:
 
 
 IDLE, ABOVE_IDLE = "idle", "above idle"
+_UNMEASURED = DeviceInfo("program", "total")
+"""Stands in where no device is read: the time of windows is known all the same, and energy is unknown, not zero."""
 
 
 def window_rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
@@ -211,11 +213,9 @@ def window_rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
     by_window_s = np.bincount(places, ends - starts, len(names)).astype(float)
     shares: list[dict[str, Any]] = [{"time": {}, "energy": {}} for _ in names]
     rest = Share()
-    for device in recording.devices:
-        if not device.counted:
-            continue
-        name = f"{recording.host}/{device.name}" if several else device.name
-        curve = EnergyCurve.of(recording.samples[device.name])
+    for device in [each for each in recording.devices if each.counted] or [_UNMEASURED]:
+        name = f"{recording.host}/{device.name}" if several and device.name in recording.samples else device.name
+        curve = EnergyCurve.of(recording.samples.get(device.name, Samples.of(np.empty(0))))
         whole_j, whole_known = curve.between(recording.start_s, recording.end_s)
         joules, known = curve.between(starts, ends)
         window_j = np.bincount(places, joules, len(names)).astype(float)
@@ -227,23 +227,10 @@ def window_rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
             shares[i]["energy"] |= share.energy
         outside_j = max(0.0, float(whole_j) - float(own_j.sum()))
         outside_s = max(0.0, duration_s - float(by_window_s[tops].sum()))
-        missing = 0 if whole_known or unknown.any() else 1
+        missing = int(not whole_known and not (whole_j and unknown.any()))
         rest = Share.total([rest, _share(name, device, outside_j, outside_s, missing)])
-    if not any(device.counted for device in recording.devices):
-        # The time of windows is known all the same, and their energy is unknown rather than zero.
-        own_s = own(by_window_s)
-        shares = [_unmeasured(seconds) for seconds in own_s.tolist()]
-        rest = Share(**_unmeasured(max(0.0, duration_s - float(by_window_s[tops].sum()))))
     rows = [Row(path, Share(**shares[i]), phase="other", calls=calls[path]) for i, path in enumerate(names)]
     return rows, rest
-
-
-def _unmeasured(seconds: float) -> dict[str, Any]:
-    """Time and energy of a part of the program on a machine without any counter."""
-    return {
-        "time": {"program": Figure(seconds, "measured")},
-        "energy": {("program", "total"): Figure(0.0, "missing", 1)},
-    }
 
 
 def _share(name: str, device: DeviceInfo, joules: float, seconds: float, unknown: int) -> Share:

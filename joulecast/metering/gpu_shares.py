@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Self
 
 import numpy as np
@@ -52,36 +53,25 @@ class GpuShare:
         """
         if not uses or not all(map(visible, uses)):
             return cls(None, None, None, None)
-        ours = [use for process, use in uses.items() if process in mine]
-        others = [use for process, use in uses.items() if process not in mine]
-        return cls(
-            _sum(use.busy for use in ours),
-            _sum(use.busy for use in others),
-            _sum(use.memory_bytes for use in ours),
-            _sum(use.memory_bytes for use in others),
-        )
+
+        def total(name: str, ours: bool) -> Any:
+            """The sum over the processes of the program, or of all others; None if a summand is not known."""
+            summands = [getattr(use, name) for process, use in uses.items() if (process in mine) == ours]
+            return None if None in summands else sum(summands)
+
+        return cls(*(total(name, ours) for name in ("busy", "memory_bytes") for ours in (True, False)))
 
     @classmethod
     def over(cls, shares: Iterable[Mapping[str, Any]]) -> Self:
         """Mean of the shares of time, and maximum of the memory, over the lines of a recording."""
         listed = list(shares)
 
-        def known(name: str) -> list[Any]:
-            return [share[name] for share in listed if share.get(name) is not None]
+        def over(name: str, of: Callable[[list[Any]], Any]) -> Any:
+            known = [share[name] for share in listed if share.get(name) is not None]
+            return of(known) if known else None
 
-        busy, others = known("busy"), known("others_busy")
-        return cls(
-            sum(busy) / len(busy) if busy else None,
-            sum(others) / len(others) if others else None,
-            max(known("memory_bytes"), default=None),
-            max(known("others_memory_bytes"), default=None),
-        )
-
-
-def _sum(values: Iterable[Any]) -> Any:
-    """The sum; None if a summand is not known."""
-    listed = list(values)
-    return None if None in listed else sum(listed)
+        time, memory = ("busy", "others_busy"), ("memory_bytes", "others_memory_bytes")
+        return cls(*(over(name, fmean) for name in time), *(over(name, max) for name in memory))
 
 
 def program_share(shares: Sequence[Mapping[str, Any]], device: str) -> float | None:

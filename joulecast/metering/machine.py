@@ -8,13 +8,14 @@ import platform
 import sys
 import time
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, JoulecastError, unknown_name
 from ..hardware import find_gpu
-from . import amd_sysfs, amdsmi, counting_programs, estimated_power, nvidia_smi, nvml, powercap
+from . import amd, counting_programs, estimated_power, nvidia_smi, nvml, powercap
 from .recording import DeviceInfo
 from .sampler import ReaderSpec
 
@@ -41,6 +42,14 @@ class Machine:
         """Add a device and its reader."""
         self.devices.append(device)
         self.readers[device.name] = reader
+
+    @contextmanager
+    def noting(self, what: str) -> Iterator[None]:
+        """Note why something cannot be read, in place of an error."""
+        try:
+            yield
+        except JoulecastError as error:
+            self.absent.append(f"{what}: {error.what}" + (f" ({error.given})" if error.given else ""))
 
     def header(self, program: Collection[str] = ()) -> dict[str, Any]:
         """The first line of a recording on this machine."""
@@ -129,8 +138,7 @@ def _add_cpu(machine: Machine, folder: Path) -> None:
 
 def _add_nvidia(machine: Machine) -> None:
     try:
-        count = nvml.gpu_count()
-        for index in range(count):
+        for index in range(nvml.gpu_count()):
             facts = nvml.nvml_facts(index)
             if nvml.is_partitioned(index):
                 machine.absent.append(f"gpu{index} is divided (MIG): its power is that of all instances together")
@@ -143,7 +151,8 @@ def _add_nvidia(machine: Machine) -> None:
         try:
             facts = nvidia_smi.nvidia_smi_facts(0)
         except JoulecastError:
-            machine.absent.append(f"NVIDIA GPUs: {error.what}" + (f" ({error.given})" if error.given else ""))
+            with machine.noting("NVIDIA GPUs"):
+                raise error from None
             return
         # A reading waits for the next line of nvidia-smi's log. Readings of several GPUs would wait one after another,
         # so only one GPU is read in this way.
@@ -152,16 +161,8 @@ def _add_nvidia(machine: Machine) -> None:
 
 def _add_amd(machine: Machine) -> None:
     first = sum(device.component == "board" for device in machine.devices)
-    try:
-        count = len(amdsmi.handles())
-    except JoulecastError:  # Most machines have no AMD GPU, so there is no note about it.
-        for place, sensors in enumerate(amd_sysfs.gpus(), first):
-            facts = {**amd_sysfs.facts(sensors), "sensor": f"amdgpu, {sensors.name}"}
-            machine.add(_gpu(f"gpu{place}", facts), ReaderSpec("amd-sysfs", {"sensors": str(sensors)}))
-        return
-    for index in range(count):
-        spec = ReaderSpec("amdsmi", {"index": index})
-        machine.add(_gpu(f"gpu{first + index}", {**amdsmi.facts(index), "sensor": "amdsmi"}), spec)
+    for place, (facts, reader, settings) in enumerate(amd.gpus(), first):
+        machine.add(_gpu(f"gpu{place}", facts), ReaderSpec(reader, settings))
 
 
 def _gpu(name: str, facts: dict[str, Any]) -> DeviceInfo:
@@ -173,15 +174,12 @@ def _gpu(name: str, facts: dict[str, Any]) -> DeviceInfo:
 
 
 def _add_memory_model(machine: Machine) -> None:
-    try:
+    with machine.noting("ram"):
         capacities = estimated_power.modules_gb()
         spec = ReaderSpec("memory-model", {"capacities_gb": capacities})
         spec.open()()
-    except JoulecastError as error:
-        machine.absent.append(f"ram: {error.what} ({error.given})")
-        return
-    facts = {"sensor": f"a model of {len(capacities)} modules by their capacity and use"}
-    machine.add(DeviceInfo("ram", "dram", method="modelled", facts=facts), spec)
+        facts = {"sensor": f"a model of {len(capacities)} modules by their capacity and use"}
+        machine.add(DeviceInfo("ram", "dram", method="modelled", facts=facts), spec)
 
 
 def _add_estimates(machine: Machine) -> None:
@@ -189,13 +187,11 @@ def _add_estimates(machine: Machine) -> None:
     power, threads = estimated_power.thread_power(), os.cpu_count() or 1
     idle_w, busy_w = threads * power.idle_w, threads * power.busy_w
     spec = ReaderSpec("cpu-estimate", {"idle_w": idle_w, "busy_w": busy_w})
-    try:
+    with machine.noting("cpu"):
         spec.open()
         about = f"utilization of {threads} threads, {power.idle_w:g} to {power.busy_w:g} W each ({power.generation})"
         machine.add(DeviceInfo("cpu-estimate", "server", method="modelled", facts={"sensor": about}), spec)
-    except JoulecastError as error:
-        machine.absent.append(f"cpu: {error.what} ({error.given})")
-    try:
+    with machine.noting("NVIDIA GPUs"):
         for index in range(nvml.gpu_count()):
             facts = nvml.nvml_facts(index)
             gpu = find_gpu(str(facts["device"]))
@@ -204,8 +200,6 @@ def _add_estimates(machine: Machine) -> None:
             spec = ReaderSpec("gpu-estimate", {"index": index, "idle_w": idle_w, "busy_w": busy_w})
             spec.open()()
             machine.add(DeviceInfo(f"gpu{index}-estimate", "board", method="modelled", facts=facts), spec)
-    except JoulecastError as error:
-        machine.absent.append(f"NVIDIA GPUs: {error.what}" + (f" ({error.given})" if error.given else ""))
 
 
 def chosen_devices(text: str) -> Iterator[str]:

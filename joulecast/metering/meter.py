@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, ParamSpec, Protocol, Self, TypeVar
+from typing import IO, Any, ParamSpec, Self, TypeVar
 
 from ..energy.node import require_levels
 from ..errors import InputError, needing
@@ -60,81 +60,18 @@ def job_and_rank(environment: Mapping[str, str]) -> tuple[str, str] | None:
     return None
 
 
-class MachineLock:
-    """A lock that is held by the process that measures a machine for a job. The system releases it when that ends.
+def machine_lock(job: str) -> IO[str] | None:
+    """The lock of the process that measures this machine for a job, until it is closed or the process ends.
 
-    Args:
-        folder: Folder of the lock files, the same for all processes of the machine; None for the temporary folder.
+    None if another process of the job has it.
     """
-
-    def __init__(self, environment: Mapping[str, str] | None = None, folder: Path | None = None) -> None:
-        self._found = job_and_rank(os.environ if environment is None else environment)
-        self._folder = folder or Path(tempfile.gettempdir())
-        self._file: IO[str] | None = None
-
-    @property
-    def rank(self) -> str | None:
-        """The rank of this process; None if it does not belong to a parallel job."""
-        return None if self._found is None else self._found[1]
-
-    def take(self) -> bool:
-        """Try to take the lock. Returns whether this process measures, which is always so outside parallel jobs."""
-        if self._found is None:
-            return True
-        user = getattr(os, "getuid", lambda: "")()  # Windows has none, and none of these launchers.
-        name = hashlib.sha256(self._found[0].encode()).hexdigest()[:16]
-        self._file = (self._folder / f"joulecast-meter-{user}-{name}.lock").open("w")
-        if lock(self._file, wait=False):
-            return True
-        self.release()
-        return False
-
-    def release(self) -> None:
-        """Release the lock, so that another process can measure."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
-class Communicator(Protocol):
-    """The part of `mpi4py.MPI.Comm` that is used here."""
-
-    def gather(self, sendobj: Any, root: int = 0) -> list[Any] | None:
-        """The objects of all ranks at the root; None at all other ranks."""
-
-
-def world() -> Communicator:
-    """All processes of the job. Raises MissingDependencyError: mpi4py is not installed."""
-    with needing("gathering over machines needs mpi4py", "pip install mpi4py"):
-        from mpi4py import MPI
-    found: Communicator = MPI.COMM_WORLD
-    return found
-
-
-def gathered(metering: Metering | None, title: str, communicator: Communicator | None = None) -> Metering | None:
-    """Gather the results of all machines at rank 0. All ranks must call this function.
-
-    Args:
-        metering: Result of this process; None if another process measures this machine.
-
-    Returns:
-        The merged result at rank 0: the sum of the energies, and the longest time. None at other ranks.
-
-    Raises:
-        MissingDependencyError: mpi4py is not installed, and no communicator is given.
-        InputError: No rank measured anything, or two measured one machine at the same time. Raised at rank 0.
-    """
-    found = (world() if communicator is None else communicator).gather(metering, root=0)
-    if found is None:
-        return None
-    measured = [each for each in found if each is not None]
-    if not measured:
-        raise InputError(
-            "no process of this job measured anything",
-            given=f"{len(found)} processes",
-            hint="enter joulecast.measure() in all of them; one of each machine will measure",
-        )
-    return merged(title, measured)
+    user = getattr(os, "getuid", lambda: "")()  # Windows has none, and none of these launchers.
+    name = hashlib.sha256(job.encode()).hexdigest()[:16]
+    file = (Path(tempfile.gettempdir()) / f"joulecast-meter-{user}-{name}.lock").open("w")
+    if lock(file, wait=False):
+        return file
+    file.close()
+    return None
 
 
 INTERVAL_S = 0.1
@@ -191,10 +128,11 @@ class Meter:
         self._open = threading.local()  # The windows that are open in each thread, innermost last.
         self._sampler: Sampler | None = None
         self._marked_s = -math.inf
-        self._lock = MachineLock()
+        self._job = job_and_rank(os.environ)
+        self._lock: IO[str] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._result: Metering | None = None
-        self._recorded: Path | None = None
+        self._recorded = Path()
         self.exit_code: int | None = None
         """Exit code of the command that was measured, for the recording."""
 
@@ -204,8 +142,10 @@ class Meter:
             from .exporting import active_run
 
             active_run()
-        if not self._lock.take():
-            return self
+        if self._job is not None:
+            self._lock = machine_lock(self._job[0])
+            if self._lock is None:
+                return self
         machine = self._machine()
         if out is None:
             self._folder = tempfile.TemporaryDirectory(prefix="joulecast-")
@@ -232,7 +172,8 @@ class Meter:
             return
         self._send()
         self._sampler.stop(self.exit_code)
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.close()
         try:
             self._result = self._read()
         finally:
@@ -320,14 +261,14 @@ class Meter:
         if self._sampler is None:
             raise InputError(
                 "this process has measured nothing",
-                given=f"rank {self._lock.rank}" if self._lock.rank else "a meter that was not entered",
+                given=f"rank {self._job[1]}" if self._job else "a meter that was not entered",
                 hint="one process of each machine measures: read the recording that it writes (out=...)",
             )
         self._send()
         self._sampler.flush()
         return self._read()
 
-    def gathered(self, communicator: Communicator | None = None) -> Metering | None:
+    def gathered(self, communicator: Any = None) -> Metering | None:
         """The merged result of all machines of an MPI job at rank 0; None at other ranks. All ranks must call it.
 
         Args:
@@ -337,15 +278,23 @@ class Meter:
             MissingDependencyError: mpi4py is not installed, and no communicator is given.
             InputError: No rank measured anything, or two measured one machine at the same time. Raised at rank 0.
         """
-        return gathered(self.result() if self.measures else None, self._settings[2], communicator)
+        if communicator is None:
+            with needing("gathering over machines needs mpi4py", "pip install mpi4py"):
+                from mpi4py import MPI
+            communicator = MPI.COMM_WORLD
+        found = communicator.gather(self.result() if self.measures else None, root=0)
+        if found is None:
+            return None
+        measured = [each for each in found if each is not None]
+        if not measured:
+            raise InputError(
+                "no process of this job measured anything",
+                given=f"{len(found)} processes",
+                hint="enter joulecast.measure() in all of them; one of each machine will measure",
+            )
+        return merged(self._settings[2], measured)
 
     def _read(self) -> Metering:
-        if self._recorded is None:
-            raise InputError(
-                "this meter has recorded nothing",
-                given="a meter that was not entered",
-                hint="run the program inside `with joulecast.measure() as meter:`",
-            )
         return Metering(self._settings[2], (read_recording(self._recorded),))
 
 

@@ -59,27 +59,22 @@ def nvidia_smi_facts(index: int) -> dict[str, Any]:
 
 
 def open_reader(index: int) -> Reader:
-    """The reader of a GPU, by nvidia-smi's index. Each reading waits for the next line of its log."""
-    return _Reader(index)
+    """The reader of a GPU: each reading is the next line of nvidia-smi's log, which it waits for.
 
+    When this process ends, the pipe is closed, which ends nvidia-smi.
+    """
+    offset_s, last_s = time.time() - time.monotonic(), 0.0  # Its time stamps are those of the wall clock.
+    columns = ",".join(["timestamp", *(name for name, _ in _COLUMNS.values())])
+    process = subprocess.Popen(  # noqa: S603
+        [_program(), f"--id={index}", f"--query-gpu={columns}", _FORMAT, f"--loop-ms={1e3 * PERIOD_S:.0f}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
-class _Reader:
-    """Reads the next line of nvidia-smi's log. When this process ends, its pipe is closed, which ends nvidia-smi."""
-
-    def __init__(self, index: int) -> None:
-        # Its time stamps are those of the wall clock.
-        self._offset_s = time.time() - time.monotonic()
-        self._last_s = 0.0
-        columns = ",".join(["timestamp", *(name for name, _ in _COLUMNS.values())])
-        self._process = subprocess.Popen(  # noqa: S603
-            [_program(), f"--id={index}", f"--query-gpu={columns}", _FORMAT, f"--loop-ms={1e3 * PERIOD_S:.0f}"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-    def __call__(self) -> Mapping[str, float]:
-        line = self._process.stdout.readline() if self._process.stdout else ""
+    def read() -> Mapping[str, float]:
+        nonlocal last_s
+        line = process.stdout.readline() if process.stdout else ""
         stamp, *values = (part.strip() for part in line.split(","))
         try:
             moment = datetime.strptime(stamp, "%Y/%m/%d %H:%M:%S.%f")  # local
@@ -90,9 +85,10 @@ class _Reader:
                 given=line.strip() or "nvidia-smi ended",
                 hint="see whether `nvidia-smi` still reads it",
             ) from error
-        # The wall clock may be set back.
-        self._last_s = max(self._last_s, moment.timestamp() - self._offset_s)
-        return {"time_s": self._last_s, **{k: _number(v) * _COLUMNS[k][1] for k, v in readings.items()}}
+        last_s = max(last_s, moment.timestamp() - offset_s)  # The wall clock may be set back.
+        return {"time_s": last_s, **{name: _number(text) * _COLUMNS[name][1] for name, text in readings.items()}}
+
+    return read
 
 
 def _number(text: str) -> float:

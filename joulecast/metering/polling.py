@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from .samples import FIELDS, RANGES, Reader, Samples, is_possible_next
 # PolledDevice: one device in the sampler process, with its recent samples, and the reason if it was lost.
 
 _MOST_SAMPLES = 200_000  # Held in memory until they are requested: half an hour of a campaign.
-_ENERGY = FIELDS.index("energy_j")
 
 
 class PolledDevice:
@@ -46,6 +45,7 @@ class PolledDevice:
         self.lost: str | None = None
         self.energy_j = 0.0
         self._written_s = -math.inf
+        self._last: dict[str, float] = {}  # the last sample, by name
         self._counter_j = 0.0  # the last value that was possible
 
     def poll(self) -> bool:
@@ -57,11 +57,16 @@ class PolledDevice:
         except SensorError as error:
             self.lost = str(error.given or error.what)
             return False
-        sample = tuple(self._possible(name, readings.get(name, math.nan)) for name in FIELDS)
-        moved = bool(self.samples) and sample[_ENERGY] != self.samples[-1][_ENERGY]
-        self._add_up(sample)
-        self.samples.append(sample)
-        return moved
+        now, before = {name: self._possible(name, readings.get(name, math.nan)) for name in FIELDS}, self._last
+        self.samples.append(tuple(now.values()))
+        self._last = now
+        if not before:
+            return False
+        # The running total for the live display; results are computed from the samples.
+        counted_j = now["energy_j"] - before["energy_j"]
+        integrated_j = before["power_w"] * (now["time_s"] - before["time_s"])
+        self.energy_j += counted_j if counted_j >= 0 else integrated_j if integrated_j == integrated_j else 0.0
+        return now["energy_j"] != before["energy_j"]
 
     def _possible(self, name: str, value: float) -> float:
         """A reading, or NaN for one that no sensor can have: it is missing, and must not spoil the others."""
@@ -77,20 +82,11 @@ class PolledDevice:
     @property
     def has_counter(self) -> bool:
         """Whether it can still be read and its last reading included an energy counter."""
-        return self.lost is None and bool(self.samples) and not math.isnan(self.samples[-1][_ENERGY])
-
-    def _add_up(self, sample: tuple[float, ...]) -> None:
-        """Update the running total for the live display; results are computed from the samples."""
-        if self.samples:
-            now, before = dict(zip(FIELDS, sample, strict=True)), dict(zip(FIELDS, self.samples[-1], strict=True))
-            counted = now["energy_j"] - before["energy_j"]
-            integrated = before["power_w"] * (now["time_s"] - before["time_s"])
-            self.energy_j += counted if counted >= 0 else integrated if integrated == integrated else 0.0
+        return self.lost is None and not math.isnan(self._last.get("energy_j", math.nan))
 
     def total(self) -> dict[str, float | None]:
         """Joules used so far, and the last power in watts."""
-        last = dict(zip(FIELDS, self.samples[-1], strict=True)) if self.samples else {}
-        power_w = last.get("power_w", float("nan"))
+        power_w = self._last.get("power_w", math.nan)
         return {"energy_j": self.energy_j, "power_w": None if power_w != power_w else power_w}
 
     def block(self) -> list[Mapping[str, Any]]:
@@ -230,7 +226,7 @@ def main() -> None:
     # Ctrl-C and SIGTERM may reach every process of a group, but the measured program decides when sampling stops.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    requests = _Lines()
+    requests = Requests()
     settings = next(iter(requests.wait(None)))
     try:
         specs = {name: ReaderSpec(**spec) for name, spec in settings["devices"].items()}
@@ -328,27 +324,15 @@ def _answer(value: Mapping[str, Any]) -> None:
         sys.stdout.flush()
 
 
-class Requests(Protocol):
-    """Source of requests to the loop. `ended` says that no more will come; the loop may set it as well."""
-
-    ended: bool
-
-    def wait(self, seconds: float | None) -> Iterable[Mapping[str, Any]]:
-        """Wait for requests, and return those that have arrived."""
-
-    def rest(self, seconds: float) -> None:
-        """Sleep without reading requests."""
-
-
-class _Lines:
-    """Requests read as lines from standard input."""
+class Requests:
+    """Requests to the loop, as lines of standard input. `ended` says that no more will come; the loop may set it."""
 
     def __init__(self) -> None:
         self.ended = False
         self._rest = b""
 
     def wait(self, seconds: float | None) -> Iterable[dict[str, Any]]:
-        """See `Requests.wait`."""
+        """Wait for requests, and return those that have arrived."""
         if not select.select([0], [], [], seconds)[0]:
             return []
         text = os.read(0, 1 << 20)
@@ -361,5 +345,5 @@ class _Lines:
         return [json.loads(line) for line in lines]
 
     def rest(self, seconds: float) -> None:
-        """See `Requests.rest`."""
+        """Sleep without reading requests."""
         time.sleep(max(0.0, seconds))

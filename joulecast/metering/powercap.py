@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import SensorError
 from .samples import Reader
@@ -23,17 +23,11 @@ _PACKAGE = re.compile(r"package-(\d+)(-die-\d+)?")
 _INSIDE = ("core", "uncore")
 
 
-@dataclass(frozen=True)
-class Zone:
-    """A domain with an energy counter.
-
-    Args:
-        device: Our name for it: "cpu0", "cpu0.core", "ram0", "platform", ...
-        counted: Whether its joules are added to the machine's; False if another zone contains them.
-    """
+class Zone(NamedTuple):
+    """A domain with an energy counter: our name for it, and whether no other zone that counts contains its joules."""
 
     folder: Path
-    device: str
+    device: str  # "cpu0", "cpu0.core", "ram0", "platform", ...
     component: str
     counted: bool
 
@@ -77,12 +71,9 @@ def _number_of_package(zone: Path, names: Mapping[Path, str]) -> str:
     return match[1] if match else above.name.rpartition(":")[2]
 
 
-def counted_zones(folder: Path = ZONES) -> list[Path]:
-    """The folders of the counters whose sum is the energy of CPUs and their memory.
-
-    Raises SensorError: there is no counter, or this user may not read it.
-    """
-    found = [zone.folder for zone in zones(folder) if zone.counted]
+def counted_zones(folder: Path = ZONES) -> list[str]:
+    """Folders of the counters whose sum is the energy of CPUs and their memory. Raises SensorError: there are none."""
+    found = [str(zone.folder) for zone in zones(folder) if zone.counted]
     if not found:
         raise SensorError(
             "this machine shows no energy counter of the CPU",
@@ -90,12 +81,6 @@ def counted_zones(folder: Path = ZONES) -> list[Path]:
             allowed="a folder with zones of RAPL",
             hint="virtual machines and containers often hide them: measure on the host",
         )
-    try:
-        _Reader(found)()
-    except OSError as error:
-        raise SensorError(
-            "this user may not read the CPU's energy counters", given=str(error), hint=allowing(folder)
-        ) from error
     return found
 
 
@@ -105,17 +90,28 @@ def allowing(folder: Path = ZONES) -> str:
 
 
 def open_reader(folders: Sequence[str]) -> Reader:
-    """The reader of the sum of some zones. Raises SensorError: a counter cannot be read."""
-    read = _Reader([Path(folder) for folder in folders])
+    """The reader of the sum of some zones, at least one. Raises SensorError: a counter cannot be read.
 
-    def checked() -> Mapping[str, float]:
+    Each counter starts again from 0 when it reaches its limit.
+    """
+    zones = [Path(folder) for folder in folders]
+    last, wrapped_uj = dict.fromkeys(zones, 0), 0
+
+    def read() -> Mapping[str, float]:
+        nonlocal wrapped_uj
         try:
-            return read()
+            for zone in zones:
+                energy_uj = int((zone / "energy_uj").read_text())
+                if energy_uj < last[zone]:
+                    wrapped_uj += int((zone / "max_energy_range_uj").read_text())
+                last[zone] = energy_uj
         except (OSError, ValueError) as error:
-            raise SensorError("an energy counter cannot be read", given=str(error), hint=allowing()) from error
+            hint = allowing(zones[0].parent)
+            raise SensorError("an energy counter cannot be read", given=str(error), hint=hint) from error
+        return {"energy_j": (sum(last.values()) + wrapped_uj) / 1e6}
 
-    checked()
-    return checked
+    read()
+    return read
 
 
 def _text(path: Path) -> str:
@@ -123,22 +119,3 @@ def _text(path: Path) -> str:
         return path.read_text().strip()
     except OSError:
         return ""
-
-
-class _Reader:
-    """Adds up counters. Each of them starts again from 0 when it reaches its limit."""
-
-    def __init__(self, folders: Sequence[Path]) -> None:
-        self._folders = folders
-        self._last = dict.fromkeys(folders, 0)
-        self._wrapped_uj = 0
-
-    def __call__(self) -> Mapping[str, float]:
-        total_uj = 0
-        for folder in self._folders:
-            energy_uj = int((folder / "energy_uj").read_text())
-            if energy_uj < self._last[folder]:
-                self._wrapped_uj += int((folder / "max_energy_range_uj").read_text())
-            self._last[folder] = energy_uj
-            total_uj += energy_uj
-        return {"energy_j": (total_uj + self._wrapped_uj) / 1e6}

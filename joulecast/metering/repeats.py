@@ -131,7 +131,7 @@ def _perf(found: Joules) -> Iterator[None]:
     process = subprocess.Popen(PERF, stderr=subprocess.PIPE, text=True)  # noqa: S603
     yield
     process.send_signal(signal.SIGINT)  # Then it prints what it counted.
-    found["cpu"] = sum(joules_of_perf(line) or 0.0 for line in process.communicate()[1].splitlines())
+    found["cpu"] = sum(joules_of_perf(process.communicate()[1].splitlines()))
 
 
 SECOND_OPINIONS: Mapping[str, Callable[[Joules], AbstractContextManager[None]]] = {

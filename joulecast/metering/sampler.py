@@ -32,7 +32,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from ..errors import SensorError
-from . import amd_sysfs, amdsmi, counting_programs, estimated_power, nvidia_smi, nvml, powercap
+from . import amd, counting_programs, estimated_power, nvidia_smi, nvml, powercap
 from .gpu_shares import ProcessReader
 from .recording import Window
 from .samples import Reader, Samples
@@ -40,8 +40,8 @@ from .samples import Reader, Samples
 READERS: Mapping[str, Callable[..., Reader]] = {
     "nvml": nvml.open_reader,
     "nvidia-smi": nvidia_smi.open_reader,
-    "amdsmi": amdsmi.open_reader,
-    "amd-sysfs": amd_sysfs.open_reader,
+    "amdsmi": amd.open_reader,
+    "amd-sysfs": amd.open_driver_reader,
     "powercap": powercap.open_reader,
     "counting-program": counting_programs.open_reader,
     "memory-model": estimated_power.open_memory_reader,
@@ -307,5 +307,6 @@ def powercap_sensor(folder: Path | None = None) -> PolledSensor:
         folder: The folder in which Linux shows the zones; None for the one that JOULECAST_POWERCAP names, or Linux's.
     """
     folders = powercap.counted_zones(powercap.zones_folder() if folder is None else folder)
-    facts = {"sensor": f"powercap: energy counters of {len(folders)} zones"}
-    return PolledSensor(ReaderSpec("powercap", {"folders": [str(each) for each in folders]}), facts)
+    spec = ReaderSpec("powercap", {"folders": folders})
+    spec.open()
+    return PolledSensor(spec, {"sensor": f"powercap: energy counters of {len(folders)} zones"})

@@ -7,6 +7,7 @@ import random
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -61,11 +62,6 @@ class Proportionality:
 def lengths(number: int, seconds: float) -> list[float]:
     """Durations of the loops to time, in seconds: spaced evenly on a logarithmic scale, the longest last."""
     return np.geomspace(seconds / _RANGE, seconds, number).tolist() if number else []
-
-
-def length_of_all(number: int, seconds: float) -> float:
-    """How many seconds the loops take together."""
-    return sum(lengths(number, seconds))
 
 
 def proportionality(loops: Sequence[tuple[int, float]]) -> Proportionality:
@@ -139,35 +135,24 @@ class Campaign:
                 given="no network",
                 hint="add [[network]] with model and input_shapes",
             )
-        for mode in self.modes:
-            require_mode(mode)
-        for precision in self.precisions:
-            require_precision(precision)
-        for flag in ("whole_networks", "three_sigma", "second_log"):
-            if not isinstance(getattr(self, flag), bool):
-                raise InputError(
-                    f"{flag} of a campaign is true or false", given=repr(getattr(self, flag)), allowed="true, false"
-                )
-        if not self.modes or not self.precisions or not self.clocks:
-            raise InputError(
-                "a campaign needs at least one mode, one precision and one clock",
-                given=f"modes = {list(self.modes)}, precisions = {list(self.precisions)}, clocks = {list(self.clocks)}",
-                hint='omit clocks, or write "default", for the default clock',
-            )
-        for clock in self.clocks:
-            if clock is not None and not _is_number(clock, 1, math.inf, int):
-                raise InputError(
-                    "a clock of a campaign is not a number of MHz",
-                    given=repr(clock),
-                    allowed='MHz as an integer, or "default"',
-                )
         for name, good, allowed in self._limits():
             if not good:
                 what, given = f"{name} of a campaign is out of range", repr(getattr(self, name))
                 raise InputError(what, given=given, allowed=allowed, hint=f"write another {name}, or leave it out")
+        for mode in self.modes:
+            require_mode(mode)
+        for precision in self.precisions:
+            require_precision(precision)
 
     def _limits(self) -> Iterator[tuple[str, bool, str]]:
-        """Names of numbers, whether each is within its limits, and these. Later ones build on earlier ones."""
+        """Names of fields, whether each is within its limits, and these. Later ones build on earlier ones."""
+        for name in ("modes", "precisions", "clocks"):
+            value = getattr(self, name)
+            yield name, isinstance(value, tuple) and bool(value), f"a list of at least one, such as {name} = [...]"
+        good = all(clock is None or _is_number(clock, 1, math.inf, int) for clock in self.clocks)
+        yield "clocks", good, 'MHz as an integer, or "default"'
+        for name in ("whole_networks", "three_sigma", "second_log"):
+            yield name, isinstance(getattr(self, name), bool), "true or false"
         yield "seconds", _is_number(self.seconds, 0, 600) and self.seconds > 0, "above 0, at most 600"
         yield "floor_s", _is_number(self.floor_s, 0, self.seconds), f"0 to seconds, which is {self.seconds:g}"
         good = not self.loop_lengths or _is_number(self.loop_lengths, LEAST_LENGTHS, math.inf, int)
@@ -236,13 +221,21 @@ def load_campaign(path: str | Path | None, options: Mapping[str, Any] | None = N
             complete.
         options: Keys and values as in the file. They override those of the file.
     """
-    path = None if path is None else named_file(path, "profiling", "campaign")
+    values: dict[str, Any] = {}
+    if path is not None:
+        path = Path(named_file(path, "profiling", "campaign"))
+        with refusing_damage("this campaign cannot be read", path):
+            values = tomllib.loads(read_regular(path, MOST_BYTES, "this campaign").decode())
+        values = {"name": path.stem, **values}
     with refusing_damage("a value of this campaign has the wrong type", Path(path or "options")):
-        return _campaign(path, {**({} if path is None else _read(path)), **(options or {})})
+        return _campaign({**values, **(options or {})})
 
 
-def _campaign(path: str | Path | None, values: dict[str, Any]) -> Campaign:
-    subjects = tuple(_subject(row) for row in _rows(values.pop("network", [])))
+def _campaign(values: dict[str, Any]) -> Campaign:
+    networks = values.pop("network", [])
+    if not isinstance(networks, list) or not all(isinstance(row, Mapping) for row in networks):
+        raise InputError("networks of a campaign are tables", given=repr(networks)[:100], allowed="[[network]]")
+    subjects = tuple(map(_subject, networks))
     known = [field.name for field in fields(Campaign) if field.name != "subjects"]
     for key in values:
         if key not in known:
@@ -250,27 +243,9 @@ def _campaign(path: str | Path | None, values: dict[str, Any]) -> Campaign:
     settings: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
     }
-    for key in ("modes", "precisions", "clocks"):
-        if not isinstance(settings.get(key, ()), tuple):
-            raise InputError(
-                f"{key} of a campaign is a list",
-                given=repr(settings[key]),
-                allowed=f"values in brackets, such as {key} = [...]",
-            )
-    if "clocks" in settings:
+    if isinstance(settings.get("clocks"), tuple):
         settings["clocks"] = tuple(None if clock == "default" else clock for clock in settings["clocks"])
-    return Campaign(subjects, **{**({} if path is None else {"name": Path(path).stem}), **settings})
-
-
-def _read(path: str | Path) -> dict[str, Any]:
-    with refusing_damage("this campaign cannot be read", Path(path)):
-        return tomllib.loads(read_regular(Path(path), MOST_BYTES, "this campaign").decode())
-
-
-def _rows(value: Any) -> list[Mapping[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(row, Mapping) for row in value):
-        raise InputError("networks of a campaign are tables", given=repr(value)[:100], allowed="[[network]]")
-    return value
+    return Campaign(subjects, **settings)
 
 
 def _subject(row: Mapping[str, Any]) -> Subject:
@@ -294,16 +269,13 @@ def operations_of(campaign: Campaign) -> list[Operation]:
 
     Raises JoulecastError: a network cannot be extracted.
     """
-    return list(dict.fromkeys(_operations(campaign)))
-
-
-def _operations(campaign: Campaign) -> Iterator[Operation]:
+    found = []
     for subject in campaign.subjects:
-        for mode in campaign.modes:
-            for precision in campaign.precisions:
-                for shape in subject.input_shapes or (None,):
-                    network = network_of(own_model(subject.model, {})[0], shape, mode=mode, precision=precision)
-                    yield from (entry.operation for entry in network if not entry.operation.is_identity)
+        shapes = subject.input_shapes or (None,)
+        for mode, precision, shape in product(campaign.modes, campaign.precisions, shapes):
+            network = network_of(own_model(subject.model, {})[0], shape, mode=mode, precision=precision)
+            found += [entry.operation for entry in network if not entry.operation.is_identity]
+    return list(dict.fromkeys(found))
 
 
 def plan(campaign: Campaign, limit: int | None = None) -> list[Task | NetworkTask]:
@@ -315,7 +287,13 @@ def plan(campaign: Campaign, limit: int | None = None) -> list[Task | NetworkTas
     Args:
         limit: Most operations and whole networks to measure, together; None for all. Whole networks are taken first.
     """
-    operations, networks = operations_of(campaign), [*_network_tasks(campaign)]
+    operations = operations_of(campaign)
+    networks = [
+        # A network saved as JSON, which has no shapes, is a list of operations, and cannot be run as a whole.
+        NetworkTask(subject.model, shape, mode, precision, repeat=0)
+        for subject in (campaign.subjects if campaign.whole_networks else ())
+        for shape, mode, precision in product(subject.input_shapes, campaign.modes, campaign.precisions)
+    ]
     rng = random.Random(campaign.seed)  # noqa: S311 (an order, no secret)
     rng.shuffle(operations)
     if limit is not None:
@@ -331,15 +309,6 @@ def plan(campaign: Campaign, limit: int | None = None) -> list[Task | NetworkTas
     return tasks
 
 
-def _network_tasks(campaign: Campaign) -> Iterator[NetworkTask]:
-    for subject in campaign.subjects if campaign.whole_networks else ():
-        # A network saved as JSON is a list of operations, and cannot be run as a whole.
-        for shape in subject.input_shapes:
-            for mode in campaign.modes:
-                for precision in campaign.precisions:
-                    yield NetworkTask(subject.model, shape, mode, precision, repeat=0)
-
-
 def duration_s(campaign: Campaign, tasks: int) -> float:
     """Estimate how many seconds the measurements take."""
-    return tasks * (campaign.seconds + length_of_all(campaign.loop_lengths, campaign.seconds) + _OVERHEAD_S)
+    return tasks * (campaign.seconds + sum(lengths(campaign.loop_lengths, campaign.seconds)) + _OVERHEAD_S)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from .campaign import load_campaign
+from .campaign import Campaign, load_campaign
 from .session import describe, run
 
 _SLURM = ("partition", "account", "gres", "walltime", "cpus", "memory", "directives")  # options of Slurm jobs
@@ -23,100 +26,49 @@ def collect(arguments: Sequence[str], program: str = "joulecast collect") -> str
     argument is unknown, or --help was given.
     """
     a = _parser(program).parse_args(arguments)
-    campaign = load_campaign(a.campaign, _options(a))
+    given = {name: value for name, value in vars(a).items() if value is not None}
+    options = {field.name: given[field.name] for field in fields(Campaign) if field.name in given}
+    if a.network:
+        shaped = [{"model": name, "input_shapes": list(map(_shape, shapes))} for name, *shapes in a.network]
+        options["network"] = shaped
+    campaign = load_campaign(a.campaign, options)
     if a.dry_run:
         return describe(campaign, a.limit)
     if a.out is None:
         _parser(program).error("--out is needed: the folder for the journal and the dataset")
-    slurm = {name: getattr(a, name) for name in _SLURM if getattr(a, name) is not None}
+    slurm = {name: given[name] for name in _SLURM if name in given}
     if slurm and a.slurm is None:
         _parser(program).error(f"--slurm is needed: the number of jobs that get {' '.join(slurm)}")
-    options = {"limit": a.limit, "resume": a.resume, "power": not a.no_power}
+    how = {"limit": a.limit, "resume": a.resume, "power": not a.no_power}
     if a.cluster is None and a.slurm is None:
-        return run(campaign, a.out, a.device, **options)
+        return run(campaign, a.out, a.device, **how)
     from .cluster import run_on_cluster
 
     if a.slurm is None:
-        return run_on_cluster(campaign, a.out, a.cluster, a.device, **options)
+        return run_on_cluster(campaign, a.out, a.cluster, a.device, **how)
     from .slurm import SlurmJobs, slurm_cluster
 
     with slurm_cluster(SlurmJobs(a.slurm, **slurm), a.out) as cluster:
-        return run_on_cluster(campaign, a.out, cluster, a.device, **options)
-
-
-def _options(a: argparse.Namespace) -> dict[str, Any]:
-    values = {
-        "modes": a.mode,
-        "precisions": a.precision,
-        "clocks": a.clock,
-        "seconds": a.seconds,
-        "repeats": a.repeats,
-        "seed": a.seed,
-        "whole_networks": a.whole_networks,
-        "three_sigma": a.three_sigma,
-        "loop_lengths": a.loop_lengths,
-        "floor_s": a.floor,
-        "second_log": a.second_log,
-    }
-    if a.network:
-        values["network"] = [
-            {"model": name, "input_shapes": [_shape(shape) for shape in shapes]} for name, *shapes in a.network
-        ]
-    return {name: value for name, value in values.items() if value is not None}
+        return run_on_cluster(campaign, a.out, cluster, a.device, **how)
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=program, description=_DESCRIPTION)
-    add = parser.add_argument
-    add("campaign", type=Path, nargs="?", help="a campaign by name (small, networks ...) or a TOML file")
-    add("--out", type=Path, help="folder for the journal and the dataset")
-    add("--device", default="cuda", help="cpu, cuda (default) or cuda:1")
-    where = parser.add_mutually_exclusive_group().add_argument
-    where("--cluster", metavar="ADDRESS", help="measure on the workers of Dask's scheduler, such as tcp://HOST:8786")
-    where("--slurm", type=_positive, metavar="JOBS", help="measure in this number of Slurm jobs, each with one GPU")
-    add("--limit", type=_positive, help="most operations and whole networks to measure")
-    add("--resume", action="store_true", help="continue the journal in the folder")
-    add("--dry-run", action="store_true", help="print the plan and an estimate of its duration")
-    add("--no-power", action="store_true", help="measure times only, without power")
-    add = parser.add_argument_group("Slurm jobs", "options of sbatch for each job of --slurm").add_argument
-    add("--partition", help="partition of the jobs")
-    add("--account", help="account that is charged")
-    add("--gres", help="the GPU of a job (default gpu:1), or none")
-    add("--walltime", help="longest time of a job (default 01:00:00); jobs that end are replaced")
-    add("--cpus", type=_positive, help="processor cores of a job (default 4)")
-    add("--memory", help="memory of a job (default 16GB)")
-    add(
-        "--sbatch",
-        action="append",
-        dest="directives",
-        metavar="OPTION",
-        help="such as --sbatch=--exclusive; repeatable",
-    )
-    what = parser.add_argument_group("the campaign")
-    add = what.add_argument
-    add(
-        "--network",
-        nargs="+",
-        action="append",
-        metavar=("NAME", "SHAPE"),
-        help="resnet18 1,3,224,224 32,3,224,224; or FILE.py:NAME",
-    )
-    add(
-        "--mode",
-        action="append",
-        help="inference or training; repeat it for both; --precision and --clock can be repeated as well",
-    )
-    add("--precision", action="append", help="default, fp32, tf32, fp16 or bf16")
-    add("--clock", action="append", type=_clock, metavar="MHZ", help="graphics clock to lock, or default")
-    add("--seconds", type=float, help="duration of each measurement")
-    add("--repeats", type=int, help="number of measurements of each operation")
-    add("--seed", type=int, help="seed for the order and the inputs")
-    flag = argparse.BooleanOptionalAction  # so that an option can also switch off what the file asks for
-    add("--whole-networks", action=flag, help="also measure each network as a whole")
-    add("--three-sigma", action=flag, help="drop power readings beyond three standard deviations")
-    add("--loop-lengths", type=int, metavar="N", help="check by a fit to N lengths that time is proportional")
-    add("--floor", type=float, metavar="SECONDS", help="least duration of a loop to be trusted")
-    add("--second-log", action=flag, help="also log the power by nvidia-smi all the time, as a check")
+    for title, rows in tomllib.loads(files(__package__).joinpath("options.toml").read_text("utf-8")).items():
+        name, _, about = title.partition(": ")
+        group: Any = parser
+        if name == "where":
+            group = parser.add_mutually_exclusive_group()
+        elif name != "options":
+            group = parser.add_argument_group(name, about or None)
+        for option, row in rows.items():
+            if "type" in row:
+                row["type"] = _TYPES[row["type"]]
+            if row.get("action") == "either":
+                row["action"] = argparse.BooleanOptionalAction
+            if isinstance(row.get("metavar"), list):
+                row["metavar"] = tuple(row["metavar"])
+            group.add_argument(option, **row)
     return parser
 
 
@@ -136,3 +88,8 @@ def _positive(text: str) -> int:
 
 def _clock(text: str) -> int | str:
     return text if text == "default" else int(text)
+
+
+_TYPES: Mapping[str, Callable[[str], Any]] = {
+    "path": Path, "positive": _positive, "integer": int, "number": float, "clock": _clock
+}  # fmt: skip

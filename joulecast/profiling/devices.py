@@ -106,8 +106,7 @@ class Clocks:
     def _identity(self) -> str:
         try:
             with opened(self._index) as (nvml, handle):
-                uuid = nvml.nvmlDeviceGetUUID(handle)
-                return uuid.decode() if isinstance(uuid, bytes) else str(uuid)
+                return str(nvml.nvmlDeviceGetUUID(handle))
         except (SensorError, MissingDependencyError):
             return nvidia_smi(f"--id={self._index}", "--query-gpu=uuid", "--format=csv,noheader")
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from ..metering.estimate import DISCARDED_S
 from ..operations.operation import Operation
-from ..rendering.plots import ACCENT, FAINT, INK, OTHER, STYLE, pyplot
+from ..rendering.plots import ACCENT, FAINT, INK, OTHER, saved
 from .journal import Journal
 
 _TRACES = 6
@@ -132,17 +131,6 @@ def _title(record: Record) -> str:
     return f"{operation.kind} {shapes} {operation.precision} {operation.mode}"
 
 
-@contextmanager
-def _saved(path: Path, rows: int, columns: int, **how: Any) -> Iterator[Any]:
-    """Yield axes to draw into, and save their figure at the end."""
-    plt = pyplot()
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(rows, columns, layout="constrained", **how)
-        yield axes
-        figure.savefig(path)
-        plt.close(figure)
-
-
 def plot_traces(measured: Sequence[Record], path: Path) -> bool:
     """Power in some loops: readings (dots), slope of the counter (steps), estimate (line); shaded is discarded."""
     known = [r for r in measured if r["power"]["power_w"] is not None and len(r["trace"]["time_s"]) > 1]
@@ -150,7 +138,7 @@ def plot_traces(measured: Sequence[Record], path: Path) -> bool:
         return False
     known.sort(key=lambda record: record["power"]["power_w"])
     shown = [known[i] for i in np.unique(np.linspace(0, len(known) - 1, _TRACES).round().astype(int))]
-    with _saved(path, 2, 3, figsize=(13, 5.6)) as axes:
+    with saved(path, 2, 3, figsize=(13, 5.6)) as axes:
         for axis in axes.flat[len(shown) :]:
             axis.set_visible(False)
         for axis, record in zip(axes.flat, shown, strict=False):
@@ -179,7 +167,7 @@ def plot_iterations(measured: Sequence[Record], path: Path) -> bool:
     """Time per iteration relative to the long loop (1: proportional), and iterations over seconds on linear axes."""
     if not measured:
         return False
-    with _saved(path, 1, 2, figsize=(12, 3.6), width_ratios=(2, 1)) as (axis, linear):
+    with saved(path, 1, 2, figsize=(12, 3.6), width_ratios=(2, 1)) as (axis, linear):
         linear.axline((0, 0), slope=1, color=FAINT, linewidth=0.8, linestyle="--")
         linear.set(xlabel="seconds / those of the long loop", ylabel="iterations / those of the long loop")
         for record in measured:
@@ -201,7 +189,7 @@ def plot_repeats(measured: Sequence[Record], path: Path) -> bool:
     repeated = [group for group in groups.values() if len(group) > 1]
     if not repeated:
         return False
-    with _saved(path, 1, 2, figsize=(10, 3.2)) as axes:
+    with saved(path, 1, 2, figsize=(10, 3.2)) as axes:
         for axis, part, name in zip(axes, ("timing", "power"), ("time_s", "power_w"), strict=True):
             values = [[r[part][name] for r in group if r[part][name] is not None] for group in repeated]
             spread = np.concatenate([100 * (np.array(v) / np.mean(v) - 1) for v in values if v] or [np.empty(0)])

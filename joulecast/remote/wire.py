@@ -41,7 +41,7 @@ from ..traffic import ServingSimulation
 MEDIA_TYPE = "application/vnd.joulecast.v1+json"
 
 _TAG = "$"
-_CLASSES: Mapping[str, type[Any]] = {
+CLASSES: Mapping[str, type[Any]] = {
     cls.__name__: cls
     for cls in (
         Choice,
@@ -79,6 +79,7 @@ _CLASSES: Mapping[str, type[Any]] = {
         VoltageCurve,
     )
 }
+"""Name -> class of what is sent."""
 # Fields that are not sent; the receiver uses their defaults.
 _LEFT_BEHIND = frozenset({"work"})
 
@@ -114,7 +115,7 @@ def pack(value: Any) -> Any:
         case np.generic():
             return pack(value.item())
     name = type(value).__name__
-    if is_dataclass(value) and _CLASSES.get(name) is type(value):
+    if is_dataclass(value) and CLASSES.get(name) is type(value):
         sent = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in _LEFT_BEHIND}
         # The table in which a spread looks up errors is large, so only the errors that were looked up are sent.
         match sent.get("spread"):
@@ -161,9 +162,9 @@ def _tagged(tag: Any, value: dict[str, Any]) -> Any:
             return RunChoices(unpack(content["rows"]), unpack(content["left_out"]), content["objective"])
         case "Operation":
             return Operation.from_dict(content)
-    if tag not in _CLASSES:
+    if tag not in CLASSES:
         raise _other_version(repr(tag))
-    return _CLASSES[tag](**{name: unpack(item) for name, item in content.items()})
+    return CLASSES[tag](**{name: unpack(item) for name, item in content.items()})
 
 
 def _other_version(given: str) -> InputError:

@@ -67,6 +67,19 @@ def check_folder(path: Path) -> None:
         )
 
 
+def checked_path(path: str | Path, endings: Sequence[str], what: str) -> Path:
+    """A path to write a file to. Raises InputError: it has another ending, or is in no folder."""
+    path = Path(path)
+    if path.suffix.lower() not in endings or not path.parent.is_dir():
+        raise InputError(
+            f"{what} cannot be written to this path",
+            given=str(path),
+            allowed=f"a name that ends in {', '.join(endings)}, in a folder that exists",
+            hint="create the folder, or choose another name",
+        )
+    return path
+
+
 @singledispatch
 def as_html(value: Any) -> str:
     """An answer as HTML for Jupyter: its line, its picture, the first rows of its table, and its notes.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,17 @@ def pyplot() -> Any:
         matplotlib.use("Agg")
         import matplotlib.pyplot as plt
     return plt
+
+
+@contextmanager
+def saved(path: Path, rows: int, columns: int, style: Mapping[str, Any] = STYLE, **how: Any) -> Iterator[Any]:
+    """Yield axes to draw into, and save their figure at the end. Raises MissingDependencyError: see `pyplot`."""
+    plt = pyplot()
+    with plt.rc_context(style):
+        figure, axes = plt.subplots(rows, columns, layout="constrained", **how)
+        yield axes
+        figure.savefig(path)
+        plt.close(figure)
 
 
 _STYLE = """

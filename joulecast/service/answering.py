@@ -17,6 +17,7 @@ from .networks import TracingNeededError
 from .problems import MEDIA_TYPE
 from .query_strings import Format
 from .rendering import CSV, JSON, media_type_of, rendered
+from .schemas import SCHEMAS
 
 _PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 _CODES = {
@@ -40,17 +41,17 @@ Answered = Coroutine[Any, Any, Response]
 Answer = TypeVar("Answer")
 
 
-def answering(model: type[Any], *, as_csv: bool = False) -> dict[str, Any]:
-    """Arguments for a route whose answers are cached."""
-    ok: dict[str, Any] = {"model": model, "description": "The answer"}
+def answering(schema: str, *, as_csv: bool = False) -> dict[str, Any]:
+    """Arguments for a route whose answers are cached, and have a schema of answers.toml."""
+    ok: dict[str, Any] = {"model": SCHEMAS[schema], "description": "The answer"}
     if as_csv:
         ok["content"] = _CSV
     return {"responses": {**PROBLEMS, **_NOT_MODIFIED, 200: ok}, "response_class": Response, "response_model": None}
 
 
-def naming(model: type[Any]) -> dict[str, Any]:
+def naming(schema: str) -> dict[str, Any]:
     """The same for a route whose path holds a name, which may not exist."""
-    arguments = answering(model)
+    arguments = answering(schema)
     arguments["responses"] |= _MISSING
     return arguments
 

@@ -39,7 +39,7 @@ from .logs import Metrics, log, resident_bytes
 from .middleware import OPEN_PATHS, RequestChecks
 from .problems import invalid, not_found, problem_response
 from .reload import WARMED, follow, generation, watch
-from .schemas import Problem
+from .schemas import SCHEMAS
 from .settings import Settings
 from .workers import Workers
 
@@ -143,7 +143,7 @@ def _describe(app: FastAPI) -> None:
         if app.openapi_schema is not None:
             return app.openapi_schema
         document = make()
-        document["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+        document["components"]["schemas"]["Problem"] = SCHEMAS["Problem"].model_json_schema()
         if app.state.settings.tokens:
             document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             document["security"] = [{"token": []}]

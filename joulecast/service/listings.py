@@ -32,11 +32,12 @@ from ..system.resources import shipped
 from ..zoo import entries
 from ..zoo.entries.cards import load_card, measured_gpus
 from ..zoo.rendering import markdown
-from . import logs, schemas
+from . import logs
 from .answering import PROBLEMS, answering, ask, computed, found, naming
 from .caches import CachedRoute
 from .reload import damage
 from .rendering import json_bytes
+from .schemas import SCHEMAS
 from .validation import checked_gpu
 
 # Example for a size of the input that a template leaves open, used if the template is valid for it.
@@ -147,19 +148,19 @@ listed = APIRouter(prefix="/v1", route_class=CachedRoute)
 system = APIRouter(prefix="/v1", responses=PROBLEMS)
 
 
-@listed.get("/gpus", **answering(schemas.GpusAnswer), tags=["catalogue"])
+@listed.get("/gpus", **answering("GpusAnswer"), tags=["catalogue"])
 async def gpus(request: Request) -> Response:
     """List the GPU catalogue, with what was measured on each GPU."""
     return Response(json_bytes(all_gpus()), media_type="application/json")
 
 
-@listed.get("/execution", **answering(schemas.ExecutionAnswer), tags=["catalogue"])
+@listed.get("/execution", **answering("ExecutionAnswer"), tags=["catalogue"])
 async def execution(request: Request) -> Response:
     """List how a network can be run, the hosts and engines that are known by name, and grids by country."""
     return Response(json_bytes(ways_to_run()), media_type="application/json")
 
 
-@listed.get("/models", **answering(schemas.ModelsAnswer), tags=["models"])
+@listed.get("/models", **answering("ModelsAnswer"), tags=["models"])
 async def models(
     request: Request, search: Annotated[str, Query(max_length=100, description="Part of a name.")] = ""
 ) -> Response:
@@ -169,13 +170,13 @@ async def models(
     return Response(json_bytes(listed), media_type="application/json")
 
 
-@listed.get("/zoo", **answering(schemas.ZooAnswer), tags=["catalogue"])
+@listed.get("/zoo", **answering("ZooAnswer"), tags=["catalogue"])
 async def zoo(request: Request) -> Response:
     """List the names of the predictors."""
     return Response(json_bytes({"entries": entries()}), media_type="application/json")
 
 
-@listed.get("/calibrations", **answering(schemas.CalibrationsAnswer), tags=["catalogue"])
+@listed.get("/calibrations", **answering("CalibrationsAnswer"), tags=["catalogue"])
 async def calibrations(request: Request) -> Response:
     """List the calibrations that requests may name."""
     rows = [
@@ -185,21 +186,21 @@ async def calibrations(request: Request) -> Response:
     return Response(json_bytes({"calibrations": rows}), media_type="application/json")
 
 
-@listed.get("/scoreboard", **answering(schemas.ScoreboardAnswer), tags=["catalogue"])
+@listed.get("/scoreboard", **answering("ScoreboardAnswer"), tags=["catalogue"])
 async def scoreboard(request: Request) -> Response:
     """Published runs beside predictions, a row for each source, GPU and task."""
     rows = json.loads((shipped("zoo") / "scoreboard.json").read_text("utf-8"))
     return Response(json_bytes({"rows": rows}), media_type="application/json")
 
 
-@listed.get("/gpus/{name}", **naming(schemas.GpuAnswer), tags=["catalogue"])
+@listed.get("/gpus/{name}", **naming("GpuAnswer"), tags=["catalogue"])
 async def gpu(request: Request, name: Annotated[str, Path(max_length=100, examples=["A30"])]) -> Response:
     """All figures of a GPU, with their sources."""
     to_dict = one_gpu
     return await found(ask(request, None, lambda _: checked_gpu(name), to_dict))
 
 
-@listed.get("/zoo/{gpu}/{entry}", **naming(schemas.CardAnswer), tags=["catalogue"])
+@listed.get("/zoo/{gpu}/{entry}", **naming("CardAnswer"), tags=["catalogue"])
 async def card(
     request: Request,
     gpu: Annotated[str, Path(max_length=100, examples=["a30"])],
@@ -209,13 +210,13 @@ async def card(
     return await found(ask(request, None, lambda _: zoo_card(f"{gpu}/{entry}"), lambda found: found))
 
 
-@system.get("/health", response_model=schemas.HealthAnswer, tags=["system"])
+@system.get("/health", response_model=SCHEMAS["HealthAnswer"], tags=["system"])
 async def health() -> dict[str, str | int]:
     """Answer 200 as long as the process runs, with its number."""
     return {"status": "ok", "process": os.getpid()}
 
 
-@system.get("/ready", response_model=schemas.HealthAnswer, tags=["system"])
+@system.get("/ready", response_model=SCHEMAS["HealthAnswer"], tags=["system"])
 async def ready(request: Request) -> dict[str, str | int]:
     """Whether the predictors are loaded and whole; 503 until then, and where questions would be answered with 503."""
     if not request.app.state.ready:
@@ -231,7 +232,7 @@ async def ready(request: Request) -> dict[str, str | int]:
     return {"status": "ready", "process": os.getpid()}
 
 
-@system.get("/version", response_model=schemas.VersionAnswer, tags=["system"])
+@system.get("/version", response_model=SCHEMAS["VersionAnswer"], tags=["system"])
 async def version(request: Request) -> dict[str, str]:
     """The version of joulecast, and the state of the predictors."""
     return {

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from ..operations.inputs import parse_shapes
 from .problems import invalid
 from .question_fields import Name, Precision, Price, up_to
-from .questions import BestQuestion, ExtractQuestion, PredictQuestion, SweepQuestion
+from .questions import PATHS
 
 Format = Literal["json", "csv"]
 
@@ -57,10 +57,12 @@ def _query(name: str, question: type[BaseModel]) -> Any:
     return create_model(name, __base__=Query, __doc__=f"A {question.__name__} in a query string.", **fields)
 
 
-PredictQuery = _query("PredictQuery", PredictQuestion)
-SweepQuery = _query("SweepQuery", SweepQuestion)
-BestQuery = _query("BestQuery", BestQuestion)
-ExtractQuery = _query("ExtractQuery", ExtractQuestion)
+QUERIES = {
+    name: _query(path.question.__name__.replace("Question", "Query"), path.question)
+    for name, path in PATHS.items()
+    if path.by_name
+}
+"""Name of a path -> the class of its query strings."""
 
 
 def _plain(shape: Any) -> Any:

@@ -1,18 +1,19 @@
-"""What questions are about, the types of fields with their limits, and the field of each argument of the library."""
+"""What questions are about, and types with limits of their fields, by the names that questions.toml has for them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Self, get_args
+from collections.abc import Iterator
+from typing import Annotated, Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from ..extraction.assumptions import OPTIMIZERS
-from ..generation.engines import ENGINES
 from ..operations.attributes import PRECISIONS, RequestedPrecision
 from ..operations.operation import MODES
 from ..predictors.networks.execution import EXECUTIONS
 from ..queries.objectives import OBJECTIVES
+
+Item = TypeVar("Item")
 
 LARGEST = 2**31 - 1
 _MOST_FIELDS = 64  # in an object; no question has half as many
@@ -23,6 +24,11 @@ def up_to(most: int | None = None, *, least: int | None = None) -> Any:
     return Field(min_length=least, max_length=most, fail_fast=True)
 
 
+UpTo5 = Annotated[list[Item], up_to(5)]
+UpTo100 = Annotated[list[Item], up_to(100)]
+OneTo5 = Annotated[list[Item], up_to(5, least=1)]
+OneTo8 = Annotated[list[Item], up_to(8, least=1)]
+OneTo100 = Annotated[list[Item], up_to(100, least=1)]
 Size = Annotated[int, Field(ge=1, le=LARGEST)]
 Side = Annotated[int, Field(ge=1, le=100_000)]
 Work = Annotated[int, Field(ge=0, le=10**21)]
@@ -43,13 +49,24 @@ HowRun = Annotated[str, WithJsonSchema({"type": "string", "enum": list(EXECUTION
 Objective = Annotated[str, WithJsonSchema({"type": "string", "enum": list(OBJECTIVES)})]
 Optimizer = Annotated[str, WithJsonSchema({"type": "string", "enum": [*OPTIMIZERS]})]
 Price = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
+Prices = Annotated[dict[Name, Price], up_to(100)]
 Clock = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
+Clocks = Annotated[list[Clock], up_to(1000)]
 Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
+Amount = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Level = Annotated[float, Field(gt=0, lt=1)]
+Seed = Annotated[int, Field(ge=0, le=2**63)]
+_Tokens = Annotated[int, Field(ge=1, le=10**7)]
+Lengths = _Tokens | Annotated[list[Annotated[float, Field(ge=0, le=10**7)]], Field(min_length=2, max_length=100_000)]
+Prefixes = Annotated[list[_Tokens], Field(min_length=2, max_length=2)]
 Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)] | Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 Attribute = bool | Number | Annotated[str, Field(max_length=100)] | None | Annotated[list[Number], up_to(16)]
 # Options must not be texts, because a text might be a path or an address.
 OptionName = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,49}$")]
 Option = bool | Number | Annotated[list[bool | Number], up_to(64)] | None
+Options = Annotated[dict[OptionName, Option], up_to(16)]
+Calibration = Annotated[dict[Name, Any], up_to(20), WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "string"}]})]
 Assumed = Annotated[int, Field(ge=1, le=100_000)] | Name
 
 
@@ -135,7 +152,7 @@ class Subject(Strict):
         "and `box_side` (pixels) are numbers up to 100000; `attention` is the library that computes it, such as cudnn.",
         examples=[{"boxes": 100}],
     )
-    model_options: Annotated[dict[OptionName, Option], up_to(16)] | None = Field(
+    model_options: Options | None = Field(
         None,
         description="Arguments of a model by name: numbers, truth values, and lists of them.",
         examples=[{"image_size": 384}],
@@ -148,70 +165,37 @@ class Subject(Strict):
         return self
 
 
-_SERVED = ", ".join(engine.name for engine in ENGINES.values() if engine.fused) + "; /v1/execution lists them"
-LENGTHS = "A number, [mean, standard deviation], or the lengths of many requests."
-Lengths = (
-    Annotated[int, Field(ge=1, le=10**7)]
-    | Annotated[list[Annotated[float, Field(ge=0, le=10**7)]], Field(min_length=2, max_length=100_000)]
-)
-_GPU = "Name or alias from the catalogue."
-GPUS = Annotated[list[Name], up_to(100)] | None
-CLOCKS = Annotated[list[Clock], up_to(1000)] | None
-Amount = Annotated[float, Field(gt=0, le=1e18, allow_inf_nan=False)]
+class WithTree(Subject):
+    """A subject whose prediction may come with its energy tree."""
 
-Declared = Any
-"""Type of a field; or its type, its description where that is not the argument's own, and an example."""
+    tree: bool = Field(
+        False, description="Whether to add the energy by phase, module and operation. A batch never has it."
+    )
 
-FIELDS: Mapping[str, Declared] = {
-    "batch_sizes": Annotated[list[Size], up_to(100)] | None,
-    "batches": Annotated[list[Size], up_to(100, least=1)] | None,
-    "calibration": (
-        Annotated[dict[Name, Any], up_to(20), WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "string"}]})]
-        | None,
-        "What `joulecast calibrate` measured on a board of the GPU: the content of its file, or a name that "
-        "/v1/calibrations lists.",
-    ),
-    "carbon": (Price | Name | None, "Grams of CO2 per kWh, or a country such as DE."),
-    "clock": Clock | None,
-    "clocks": CLOCKS,
-    "composition": Composition | None,
-    "counts": Annotated[list[Size], up_to(8, least=1)],
-    "engine": (Name, _SERVED),
-    "execution": (HowRun, "eager, graph (replayed as a CUDA graph), or compiled (by torch.compile)."),
-    "frames": Side | None,
-    "gpu": (Name, _GPU, "A30"),
-    "gpus": (GPUS, "Names or aliases. Default: the whole catalogue.", ["A30", "H100 SXM"]),
-    "height": Side | None,
-    "host": (
-        HostFactor | Name | None,
-        "The machine that launches operations: a factor on the reference host's time, or a host's name; none for the "
-        "host that is typical for the GPU.",
-        0.5,
-    ),
-    "input_shape": (InputShape | None, "Shape of the input of all models that are named."),
-    "mode": Mode,
-    "model": (Name, "Name of a language model.", "llama3_8b"),
-    "objective": Objective,
-    "operation": (OperationItem, "The operation."),
-    "operations": (Operations, "Operations of one mode."),
-    "optimizer": (Optimizer | None, "Optimizer whose step is part of an iteration."),
-    "output_tokens": (Lengths, LENGTHS, 512),
-    "precision": (Precision, "What operations run in."),
-    "precisions": (
-        Annotated[list[Name], up_to(5, least=1)],
-        "Of the weights, to choose from: bf16, fp16, fp8, nvfp4, mxfp4 or int4.",
-    ),
-    "predictor": (Name | None, "A zoo name. Default: the best for the GPU."),
-    "price_per_hour": (
-        Price | Annotated[dict[Name, Price], up_to(100)] | None,
-        "One price for every GPU, or prices by GPU.",
-    ),
-    "price_per_kwh": Price | None,
-    "prompt_tokens": (Lengths, LENGTHS, 512),
-    "steps": Side | None,
-    "width": Side | None,
-}
-"""Argument of the library's functions -> its field, where its annotation and docstring do not say everything."""
 
-TYPES: Mapping[str, Any] = {"bool": bool, "int": Size, "float": Positive, "str": Name}
-"""Annotation of an argument -> type of its field, with limits."""
+class ManyItem(Strict):
+    """One of many networks: a model by name, or a list of operations."""
+
+    model: Name | None = Field(None, description="Name of a model. Files are not read.")
+    operations: Operations | None = None
+    name: Name | None = Field(None, description="Name for a list of operations.")
+    dropped: DroppedItems | None = Field(None, description="Operators that the extraction of the operations dropped.")
+
+
+class Many(Strict):
+    """Many networks."""
+
+    networks: Annotated[list[ManyItem], up_to()]
+
+    @model_validator(mode="after")
+    def _subjects_are_valid(self) -> Self:
+        if any((item.model is None) == (item.operations is None) for item in self.networks):
+            raise ValueError("each network is either a model or operations")
+        return self
+
+    def subjects(self) -> Iterator[Subject]:
+        """Each network as the subject of a question of its own."""
+        asked = vars(self)
+        for item in self.networks:
+            shape = asked["input_shape"] if item.model is not None else None
+            yield Subject.model_construct(**vars(item), input_shape=shape, mode=asked["mode"])

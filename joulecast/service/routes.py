@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
@@ -12,59 +12,23 @@ from starlette.responses import Response
 from ..generation.choices import GenerationChoices
 from ..operations.network import Network
 from ..predictors.networks.prediction import Prediction
-from . import query_strings, questions, schemas
+from . import questions
 from .answering import FormatQuery, answering, ask
 from .answers import Answers, batch_csv, batch_json
 from .caches import CachedRoute, Handler
 from .networks import FileQuery
+from .query_strings import QUERIES
 from .rendering import media_type_of, rendered
 
 
-class _Path(NamedTuple):
-    """A path that answers a question in the body of a request, and maybe in its query string.
-
-    Args:
-        name: The path under /v1, and the method of `Answers` that answers it, whose docstring says what it does.
-        question: Class of the body.
-        schema: Schema of the answer in JSON.
-        tag: Group of the OpenAPI document.
-        query: Class of the query string; None where the question has to be a body.
-    """
-
-    name: str
-    question: type[Any]
-    schema: type[BaseModel]
-    tag: str
-    query: type[Any] | None = None
-
-    def to_dict(self, answer: Any, question: Any) -> dict[str, Any]:
-        """The answer as plain lists and dictionaries, with what only some of them have."""
-        if isinstance(answer, Prediction):
-            return answer.to_dict(tree=question.tree)
-        if isinstance(answer, GenerationChoices):  # All ways, because a plot shows them.
-            return {**answer.to_dict(), "rows": [row.to_dict() for row in answer.rows]}
-        plain: dict[str, Any] = answer.to_dict()
-        return plain
-
-
-_PATHS = (
-    _Path("predict", questions.PredictQuestion, schemas.PredictionAnswer, "predict", query_strings.PredictQuery),
-    _Path("predict_many", questions.ManyQuestion, schemas.ManyAnswer, "predict"),
-    _Path("predict_operations", questions.OperationsQuestion, schemas.OperationsAnswer, "predict"),
-    _Path("explain", questions.ExplainQuestion, schemas.ExplainAnswer, "predict"),
-    _Path("sweep", questions.SweepQuestion, schemas.SweepAnswer, "choose", query_strings.SweepQuery),
-    _Path("best", questions.BestQuestion, schemas.BestAnswer, "choose", query_strings.BestQuery),
-    _Path("extract", questions.ExtractQuestion, schemas.NetworkAnswer, "models", query_strings.ExtractQuery),
-    _Path("predict_generation", questions.GenerationQuestion, schemas.GenerationAnswer, "generation"),
-    _Path("best_generation", questions.BestGenerationQuestion, schemas.BestGenerationAnswer, "generation"),
-    _Path("predict_image", questions.ImageQuestion, schemas.ImageAnswer, "generation"),
-    _Path(
-        "predict_parallel_training", questions.ParallelTrainingQuestion, schemas.ParallelTrainingAnswer, "generation"
-    ),
-    _Path("simulate_serving", questions.ServingQuestion, schemas.ServingAnswer, "generation"),
-    _Path("predict_run", questions.RunQuestion, schemas.RunAnswer, "predict"),
-    _Path("best_run", questions.BestRunQuestion, schemas.BestRunAnswer, "choose"),
-)
+def _to_dict(answer: Any, question: Any) -> dict[str, Any]:
+    """An answer as plain lists and dictionaries, with what only some of them have."""
+    if isinstance(answer, Prediction):
+        return answer.to_dict(tree=question.tree)
+    if isinstance(answer, GenerationChoices):  # All ways, because a plot shows them.
+        return {**answer.to_dict(), "rows": [row.to_dict() for row in answer.rows]}
+    plain: dict[str, Any] = answer.to_dict()
+    return plain
 
 
 class _PredictRoute(CachedRoute):
@@ -86,16 +50,16 @@ predictions = APIRouter(prefix="/v1", route_class=_PredictRoute)
 asked = APIRouter(prefix="/v1", route_class=CachedRoute)
 
 
-def _add(path: _Path) -> None:
+def _add(path: questions.Asked) -> None:
     """Add a path with functions that answer it, whose signatures tell FastAPI what they take."""
     answers = getattr(Answers, path.name)
     about: str = answers.__doc__ or ""
     to_csv = getattr(get_type_hints(answers)["return"], "to_csv", None)
-    options = {**answering(path.schema, as_csv=to_csv is not None), "tags": [path.tag]}
+    options = {**answering(path.answer, as_csv=to_csv is not None), "tags": [path.tag]}
     types = {"request": Request, "question": path.question, "format": FormatQuery, "return": Response}
 
     async def with_format(request: Request, question: Any, format: str | None = None) -> Response:  # noqa: A002
-        to_dict = functools.partial(path.to_dict, question=question)
+        to_dict = functools.partial(_to_dict, question=question)
         return await ask(request, format, lambda mine: answers(mine, question), to_dict, to_csv)
 
     async def as_json(request: Request, question: Any) -> Response:
@@ -109,17 +73,17 @@ def _add(path: _Path) -> None:
     (predictions if path.name == "predict" else asked).post(f"/{path.name}", **options)(post)
     if path.name == "predict_generation":  # The name that it has on the command line.
         asked.post("/generate", **options, include_in_schema=False)(post)
-    if path.query is not None:
-        by_name.__annotations__ = {**types, "query": Annotated[path.query, Query()]}
+    if path.by_name:
+        by_name.__annotations__ = {**types, "query": Annotated[QUERIES[path.name], Query()]}
         by_name.__name__, by_name.__doc__ = f"{path.name}_by_name", f"{about} The model is given by name."
         asked.get(f"/{path.name}", **options)(by_name)
 
 
-for _each in _PATHS:
+for _each in questions.PATHS.values():
     _add(_each)
 
 
-@asked.post("/predict/batch", **answering(schemas.BatchAnswer, as_csv=True), tags=["predict"])
+@asked.post("/predict/batch", **answering("BatchAnswer", as_csv=True), tags=["predict"])
 async def predict_batch(
     request: Request,
     question: questions.BatchQuestion,
@@ -134,7 +98,7 @@ _BYTES = {"type": "string", "format": "binary"}
 
 @asked.post(
     "/extract/file",
-    **answering(schemas.NetworkAnswer),
+    **answering("NetworkAnswer"),
     tags=["models"],
     openapi_extra={"requestBody": {"required": True, "content": {"application/octet-stream": {"schema": _BYTES}}}},
 )

@@ -13,7 +13,7 @@ import pytest
 from waiting import until
 
 from joulecast.errors import SensorError, UnknownNameError
-from joulecast.metering import amd_sysfs
+from joulecast.metering import amd
 from joulecast.metering.counting_programs import check
 from joulecast.metering.counting_programs import open_reader as open_counting
 from joulecast.metering.estimated_power import module_w, modules_gb
@@ -198,7 +198,7 @@ def test_amd_gpus_are_read_from_the_drivers_files_without_rocm(tmp_path, monkeyp
         (sensors / file).write_text(f"{microwatts}\n")
     (sensors / "power1_cap").write_text("300000000\n")
     (sensors.parents[1] / "product_name").write_text("AMD Instinct MI210\n")
-    monkeypatch.setattr(amd_sysfs.gpus, "__defaults__", (tmp_path,))
+    monkeypatch.setattr(amd.gpus, "__defaults__", (tmp_path,))
     machine = find_machine(("gpu",))
     assert {name: spec.open()() for name, spec in machine.readers.items()} == {
         "gpu0": {"power_w": 85.0},

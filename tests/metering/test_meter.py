@@ -21,7 +21,7 @@ import joulecast
 from joulecast.errors import InputError
 from joulecast.metering.command import live_line
 from joulecast.metering.exporting import MetricsServer
-from joulecast.metering.meter import Meter, gathered
+from joulecast.metering.meter import Meter
 from joulecast.metering.recording import read_recording
 from joulecast.metering.result import Metering, merged
 
@@ -286,7 +286,7 @@ def test_one_process_of_a_machine_measures(counters, tmp_path, monkeypatch):
     assert at_ranks[0].duration_s == both.duration_s
     assert [at_ranks[rank] for rank in (1, 2, 3)] == [None, None, None]
     with pytest.raises(InputError, match="no process of this job measured"):
-        gathered(None, "job", Communicator(0, {}))
+        Meter(("cpu",)).gathered(Communicator(0, {}))
     assert both.energy_j == pytest.approx(sum(50 * each.duration_s for each in recordings), rel=ERROR)
     assert both.duration_s == max(each.duration_s for each in recordings)
     assert any("not measured at the same time" in note for note in both.notes)

@@ -196,7 +196,7 @@ def test_dry_run_measures_nothing(campaign, tmp_path):
         ("[[network]]\ninput_shapes = [[1, 3]]", InputError, "needs a model"),
         ('[[network]]\nmodel = "resnet18"\ninput_shapes = [[0, 3]]', InputError, "positive"),
         ('modes = ["train"]\n[[network]]\nmodel = "resnet18"', UnknownNameError, "did you mean training"),
-        ('modes = "training"\n[[network]]\nmodel = "resnet18"', InputError, "is a list"),
+        ('modes = "training"\n[[network]]\nmodel = "resnet18"', InputError, "a list of at least one"),
         ('precisions = ["fp8"]\n[[network]]\nmodel = "resnet18"', UnknownNameError, "fp16"),
         ('seconds = 0\n[[network]]\nmodel = "resnet18"', InputError, "above 0"),
         ('repeats = 0\n[[network]]\nmodel = "resnet18"', InputError, "from 1"),
@@ -204,7 +204,7 @@ def test_dry_run_measures_nothing(campaign, tmp_path):
         ('whole_networks = 1\n[[network]]\nmodel = "resnet18"', InputError, "true or false"),
         ('clocks = [0]\n[[network]]\nmodel = "resnet18"', InputError, "MHz as an integer"),
         ('clocks = []\n[[network]]\nmodel = "resnet18"', InputError, "at least one"),
-        ('clocks = 900\n[[network]]\nmodel = "resnet18"', InputError, "is a list"),
+        ('clocks = 900\n[[network]]\nmodel = "resnet18"', InputError, "a list of at least one"),
     ],
 )
 def test_wrong_campaigns_are_refused(tmp_path, text, error, says):

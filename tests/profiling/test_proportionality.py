@@ -8,7 +8,7 @@ from joulecast import Operation
 from joulecast.errors import InputError
 from joulecast.metering import NoSensor
 from joulecast.metering.samples import Samples
-from joulecast.profiling.campaign import Campaign, Subject, Task, duration_s, length_of_all, lengths, proportionality
+from joulecast.profiling.campaign import Campaign, Subject, Task, duration_s, lengths, proportionality
 from joulecast.profiling.collection import measure
 from joulecast.profiling.timing import time_operation
 
@@ -45,7 +45,7 @@ def test_lengths_reach_the_wanted_duration():
     found = lengths(7, 2.0)
     assert (found[0], found[-1]) == pytest.approx((0.002, 2.0))
     assert found[1] / found[0] == pytest.approx(1000 ** (1 / 6))
-    assert (lengths(0, 2.0), length_of_all(0, 2.0)) == ([], 0)
+    assert lengths(0, 2.0) == []
 
 
 def test_a_measurement_with_many_lengths_and_a_standard_error():
@@ -82,7 +82,7 @@ def test_the_second_log_checks_the_first(second_w, says):
 def test_settings_of_the_protocol():
     subjects = (Subject("resnet18", ((1, 3, 8, 8),)),)
     plain, checked = (Campaign(subjects, seconds=1.0, loop_lengths=number) for number in (0, 7))
-    assert duration_s(checked, 1) - duration_s(plain, 1) == pytest.approx(length_of_all(7, 1.0))
+    assert duration_s(checked, 1) - duration_s(plain, 1) == pytest.approx(sum(lengths(7, 1.0)))
     with pytest.raises(InputError, match="loop_lengths of a campaign"):
         Campaign(subjects, loop_lengths=3)
     with pytest.raises(InputError, match="floor_s of a campaign"):
