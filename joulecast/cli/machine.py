@@ -189,7 +189,7 @@ def memory_levels(
 
     from ..hardware import find_gpu
     from ..hardware.description import gpu_toml
-    from ..predictors.physics.voltage import logic_energy
+    from ..predictors.physics.voltage import relative_voltage
     from ..profiling import chase_kernels as studies
     from ..profiling.calibration import ACCESSES, calibrate
     from ..profiling.devices import clocks_of, find_device, sensor_of
@@ -244,8 +244,8 @@ def memory_levels(
         picture.write_text(drawing, encoding="utf-8")
     if out is not None:
         source = f"access_energy_j: joulecast memory-levels on this {torch.cuda.get_device_name(board)}"
-        # The catalogue's energies hold at the boost clock; levels on the chip follow the voltage.
-        logic = 1.0 if clock is None else 1 / float(logic_energy(described, clock)[0])
+        # The catalogue's energies hold at the boost clock; levels on the chip take the square of the voltage.
+        logic = 1.0 if clock is None else float(relative_voltage(described, clock)[0]) ** -2
         joules = {
             level: each * (1 if level == "dram" else logic) for level, each in calibration.access_energy_j.items()
         }

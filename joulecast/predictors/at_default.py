@@ -17,6 +17,7 @@ from ..hardware import GPU
 from .operation_predictions import Source
 from .physics.bounds import Bounds
 from .physics.clock import Work
+from .physics.energy import PRIOR_ENERGY
 from .physics.least_times import LeastTimes
 from .physics.norms import smooth_max
 
@@ -89,6 +90,7 @@ class AtDefault:
             most_mhz=of["work_mhz"],
             cap_w=self.gpu.power_limit_w,
             bounds=Bounds(of["least_compute_s"], of["least_fixed_s"]),
+            voltage_power=PRIOR_ENERGY.voltage_power,
         )
 
 

@@ -28,10 +28,10 @@ from ..physics.least_times import LeastTimes
 from ..physics.norms import smooth_max
 from .boosted_residual import BoostedResidual
 
-# Weight of a loop in the fit of energies, where a network has weight 1. Weights from 0.05 to 0.3 were compared on the
-# networks of A30, A100 and A10, each left out: with larger ones A100 and A10 are better (6 instead of 8 % in half
-# precision), and the A30 is worse (5 instead of 3 %).
-_LOOPS_COUNT = 0.2
+# Weights in the fit of energies of a loop, and of one at the power cap, where a network has weight 1. Without readings
+# at the cap, an A30's networks below it come out 12 % too low; with 0.2 for all loops, its loops below the cap 11 % too
+# high, and six served runs on an A100, which had no part in the fit, 16 % (13 with these weights, 8 without).
+_LOOPS_COUNT, _CAPPED_COUNT = 0.2, 0.05
 # Standard deviations of a network's log time, of the logarithm of HalfPrecision, and of host seconds per call.
 _ERROR, _HALF_SPREAD, _HOST_SPREAD_S = 0.05, 0.5, 20e-6
 
@@ -153,7 +153,8 @@ def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: ResidualMode
         paid = EnergyConstants.parts([row.operation for row, _ in mine], device_s, gpu, clock, L2_SAVES)
         for (_, power_w), part in zip(mine, paid / device_s[:, None], strict=True):
             at_cap = power_w >= AT_CAP * gpu.power_limit_w
-            found.append((part, power_w, static_power_w(gpu, clock), _LOOPS_COUNT, at_cap))
+            weight = _CAPPED_COUNT if at_cap else _LOOPS_COUNT
+            found.append((part, power_w, static_power_w(gpu, clock), weight, at_cap))
     for gpu, measurement, network in networks:
         at_cap = measurement.clock_mhz is None and measurement.known_power_w > AT_CAP * gpu.power_limit_w
         clock = measurement.clock_mhz or float(gpu.boost_clock_mhz)

@@ -23,7 +23,7 @@ from ...hardware import GPU
 from ..batches import asked_together
 from ..contract import Regressor
 from ..physics.energy import static_power_w
-from ..physics.voltage import logic_energy
+from ..physics.voltage import relative_voltage
 from .basis import Basis, basis_of, boards_of, generation_of, is_measured, known_basis
 from .parts import Parts
 from .work import GROUPS
@@ -151,7 +151,7 @@ def demand_of_same_die_w(gpu: GPU, other: GPU, other_w: FloatArray, other_over_o
 
     Boards with the same die have the dynamic energy of an operation in common, not its power. An H100 has the die of an
     H200 but less bandwidth. It moves the same bytes in 1.4 times the time, so its power is lower. The energy of a
-    switch follows the voltage, which the default clock of each board decides.
+    switch is proportional to the square of the voltage, which the default clock of each board decides.
 
     Args:
         gpu: The GPU to predict for.
@@ -163,7 +163,7 @@ def demand_of_same_die_w(gpu: GPU, other: GPU, other_w: FloatArray, other_over_o
     static_w, other_static_w = static_power_w(gpu, clock_mhz), static_power_w(other, float(other.boost_clock_mhz))
     # Static power belongs to the die rather than to the board, so the larger of the two figures counts for the other.
     other_dynamic_w = np.maximum(other_w - max(static_w, other_static_w), 0.0)
-    dynamic_w = other_dynamic_w * other_over_own_s * logic_energy(other, clock_mhz)
+    dynamic_w = other_dynamic_w * other_over_own_s * relative_voltage(other, clock_mhz) ** 2
     return within_range_w((static_w + dynamic_w) / gpu.power_limit_w, gpu)
 
 
@@ -171,7 +171,7 @@ def demand_at_cap_w(gpu: GPU, slower: FloatArray) -> FloatArray:
     """Board power in watts at the default clock without a cap, of work that the cap slows down by a factor.
 
     Under the cap the board runs at the clock f = default / slower, and draws its cap: P_cap = P_static(f) + E(f) /
-    t(f). By the clock law (physics/clock.py), E is proportional to the cube of the voltage and t to 1 / f. Solving
+    t(f). By the clock law (physics/clock.py), E is proportional to the square of the voltage and t to 1 / f. Solving
     for E / t at the default clock gives the demand.
 
     Args:
@@ -180,6 +180,6 @@ def demand_at_cap_w(gpu: GPU, slower: FloatArray) -> FloatArray:
     """
     default = float(gpu.boost_clock_mhz)
     held = default / slower
-    dynamic_w = (gpu.power_limit_w - static_power_w(gpu, held)) * slower / logic_energy(gpu, held)
+    dynamic_w = (gpu.power_limit_w - static_power_w(gpu, held)) * slower / relative_voltage(gpu, held) ** 2
     found: FloatArray = static_power_w(gpu, default) + dynamic_w
     return found

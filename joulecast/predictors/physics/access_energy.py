@@ -10,7 +10,7 @@ from typing import Self
 from ...hardware import GPU, find_gpu
 from ...hardware.gpu import MEMORY_LEVELS
 from .energy import ENERGY_SPREAD, PRIOR_ENERGY, process_factor
-from .voltage import logic_energy
+from .voltage import relative_voltage
 
 ACCESS_BYTES = 32
 """Bytes of a sector, the smallest unit that caches and DRAM of NVIDIA GPUs transfer."""
@@ -41,10 +41,10 @@ class AccessEnergies:
     def of(cls, gpu: GPU, clock_mhz: float) -> Self:
         """The energies of a GPU at a clock; those of the A100, scaled, if none were measured on it.
 
-        The levels on the chip scale with the manufacturing process and with the supply voltage, which follows
-        the clock. DRAM scales with its type, HBM or GDDR; it has a clock and a voltage of its own.
+        The levels on the chip scale with the manufacturing process and with the square of the supply voltage, which
+        follows the clock. DRAM scales with its type, HBM or GDDR; it has a clock and a voltage of its own.
         """
-        voltage = float(logic_energy(gpu, clock_mhz)[0])
+        voltage = float(relative_voltage(gpu, clock_mhz)[0]) ** 2
         if gpu.access_energy_j is not None:
             known, logic, dram = gpu.access_energy_j, voltage, 1.0
         else:

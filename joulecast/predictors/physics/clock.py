@@ -11,7 +11,8 @@ A predictor gives the cost of operations at one clock f0. This module derives th
   its energy per byte stays.
 
 The cube was chosen on sweeps of BERT on an A100 (energaizer2026). Relative to that at 960 MHz, energy at other clocks
-is 3.7 % off with V^2 and 1.6 % with V^3. On GPT-2, which had no part in the choice, it is 3.4 and 1.5 %.
+is 3.7 % off with V^2 and 1.6 % with V^3. On GPT-2, which had no part in the choice, it is 3.4 and 1.5 %. Predictors
+whose constants were fitted with V^2 keep it until they are trained again (`EnergyConstants.voltage_power`).
 
 The power cap is applied last (power_cap.py).
 """
@@ -33,13 +34,13 @@ from .bounds import NO_BOUNDS, Bounds
 from .energy import EnergyConstants
 from .least_times import LeastTimes
 from .norms import cubed, overlapped
-from .voltage import RelativeVoltage, relative_voltage, voltage_of
+from .voltage import RelativeVoltage, logic_energy, relative_voltage, voltage_of
 
 _LEAST_S = 1e-15  # Avoids divisions by zero.
 
 COLUMNS = (
     *("clock_mhz", "compute_s", "memory_s", "cache_s", "switching_j", "awake_j", "memory_j"),
-    *("most_mhz", "least_compute_s", "least_fixed_s"),
+    *("most_mhz", "least_compute_s", "least_fixed_s", "voltage_power"),
 )
 """Work as a table: its fields, and those of its parts and bounds."""
 
@@ -64,6 +65,8 @@ class Work:
         cap_w: The cap in watts that `most_mhz` was measured under. Under this cap or a higher one `most_mhz` is the
             answer, and no clock needs to be searched for.
         bounds: Least seconds of each operation (bounds.py); they hold even where the parts are smaller.
+        voltage_power: The power of the supply voltage that switching_j and awake_j follow, 2 or 3: one number, or one
+            for each operation.
     """
 
     gpu: GPU
@@ -75,6 +78,7 @@ class Work:
     most_mhz: FloatArray | float = np.inf
     cap_w: float = np.inf
     bounds: Bounds = NO_BOUNDS
+    voltage_power: FloatArray | float = 2.0
 
     @classmethod
     def of(
@@ -91,7 +95,9 @@ class Work:
         least = LeastTimes.of(operations, gpu, boost)
         if (clocks != boost).any():
             least = least.slowed(boost / clocks)
-        paid = constants.parts(operations, least.time_s * ratio, gpu, clocks, constants.l2_saves)
+        paid = constants.parts(
+            operations, least.time_s * ratio, gpu, clocks, constants.l2_saves, constants.voltage_power
+        )
         fp32_j, tensor_j, hbm_j, gddr_j, awake_j = (paid * constants.values()).T
         # `time_s` is at least a nanosecond. An operation with less gets the rest of it as memory time, so that the
         # p-norm of its parts is `time_s`.
@@ -105,6 +111,7 @@ class Work:
             (fp32_j + tensor_j) * works,
             awake_j * works,
             (hbm_j + gddr_j) * works,
+            voltage_power=constants.voltage_power,
         )
 
     def scaled_to(self, device_s: FloatArray, dynamic_energy_j: FloatArray) -> Self:
@@ -186,7 +193,7 @@ class Work:
         """This work as a table, one row for each of COLUMNS; shape (columns, operations). It must not be changed."""
         parts, joules = self.parts, (self.switching_j, self.awake_j, self.memory_j)
         times = parts.compute_s, parts.memory_s, parts.cache_s
-        values = (self.clock_mhz, *times, *joules, self.most_mhz, *self.bounds)
+        values = (self.clock_mhz, *times, *joules, self.most_mhz, *self.bounds, self.voltage_power)
         table = np.empty((len(COLUMNS), len(self.switching_j)))
         for row, column in zip(table, values, strict=True):
             row[:] = column
@@ -195,9 +202,9 @@ class Work:
     @classmethod
     def of_columns(cls, gpu: GPU, columns: FloatArray, cap_w: float = np.inf) -> Self:
         """The work whose `columns` these are."""
-        clock_mhz, *parts, switching_j, awake_j, memory_j, most_mhz, compute_s, fixed_s = columns
+        clock_mhz, *parts, switching_j, awake_j, memory_j, most_mhz, compute_s, fixed_s, power = columns
         energies = switching_j, awake_j, memory_j
-        return cls(gpu, clock_mhz, LeastTimes(*parts), *energies, most_mhz, cap_w, Bounds(compute_s, fixed_s))
+        return cls(gpu, clock_mhz, LeastTimes(*parts), *energies, most_mhz, cap_w, Bounds(compute_s, fixed_s), power)
 
     def _of(self, columns: FloatArray) -> Self:
         return self.of_columns(self.gpu, columns, self.cap_w)
@@ -235,6 +242,7 @@ class ClockLaw(NamedTuple):
         awake_w: Watts of SMs that are awake at `clock_mhz` and the voltage of the boost clock.
         memory_j: Joules for moving bytes, the same at any clock.
         bounds: Least seconds.
+        voltage_power: The power of the supply voltage that the energies of logic follow, 2 or 3.
     """
 
     clock_mhz: FloatArray
@@ -244,24 +252,27 @@ class ClockLaw(NamedTuple):
     awake_w: FloatArray
     memory_j: FloatArray
     bounds: Bounds
+    voltage_power: FloatArray
 
     @classmethod
     def of(cls, columns: Sequence[FloatArray] | FloatArray, voltage: RelativeVoltage) -> Self:
         """The law for work."""
-        clock_mhz, compute_s, memory_s, cache_s, switching_j, awake_j, memory_j, _, *bounds = columns
+        clock_mhz, compute_s, memory_s, cache_s, switching_j, awake_j, memory_j, _, *bounds, power = columns
         on_clock, off_clock = cubed(compute_s) + cubed(cache_s), cubed(memory_s)
-        own = cubed(voltage.at(clock_mhz))
+        own = logic_energy(voltage.at(clock_mhz), power)
         awake_w = awake_j / np.maximum(np.cbrt(on_clock + off_clock), _LEAST_S)
-        return cls(clock_mhz, on_clock, off_clock, switching_j / own, awake_w / own, memory_j, Bounds(*bounds))
+        return cls(clock_mhz, on_clock, off_clock, switching_j / own, awake_w / own, memory_j, Bounds(*bounds), power)
 
     def at(
         self, clock_mhz: FloatArray | float, voltage: FloatArray, boost_mhz: FloatArray | float
     ) -> tuple[FloatArray, FloatArray]:
         """Device seconds and dynamic joules at another clock.
 
-        Switching scales with V^3, and SMs that are awake draw power proportional to V^3 f.
+        Switching scales with V^3, and SMs that are awake draw power proportional to V^3 f (`voltage_power`).
         """
         slower = self.clock_mhz / clock_mhz
         working_s = np.cbrt(self.on_clock * cubed(slower) + self.off_clock)
         logic_j = self.switching_j + self.awake_w * (working_s / slower)
-        return self.bounds.applied(working_s, boost_mhz / clock_mhz), self.memory_j + cubed(voltage) * logic_j
+        return self.bounds.applied(working_s, boost_mhz / clock_mhz), self.memory_j + logic_energy(
+            voltage, self.voltage_power
+        ) * logic_j

@@ -2,11 +2,11 @@
 
 Moving a byte and computing a FLOP take energy, and so does every clock cycle of an SM that is awake:
 
-    E = bytes x e_memory + k V^3 (FLOPs x e_unit + SMs x clock x device time x e_awake)
+    E = bytes x e_memory + k V^2 (FLOPs x e_unit + SMs x clock x device time x e_awake)
 
-V is the supply voltage relative to that at the boost clock; clock.py says why its cube counts. k is the energy of
-logic in the chip's manufacturing process relative to 7 nm. e_memory depends on the type of memory (HBM or GDDR),
-e_unit on the unit that computes (fp32 pipes or tensor cores). Static power comes on top.
+V is the supply voltage relative to that at the boost clock: switching a capacitance C takes energy proportional to
+C V^2. k is the energy of logic in the chip's manufacturing process relative to 7 nm. e_memory depends on the type of
+memory (HBM or GDDR), e_unit on the unit that computes (fp32 pipes or tensor cores). Static power comes on top.
 
 Bytes that the L2 cache still holds take less energy, because they do not come from memory (`l2_share`). Without this,
 a ResNet-101 in batches of 8 images, whose activations mostly fit into the 40 MB of an A100, was predicted to draw
@@ -28,10 +28,10 @@ from ...hardware.gpu import IdleCurve
 from ...operations.attributes import ELEMENT_BYTES, HALF_BYTES
 from ...operations.operation import Operation
 from ...system.caches import remembered
-from ..formats.numbers import numbers, require_features
+from ..formats.numbers import numbers
 from .operation_numbers import numbers_of
 from .roofline import of_precisions, on_tensor_cores, precision_table
-from .voltage import logic_energy, voltage_like
+from .voltage import logic_energy, relative_voltage, voltage_like
 
 # Process in nm -> energy of logic relative to TSMC 7 nm, each at its highest voltage. 12 nm and Samsung's 8 nm were
 # chosen with the measured powers of the RTX 2080 Ti and the A10 in view. The others are priors, not measurements.
@@ -147,6 +147,8 @@ class EnergyConstants:
         awake_w_per_sm_ghz: Watts of a working SM per GHz of graphics clock, beside the energy of its FLOPs.
         l2_saves: Share of the joules of a byte that is saved if L2 holds it. The other constants were fitted with it;
             0 if they were fitted as if all bytes came from memory.
+        voltage_power: The power of the supply voltage that the energy of logic follows (clock.py). The other constants
+            were fitted with it.
     """
 
     fp32_j_per_flop: float
@@ -155,12 +157,13 @@ class EnergyConstants:
     gddr_j_per_byte: float
     awake_w_per_sm_ghz: float
     l2_saves: float = 0.0
+    voltage_power: float = 2.0
 
     @classmethod
-    def of(cls, values: FloatArray, l2_saves: float = 0.0) -> Self:
+    def of(cls, values: FloatArray, l2_saves: float = 0.0, voltage_power: float = 2.0) -> Self:
         """The constants from the five that `parts` are multiplied with, in the order of the fields, shape (5,)."""
         fp32, tensor, hbm, gddr, awake = values.tolist()
-        return cls(fp32, tensor, hbm, gddr, awake, l2_saves)
+        return cls(fp32, tensor, hbm, gddr, awake, l2_saves, voltage_power)
 
     def dynamic_energy_j(
         self,
@@ -170,7 +173,7 @@ class EnergyConstants:
         clock_mhz: FloatArray | float,
     ) -> FloatArray:
         """Joules above static power, shape (operations,)."""
-        parts = self.parts(operations, device_s, gpu, clock_mhz, self.l2_saves)
+        parts = self.parts(operations, device_s, gpu, clock_mhz, self.l2_saves, self.voltage_power)
         energy_j: FloatArray = parts @ self.values()
         return energy_j
 
@@ -181,6 +184,7 @@ class EnergyConstants:
         gpu: GPU,
         clock_mhz: FloatArray | float,
         l2_saves: float = 0.0,
+        voltage_power: float = 2.0,
     ) -> FloatArray:
         """How often each operation pays each constant: the amounts that the constants are multiplied with.
 
@@ -201,7 +205,7 @@ class EnergyConstants:
         moved = n.bytes_read + n.bytes_written
         if l2_saves:
             moved = moved - l2_saves * l2_share(n, gpu) * _activation_bytes(n)
-        logic = process_factor(gpu) * logic_energy(gpu, clock_mhz)
+        logic = process_factor(gpu) * logic_energy(relative_voltage(gpu, clock_mhz), voltage_power)
         awake = gpu.sms * np.asarray(clock_mhz) / 1e3 * device_s
         paid = np.zeros((len(operations), 5))
         paid[:, 0], paid[:, 1] = logic * np.where(tensor, 0.0, flops), logic * np.where(tensor, flops, 0.0)
@@ -218,8 +222,7 @@ class EnergyConstants:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_dict` wrote. Raises ZooError: It has other numbers, as those of an older joulecast do."""
-        require_features(sorted(value), sorted(each.name for each in fields(cls)), "energies")
+        """Read what `to_dict` wrote."""
         return cls(**numbers(value))
 
 
@@ -237,6 +240,7 @@ PRIOR_ENERGY = EnergyConstants(
     # This gives 60 W for the 108 SMs of an A100 at 1.4 GHz. A kernel that only waits for memory shows some 30 W; the
     # spread below allows for a factor of two.
     awake_w_per_sm_ghz=0.4,
+    voltage_power=3.0,
 )
 """The energy constants where no power was measured, and the prior of their fit where it was."""
 

@@ -28,7 +28,7 @@ _NETWORK_STEPS, _LOOP_STEPS = 24**3, 2**14
 # Clocks that are tried at once, and the most operations of all jobs for which that is quicker than one after the other.
 _AT_ONCE, _FEW_OPERATIONS = 23, 4_000
 # Values of an operation that costs nothing at any clock.
-_NOTHING = np.array([{"clock_mhz": 1.0, "most_mhz": np.inf}.get(name, 0.0) for name in COLUMNS])
+_NOTHING = np.array([{"clock_mhz": 1.0, "most_mhz": np.inf, "voltage_power": 2.0}.get(name, 0.0) for name in COLUMNS])
 _SMALL = 5_000  # Values of a table in which looking for columns of equal values takes longer than it saves.
 _MOST_VALUES = 200_000  # Values of one array (jobs times clocks times operations) that are computed at once: 1.6 MB.
 

@@ -29,7 +29,7 @@ def test_a_chip_like_that_of_the_a100_has_its_energies():
 def test_logic_scales_with_process_and_voltage_and_memory_does_not():
     """At 1000 MHz the voltage is 0.8 of the highest. Logic of 12 nm takes 1.8 times as much as that of 7 nm."""
     older = AccessEnergies.of(replace(ROUND, process="TSMC 12FFN"), 1000.0)
-    expected = {level: A100_J[level] * 1.8 * 0.8**3 for level in ("shared", "l1", "l2")}
+    expected = {level: A100_J[level] * 1.8 * 0.8**2 for level in ("shared", "l1", "l2")}
     assert older.joules == pytest.approx({**expected, "dram": A100_J["dram"]})
 
 

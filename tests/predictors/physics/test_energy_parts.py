@@ -85,9 +85,11 @@ def test_bytes_that_the_cache_holds_cost_less(l2_bytes, served):
     assert work_j == pytest.approx(1e-10 * parts[0, 2])
 
 
-def test_constants_that_were_fitted_without_the_cache_pay_all_bytes():
-    constants = EnergyConstants.of(np.ones(5))
-    found_j = constants.dynamic_energy_j([LINEAR], np.zeros(1), replace(ROUND, l2_bytes=10**9), 2000.0)
+def test_constants_that_were_stored_before_the_cache_was_known_pay_all_bytes():
+    names = ["fp32_j_per_flop", "tensor_j_per_flop", "hbm_j_per_byte", "gddr_j_per_byte", "awake_w_per_sm_ghz"]
+    stored = EnergyConstants.from_dict(dict.fromkeys(names, 1.0))
+    assert stored.l2_saves == 0
+    found_j = stored.dynamic_energy_j([LINEAR], np.zeros(1), replace(ROUND, l2_bytes=10**9), 2000.0)
     assert found_j.tolist() == pytest.approx([FLOPS + 1_280_000])
 
 
