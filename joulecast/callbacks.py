@@ -14,12 +14,15 @@ from .predictors.networks.prediction import Prediction
 class StepEnergy:
     """Measures the joules of training steps while they run.
 
-    `hugging_face` and `lightning` make use of it; in a loop of your own, call `step` after each step.
+    A step is one of the optimizer, with all batches whose gradients it accumulates. `hugging_face` and `lightning`
+    count by themselves; in a loop of your own, call `step` after each step, and `pause` and `resume` around what is
+    no training.
 
     Args:
         predicted: Prediction of a step (`joulecast.predict(..., mode="training", optimizer="adamw")`), or its joules;
             None for none.
-        every: Steps between two values; the sensors of a machine change about ten times a second.
+        every: Steps between two values at least. The sensors of a machine change about ten times a second, and
+            no value comes before they did.
         devices: Devices to measure; see `joulecast.measure`.
 
     Raises:
@@ -39,6 +42,8 @@ class StepEnergy:
         self._counted: frozenset[str] = frozenset()  # Devices that are no parts of others.
         self._source = "missing"
         self._steps, self._last_step, self._last_j = 0, 0, 0.0
+        self._paused_at_j: float | None = None
+        self._paused_j = 0.0
 
     def __enter__(self) -> Self:
         self._meter.__enter__()
@@ -50,6 +55,7 @@ class StepEnergy:
         return self
 
     def __exit__(self, *error: Any) -> None:
+        self.resume()
         self._meter.__exit__(*error)
         self.metering = self._meter.result() if self._meter.measures else None
 
@@ -63,15 +69,30 @@ class StepEnergy:
         if self._steps - self._last_step < self.every or not self._counted:
             return {}
         now_j = self._joules()
+        if now_j <= self._last_j:
+            return {}
         measured = (now_j - self._last_j) / (self._steps - self._last_step)
         self._last_step, self._last_j = self._steps, now_j
         return self._metrics(measured, self._source)
+
+    def pause(self) -> None:
+        """What follows, such as an evaluation, is no part of a step."""
+        if self._counted and self._paused_at_j is None:
+            self._paused_at_j = self._joules()
+
+    def resume(self) -> None:
+        """Training goes on."""
+        if self._paused_at_j is not None:
+            paused_j = self._joules() - self._paused_at_j
+            self._paused_at_j = None
+            self._paused_j += paused_j
+            self._last_j += paused_j
 
     def summary(self) -> dict[str, float]:
         """The mean over all steps, after the end; empty if no device could be read."""
         if self.metering is None or self.metering.energy_j is None or not self._steps:
             return {}
-        return self._metrics(self.metering.energy_j / self._steps, self.metering.source, "mean_")
+        return self._metrics((self.metering.energy_j - self._paused_j) / self._steps, self.metering.source, "mean_")
 
     def _metrics(self, joules: float, source: str, prefix: str = "") -> dict[str, float]:
         found = {f"energy/{prefix}{source}_j_per_step": joules}
@@ -105,9 +126,17 @@ def hugging_face(trainer: Any, predicted: Prediction | float | None = None, **op
         def on_train_begin(self, *_: Any, **__: Any) -> None:
             energy.__enter__()
 
-        def on_step_end(self, *_: Any, **__: Any) -> None:
+        def on_step_end(self, _: Any, __: Any, control: Any, **___: Any) -> None:
             if found := energy.step():
                 trainer.log(found)
+            self.on_epoch_end(None, None, control)
+
+        def on_epoch_end(self, _: Any, __: Any, control: Any, **___: Any) -> None:
+            if control.should_evaluate:
+                energy.pause()
+
+        def on_evaluate(self, *_: Any, **__: Any) -> None:
+            energy.resume()
 
         def on_train_end(self, *_: Any, **__: Any) -> None:
             energy.__exit__(None, None, None)
@@ -137,17 +166,29 @@ def lightning(predicted: Prediction | float | None = None, **options: Any) -> An
 
     class Log(Callback):  # type: ignore[misc,unused-ignore]
         energy = StepEnergy(predicted, **options)
+        _steps = 0  # of the optimizer; a batch whose gradients are only accumulated is no step.
+
+        def _log(self, trainer: Any, found: dict[str, float]) -> None:
+            if found and trainer.logger is not None:
+                trainer.logger.log_metrics(found, step=trainer.global_step)
 
         def on_train_start(self, trainer: Any, module: Any) -> None:
+            self._steps = trainer.global_step
             self.energy.__enter__()
 
         def on_train_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:
-            if (found := self.energy.step()) and trainer.logger is not None:
-                trainer.logger.log_metrics(found, step=trainer.global_step)
+            if trainer.global_step > self._steps:
+                self._steps = trainer.global_step
+                self._log(trainer, self.energy.step())
+
+        def on_validation_start(self, trainer: Any, module: Any) -> None:
+            self.energy.pause()
+
+        def on_validation_end(self, trainer: Any, module: Any) -> None:
+            self.energy.resume()
 
         def on_train_end(self, trainer: Any, module: Any) -> None:
             self.energy.__exit__(None, None, None)
-            if (found := self.energy.summary()) and trainer.logger is not None:
-                trainer.logger.log_metrics(found, step=trainer.global_step)
+            self._log(trainer, self.energy.summary())
 
     return Log()

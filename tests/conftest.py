@@ -27,6 +27,7 @@ from joulecast.cli import main
 from joulecast.datasets import Dataset, save
 from joulecast.predictors.physics import operation_numbers
 from joulecast.predictors.recipes import ForestRecipe
+from joulecast.remote import Client
 from joulecast.zoo.mlflow.mlflow_client import connected
 from joulecast.zoo.training import Trained, train
 
@@ -295,6 +296,12 @@ def service(tmp_path_factory):
     running = start(folder, "--max-seconds", "600", "--calibrations", str(folder.parent / "calibrations0"))
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="session")
+def client(service):
+    """A client of that service."""
+    return Client(service.url, timeout_s=600)
 
 
 @pytest.fixture(scope="session")

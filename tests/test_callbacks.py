@@ -53,6 +53,22 @@ def test_steps_of_a_loop_of_ones_own():
     assert WATTS[0] < energy.metering.energy_j / took_s < WATTS[1]
 
 
+def test_what_is_paused_is_no_part_of_a_step_and_no_value_comes_before_the_sensors_moved():
+    with StepEnergy(every=1, devices=["estimate"]) as energy:
+        found, started = [], time.monotonic()
+        for i in range(60):
+            time.sleep(0.002)
+            found.append(energy.step())
+            if i == 29:
+                energy.pause()  # an evaluation, which takes longer than all steps
+                time.sleep(0.2 + 5 * (time.monotonic() - started))
+                energy.resume()
+    values = [each["energy/modelled_j_per_step"] for each in found if each]
+    assert 0 < len(values) < 60
+    assert min(values) > 0
+    assert energy.summary()["energy/mean_modelled_j_per_step"] * 60 < 0.7 * energy.metering.energy_j
+
+
 def test_a_prediction_gives_its_joules_and_none_is_refused():
     prediction = joulecast.predict("resnet18", (8, 3, 64, 64), "A30", mode="training")
     assert StepEnergy(prediction).predicted_j == prediction.energy_j
@@ -103,9 +119,9 @@ def test_a_trainer_of_lightning(tmp_path, usable_torchvision):
     logger = CSVLogger(tmp_path)
     trainer = pl.Trainer(
         max_epochs=1, accelerator="cpu", logger=logger, callbacks=[callback], enable_progress_bar=False,
-        enable_model_summary=False, enable_checkpointing=False, log_every_n_steps=1000,
+        enable_model_summary=False, enable_checkpointing=False, log_every_n_steps=1000, accumulate_grad_batches=2,
     )  # fmt: skip
-    trainer.fit(Module(), torch.utils.data.DataLoader(ROWS, batch_size=2))
+    trainer.fit(Module(), torch.utils.data.DataLoader(ROWS))  # two rows a step
     with (Path(logger.log_dir) / "metrics.csv").open(newline="", encoding="utf-8") as file:
         rows = [*csv.DictReader(file)]
     steps = [row for row in rows if row["energy/modelled_j_per_step"]]

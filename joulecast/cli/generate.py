@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from ..traffic import ServingSimulation
 
 
-"""Options of all commands about a language model that is served."""
-"""Options of commands that are told how it is served."""
-
-
 def generate(asked: Asked, tree: bool = False, depth: int = 5, as_json: bool = False, plot: Path | None = None) -> None:
     """Predict seconds, watts and joules per token of an engine that writes text with a language model."""
     from ..generation.generate import predict_generation
@@ -64,8 +60,6 @@ def _text(found: GenerationPrediction) -> str:
 
 
 # `joulecast simulate`.
-
-"""Options of speculative decoding."""
 
 
 def simulate(asked: Asked, plot: Path | None = None, as_json: bool = False, as_csv: bool = False) -> None:

@@ -76,7 +76,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._learned = {id(tensor) for tensor in learned}
         self._parameters = {id(tensor) for tensor in parameters}
         # If all parameters are learned, every operation computes all gradients, but for the first layer, which
-        # composition knows (predictors/networks/gradients.py).
+        # composition knows (predictors/networks/parts.py).
         self.gradients = Gradients(learned) if mode == "training" and self._parameters != self._learned else None
         self._is_needed = False  # whether the backward runs through the operator
         self.cast_bytes = 0

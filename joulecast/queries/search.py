@@ -10,8 +10,8 @@ import numpy as np
 from ..arrays import FloatArray
 from ..errors import InputError
 from ..hardware import GPU, same_boards
+from ..predictors.intervals.network_spread import Interval
 from ..predictors.networks.builder import caveats
-from ..predictors.networks.interval import Interval
 from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usable_bytes
 from ..predictors.networks.prediction import energy_not_measured
 from ..predictors.networks.uncovered import Coverage

@@ -7,7 +7,7 @@ import json
 import os
 import pathlib
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import asdict
 from functools import cache
 from importlib.util import find_spec
@@ -43,22 +43,17 @@ from .validation import checked_gpu
 # Example for a size of the input that a template leaves open, used if the template is valid for it.
 _USUAL_SIZES: Mapping[str, int] = {"batch": 32, "height": 224, "width": 224, "tokens": 128}
 _FALLBACK = 224
+_FIGURES = (
+    "name aliases architecture memory_bytes memory_bandwidth min_clock_mhz boost_clock_mhz max_clock_mhz power_limit_w"
+)
 
 
 def gpu_summary(gpu: GPU) -> dict[str, Any]:
     """A GPU as a row of the catalogue."""
     measured = measured_gpus()
     return {
-        "name": gpu.name,
+        **{figure: getattr(gpu, figure) for figure in _FIGURES.split()},
         "short_name": gpu.aliases[0],
-        "aliases": list(gpu.aliases),
-        "architecture": gpu.architecture,
-        "memory_bytes": gpu.memory_bytes,
-        "memory_bandwidth": gpu.memory_bandwidth,
-        "min_clock_mhz": gpu.min_clock_mhz,
-        "boost_clock_mhz": gpu.boost_clock_mhz,
-        "max_clock_mhz": gpu.max_clock_mhz,
-        "power_limit_w": gpu.power_limit_w,
         "precisions": list(gpu.peak_flops),
         "measured": str(measured[gpu.name]) if gpu.name in measured else None,
         "predictors": [entry for entry in entries() if entry.startswith(f"{gpu.slug}/")],
@@ -267,31 +262,20 @@ async def prometheus(request: Request) -> Response:
 _FILES = StaticFiles(directory=pathlib.Path(__file__).with_name("static"))
 
 
-@usual.get("/")
-async def index(request: Request) -> Response:
-    """The page."""
-    return await _file(request, "index.html")
+def _page(name: str) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    async def page(request: Request) -> Response:
+        return await static(request, name)
 
-
-@usual.get("/scoreboard")
-async def scoreboard_page(request: Request) -> Response:
-    """The scoreboard as a page."""
-    return await _file(request, "scoreboard.html")
-
-
-@usual.get("/docs")
-async def docs(request: Request) -> Response:
-    """The API as a page, made of the OpenAPI document."""
-    return await _file(request, "docs.html")
+    return page
 
 
 @usual.get("/static/{name}")
 async def static(request: Request, name: str) -> Response:
     """Serve a file of the page."""
-    return await _file(request, name)
-
-
-async def _file(request: Request, name: str) -> Response:
     response = await _FILES.get_response(name, request.scope)
     response.headers["Cache-Control"] = "no-cache"
     return response
+
+
+for _path, _name in {"/": "index.html", "/scoreboard": "scoreboard.html", "/docs": "docs.html"}.items():
+    usual.get(_path)(_page(_name))

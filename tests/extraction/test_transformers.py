@@ -226,6 +226,24 @@ def test_weights_of_experts_take_memory(tmp_path):
     assert memory_need(network).weights_bytes == pytest.approx(2 * parameters, rel=0.01)
 
 
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_experts_that_are_operands_of_products_take_memory(mode):
+    """Llama 4's are."""
+
+    class Experts(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = torch.nn.Linear(16, 64, bias=False)
+            self.weights = torch.nn.Parameter(torch.zeros(8, 64, 128))
+
+        def forward(self, x):
+            return torch.bmm(self.first(x).expand(8, -1, -1), self.weights)
+
+    network = joulecast.extract(Experts(), (32, 16), mode=mode)
+    held = 4 * (16 * 64 + 8 * 64 * 128)
+    assert memory_need(network).weights_bytes == held * (1 if mode == "inference" else 2)
+
+
 def test_a_configuration_asks_no_hub(monkeypatch, tmp_path):
     """If a configuration names a backbone, transformers would download it from the hub with the user's token."""
     asked = []

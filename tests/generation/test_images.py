@@ -23,7 +23,7 @@ VIDEO = {"wan": (21, 30, 52), "cogvideox": (13, 30, 45), "hunyuan_video": (33, 4
 DENOISERS = {
     "sd3_5_large": 8057, "sd3_5_medium": 2470 - 226, "flux_1_dev": 11901, "pixart_sigma": 611, "hunyuan_dit": 1500,
     "sana_1_6b": 1604, "sana_1_5_4_8b": 4720, "wan_2_1_1_3b": 1419, "wan_2_1_14b": 14288, "cogvideox_2b": 1694,
-    "cogvideox_5b": 5570, "hunyuan_video": 12821,
+    "cogvideox_5b": 5570, "hunyuan_video": 12821, "sd_1_5": 859.5, "sdxl": 2567.5,
 }  # fmt: skip
 ENCODERS = {("umt5_xxl", 512): 5681, ("gemma_2_2b", 300): 2614, ("clip_l", 77): 123, ("t5_xxl", 256): 4762}
 
@@ -51,6 +51,28 @@ def test_attention_of_flux_sees_image_and_text():
     # 57 blocks, two products of 4608 x 4608 x 128 in 24 heads.
     flops = sum(e.count * e.operation.flops for e in step if e.operation.kind == "attention")
     assert flops == 57 * 24 * 2 * 2 * 4608 * 4608 * 128
+
+
+# The FLOPs that tracing UNet2DConditionModel of diffusers 0.42.1 counts for a prompt and an empty one.
+@pytest.mark.parametrize(("name", "flops", "blocks"), [("sdxl", 13538372095232, 70), ("sd_1_5", 1608881245440, 16)])
+def test_a_u_net_computes_what_diffusers_computes(name, flops, blocks):
+    pipeline = PIPELINES[name]
+    *_, step, decoder = pipeline.networks(1, None, pipeline.height, pipeline.width, "bf16")
+    assert _flops(step) == pytest.approx(flops, rel=1e-6)
+    # Each block attends to the image and to the text.
+    assert sum(e.count for e in step if e.operation.kind == "attention") == 2 * blocks
+    assert step.entries[-1].operation.output_shape[1:] == decoder.entries[0].operation.input_shapes[0][1:]
+
+
+# Time of an image on an A100 SXM 80GB with PyTorch's attention: huggingface/diffusion-fast (30 steps, bf16), and
+# fal-ai/stable-diffusion-benchmarks (50 steps, fp16, torch 2.1). Nothing was fitted to them.
+@pytest.mark.parametrize(
+    ("name", "options", "seconds", "within"),
+    [("sdxl", {"steps": 30}, 3.315, 0.1), ("sd_1_5", {"precision": "fp16"}, 1.604, 0.25)],
+)
+def test_published_times_of_u_nets(name, options, seconds, within):
+    found = predict_image(name, "A100 SXM4 80GB", **options)
+    assert found.time_per_image_s == pytest.approx(seconds, rel=within)
 
 
 def test_linear_attention_of_sana_costs_the_same_for_each_token():
@@ -264,6 +286,7 @@ def test_fused_point_wise_operations_are_quicker():
         ({"gpu": "T4"}, "does not fit"),
         ({"gpus": 3}, "1, 2, 4, 8"),
         ({"gpus": 8, "ulysses": 4, "ring": 1}, "give ulysses=8, ring=1"),
+        ({"model": "sdxl", "gpus": 2}, "so many GPUs cannot share"),
         ({"model": "sd3_5_large", "gpus": 8, "ulysses": 8}, "give ulysses=2, ring=4"),
         ({"execution": "quickly"}, "execution"),
     ],

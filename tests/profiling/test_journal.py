@@ -70,7 +70,7 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
         journal.append({"key": 1})
         with monkeypatch.context() as patch:
             patch.setattr(
-                "joulecast.profiling.journal.os.fsync",
+                "os.fsync",
                 lambda descriptor: os.write(os.open("/dev/full", os.O_WRONLY), b"x"),
             )
             with pytest.raises(JournalError, match="No space left"):

@@ -19,6 +19,7 @@ from .encoders import TextEncoder
 from .joint_video_denoiser import JointVideoDiT
 from .linear_denoiser import LinearDiT
 from .sequence_parallel import ONE_GPU, Split
+from .unet import UNet
 from .video_decoder import CausalDecoder, ConditionedDecoder, GroupedDecoder
 from .video_denoiser import VideoDiT
 
@@ -87,7 +88,7 @@ _TABLES = tomllib.loads(Path(__file__).with_name("pipelines.toml").read_text(enc
 _KINDS: Mapping[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (
-        *(JointDiT, CrossDiT, LinearDiT, VideoDiT, JointVideoDiT),
+        *(JointDiT, CrossDiT, LinearDiT, VideoDiT, JointVideoDiT, UNet),
         *(Autoencoder, DeepCompression, CausalDecoder, ConditionedDecoder, GroupedDecoder),
     )
 }

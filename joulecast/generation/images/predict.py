@@ -195,17 +195,18 @@ def predict_image(
     A video counts as one image: seconds and joules per image are those of a whole video.
 
     Args:
-        model: sd3_5_large, sd3_5_medium, flux_1_dev, flux_1_schnell, pixart_sigma, hunyuan_dit, sana_1_6b,
-            sana_1_5_1_6b or sana_1_5_4_8b; for videos wan_2_1_1_3b, wan_2_1_14b, cogvideox_2b, cogvideox_5b,
-            cogvideox1_5_5b or hunyuan_video.
+        model: sdxl, sd_1_5, sd3_5_large, sd3_5_medium, flux_1_dev, flux_1_schnell, pixart_sigma, hunyuan_dit,
+            sana_1_6b, sana_1_5_1_6b or sana_1_5_4_8b; for videos wan_2_1_1_3b, wan_2_1_14b, cogvideox_2b,
+            cogvideox_5b, cogvideox1_5_5b or hunyuan_video.
         gpu: Name or alias from the catalogue, or the path of a TOML file that describes a GPU; "2x H100 SXM" are two.
         batch: Number of images or videos that are generated together.
         frames: Frames of a video; None for the pipeline's default.
-        height: Height in pixels; None for the pipeline's default: 1024 for images, 480 for videos.
-        width: Width in pixels; None for the pipeline's default: 1024 for images, 832 or 720 for videos.
+        height: Height in pixels; None for the pipeline's default: 1024 for most images, 480 for videos.
+        width: Width in pixels; None for the pipeline's default: 1024 for most images, 832 or 720 for videos.
         steps: Number of steps of the denoiser; None for the pipeline's default.
         precision: Precision of all parts: bf16, fp16 or fp32.
-        gpus: Number of GPUs that share the tokens of each image or video: 1, 2, 4 or 8. None for the number in `gpu`.
+        gpus: Number of GPUs that share the tokens of each image or video: 1, 2, 4 or 8; one for sdxl and
+            sd_1_5. None for the number in `gpu`.
         ulysses: Number of GPUs that exchange tokens for attention heads; None for as many as can.
         ring: Number of groups of such GPUs that pass keys and values on; None for gpus / ulysses.
         clock: Graphics clock in MHz; None for the GPU's default.

@@ -58,9 +58,12 @@ class Split:
 
     @classmethod
     def of(cls, gpus: int, ulysses: int | None, ring: int | None, heads: int, gpu: GPU) -> Split:
-        """The degrees that were asked for; where none was, the largest group that can share the heads."""
-        if gpus not in GROUPS:
-            raise InputError("so many GPUs cannot share an image", given=gpus, allowed=", ".join(map(str, GROUPS)))
+        """The degrees that were asked for; where none was, the largest group that can share the heads.
+
+        A denoiser of no heads cannot be shared.
+        """
+        if gpus not in (groups := GROUPS if heads else (1,)):
+            raise InputError("so many GPUs cannot share an image", given=gpus, allowed=", ".join(map(str, groups)))
         if ulysses is None:
             ulysses = gpus // ring if ring and not gpus % ring else math.gcd(gpus, heads)
         ring = max(1, gpus // ulysses) if ring is None else ring

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,6 +17,7 @@ import numpy as np
 from ...arrays import FloatArray
 from ...checked import integer, number, shown, text
 from ...errors import InputError
+from ...rendering.answers import plain
 from ...system.damage import first_line
 from ...system.regular_files import MOST_BYTES, is_file, read_json
 from ...system.whole_files import whole_file
@@ -90,7 +91,8 @@ class BoardProfile:
     @cached_property
     def sha256(self) -> str:
         """Hash of the content, by which a profile is recognized."""
-        return _sha256(self._content())
+        plain = json.dumps(self._content(), sort_keys=True, allow_nan=False, default=str)
+        return hashlib.sha256(plain.encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BoardProfile) and self.sha256 == other.sha256
@@ -150,16 +152,14 @@ class BoardProfile:
         return {**self._content(), "sha256": self.sha256}
 
     def _content(self) -> dict[str, Any]:
-        value: dict[str, Any] = {"kind": KIND, "format": FORMAT}
-        value |= {each.name: getattr(self, each.name) for each in fields(self)}
-        value["improvements"] = {name: asdict(each) for name, each in self.improvements.items()}
-        value["errors"] = {
-            name: {family: np.asarray(rows).tolist() for family, rows in of.items()} for name, of in self.errors.items()
-        }
-        named = {name: dict(value[name]) for name in ("software", "predictors", "factors")}
         # As floats: a program in another language may have written 700.0 as 700.
-        named["board"] = {name: each if isinstance(each, str) else float(each) for name, each in self.board.items()}
-        return {**value, **named, "measured": list(self.measured)}
+        board = {name: each if isinstance(each, str) else float(each) for name, each in self.board.items()}
+        return {
+            "kind": KIND,
+            "format": FORMAT,
+            **{each.name: plain(getattr(self, each.name)) for each in fields(self)},
+            "board": board,
+        }
 
     def write(self, path: Path) -> None:
         """Write the profile to a file, which `find_profile` reads.
@@ -325,11 +325,6 @@ def _errors(rows: Any) -> FloatArray:
     if not isinstance(rows, list | tuple) or not 1 <= len(rows) <= MOST_ERRORS:
         raise ValueError(f"1 to {MOST_ERRORS} errors are expected, not {shown(rows)}")
     return np.sort([number(each, 0.0, 20.0) for each in rows])
-
-
-def _sha256(content: Mapping[str, Any]) -> str:
-    plain = json.dumps(content, sort_keys=True, allow_nan=False, default=str)
-    return hashlib.sha256(plain.encode()).hexdigest()
 
 
 def percent(log_error: float) -> str:

@@ -26,9 +26,15 @@ from ..fitting.fit import LEAST_OPERATIONS, fit_own
 from ..intervals.closeness import Closeness
 from ..intervals.network_calibration import Parts
 from ..measured.splits import fold_of, network_family, only_in, variants
-from ..networks.composition import HostModel, compose, counts_of, plain_sum
-from ..networks.gradients import gradient_fractions
-from ..networks.learned import fit_network_static_w, fit_tf32_factor
+from ..networks.composition import (
+    HostModel,
+    compose,
+    counts_of,
+    fit_network_static_w,
+    fit_tf32_factor,
+    plain_sum,
+)
+from ..networks.parts import gradient_fractions
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..physics.roofline import roofline
@@ -189,7 +195,7 @@ class NetworksLeftOut:
 def predict_network(predictor: OperationPredictor, network: Network) -> tuple[FloatArray, OperationPredictions]:
     """Counts and predictions of a network's operations, as its parts.
 
-    What the order of tensors costs (networks/effects.py) was found on measured networks. A test on these very
+    What the order of tensors costs (networks/effects.toml) was found on measured networks. A test on these very
     networks leaves it out.
     """
     fractions = gradient_fractions(network)

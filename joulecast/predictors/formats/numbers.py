@@ -53,15 +53,9 @@ def errors_to_text(errors: Mapping[str, NDArray[np.float64]]) -> dict[str, str]:
 
 
 def require_features(found: object, known: Sequence[str], of: object) -> None:
-    """Require that the names of a stored predictor's features are those that this version computes, in their order.
+    """Require that the names of a stored predictor's features, in a file of this name, are those of this version.
 
-    Args:
-        found: The names in the file, which may be anything.
-        known: The names of the features that this version computes.
-        of: Folder or name of what was stored, for the message.
-
-    Raises:
-        ZooError: They are not.
+    Raises ZooError: they are others, in another order, or something else.
     """
     if found != list(known):
         raise ZooError(

@@ -14,14 +14,12 @@ from ...errors import InputError
 from ...hardware.host import REFERENCE, USUAL
 from ...units import si
 from ..intervals.conformal import power_range_w
-from ..intervals.network_spread import FAR_SHARE, NetworkSpread
+from ..intervals.network_spread import FAR_SHARE, Interval, NetworkSpread
 from ..operation_predictions import OperationPredictions
 from ..physics.roofline import roofline
 from .execution import COMPILED_LAUNCH_S, EAGER, GRAPH_LAUNCH_S
-from .interval import Interval, interval_around
-from .knowledge import NetworkKnowledge
+from .knowledge import NetworkKnowledge, OverClocks
 from .operation_cost import Bound, OperationCost
-from .over_clocks import OverClocks
 from .parts import unconfirmed_share
 from .prediction import Prediction
 
@@ -90,7 +88,7 @@ def caveats(found: OverClocks, place: int, level: float) -> Caveats:
         return Caveats(None, notes)
     totals = float(found.time_s[place]), float(found.energy_j[place]), float(found.held_clocks_mhz[place])
     power_range = power_range_w(found.knowledge.operations.gpu, found.power_limit_w)
-    return Caveats(interval_around(spread, level, *totals, power_range), notes)
+    return Caveats(spread.interval(level, *totals, power_range), notes)
 
 
 def _spread(found: OverClocks, place: int, predictions: OperationPredictions) -> NetworkSpread | None:
@@ -108,12 +106,12 @@ def _spread(found: OverClocks, place: int, predictions: OperationPredictions) ->
     # Some errors come from GPUs and clocks that were not measured.
     unmeasured = knowledge.any_gpu or bool(knowledge.operations.by_fallback(found.network.operations))
     as_measured = unmeasured or knowledge.holds_measured_settings(float(found.clocks_mhz[place]), found.power_limit_w)
-    return NetworkSpread(
-        networks=errors,
-        composition=found.composition,
-        operations=predictions.spread if errors.difficulties else None,
-        counts=counts,
-        predictions=predictions,
+    return NetworkSpread.of(
+        errors,
+        found.composition,
+        predictions.spread if errors.difficulties else None,
+        counts,
+        predictions,
         missing_share=coverage.share,
         measured_mhz=None if as_measured else float(knowledge.operations.gpu.boost_clock_mhz),
         unconfirmed_share=unconfirmed_share(found.network, knowledge.operations.gpu, counts, predictions),

@@ -58,13 +58,5 @@ class NetworkPredictor(NetworkKnowledge):
         return self.prepared(network, power_limit_w).at(clock_mhz, composition=composition, strict=strict)
 
     def prepared(self, network: Network, power_limit_w: float | None = None) -> PreparedNetwork:
-        """Compute everything that does not depend on the clock, for predictions at several clocks.
-
-        Args:
-            network: Operations of this predictor's mode.
-            power_limit_w: Power cap; None for the board's default.
-
-        Raises:
-            InputError: A cap that the GPU cannot hold.
-        """
+        """Compute everything that does not depend on the clock. Raises InputError: a cap that the GPU cannot hold."""
         return PreparedNetwork(self, network, self.operations.gpu.checked_power_limit_w(power_limit_w))

@@ -23,12 +23,10 @@ from ..physics.cached import cached
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
 from .builder import build_prediction
-from .compiled import as_compiled
 from .composition import composed, counts_of, plain_sum
-from .knowledge import NetworkKnowledge
+from .knowledge import NetworkKnowledge, OverClocks
 from .memory import MemoryNeed, memory_need
-from .over_clocks import OverClocks
-from .parts import as_parts
+from .parts import as_compiled, as_parts
 from .prediction import Prediction, checked_composition
 
 
