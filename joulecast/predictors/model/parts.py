@@ -152,12 +152,12 @@ def kernels_of(operation: Operation) -> tuple[Operation, ...]:
     if operation.kind == "attention":
         return (operation.replace(mode="inference"),)
     batch, rows, columns, reduction = operation.product or Product(1, 1, 1, 1)
-    whole, alone = rows_of_tiles(rows), operation.mode == "inference" and operation.precision != "tf32"
-    if alone and operation.kind == "linear" and whole != rows:
+    whole = rows_of_tiles(rows)
+    if operation.mode == "inference" and operation.precision != "tf32":
+        if operation.kind != "linear" or whole == rows:
+            return (operation,)
         shapes = [(whole, reduction)]
         return (Operation("linear", shapes, operation.attributes, precision=operation.precision),)
-    if alone:
-        return (operation,)
     precision, wider = ("fp16", 2) if operation.precision == "tf32" else (operation.precision, 1)
     rows, batch = (rows, batch) if operation.kind == "matmul" else (whole, 0)
     sizes = [(rows, reduction, columns)]
