@@ -20,9 +20,8 @@ from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.clock import Work
 from ..predictors.physics.least_times import LeastTimes
 from .collectives import KINDS, collective_costs
-from .four_bit_weights import four_bit_factors
-from .run_energy import served_j, with_joules
-from .sampling import sampling_factors
+from .engines import sampling_factors
+from .run_energy import four_bit_factors, served_j, with_joules
 from .steps import StepTokens
 
 Places = NDArray[np.int64]

@@ -31,10 +31,9 @@ from .decoder import (
     Projection,
     Recurrence,
 )
-from .engines import Engine
-from .four_bit_weights import FOUR_BIT_BYTES
+from .engines import Engine, sampling_operations
 from .parallel import ALONE, Parallel
-from .sampling import sampling_operations
+from .run_energy import FOUR_BIT_BYTES
 
 _QUANTIZED = ("fp8", "nvfp4")
 _CHUNK = 256  # Tokens of a chunk of a scan: the default of mamba_ssm, which engines take.

@@ -15,8 +15,8 @@ import numpy as np
 
 from ..errors import InputError, JoulecastError
 from ..generation.choices import GenerationChoice, GenerationChoices
+from ..generation.deployment import GenerationMemory
 from ..generation.images.predict import ImagePrediction
-from ..generation.memory import GenerationMemory
 from ..generation.prediction import GenerationPrediction
 from ..hardware.gpu import GPU, IdleCurve, VoltageCurve
 from ..operations.entry import Dropped, DroppedWork, Entry

@@ -27,7 +27,7 @@ from ..hardware import GPU
 from ..hardware import gpus as catalogue
 from ..hardware.host import USUAL, hosts
 from ..predictors.networks.execution import EXECUTIONS
-from ..queries.prices import grids
+from ..queries.objectives import grids
 from ..system.resources import shipped
 from ..zoo import entries
 from ..zoo.entries.cards import load_card, measured_gpus
