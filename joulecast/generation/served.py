@@ -14,8 +14,7 @@ from ..hardware import GPU
 from ..operations.entry import Entry
 from ..operations.network import Network
 from ..operations.operation import Operation
-from ..predictors.networks.network_predictor import NetworkPredictor
-from ..predictors.networks.prepared import PreparedNetwork
+from ..predictors.networks.prepared import NetworkPredictor, PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.clock import Work
 from ..predictors.physics.least_times import LeastTimes

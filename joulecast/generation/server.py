@@ -17,9 +17,8 @@ from ..hardware.host import USUAL, Host
 from ..operations.network import Network
 from ..predictors.board.profile import BoardProfile
 from ..predictors.networks.execution import Execution
-from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.prediction import Prediction
-from ..predictors.networks.prepared import over_clocks, over_gpus
+from ..predictors.networks.prepared import NetworkPredictor, over_clocks, over_gpus
 from ..predictors.physics.energy import static_power_w
 from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_predictor

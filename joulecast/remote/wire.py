@@ -23,7 +23,7 @@ from ..operations.entry import Dropped, DroppedWork, Entry
 from ..operations.network import Network
 from ..operations.operation import Operation
 from ..predictors.explanation import Contribution, Explanation, Neighbour
-from ..predictors.intervals.network_spread import Interval, NetworkSpread
+from ..predictors.intervals.network_calibration import Interval, NetworkSpread
 from ..predictors.intervals.operation_spread import OperationIntervals, OperationSpread, SentOperationSpread
 from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.operation_cost import OperationCost

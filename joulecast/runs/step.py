@@ -22,9 +22,9 @@ from ..predictors.board.profile import find_profile
 from ..predictors.networks.energy_rows import forward_fraction
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.memory import MemoryNeed, moments
-from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.operation_cost import OperationCost
 from ..predictors.networks.prediction import Prediction
+from ..predictors.networks.prepared import NetworkPredictor
 from ..predictors.physics.energy import static_power_w
 from ..predictors.physics.precisions import refuse_precisions
 from ..zoo import find_predictor
