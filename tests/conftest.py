@@ -1,10 +1,12 @@
 """Fixtures of several test files: simulated measurement loops, a simulated driver, real measurements if available."""
 
+import asyncio
 import contextlib
 import copy
 import gc
 import hashlib
 import importlib
+import inspect
 import json
 import os
 import shutil
@@ -27,6 +29,7 @@ from joulecast.cli import main
 from joulecast.datasets import Dataset, save
 from joulecast.predictors.physics import operation_numbers
 from joulecast.predictors.recipes import ForestRecipe
+from joulecast.remote import Client
 from joulecast.zoo.mlflow.mlflow_client import connected
 from joulecast.zoo.training import Trained, train
 
@@ -145,6 +148,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         places = {group: place for place, group in enumerate(BEGUN_FIRST)}
         items.sort(key=lambda item: places.get(group_of(item.nodeid), len(places)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in a loop of its own, for at most five minutes."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**given), 300))
+    return True
 
 
 @pytest.fixture(autouse=True)
@@ -295,6 +308,29 @@ def service(tmp_path_factory):
     running = start(folder, "--max-seconds", "600", "--calibrations", str(folder.parent / "calibrations0"))
     yield running
     running.stop()
+
+
+@pytest.fixture
+def started(tmp_path):
+    """Starts services of a test, which end with it."""
+    from service_process import start
+
+    running = []
+
+    def begin(*options):
+        running.append(start(tmp_path, *options))
+        return running[-1]
+
+    yield begin
+    for each in running:
+        each.process.kill()
+        each.process.wait()
+
+
+@pytest.fixture(scope="session")
+def client(service):
+    """A client of that service."""
+    return Client(service.url, timeout_s=600)
 
 
 @pytest.fixture(scope="session")

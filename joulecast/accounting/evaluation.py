@@ -10,7 +10,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -328,11 +327,9 @@ def correlations(summaries: Sequence[Summary]) -> FloatArray:
     """Pearson's correlation of each two summaries over all modules; NaN if all modules of one have the same joules."""
     keys = sorted(set().union(*summaries))
     columns = np.array([[found.get(key, 0.0) for key in keys] for found in summaries])
-    matrix = np.eye(len(summaries))
-    for i, j in combinations(range(len(summaries)), 2):
-        spread = columns[i].std() * columns[j].std()
-        pearson = float(np.corrcoef(columns[i], columns[j])[0, 1]) if spread else float("nan")
-        matrix[i, j] = matrix[j, i] = pearson
+    with np.errstate(invalid="ignore", divide="ignore"):
+        matrix: FloatArray = np.corrcoef(columns)
+    np.fill_diagonal(matrix, 1.0)
     return matrix
 
 

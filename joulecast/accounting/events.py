@@ -141,8 +141,7 @@ def innermost(start_s: FloatArray, end_s: FloatArray, lane: IntArray) -> tuple[F
     end of each piece, and the index of the event that it belongs to; each of shape (pieces,).
 
     Args:
-        start_s: Start of each event in seconds, shape (events,).
-        end_s: End of each event in seconds, shape (events,).
+        start_s, end_s: Start and end of each event in seconds, shape (events,).
         lane: Number of the thread or stream of each event, shape (events,).
     """
     lasting = np.flatnonzero(end_s > start_s)

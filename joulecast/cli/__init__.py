@@ -14,65 +14,12 @@ import typer
 from .. import __version__
 from ..errors import JoulecastError
 from ..progress import timed
-from .options import command, in_option_words
+from .options import TABLES, command, in_option_words
 
-COMMANDS: Mapping[str, tuple[str, str]] = {
-    "predict": ("predict", "predict"),
-    "best": ("predict", "best"),
-    "run": ("run", "run"),
-    "best-run": ("run", "best_run"),
-    "generate": ("generate", "generate"),
-    "simulate": ("generate", "simulate"),
-    "best-generation": ("generate", "best_generation"),
-    "image": ("generate", "image"),
-    "sweep": ("predict", "sweep"),
-    "explain": ("extract", "explain"),
-    "extract": ("extract", "extract"),
-    "collect": ("machine", "collect"),
-    "train": ("train", "train"),
-    "evaluate": ("train", "evaluate"),
-    "train-kernels": ("train", "train_kernels"),
-    "check": ("check", "check"),
-    "mcp": ("serve", "serve_agents"),
-    "models": ("catalogue", "list_models"),
-    "gpus": ("catalogue", "list_gpus"),
-    "published": ("catalogue", "published"),
-    "host": ("machine", "host"),
-    "calibrate": ("machine", "calibrate"),
-    "memory-levels": ("machine", "memory_levels"),
-    "serve": ("serve", "serve"),
-    "datasets import": ("datasets", "import_source"),
-    "datasets sources": ("datasets", "sources"),
-    "datasets convert": ("datasets", "convert_clone"),
-    "datasets from-journal": ("datasets", "from_journal"),
-    "datasets show": ("datasets", "show"),
-    "zoo list": ("zoo", "list_entries"),
-    "zoo show": ("zoo", "show_entry"),
-    "zoo pull": ("zoo", "pull_entries"),
-    "zoo push": ("zoo", "push_entry"),
-    "zoo verify": ("zoo", "verify_entries"),
-    "zoo remove": ("zoo", "remove_entry"),
-    "zoo promote": ("zoo", "promote_model"),
-    "measure run": ("measure", "run"),
-    "measure listen": ("measure", "listen"),
-    "measure show": ("measure", "show"),
-    "measure compare": ("measure", "compare"),
-    "measure merge": ("measure", "merge"),
-    "account run": ("account", "run"),
-    "account evaluate": ("account", "evaluate"),
-    "account merge": ("account", "merge"),
-    "account study": ("account", "study"),
-}
+COMMANDS: Mapping[str, str] = TABLES["commands"]
 """Command -> module here, and its function. A command of a group has the name of the group before its own."""
 
-GROUPS: Mapping[str, str] = {
-    "datasets": "Convert, import, inspect and verify measurements.",
-    "zoo": "List, share and verify trained predictors.",
-    "measure": "Measure the energy of a program: joulecast measure [OPTIONS] -- COMMAND. See `joulecast measure run "
-    "--help`.",
-    "account": "Account measured energy to modules: joulecast account MODEL SHAPE [OPTIONS]. See `joulecast account "
-    "run --help`.",
-}
+GROUPS: Mapping[str, str] = TABLES["command_groups"]
 """Group of commands -> its words in `--help`."""
 
 TIMED = ("extract", "sweep", "train", "evaluate", "train-kernels", "datasets", "zoo")
@@ -114,7 +61,8 @@ def application(only: str | None = None) -> typer.Typer:
         for name, words in GROUPS.items()
         if only in (None, name)
     }
-    for name, (module, function) in COMMANDS.items():
+    for name, place in COMMANDS.items():
+        module, _, function = place.partition(".")
         group, _, own = name.rpartition(" ")
         if only in (None, group or name):
             run = command(name, getattr(import_module(f".{module}", __name__), function))

@@ -16,31 +16,6 @@ DATASETS = Path("build/datasets")
 
 def import_source(source: str, folder: Path, out: Path = DATASETS, rows: int | None = None) -> None:
     """Convert published measurements into datasets: one per GPU or, where clocks were varied, one per GPU and clock."""
-    _import(source, folder, out, rows)
-
-
-def sources() -> None:
-    """List published measurements: what was measured, by whom, and where their files are."""
-    from ..datasets.published import PUBLISHED
-
-    for name, published in PUBLISHED.items():
-        typer.echo(
-            f"{name}: {published.measured}\n"
-            f"  by {published.authors}\n"
-            f"  at {published.address}; licence: {published.licence}\n"
-            f"  imported from the tables {', '.join((*published.tables, *published.more_tables))}"
-        )
-
-
-def convert_clone(source: str, clone: Path, out: Path, any_commit: bool = False) -> None:
-    """Make the tables that `import` reads from a clone of the repository in which they were published."""
-    from ..datasets.converters.convert import convert
-
-    for path, (rows, sha256) in convert(source, clone, out, any_commit=any_commit).items():
-        typer.echo(f"{path}: {rows:,} rows, sha256 of the rows {sha256}")
-
-
-def _import(source: str, folder: Path, out: Path, rows: int | None) -> None:
     from ..datasets import PUBLISHED, save
     from ..errors import InputError, named
     from ..progress import tracked
@@ -64,6 +39,27 @@ def _import(source: str, folder: Path, out: Path, rows: int | None) -> None:
             f"{written}: {len(dataset.measurements)} measurements ({unusable} unusable, {without_power} without usable "
             f"power), {len(dataset.networks)} networks ({sum(not m.usable for m in dataset.networks)} unusable)"
         )
+
+
+def sources() -> None:
+    """List published measurements: what was measured, by whom, and where their files are."""
+    from ..datasets.published import PUBLISHED
+
+    for name, published in PUBLISHED.items():
+        typer.echo(
+            f"{name}: {published.measured}\n"
+            f"  by {published.authors}\n"
+            f"  at {published.address}; licence: {published.licence}\n"
+            f"  imported from the tables {', '.join((*published.tables, *published.more_tables))}"
+        )
+
+
+def convert_clone(source: str, clone: Path, out: Path, any_commit: bool = False) -> None:
+    """Make the tables that `import` reads from a clone of the repository in which they were published."""
+    from ..datasets.converters.convert import convert
+
+    for path, (rows, sha256) in convert(source, clone, out, any_commit=any_commit).items():
+        typer.echo(f"{path}: {rows:,} rows, sha256 of the rows {sha256}")
 
 
 def _slug(gpu: str) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from ..generation.choices import VERSIONS, GenerationChoice
+from ..generation.choices import GenerationChoice
+from ..generation.engines import COMMANDS
 from ..units import duration, number, si
 from .options import Asked
 from .printing import LEVEL, Column, listing, quantity, table, tell, tell_ways, totals, word
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from ..generation.images.predict import ImagePrediction
     from ..generation.prediction import GenerationPrediction
     from ..traffic import ServingSimulation
-
-
-"""Options of all commands about a language model that is served."""
-"""Options of commands that are told how it is served."""
 
 
 def generate(asked: Asked, tree: bool = False, depth: int = 5, as_json: bool = False, plot: Path | None = None) -> None:
@@ -64,8 +61,6 @@ def _text(found: GenerationPrediction) -> str:
 
 
 # `joulecast simulate`.
-
-"""Options of speculative decoding."""
 
 
 def simulate(asked: Asked, plot: Path | None = None, as_json: bool = False, as_csv: bool = False) -> None:
@@ -154,7 +149,9 @@ def _start(first: GenerationChoice) -> list[str]:
     """The commands that start a way that was simulated."""
     if first.rate_per_s is None:
         return []
-    commands = [line for name in VERSIONS for line in ("", f"{name} {VERSIONS[name]}:", first.command(name))]
+    commands = [
+        line for name, words in COMMANDS.items() for line in ("", f"{name} {words.version}:", first.command(name))
+    ]
     return ["", "to start a replica of the first:", *commands]
 
 

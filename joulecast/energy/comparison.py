@@ -15,14 +15,11 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Gap:
-    """A node that both trees have, with its energy in each.
+    """A node that both trees have, with its joules in the first and in the other tree.
 
     Args:
         phase: Phase such as "forward"; empty if the node belongs to no single phase.
-        path: Qualified name of the module.
         name: The operation; empty for the module itself.
-        energy_j: Joules in the first tree.
-        other_energy_j: Joules in the second tree.
     """
 
     phase: str

@@ -48,11 +48,7 @@ class Repeated:
     """A part of a program over several runs.
 
     Args:
-        phase: Its phase.
-        path: Its module.
-        name: Its operator or module.
         energy_j: Joules of its own in each run; zero in a run without it, and empty if joules are not known.
-        time_s: Seconds in each run.
     """
 
     phase: str
@@ -73,11 +69,7 @@ class Repeated:
 
 
 def repeated(trees: Sequence[EnergyTree]) -> tuple[Repeated, ...]:
-    """The parts of a program with their joules and seconds in each of several equal runs, largest first.
-
-    Args:
-        trees: A tree for each run.
-    """
+    """The parts of a program with their joules and seconds in each of several equal runs, largest first."""
     runs = [{node.key: node for node in tree.root.walk() if node.own.time or node.own.energy} for tree in trees]
     known = all(tree.total.source != "missing" for tree in trees)
     found = []

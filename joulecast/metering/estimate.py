@@ -141,21 +141,17 @@ def estimate(
         memory_clock_mhz=_mean(window.memory_clock_mhz),
         temperature_c=_mean(window.temperature_c[-1:]),
         utilization=_mean(window.utilization),
-        warnings=(*_doubts_about_power(counter_w, integrated_w), *_disturbances(window)),
+        warnings=tuple(_warnings(window, counter_w, integrated_w)),
     )
 
 
-def _doubts_about_power(counter_w: float | None, integrated_w: float | None) -> list[str]:
-    if counter_w is None:
-        return ["no power reading" if integrated_w is None else "no energy counter"]
-    if integrated_w is None:
-        return []
-    difference = abs(integrated_w / counter_w - 1)
-    return [f"counter and power readings differ by {100 * difference:.1f} %"] if difference > DISAGREEMENT else []
-
-
-def _disturbances(window: Samples) -> list[str]:
+def _warnings(window: Samples, counter_w: float | None, integrated_w: float | None) -> list[str]:
+    """Reasons to doubt the power, and what disturbed the loop."""
     warnings = []
+    if counter_w is None:
+        warnings.append("no power reading" if integrated_w is None else "no energy counter")
+    elif integrated_w is not None and (difference := abs(integrated_w / counter_w - 1)) > DISAGREEMENT:
+        warnings.append(f"counter and power readings differ by {100 * difference:.1f} %")
     reasons = _known(window.throttle_reasons).astype(np.int64)
     for bit, reason in THROTTLE_REASONS.items():
         if (held_back := (reasons & bit) != 0).any():
@@ -220,12 +216,8 @@ def traits_of(samples: Samples, steps: Sequence[Window]) -> SensorTraits:
         samples: Samples of the sensor, with several polls for each update.
         steps: Start and end of each load, with idle time before each load.
     """
-    update_s = _update_period_s(samples.time_s, samples.power_w)
-    return SensorTraits(
-        power_update_s=update_s,
-        counter_update_s=_update_period_s(samples.time_s, samples.energy_j),
-        averaging_s=None if update_s is None else _averaging_s(samples, steps, update_s),
-    )
+    power_s, counter_s = (_update_period_s(samples.time_s, each) for each in (samples.power_w, samples.energy_j))
+    return SensorTraits(power_s, counter_s, None if power_s is None else _averaging_s(samples, steps, power_s))
 
 
 def _update_period_s(time_s: FloatArray, readings: FloatArray) -> float | None:

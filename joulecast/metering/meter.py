@@ -87,17 +87,11 @@ Returned = TypeVar("Returned")
 
 
 class Meter:
-    """Measures this machine as a context manager, or the calls of a function as a decorator.
+    """Measures this machine as a context manager, or the calls of a function as a decorator; see `measure`.
 
     In a parallel job, one process of each machine measures; `result()` of the other processes raises an error.
 
     Args:
-        devices: "cpu", "ram", "gpu", or names such as "gpu1"; None for CPU and GPU, and for memory if it has a counter,
-            and for an estimate if none of them can be read. "estimate" alone always estimates.
-        interval_s: Seconds between two samples.
-        out: Path of the recording; None for a temporary file.
-        title: Title of the measurement.
-        mlflow: Whether to log joules, watts and seconds to the active MLflow run at the end.
         command: The command that is measured, and its arguments, for the recording.
         own_share: Whether to record which share of the machine this process and its children use.
 
@@ -310,7 +304,8 @@ def measure(
 
     Args:
         devices: "cpu", "ram", "gpu", or names such as "gpu1"; None for all that have a sensor, and for an estimate from
-            utilization and data sheets if there is no sensor, which is marked as modelled.
+            utilization and data sheets if there is no sensor, which is marked as modelled. "estimate" alone always
+            estimates.
         interval_s: Seconds between two samples.
         out: Path of the recording, which `joulecast measure show` reads; None for a temporary file.
         title: Title of the measurement.

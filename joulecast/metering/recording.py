@@ -13,13 +13,11 @@ block that was being written. A last line that is incomplete is ignored when the
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -31,6 +29,7 @@ from ..energy.node import require_levels
 from ..errors import InputError
 from ..system.damage import first_line
 from ..system.regular_files import lines, refuse_constant
+from ..system.whole_files import append_whole
 from .samples import FIELDS, RANGES, Samples
 
 FORMAT = 1
@@ -135,15 +134,9 @@ class Writer:
 
         Raises InputError: writing failed, such as on a full disk. Then none of the records is in the recording.
         """
-        end, left = self._file.tell(), "".join(map(sealed, records)).encode()
         try:
-            while left:
-                left = left[self._file.write(left) :]
-            os.fsync(self._file.fileno())
+            append_whole(self._file, "".join(map(sealed, records)).encode())
         except OSError as error:
-            with contextlib.suppress(OSError):
-                self._file.seek(end)
-                self._file.truncate()
             raise InputError(
                 f"the recording cannot be written: {error.strerror}",
                 given=str(self._path),
@@ -251,17 +244,11 @@ class _Reading:
 
     def __init__(self) -> None:
         self.count = 0
-        self._machine: dict[str, Any] = {}
-        self._devices: tuple[DeviceInfo, ...] = ()
+        self._found: dict[str, Any] = {}  # fields of the recording
         self._blocks: dict[str, list[Samples]] = {}
-        self._windows: list[Window] = []
+        self._lists: dict[str, list[Any]] = {"windows": [], "events": [], "shares": []}
         self._names: dict[str, str] = {}
-        self._events: list[str] = []
-        self._shares: list[dict[str, Any]] = []
-        self._start_s = self._end_s = 0.0
         self._last_window_s = -math.inf
-        self._exit_code: int | None = None
-        self._complete = False
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Add the record of a line.
@@ -272,7 +259,13 @@ class _Reading:
         if (record["kind"] == "machine") != (self.count == 0):
             raise _no_recording(f"a line of the kind {record['kind']} in line {self.count + 1}")
         getattr(self, f"_add_{record['kind']}")(record)
+        for what, values in self._lists.items():
+            if len(values) > _MOST_RECORDS:
+                raise ValueError(f"it has more than {_MOST_RECORDS:,} {what}")
         self.count += 1
+
+    def _ends(self, *times_s: float) -> None:
+        self._found["end_s"] = max(self._found["end_s"], *times_s)
 
     def _add_machine(self, record: Mapping[str, Any]) -> None:
         if record.get("format") != FORMAT:
@@ -282,32 +275,34 @@ class _Reading:
                 allowed=f"format {FORMAT}",
                 hint="read it with the version of joulecast that wrote it",
             )
-        self._start_s = self._end_s = _time(record["start_s"])
-        self._machine = {
+        start_s = _time(record["start_s"])
+        self._found = {
+            "start_s": start_s,
+            "end_s": start_s,
             "host": text(record["host"], LONGEST_NAME),
             "started": text(record["started"], LONGEST_NAME),
             "absent": tuple(text(value) for value in _listed(record["absent"])),
             "wall_offset_s": _time(record["wall_offset_s"]),
+            "devices": tuple(DeviceInfo.from_dict(value) for value in _listed(record["devices"])),
+            "complete": False,
         }
-        self._devices = tuple(DeviceInfo.from_dict(value) for value in _listed(record["devices"]))
-        self._blocks = {device.name: [] for device in self._devices}
-        if len(self._blocks) < len(self._devices):
+        self._blocks = {device.name: [] for device in self._found["devices"]}
+        if len(self._blocks) < len(self._found["devices"]):
             raise ValueError("two devices have the same name")
 
     def _add_samples(self, record: Mapping[str, Any]) -> None:
         columns = {name: _listed(values) for name, values in record["columns"].items() if name in FIELDS}
         length = len(columns["time_s"])
         for name, values in columns.items():
-            low, high = RANGES[name]
-            missing = None if name == "time_s" else math.nan  # a time is never missing
-            columns[name] = [
-                missing if value is None and missing is not None else number(value, low, high) for value in values
-            ]
             if len(values) != length:
                 raise ValueError(f"{name} has {len(values)} values, but there are {length} times")
+            # A time is never missing.
+            columns[name] = [
+                math.nan if value is None and name != "time_s" else number(value, *RANGES[name]) for value in values
+            ]
         block = Samples.of(**{name: np.array(values, dtype=float) for name, values in columns.items()})
         self._blocks[text(record["device"])].append(block)
-        self._end_s = max(self._end_s, float(block.time_s[-1]))
+        self._ends(float(block.time_s[-1]))
 
     def _add_windows(self, record: Mapping[str, Any]) -> None:
         for name, start, end in _listed(record["windows"]):
@@ -316,46 +311,42 @@ class _Reading:
                 raise ValueError(f"a window ends before it starts: {start_s:g} s to {end_s:g} s")
             if name not in self._names:
                 require_levels(text(name))
-            self._windows.append((self._names.setdefault(name, name), start_s, end_s))
+            self._lists["windows"].append((self._names.setdefault(name, name), start_s, end_s))
             self._last_window_s = max(self._last_window_s, end_s)
-        self._end_s = max(self._end_s, self._last_window_s)
-        _require_few(self._windows, "windows")
+        self._ends(self._last_window_s)
 
     def _add_event(self, record: Mapping[str, Any]) -> None:
         what, device = text(record["what"]), record.get("device")
-        self._events.append(f"{text(device, LONGEST_NAME)}: {what}" if device else what)
-        _require_few(self._events, "events")
+        self._lists["events"].append(f"{text(device, LONGEST_NAME)}: {what}" if device else what)
 
     def _add_shares(self, record: Mapping[str, Any]) -> None:
         found: dict[str, Any] = {"time_s": _time(record["time_s"])}
         if record.get("cpu") is not None:
             found["cpu"] = number(record["cpu"], 0.0)
-        if "gpus" in record:
-            found["gpus"] = {text(name): _use(share) for name, share in record["gpus"].items()}
-        self._shares.append(found)
-        _require_few(self._shares, "shares")
+        if "gpus" in record:  # See `GpuShare`.
+            found["gpus"] = {
+                text(gpu): {text(name): None if value is None else number(value, 0.0) for name, value in share.items()}
+                for gpu, share in record["gpus"].items()
+            }
+        self._lists["shares"].append(found)
 
     def _add_end(self, record: Mapping[str, Any]) -> None:
-        self._end_s = max(_time(record["time_s"]), self._last_window_s)
-        if self._end_s < self._start_s:
+        end_s = max(_time(record["time_s"]), self._last_window_s)
+        if end_s < self._found["start_s"]:
             raise ValueError("the end is before the start")
         code = record["exit_code"]
-        self._exit_code, self._complete = None if code is None else integer(code, -(2**31), 2**32), True
+        code = None if code is None else integer(code, -(2**31), 2**32)
+        self._found |= {"end_s": end_s, "exit_code": code, "complete": True}
 
     def finished(self) -> Recording:
         """The recording. Raises InputError: the times of a device's samples do not ascend, or its counter sinks."""
-        return Recording(
-            start_s=self._start_s,
-            end_s=self._end_s,
-            devices=self._devices,
-            samples={name: _joined(blocks) for name, blocks in self._blocks.items()},
-            windows=tuple(self._windows),
-            events=tuple(self._events),
-            shares=tuple(self._shares),
-            exit_code=self._exit_code,
-            complete=self._complete,
-            **self._machine,
-        )
+        samples, empty = {}, Samples.of(np.empty(0))
+        for name, blocks in self._blocks.items():
+            columns = (np.concatenate([getattr(block, field) for block in (empty, *blocks)]) for field in FIELDS)
+            samples[name] = Samples(*columns)
+            samples[name].refuse_sinking_counter()
+        lists: dict[str, Any] = {name: tuple(values) for name, values in self._lists.items()}
+        return Recording(samples=samples, **self._found, **lists)
 
 
 def _time(value: Any) -> float:
@@ -366,24 +357,3 @@ def _listed(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise TypeError(f"a list is expected, not {shown(value)}")
     return value
-
-
-def _require_few(values: Sequence[object], what: str) -> None:
-    if len(values) > _MOST_RECORDS:
-        raise ValueError(f"it has more than {_MOST_RECORDS:,} {what}")
-
-
-def _use(share: Mapping[str, Any]) -> dict[str, float | None]:
-    """Shares of a GPU, see `GpuShare`."""
-    return {text(name): None if value is None else number(value, 0.0) for name, value in share.items()}
-
-
-def _joined(blocks: Sequence[Samples]) -> Samples:
-    """The samples of a device from those of its blocks.
-
-    Raises InputError: the times do not ascend, or the counter sinks.
-    """
-    empty = Samples.of(np.empty(0))
-    found = Samples(*(np.concatenate([getattr(block, name) for block in (empty, *blocks)]) for name in FIELDS))
-    found.refuse_sinking_counter()
-    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib.resources import files
@@ -249,7 +249,12 @@ class Metering(Answer):
         for recording in self.recordings:
             for name in recording.samples:
                 if device in (name, f"{recording.host}/{name}"):
-                    return _trace(recording, recording.samples[name])
+                    curve = EnergyCurve.of(recording.samples[name])
+                    if len(curve.time_s) < 2:
+                        return np.empty(0), np.empty(0)
+                    edges = np.linspace(curve.time_s[0], curve.time_s[-1], min(_POINTS, len(curve.time_s)) + 1)
+                    joules, _ = curve.between(edges[:-1], edges[1:])
+                    return edges[1:] - recording.start_s, joules / np.diff(edges)
         raise InputError(
             "no such device was measured",
             given=repr(device),
@@ -344,34 +349,14 @@ def _sensor_note(found: DeviceEnergy, samples: Samples) -> str | None:
     return f"{note}: {si(found.corrected_j, 'J')} +- {100 * BOARD_SPREAD:g} % by a meter"
 
 
-def _device_energies(recording: Recording) -> list[DeviceEnergy]:
-    found = []
+def _device_energies(recording: Recording) -> Iterator[DeviceEnergy]:
     duration_s = recording.end_s - recording.start_s
     for device in recording.devices:
-        samples = recording.samples[device.name]
-        joules, known = EnergyCurve.of(samples).between(recording.start_s, recording.end_s)
-        peak_w = _peak_w(samples)
+        curve, peak_w = EnergyCurve.of(recording.samples[device.name]), None
+        joules, known = curve.between(recording.start_s, recording.end_s)
+        length_s = min(1.0, float(np.ptp(curve.time_s))) if len(curve.time_s) else 0.0
+        if length_s:
+            starts = curve.time_s[curve.time_s <= curve.time_s[-1] - length_s]
+            peak_w = float(curve.between(starts, starts + length_s)[0].max() / length_s)
         share = program_share(recording.shares, device.name)
-        found.append(DeviceEnergy(recording.host, device, float(joules), bool(known), duration_s, peak_w, share))
-    return found
-
-
-def _peak_w(samples: Samples) -> float | None:
-    curve = EnergyCurve.of(samples)
-    if len(curve.time_s) < 2:
-        return None
-    length_s = min(1.0, float(curve.time_s[-1] - curve.time_s[0]))
-    starts = curve.time_s[curve.time_s <= curve.time_s[-1] - length_s]
-    if not length_s or not len(starts):
-        return None
-    joules, _ = curve.between(starts, starts + length_s)
-    return float(joules.max() / length_s)
-
-
-def _trace(recording: Recording, samples: Samples) -> tuple[FloatArray, FloatArray]:
-    curve = EnergyCurve.of(samples)
-    if len(curve.time_s) < 2:
-        return np.empty(0), np.empty(0)
-    edges = np.linspace(curve.time_s[0], curve.time_s[-1], min(_POINTS, len(curve.time_s)) + 1)
-    joules, _ = curve.between(edges[:-1], edges[1:])
-    return edges[1:] - recording.start_s, joules / np.diff(edges)
+        yield DeviceEnergy(recording.host, device, float(joules), bool(known), duration_s, peak_w, share)

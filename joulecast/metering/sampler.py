@@ -198,11 +198,8 @@ class Sampler:
 
 
 def _lost(reason: str) -> SensorError:
-    return SensorError(
-        "the power sensor was lost",
-        given=reason,
-        hint="check `nvidia-smi`; then continue an interrupted campaign with --resume",
-    )
+    hint = "check `nvidia-smi`; then continue an interrupted campaign with --resume"
+    return SensorError("the power sensor was lost", given=reason, hint=hint)
 
 
 # The interface of power sensors that campaigns use, and the sensor that the sampler process polls.

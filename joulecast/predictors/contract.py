@@ -8,6 +8,7 @@ transformer and an average of these differ only in their residual model.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -40,12 +41,9 @@ Curves = Mapping[str, Sequence[float]]
 
 
 def curves_of(fitted: object) -> dict[str, Sequence[float]]:
-    """The learning curves of a model that was just fitted, and of its parts, for tracking.
+    """The learning curves of a predictor, residual model or regressor that was just fitted, and of its parts.
 
     Forests have no curves, because their trees are grown independently of each other.
-
-    Args:
-        fitted: A predictor, a residual model or a regressor.
     """
     parts: Mapping[str, object] = getattr(fitted, "parts", {})
     own: Curves = getattr(fitted, "curves", {})
@@ -214,6 +212,27 @@ class ResidualModel(SharedModel, Protocol):
             gpu: The GPU that they run on.
         """
         ...
+
+
+def _of_own(name: str) -> Any:
+    """A property that is that of the wrapped predictor."""
+    return property(lambda self: getattr(self.own, name), doc=f"See `PredictsOperations.{name}`.")
+
+
+@dataclass(frozen=True, eq=False)
+class WrappedPredictor:
+    """Answers as another predictor does. Subclasses have `predict`, and override what they answer differently.
+
+    Args:
+        own: The predictor that is corrected or completed.
+    """
+
+    own: PredictsOperations
+
+    gpu, mode, coverage, covers, remarks = map(_of_own, ("gpu", "mode", "coverage", "covers", "remarks"))
+    by_fallback, regressor_inputs = map(_of_own, ("by_fallback", "regressor_inputs"))
+    measured_launch_s, shared_models = map(_of_own, ("measured_launch_s", "shared_models"))
+    in_network, same_in_all_networks = map(_of_own, ("in_network", "same_in_all_networks"))
 
 
 def require_mode(operations: Sequence[Operation], mode: str) -> None:

@@ -29,7 +29,7 @@ _CAUSES = 8  # Inputs in a notebook, by their effect.
 
 
 @dataclass(frozen=True)
-class Neighbour:
+class Neighbour(Plain):
     """A measured operation, with what the predictor says of it. The predictor has seen its measurement.
 
     Args:
@@ -43,10 +43,6 @@ class Neighbour:
     time_s: float
     power_w: float
     energy_j: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The neighbour as a dictionary."""
-        return {**vars(self), "operation": self.operation.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -155,9 +151,8 @@ class Explanation(Plain, Drawn):
                 table(["nearest that were measured", "distance", "time", "energy"], near, frozenset({1, 2, 3}))
             )
         for quantity, found in (e.contributions or {}).items():
-            moved = [
-                [c.name, "" if math.isnan(c.value) else f"{c.value:.3g}", _effect(quantity, c.effect)] for c in found
-            ]
+            effect = "x {:.2f}" if quantity == "time" else "{:+.1f} W"
+            moved = [[c.name, "" if math.isnan(c.value) else f"{c.value:.3g}", effect.format(c.effect)] for c in found]
             parts.append(table([f"what moved {quantity}", "value", "effect"], moved[:_CAUSES], frozenset({1, 2})))
         busy, least = si(e.device_time_s, "s"), si(max(e.compute_s, e.memory_s), "s")
         said = [f"bound by {e.bound_by}; the GPU is busy for {busy}, by the data sheet for {least}"]
@@ -183,17 +178,8 @@ class Explanation(Plain, Drawn):
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation as plain lists and dictionaries; quantities in SI units."""
-        by_input = self.contributions
-        return {
-            **vars(self),
-            "operation": self.operation.to_dict(),
-            "efficiency": self.efficiency,
-            "interval": None if self.interval is None else _interval_json(self.interval),
-            "nearest": [neighbour.to_dict() for neighbour in self.nearest],
-            "remarks": list(self.remarks),
-            "calibration": None if self.calibration is None else dict(self.calibration),
-            "contributions": by_input and {name: [each.to_dict() for each in some] for name, some in by_input.items()},
-        }
+        interval = None if self.interval is None else _interval_json(self.interval)
+        return {**super().to_dict(), "efficiency": self.efficiency, "interval": interval}
 
 
 def _interval_json(interval: OperationIntervals) -> dict[str, Any]:
@@ -308,7 +294,3 @@ def _tree_shap(native: bytes, inputs: Any) -> Any:
     booster = xgboost.Booster()
     booster.load_model(bytearray(native))
     return booster.predict(xgboost.DMatrix(inputs), pred_contribs=True)[0]
-
-
-def _effect(quantity: str, effect: float) -> str:
-    return f"x {effect:.2f}" if quantity == "time" else f"{effect:+.1f} W"

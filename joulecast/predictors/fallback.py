@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +22,13 @@ from numpy.typing import NDArray
 from ..arrays import FloatArray
 from ..operations.operation import Operation
 from ..operations.operation_list import OperationList
-from .contract import PredictsOperations
+from .contract import PredictsOperations, WrappedPredictor
 from .intervals.operation_spread import OperationSpread
 from .operation_predictions import OperationPredictions
 from .physics.baseline import group_of, stand_ins
 from .physics.cached import cached
 from .physics.limits import with_limits
 from .physics.norms import smooth_max
-from .wrapped import WrappedPredictor
 
 _LEAST = 1e-15  # Instead of a division by zero.
 _Ask = Callable[[PredictsOperations, Sequence[Operation]], OperationPredictions]
@@ -56,11 +56,7 @@ class FallbackPredictor(WrappedPredictor):
     def predict(
         self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
     ) -> OperationPredictions:
-        """Predict operations; see `OperationPredictor.predict`.
-
-        Raises:
-            InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
-        """
+        """See `PredictsOperations.predict`."""
         cap_w = self.gpu.checked_power_limit_w(power_limit_w)
         return self._with_fallback(operations, lambda each, some: each.predict(some, clock_mhz, power_limit_w), cap_w)
 
@@ -80,20 +76,21 @@ class FallbackPredictor(WrappedPredictor):
         work = None if found.work is None else found.work.scatter(missing)
         sources = iter(found.source)
 
-        def merged(known: FloatArray, others: FloatArray) -> FloatArray:
+        def merged(known: FloatArray, values: FloatArray) -> Any:
             whole = known.copy()
-            whole[missing] = others
+            whole[missing] = values
             return whole
 
+        others: dict[str, Any] = {
+            "time_s": time_s,
+            "power_w": power_w,
+            "energy_j": power_w * time_s,
+            "host_time_s": host_s,
+        }
+        others |= {name: getattr(found, name) for name in ("device_time_s", "dynamic_energy_j", "held_clock_mhz")}
         return replace(
             predictions,
-            time_s=merged(predictions.time_s, time_s),
-            power_w=merged(predictions.power_w, power_w),
-            energy_j=merged(predictions.energy_j, power_w * time_s),
-            device_time_s=merged(predictions.device_time_s, found.device_time_s),
-            dynamic_energy_j=merged(predictions.dynamic_energy_j, found.dynamic_energy_j),
-            host_time_s=merged(predictions.host_time_s, host_s),
-            held_clock_mhz=merged(predictions.held_clock_mhz, found.held_clock_mhz),
+            **{name: merged(getattr(predictions, name), values) for name, values in others.items()},
             source=tuple(next(sources) if source == "missing" else source for source in predictions.source),
             spread=_spread(predictions.spread, found.spread, missing),
             work=work if predictions.work is None or work is None else predictions.work.merge(work),

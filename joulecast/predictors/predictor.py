@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..hardware import GPU
-from ..operations.alike import digests_of
 from ..operations.attributes import PRECISIONS
 from ..operations.operation import Operation
-from ..operations.operation_list import OperationList
+from ..operations.operation_list import OperationList, digests_of
 from .at_default import COLUMNS, MISSING, AtDefault, rows_of
 from .batches import in_batches
 from .contract import Regressor, require_mode
@@ -103,16 +102,7 @@ class OperationPredictor:
     def predict(
         self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
     ) -> OperationPredictions:
-        """Predict operations on this predictor's GPU.
-
-        Args:
-            operations: Operations of this predictor's mode.
-            clock_mhz: Graphics clock; None for the GPU's default.
-            power_limit_w: Power cap; None for the board's default, under which everything was measured.
-
-        Raises:
-            InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
-        """
+        """See `PredictsOperations.predict`; everything was measured at the default clock and cap."""
         operations = OperationList.of(operations)
         clock, cap_w = self.gpu.checked_clock_mhz(clock_mhz), self.gpu.checked_power_limit_w(power_limit_w)
         at_default = AtDefault(self._rows.of(operations, self._at_default), self.gpu)

@@ -49,9 +49,8 @@ class Chase:
 class ChaseDevice(Protocol):
     """A GPU that can chase pointers while its energy is measured."""
 
-    @property
-    def multiprocessors(self) -> int:
-        """Number of multiprocessors of the GPU."""
+    multiprocessors: int
+    """Number of multiprocessors of the GPU."""
 
     def run(
         self, level: str, blocks: int, threads: int, steps: int, access: str = "load", size_bytes: int | None = None

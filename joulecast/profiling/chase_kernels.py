@@ -134,28 +134,16 @@ class CudaChase:
                 allowed="a GPU and a driver for the CUDA version of torch",
                 hint="update the driver, or install a torch that supports this GPU",
             ) from error
-        self._device, self._sensor = device, sensor
+        self._device, self._sensor, self.now_s = device, sensor, time.monotonic
+        self.multiprocessors: int = torch.cuda.get_device_properties(device).multi_processor_count
         self._sizes = array_bytes(gpu)
         self._array = lru_cache(maxsize=8)(lambda nodes, access: chain(nodes, device))
         self._out = torch.zeros(1, dtype=torch.int32, device=device)
-
-    @property
-    def multiprocessors(self) -> int:
-        """Number of multiprocessors of the GPU."""
-        count: int = torch.cuda.get_device_properties(self._device).multi_processor_count
-        return count
 
     def run(
         self, level: str, blocks: int, threads: int, steps: int, access: str = "load", size_bytes: int | None = None
     ) -> Chase:
         """See `ChaseDevice.run`."""
-        start_s, end_s = self.launch(level, blocks, threads, steps, access, size_bytes)
-        return Chase(end_s - start_s, self._energy_j(start_s, end_s))
-
-    def launch(
-        self, level: str, blocks: int, threads: int, steps: int, access: str = "load", size_bytes: int | None = None
-    ) -> tuple[float, float]:
-        """Run a kernel; when it began and ended, in monotonic seconds. See `ChaseDevice.run`."""
         nodes = (size_bytes or self._sizes[level]) // _NODE_BYTES
         # Stores destroy their chain, so that they have an array of their own.
         arguments = [self._array(nodes, access == "store"), nodes, stride(nodes), steps, self._out]
@@ -163,7 +151,8 @@ class CudaChase:
         start_s = time.monotonic()
         self._kernels[level, access](grid=(blocks, 1, 1), block=(threads, 1, 1), args=arguments)
         torch.cuda.synchronize(self._device)
-        return start_s, time.monotonic()
+        end_s = time.monotonic()
+        return Chase(end_s - start_s, self._energy_j(start_s, end_s))
 
     def idle(self, settle_s: float, seconds: float) -> tuple[float, float]:
         """See `ChaseDevice.idle`."""
@@ -172,10 +161,6 @@ class CudaChase:
         time.sleep(seconds)
         end_s = time.monotonic()
         return self._energy_j(start_s, end_s) / (end_s - start_s), (start_s + end_s) / 2
-
-    def now_s(self) -> float:
-        """Monotonic time in seconds."""
-        return time.monotonic()
 
     def power(self, begin_s: float, end_s: float) -> tuple[list[float], list[float]]:
         """See `ChaseDevice.power`: means over twentieths of a second."""
@@ -205,7 +190,7 @@ def main(level: str) -> None:
     gpu = find_gpu(torch.cuda.get_device_name(device))
     with sensor_of(device) as sensor:
         chase = CudaChase(device, gpu, sensor)
-        chase.launch(level, chase.multiprocessors, 256, 10_000)
+        chase.run(level, chase.multiprocessors, 256, 10_000)
 
 
 if __name__ == "__main__":

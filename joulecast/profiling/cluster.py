@@ -151,24 +151,20 @@ def run_on_cluster(
     with connect(cluster) as client:
         tasks = plan(campaign, limit)
         say(f"{len(tasks)} measurements for each model of GPU at {client.scheduler.address}\n")
-        with _Dispatch(client, campaign, tasks, out, resume) as dispatch:
-            return _finished(dispatch, out, device, power)
-
-
-def _finished(dispatch: _Dispatch, out: Path, device: str, power: bool) -> str:
-    """Measure until all is done or the user stops it, and write the datasets of what is there."""
-    try:
-        with termination_as_interrupt():
-            dispatch.run(device, power)
-    except KeyboardInterrupt:
-        say("\nstopped; go on with --resume")
-    say("\n")
-    results, errors = [], []
-    for name, model in dispatch.models.items():
-        try:
-            results.append(finish_journal(model.journal, out / name))
-        except JoulecastError as error:  # The datasets of the other models are written all the same.
-            errors.append(error)
+        with ExitStack() as journals:
+            dispatch = _Dispatch(client, campaign, tasks, out, resume, journals)
+            try:
+                with termination_as_interrupt():
+                    dispatch.run(device, power)
+            except KeyboardInterrupt:
+                say("\nstopped; go on with --resume")
+            say("\n")
+            results, errors = [], []
+            for name, model in dispatch.models.items():
+                try:
+                    results.append(finish_journal(model.journal, out / name))
+                except JoulecastError as error:  # The datasets of the other models are written all the same.
+                    errors.append(error)
     if errors:
         say("".join(f"{result}\n" for result in results))
         raise errors[0]
@@ -203,7 +199,9 @@ class _Worker:
 class _Dispatch:
     """Hands the measurements of a plan to workers that come and go."""
 
-    def __init__(self, client: Client, campaign: Campaign, tasks: _Plan, out: Path, resume: bool) -> None:
+    def __init__(
+        self, client: Client, campaign: Campaign, tasks: _Plan, out: Path, resume: bool, journals: ExitStack
+    ) -> None:
         self.models: dict[str, _Model] = {}
         self._client = client
         self._campaign = campaign
@@ -213,24 +211,18 @@ class _Dispatch:
         self._workers: dict[str, _Worker] = {}
         self._losses: Counter[str] = Counter()
         self._ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
-        self._journals = ExitStack()
-
-    def __enter__(self) -> _Dispatch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._journals.close()
+        self._journals = journals
 
     def run(self, device: str, power: bool) -> None:
         """Measure until nothing is left."""
         waited = False
         try:
-            while not self._is_done():
+            while not self.models or self._is_busy() or self._wanted():
                 self._look_for_workers(device, power)
                 self._hand_out()
                 waits = not self._is_busy()
                 if waits and not waited:
-                    say(f"\nwaiting for workers{self._wanted()}\n")
+                    say(" with ".join(["\nwaiting for workers", *filter(None, [", ".join(self._wanted())])]) + "\n")
                 waited = waits
                 with suppress(queue.Empty):
                     self._take(self._ended.get(timeout=_CHECK_S))
@@ -241,13 +233,9 @@ class _Dispatch:
     def _is_busy(self) -> bool:
         return any(worker.call is not None for worker in self._workers.values())
 
-    def _is_done(self) -> bool:
-        return bool(self.models) and not self._is_busy() and not any(model.left for model in self.models.values())
-
-    def _wanted(self) -> str:
-        """The models of GPU that have measurements left, as the end of a message; empty where none is known yet."""
-        wanted = [name for name, model in self.models.items() if model.left]
-        return f" with {', '.join(wanted)}" if wanted else ""
+    def _wanted(self) -> list[str]:
+        """The models of GPU that have measurements left."""
+        return [name for name, model in self.models.items() if model.left]
 
     def _look_for_workers(self, device: str, power: bool) -> None:
         try:
@@ -349,14 +337,16 @@ class _Dispatch:
             )
             self._refuse(address, worker, error)
             return
-        name = _folder_name(opened.device)
+        # The device's name comes from another machine, so it must not become a path.
+        words = "".join(c if c.isascii() and c.isalnum() else " " for c in opened.device.lower()).split()
+        name = "-".join(words) or "device"
         model = self._model(name, opened)
-        differing = _differing(model.journal.facts, opened.facts)
-        if differing:
+        plain, known = json.loads(json.dumps(opened.facts)), model.journal.facts  # as a journal gives it back
+        if differing := [fact for fact in _SHARED_FACTS if known.get(fact) != plain.get(fact)]:
             error = InputError(
                 f"this worker would not fit into the dataset of {opened.device}",
                 given=", ".join(f"{fact} {opened.facts.get(fact)}" for fact in differing),
-                allowed=", ".join(f"{fact} {model.journal.facts.get(fact)}" for fact in differing),
+                allowed=", ".join(f"{fact} {known.get(fact)}" for fact in differing),
                 hint="install the same software on its machine, or collect there with another --out",
             )
             self._refuse(address, worker, error)
@@ -383,14 +373,3 @@ class _Dispatch:
         done = sum(len(self._tasks) - len(each.left) for each in self.models.values())
         done -= sum(each.task is not None for each in self._workers.values())
         say(f"\r{done}/{len(self._tasks) * len(self.models)} on {len(self._workers)} workers")
-
-
-def _folder_name(device: str) -> str:
-    """The name of a device as a folder; it comes from another machine, so it must not become a path."""
-    return "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in device.lower()).split()) or "device"
-
-
-def _differing(known: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """The facts that have to be the same in a dataset, and are not."""
-    plain = json.loads(json.dumps(new))  # as a journal gives it back
-    return [fact for fact in _SHARED_FACTS if known.get(fact) != plain.get(fact)]

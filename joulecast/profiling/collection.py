@@ -45,11 +45,7 @@ def measure(
         second: Another sensor of the same device that checks the first, already entered; None for no check.
     """
     seed = campaign.seed + task.repeat
-    loop: dict[str, Any] = {
-        "seconds": campaign.seconds,
-        "loop_lengths": campaign.loop_lengths,
-        "floor_s": campaign.floor_s,
-    }
+    loop: dict[str, Any] = {name: getattr(campaign, name) for name in ("seconds", "loop_lengths", "floor_s")}
     subject = {"operation": task.operation.to_dict()} if isinstance(task, Task) else {"network": asdict(task)}
     record: dict[str, Any] = {
         "key": task.key,

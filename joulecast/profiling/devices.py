@@ -74,7 +74,7 @@ class Clocks:
             try:
                 yield
             finally:
-                self._reset()
+                self._set(None)
                 self._marker.unlink()  # The marker stays where the reset failed, so that the next campaign tries again.
 
     def restore(self) -> bool:
@@ -85,7 +85,7 @@ class Clocks:
         if not self._marker.exists():
             return False
         with self._marked():
-            self._reset()
+            self._set(None)
             self._marker.unlink()
         return True
 
@@ -119,30 +119,23 @@ class Clocks:
         except (SensorError, MissingDependencyError, ValueError):
             return []
 
-    def _set(self, clock_mhz: int) -> None:
-        self._try(
-            f"the clock cannot be locked at {clock_mhz} MHz",
-            lambda nvml, handle: nvml.nvmlDeviceSetGpuLockedClocks(handle, clock_mhz, clock_mhz),
-            f"--lock-gpu-clocks={clock_mhz},{clock_mhz}",
-            "then collect with a campaign without clocks; the clock that the GPU really holds is stored",
-        )
-
-    def _reset(self) -> None:
-        self._try(
-            "the clock cannot be reset",
-            lambda nvml, handle: nvml.nvmlDeviceResetGpuLockedClocks(handle),
-            "--reset-gpu-clocks",
-            f"then delete {self._marker}",
-        )
-
-    def _try(self, what: str, call: Any, argument: str, after: str) -> None:
+    def _set(self, clock_mhz: int | None) -> None:
+        """Lock a clock, or reset it with None. Raises ClockError: neither NVML nor nvidia-smi may do that."""
+        argument = "--reset-gpu-clocks" if clock_mhz is None else f"--lock-gpu-clocks={clock_mhz},{clock_mhz}"
         try:
             with opened(self._index) as (nvml, handle):
-                call(nvml, handle)
+                if clock_mhz is None:
+                    nvml.nvmlDeviceResetGpuLockedClocks(handle)
+                else:
+                    nvml.nvmlDeviceSetGpuLockedClocks(handle, clock_mhz, clock_mhz)
         except (SensorError, MissingDependencyError) as error:
             try:
                 nvidia_smi(f"--id={self._index}", argument)
             except SensorError as second:
+                what, after = "the clock cannot be reset", f"then delete {self._marker}"
+                if clock_mhz is not None:
+                    what = f"the clock cannot be locked at {clock_mhz} MHz"
+                    after = "then collect with a campaign without clocks; the clock that the GPU really holds is stored"
                 raise ClockError(
                     what,
                     given=f"{error.given or error.what}; {second.given}",

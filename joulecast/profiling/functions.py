@@ -74,21 +74,24 @@ def scattered_rows(operation: Operation) -> int:
     return math.prod(x) // (math.prod(source) // math.prod(index))
 
 
+class _Called(nn.Module):
+    """A layer that is called by a function of the layer and the tensors."""
+
+    def __init__(self, layer: nn.Module, call: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.layer, self._call = layer, call
+
+    def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+        return self._call(self.layer, *tensors)
+
+
 def embedding_bag(operation: Operation) -> Run:
     """An embedding bag whose bags all have the same length."""
     layer = nn.EmbeddingBag(operation.attributes["num_embeddings"], operation.attributes["embedding_dim"])
     (indices,), (bags,) = operation.input_shapes
-
-    class Bags(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = layer
-
-        def forward(self, values: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
-            result: torch.Tensor = self.layer(values, torch.arange(bags, device=values.device) * indices // bags)
-            return result
-
-    return Bags()
+    return _Called(
+        layer, lambda layer, values, offsets: layer(values, torch.arange(bags, device=values.device) * indices // bags)
+    )
 
 
 def reduced(function: Callable[..., Any]) -> Callable[[Operation], Run]:
@@ -194,17 +197,8 @@ def recurrent(layer: Callable[..., nn.RNNBase]) -> Callable[[Operation], Run]:
     """A recurrent layer. Its output is the hidden states of all steps."""
 
     def runner(operation: Operation) -> Run:
-        class Layer(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                attributes = {name: value for name, value in operation.attributes.items() if name != GRADIENTS}
-                self.layer = layer(operation.input_shapes[0][-1], **attributes)
-
-            def forward(self, x: torch.Tensor) -> torch.Tensor:
-                output: torch.Tensor = self.layer(x)[0]
-                return output
-
-        return Layer()
+        attributes = {name: value for name, value in operation.attributes.items() if name != GRADIENTS}
+        return _Called(layer(operation.input_shapes[0][-1], **attributes), lambda made, x: made(x)[0])
 
     return runner
 
@@ -216,21 +210,11 @@ MASKS: Mapping[str, int] = {"where": 0, "masked_fill": 1}
 """Kind -> index of its input that is a mask."""
 
 
-def _rows(operation: Operation) -> int:
-    rows: int = operation.attributes["num_embeddings"]
-    return rows
-
-
-def _along(operation: Operation) -> int:
-    dim: int = operation.attributes["dim"]
-    return operation.input_shapes[0][dim]
-
-
 INDICES: Mapping[str, tuple[int, Callable[[Operation], int]]] = {
-    "embedding": (0, _rows),
-    "embedding_bag": (0, _rows),
-    "gather": (1, _along),
-    "index_select": (1, _along),
+    **dict.fromkeys(("embedding", "embedding_bag"), (0, lambda operation: operation.attributes["num_embeddings"])),
+    **dict.fromkeys(
+        ("gather", "index_select"), (1, lambda operation: operation.input_shapes[0][operation.attributes["dim"]])
+    ),
     "scatter": (2, scattered_rows),
     "one_hot": (0, lambda operation: int(operation.attributes["num_classes"])),
 }
@@ -266,8 +250,7 @@ def _indices(
     operation: Operation, shape: tuple[int, ...], values: int, device: torch.device, generator: torch.Generator
 ) -> torch.Tensor:
     number = math.prod(shape)
-    if (
-        operation.kind == "scatter" and number <= values
-    ):  # Duplicate indices would be written by several threads at once, which is a race.
+    # Duplicate indices would be written by several threads at once, which is a race.
+    if operation.kind == "scatter" and number <= values:
         return torch.randperm(values, generator=generator, device=device)[:number].reshape(shape)
     return torch.randint(0, values, shape, generator=generator, device=device)

@@ -7,10 +7,8 @@ out. Each line ends in a checksum of its number and text, so that changed, moved
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
-import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping
@@ -22,7 +20,7 @@ from typing import Any, Self
 from ..datasets import Card, Dataset, Measurement, NetworkMeasurement, save
 from ..errors import InputError, JournalError
 from ..operations.operation import Operation
-from ..system.whole_files import lock
+from ..system.whole_files import append_whole, lock
 
 JOURNAL_VERSION = 3
 """Version of the format. Since version 3 lines have checksums."""
@@ -36,11 +34,6 @@ _NEXT = "restore the file, or delete that line and all after it, and go on with 
 def now() -> str:
     """The time of day in UTC, as records state it: ISO 8601, to the second."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def _checksum(number: int, text: bytes) -> int:
-    """CRC-32 of a line's number and text. The number ties a line to its place."""
-    return zlib.crc32(text, number)
 
 
 class Journal:
@@ -100,9 +93,9 @@ class Journal:
     def _opened(self) -> Any:
         try:
             if self._reads_only:
-                return self.path.open("rb")
+                return self.path.open("rb", buffering=0)
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            return self.path.open("a+b")
+            return self.path.open("a+b", buffering=0)
         except OSError as error:
             raise JournalError(
                 "the journal cannot be opened", given=f"{self.path}: {error.strerror}", hint="use another --out"
@@ -156,34 +149,23 @@ class Journal:
                 hint="use another --out, or the version of joulecast that wrote it",
             )
         found = _LINE.fullmatch(line)
-        if found is None or int(found[2], 16) != _checksum(number, found[1]):
+        # The checksum begins with the number, which ties a line to its place.
+        if found is None or int(found[2], 16) != zlib.crc32(found[1], number):
             raise JournalError("a line of this journal was changed, moved or repeated", given=where, hint=_NEXT)
         del value["crc32"]
         return value
 
     def _write(self, record: Mapping[str, Any]) -> None:
-        end = self._file.seek(0, os.SEEK_END)
         text = json.dumps(record).encode().removesuffix(b"}")
         try:
-            self._file.write(b'%b, "crc32": "%08x"}\n' % (text, _checksum(self._lines + 1, text)))
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._lines += 1
+            append_whole(self._file, b'%b, "crc32": "%08x"}\n' % (text, zlib.crc32(text, self._lines + 1)))
         except OSError as error:
-            self._file = self._reopened(end)
             raise JournalError(
                 "the journal cannot be written",
                 given=f"{self.path}: {error.strerror}",
                 hint="make room and go on with --resume: nothing that was finished is lost",
             ) from error
-
-    def _reopened(self, end: int) -> Any:
-        # The rest of the incomplete line in Python's buffer must not be written later.
-        descriptor = os.dup(self._file.fileno())
-        with contextlib.suppress(OSError):
-            self._file.close()
-        os.ftruncate(descriptor, end)
-        return os.fdopen(descriptor, "a+b")
+        self._lines += 1
 
 
 # Turns the journal of a campaign into datasets, one per clock. Needs no torch, so it can run on another machine.
@@ -229,6 +211,9 @@ def _dataset(journal: Journal, clock: int | None, records: list[tuple[int, Recor
     days = sorted(m.started[:10] for m in measurements)
     used = {m.method for m in measurements}
     facts = journal.facts
+    loads = [record["load_average"] for _, record in measured if record.get("load_average") is not None]
+    idle = [record["idle"]["power_w"] for record in journal.records if record["status"] == "session"]
+    idle = [power_w for power_w in idle if power_w is not None]
     card = Card(
         gpu=journal.campaign["device"],
         clock_mhz=_held_mhz(measurements, clock, facts.get("max_clock_mhz")),
@@ -239,10 +224,10 @@ def _dataset(journal: Journal, clock: int | None, records: list[tuple[int, Recor
         software={name: facts.get(name, "none") for name in ("torch", "cuda", "driver")},
         measured=(days[0], days[-1]),
         power_limit_w=facts.get("power_limit_w"),
-        idle_power_w=_idle_power_w(journal),
+        idle_power_w=median(idle) if idle else None,
         limits=tuple(sorted({record["reason"] for _, record in records if record["status"] == "failed"})),
         threads=facts.get("threads"),
-        load_average=_load_average([record for _, record in measured]),
+        load_average=(min(loads), median(loads), max(loads)) if loads else (),
     )
     return Dataset(card, measurements, tuple(_networks(measured, journal.campaign["name"])))
 
@@ -259,17 +244,6 @@ def _held_mhz(measurements: tuple[Measurement, ...], asked: int | None, most_mhz
     steady = all(abs(mhz / median_mhz - 1) <= _SAME_CLOCK for mhz in held)
     by_hand = steady and most_mhz is not None and median_mhz < (1 - _SAME_CLOCK) * most_mhz
     return round(median_mhz) if asked is not None or by_hand else None
-
-
-def _load_average(records: list[Record]) -> tuple[float, ...]:
-    known = [record["load_average"] for record in records if record.get("load_average") is not None]
-    return (min(known), median(known), max(known)) if known else ()
-
-
-def _idle_power_w(journal: Journal) -> float | None:
-    idle = [record["idle"]["power_w"] for record in journal.records if record["status"] == "session"]
-    known = [power_w for power_w in idle if power_w is not None]
-    return median(known) if known else None
 
 
 def _networks(records: list[tuple[int, Record]], campaign: str) -> Iterator[NetworkMeasurement]:
@@ -299,8 +273,12 @@ def _method(mode: str, journal: Journal) -> tuple[str, str]:
 def _measurement(record: Record, line: int, journal: Journal) -> Measurement:
     timing, power = record["timing"], record["power"]
     operation = Operation.from_dict(record["operation"])
-    power_w = power["power_w"]
+    power_w, energy_std_j = power["power_w"], None
     time_std_s, power_std_w = timing.get("time_std_s"), power["power_std_w"]  # Older journals have no error of time.
+    if time_std_s is not None and power_w is not None and power_std_w is not None:
+        # Errors of time and power, carried on to energy (Nicolai 2025). That of power is the spread of its readings, so
+        # this is an upper bound of the error of the mean.
+        energy_std_j = hypot(power_w * time_std_s, timing["time_s"] * power_std_w)
     return Measurement(
         operation=operation,
         time_s=timing["time_s"],
@@ -309,7 +287,7 @@ def _measurement(record: Record, line: int, journal: Journal) -> Measurement:
         device_time_s=timing["device_time_s"],
         time_std_s=time_std_s,
         power_std_w=power_std_w,
-        energy_std_j=_energy_std_j(timing["time_s"], time_std_s, power_w, power_std_w),
+        energy_std_j=energy_std_j,
         iterations=timing["iterations"],
         duration_s=timing["end_s"] - timing["start_s"],
         clock_mhz=power["clock_mhz"],
@@ -322,18 +300,6 @@ def _measurement(record: Record, line: int, journal: Journal) -> Measurement:
     )
 
 
-def _energy_std_j(
-    time_s: float, time_std_s: float | None, power_w: float | None, power_std_w: float | None
-) -> float | None:
-    """Error of an energy by propagation of those of time and power, as Nicolai (2025) computes it; None if unknown.
-
-    That of power is the spread of its readings, so that the result is an upper bound of the error of the mean.
-    """
-    if time_std_s is None or power_w is None or power_std_w is None:
-        return None
-    return hypot(power_w * time_std_s, time_s * power_std_w)
-
-
 def write_datasets(journal: Journal, folder: Path) -> list[Path]:
     """Turn a journal into a dataset in a folder or, where several clocks were set, into one folder for each.
 
@@ -343,9 +309,6 @@ def write_datasets(journal: Journal, folder: Path) -> list[Path]:
     datasets = datasets_of(journal)
     if len(datasets) == 1:
         return [save(dataset, folder) for dataset in datasets.values()]
-    return [save(dataset, folder / _name(clock)) for clock, dataset in datasets.items()]
-
-
-def _name(clock: int | None) -> str:
     # A journal may come from another machine, so its texts must not become paths.
-    return "default-clock" if clock is None else f"{int(clock)}-mhz"
+    names = {clock: "default-clock" if clock is None else f"{int(clock)}-mhz" for clock in datasets}
+    return [save(dataset, folder / names[clock]) for clock, dataset in datasets.items()]

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -147,10 +147,14 @@ def sessions(journal: Journal) -> int:
 
 
 def idle_and_probed(device: torch.device, sensor: Sensor) -> dict[str, Any]:
-    """The power of the idle device, and the properties of its sensor, for the record of a session."""
-    from ..metering.estimate import idle
+    """The power of the idle device, the properties of its sensor, and whether nvidia-smi reads the same power."""
+    from ..metering.estimate import POLLING_S, idle, probe
+    from . import devices
 
-    return {"idle": asdict(idle(sensor, _IDLE_S)), **_probed(device)}
+    at_rest, second = idle(sensor, _IDLE_S), devices.second_sensor_of(device)
+    with devices.sensor_of(device, POLLING_S) as quick, second or nullcontext():
+        traits, difference = probe(quick, partial(devices.load, device), second)
+    return {"idle": asdict(at_rest), "sensor": asdict(traits), "nvidia_smi_differs": difference}
 
 
 @contextmanager
@@ -176,19 +180,6 @@ def _session(journal: Journal, device: torch.device, sensor: Sensor) -> Iterator
     journal.append({**session, "key": f"session {number} ended", "ended": now(), "idle": asdict(after)})
     if stopped is not None:
         raise stopped
-
-
-def _probed(device: torch.device) -> dict[str, Any]:
-    """Properties of the sensor, and whether nvidia-smi reads the same power."""
-    from ..metering.estimate import POLLING_S, probe
-    from . import devices
-
-    second = devices.second_sensor_of(device)
-    with ExitStack() as stack:
-        sensor = stack.enter_context(devices.sensor_of(device, POLLING_S))
-        check = None if second is None else stack.enter_context(second)
-        traits, difference = probe(sensor, partial(devices.load, device), check)
-    return {"sensor": asdict(traits), "nvidia_smi_differs": difference}
 
 
 @contextmanager

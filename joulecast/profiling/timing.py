@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from statistics import stdev
 
-import numpy as np
 import torch
 from torch.utils.benchmark import Timer
 
@@ -56,16 +56,17 @@ class Timing:
 
 
 @contextmanager
-def running_precision(precision: str) -> Iterator[None]:
-    """Allow TF32 or not, as the precision demands, and restore PyTorch's switches afterwards.
+def running(mode: str, precision: str) -> Iterator[None]:
+    """Put PyTorch into the state for a mode and precision, and restore it afterwards.
 
-    "default" is PyTorch's: convolutions may use TF32, matrix products may not.
+    Precision decides whether TF32 is allowed. "default" is PyTorch's: convolutions may use it, matrix products may not.
     """
     before = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.allow_tf32 = precision in ("tf32", "default")
     try:
-        yield
+        with torch.inference_mode() if mode == "inference" else nullcontext():
+            yield
     finally:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
@@ -106,13 +107,6 @@ def time_operation(
         return time_block(block, device, seconds=seconds, loop_lengths=loop_lengths, floor_s=floor_s)
 
 
-@contextmanager
-def running(mode: str, precision: str) -> Iterator[None]:
-    """Put PyTorch into the state for a mode and precision, and restore it afterwards."""
-    with running_precision(precision), torch.inference_mode() if mode == "inference" else nullcontext():
-        yield
-
-
 def time_block(
     block: Sequence[Callable[[], None]],
     device: torch.device,
@@ -142,6 +136,7 @@ def time_block(
         blocks = timer.blocked_autorange(min_run_time=seconds)
     end_s, looped = time.monotonic(), calls - before  # with the blocks by which the Timer found their length
     number, measured_s = blocks.number_per_run * len(blocks.times), blocks.mean
+    std_s = stdev(blocks.times) if len(blocks.times) > 1 else None
     device_time_s, warnings = _device_time_s(run, len(block), device)
     loops = [(rounds, warm.mean), (few, short_s), (number, measured_s)]
     if loop_lengths:
@@ -161,7 +156,7 @@ def time_block(
         iterations=number * len(block),
         start_s=start_s,
         end_s=end_s,
-        time_std_s=_standard_error([each_s / len(block) for each_s in blocks.times]),
+        time_std_s=std_s / len(block) / len(blocks.times) ** 0.5 if std_s is not None else None,
         loops=tuple((count * len(block), count * mean_s) for count, mean_s in loops),
         warnings=warnings,
     )
@@ -192,11 +187,6 @@ def synchronize(device: torch.device) -> None:
     """Wait until the device has finished all queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def _standard_error(values: Sequence[float]) -> float | None:
-    """The standard error of the mean of blocks; None where there is only one."""
-    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from ..rendering.notebook import (
     as_html,
     as_picture,
     bars,
-    check_folder,
+    checked_path,
     document,
     front_picture,
     lines_over,
@@ -132,9 +132,9 @@ class Sweep(Answer):
         """
         if path is None or Path(path).suffix.lower() != ".html":
             return super().plot(path)
-        check_folder(Path(path))
-        Path(path).write_text(html_page(self.job, [as_html(self)]), encoding="utf-8")
-        return Path(path)
+        path = checked_path(path, [".html"], "a page")
+        path.write_text(html_page(self.job, [as_html(self)]), encoding="utf-8")
+        return path
 
     def _picture(self) -> Picture:
         """The Pareto front, and each quantity against the clock."""

@@ -38,88 +38,6 @@ _OTHER_PROGRAM = "see that `joulecast serve`, and no other program, answers at t
 _MOST_BYTES = 256 << 20  # of an answer; that of a batch with all its operations is ten times smaller
 
 
-class Connection:
-    """Sends questions to a service. It can be used from several threads: each request opens a connection of its own.
-
-    Args:
-        url: URL of the service, including the path prefix of a proxy if there is one.
-        token: Token that the service accepts; None if it requires no token.
-        timeout_s: Longest time in seconds to wait for a complete answer.
-
-    Raises:
-        InputError: The text is not the URL of a service.
-    """
-
-    def __init__(self, url: str, token: str | None, timeout_s: float) -> None:
-        from urllib.parse import urlsplit
-
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise InputError("this is not the URL of a service", given=url, allowed=f"such as {LOCAL}")
-        self.url = url.rstrip("/")
-        self._token = token
-        self._timeout_s = timeout_s
-
-    def ask(self, path: str, question: Mapping[str, Any], kind: type[Answer]) -> Answer:
-        """The answer to a question under /v1, as a value of the library.
-
-        Raises JoulecastError: What the library would raise, or a ServiceError.
-        """
-        from . import wire
-
-        answer = self.request(path, question, wire.MEDIA_TYPE)
-        try:
-            value = wire.unpack(answer)
-            if not isinstance(value, kind):
-                raise TypeError(f"{type(value).__name__}, where {kind.__name__} was asked for")
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise self._no_answer(error) from error
-        return value
-
-    def request(self, path: str, question: Mapping[str, Any] | None, accept: str) -> Any:
-        """The answer to a request under /v1 as plain lists and dictionaries; a GET where there is no question.
-
-        Raises JoulecastError: The error that the library would raise, or a ServiceError.
-        """
-        # These modules are slow to import, and local predictions do not need them.
-        from http.client import HTTPException
-        from urllib.request import Request
-
-        from ..system.fetching import fetch
-
-        headers = {"Accept": accept}
-        if self._token is not None:
-            headers["Authorization"] = f"Bearer {self._token}"
-        body = None
-        if question is not None:
-            headers["Content-Type"] = "application/json"
-            body = json.dumps(question).encode()
-        # The scheme was checked when the client was made.
-        request = Request(f"{self.url}/v1/{path}", body, headers)  # noqa: S310
-        try:
-            # Redirects are not followed: a service never redirects, and the token must not reach another host.
-            status, answer = fetch(request, seconds=self._timeout_s, most_bytes=_MOST_BYTES)
-            if status == 200:
-                return json.loads(answer)
-        except (OSError, HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            raise ServiceError(
-                "the service does not answer",
-                given=f"{self.url}: {reason}",
-                hint="is `joulecast serve` running there? GET /v1/ready says",
-            ) from error
-        except (ValueError, RecursionError) as error:
-            raise self._no_answer(error) from error
-        raise _refusal(status, answer)
-
-    def _no_answer(self, error: Exception) -> ServiceError:
-        return ServiceError(
-            "this is not an answer of a joulecast service",
-            given=f"{self.url}: {type(error).__name__}: {error}"[:300],
-            hint=_OTHER_PROGRAM,
-        )
-
-
 def _refusal(status: int, body: bytes) -> JoulecastError:
     """The error that the library would raise, made from the answer of the service."""
     try:
@@ -137,7 +55,7 @@ def _refusal(status: int, body: bytes) -> JoulecastError:
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
-Asks = Callable[[Connection, dict[str, Any]], Answer]
+Asks = Callable[["Client", dict[str, Any]], Answer]
 
 
 def _asked(
@@ -145,15 +63,15 @@ def _asked(
 ) -> Callable[Concatenate[Any, Arguments], Answer]:
     """A method with the arguments, documentation and errors of a function, which a service computes.
 
-    `asks` asks the service, given the connection and the body; without it, the path with the name of the function is
+    `asks` asks the service, given the client and the body; without it, the path with the name of the function is
     asked.
     """
 
     @wraps(function)
     def method(self: Any, *given: Arguments.args, **options: Arguments.kwargs) -> Answer:
         question = question_of(function, given, options)
-        connection: Connection = self._connection
-        return connection.ask(function.__name__, question, kind) if asks is None else asks(connection, question)
+        client: Client = self
+        return client._ask(function.__name__, question, kind) if asks is None else asks(client, question)
 
     signature = inspect.signature(function)
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -161,29 +79,28 @@ def _asked(
     return cast("Callable[Concatenate[Any, Arguments], Answer]", method)
 
 
-def _many(connection: Connection, question: dict[str, Any]) -> NetworkPredictions:
+def _many(client: Client, question: dict[str, Any]) -> NetworkPredictions:
     """Many networks, in as many requests as they need."""
     networks = question.pop("networks")
     if is_table(networks):
         networks = (calls.network(place) for calls in networks_of(networks) for place in range(len(calls.names)))
     parts = (
-        connection.ask("predict_many", {**question, "networks": piece}, NetworkPredictions)
-        for piece in pieces(networks)
+        client._ask("predict_many", {**question, "networks": piece}, NetworkPredictions) for piece in pieces(networks)
     )
     return NetworkPredictions.joined([*parts])
 
 
-def _single(connection: Connection, question: dict[str, Any]) -> OperationPredictions:
+def _single(client: Client, question: dict[str, Any]) -> OperationPredictions:
     """Single operations, or those of a table, each different one once."""
     given = question["operations"]
     if is_table(given):
         different, places = operations_of(given)
-        predictions = _single(connection, {**question, "operations": different})
+        predictions = _single(client, {**question, "operations": different})
         return predictions.take(places, [different[place] for place in places.tolist()])
     operations = checked_operations(given)
     mode_of(operations)
     sent = [operation.to_dict() for operation in operations]
-    return connection.ask("predict_operations", {**question, "operations": sent}, OperationPredictions)
+    return client._ask("predict_operations", {**question, "operations": sent}, OperationPredictions)
 
 
 class Client:
@@ -208,12 +125,19 @@ class Client:
     """
 
     def __init__(self, url: str = LOCAL, *, token: str | None = None, timeout_s: float = 60.0) -> None:
-        self._connection = Connection(url, token, timeout_s)
+        from urllib.parse import urlsplit
+
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise InputError("this is not the URL of a service", given=url, allowed=f"such as {LOCAL}")
+        self._url = url.rstrip("/")
+        self._token = token
+        self._timeout_s = timeout_s
 
     @property
     def url(self) -> str:
         """URL of the service."""
-        return self._connection.url
+        return self._url
 
     predict = _asked(api.predict, Prediction)
     """See `joulecast.predict`."""
@@ -263,7 +187,7 @@ class Client:
         Raises:
             ServiceError: The service does not answer, or refuses the request.
         """
-        rows: list[dict[str, Any]] = self._connection.request("gpus", None, "application/json")["gpus"]
+        rows: list[dict[str, Any]] = self._request("gpus", None, "application/json")["gpus"]
         return rows
 
     def version(self) -> dict[str, str]:
@@ -272,5 +196,64 @@ class Client:
         Raises:
             ServiceError: The service does not answer, or refuses the request.
         """
-        versions: dict[str, str] = self._connection.request("version", None, "application/json")
+        versions: dict[str, str] = self._request("version", None, "application/json")
         return versions
+
+    def _ask(self, path: str, question: Mapping[str, Any], kind: type[Answer]) -> Answer:
+        """The answer to a question under /v1, as a value of the library.
+
+        Raises JoulecastError: What the library would raise, or a ServiceError.
+        """
+        from . import wire
+
+        answer = self._request(path, question, wire.MEDIA_TYPE)
+        try:
+            value = wire.unpack(answer)
+            if not isinstance(value, kind):
+                raise TypeError(f"{type(value).__name__}, where {kind.__name__} was asked for")
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise self._no_answer(error) from error
+        return value
+
+    def _request(self, path: str, question: Mapping[str, Any] | None, accept: str) -> Any:
+        """The answer to a request under /v1 as plain lists and dictionaries; a GET where there is no question.
+
+        Raises JoulecastError: The error that the library would raise, or a ServiceError.
+        """
+        # These modules are slow to import, and local predictions do not need them.
+        from http.client import HTTPException
+        from urllib.request import Request
+
+        from ..system.fetching import fetch
+
+        headers = {"Accept": accept}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        body = None
+        if question is not None:
+            headers["Content-Type"] = "application/json"
+            body = json.dumps(question).encode()
+        # The scheme was checked when the client was made.
+        request = Request(f"{self.url}/v1/{path}", body, headers)  # noqa: S310
+        try:
+            # Redirects are not followed: a service never redirects, and the token must not reach another host.
+            status, answer = fetch(request, seconds=self._timeout_s, most_bytes=_MOST_BYTES)
+            if status == 200:
+                return json.loads(answer)
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            raise ServiceError(
+                "the service does not answer",
+                given=f"{self.url}: {reason}",
+                hint="is `joulecast serve` running there? GET /v1/ready says",
+            ) from error
+        except (ValueError, RecursionError) as error:
+            raise self._no_answer(error) from error
+        raise _refusal(status, answer)
+
+    def _no_answer(self, error: Exception) -> ServiceError:
+        return ServiceError(
+            "this is not an answer of a joulecast service",
+            given=f"{self.url}: {type(error).__name__}: {error}"[:300],
+            hint=_OTHER_PROGRAM,
+        )

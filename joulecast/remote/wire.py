@@ -15,17 +15,16 @@ import numpy as np
 
 from ..errors import InputError, JoulecastError
 from ..generation.choices import GenerationChoice, GenerationChoices
+from ..generation.deployment import GenerationMemory
 from ..generation.images.predict import ImagePrediction
-from ..generation.memory import GenerationMemory
 from ..generation.prediction import GenerationPrediction
 from ..hardware.gpu import GPU, IdleCurve, VoltageCurve
 from ..operations.entry import Dropped, DroppedWork, Entry
 from ..operations.network import Network
 from ..operations.operation import Operation
 from ..predictors.explanation import Contribution, Explanation, Neighbour
-from ..predictors.intervals.network_spread import NetworkSpread, SentNetworkSpread
+from ..predictors.intervals.network_calibration import Interval, NetworkSpread
 from ..predictors.intervals.operation_spread import OperationIntervals, OperationSpread, SentOperationSpread
-from ..predictors.networks.interval import Interval
 from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.operation_cost import OperationCost
 from ..predictors.networks.prediction import Prediction
@@ -73,7 +72,7 @@ CLASSES: Mapping[str, type[Any]] = {
         ServingSimulation,
         Sweep,
         Tariff,
-        SentNetworkSpread,
+        NetworkSpread,
         SentOperationSpread,
         Uncovered,
         VoltageCurve,
@@ -118,11 +117,8 @@ def pack(value: Any) -> Any:
     if is_dataclass(value) and CLASSES.get(name) is type(value):
         sent = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in _LEFT_BEHIND}
         # The table in which a spread looks up errors is large, so only the errors that were looked up are sent.
-        match sent.get("spread"):
-            case NetworkSpread() as spread:
-                sent["spread"] = spread.as_sent()
-            case OperationSpread() as spread:
-                sent["spread"] = spread.as_sent(cast(OperationPredictions, value))
+        if isinstance(spread := sent.get("spread"), OperationSpread):
+            sent["spread"] = spread.as_sent(cast(OperationPredictions, value))
         return {_TAG: name, **{each: pack(item) for each, item in sent.items()}}
     raise TypeError(f"{name} cannot be sent")
 

@@ -8,8 +8,9 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from .notebook import Picture, as_html
 
 if TYPE_CHECKING:
     import pandas as pd
+    from _typeshed import DataclassInstance
 
 
 class Table(NamedTuple):
@@ -84,12 +86,25 @@ def table_csv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     return text.getvalue()
 
 
-class Plain(ABC):
+def plain(value: Any) -> Any:
+    """A value as plain lists and dictionaries: what has a `to_dict` by that, other dataclasses by their fields."""
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [*map(plain, value)] if isinstance(value, list | tuple) else value
+
+
+class Plain:
     """An answer that turns into dictionaries of texts, numbers and lists."""
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """The answer as plain lists and dictionaries; quantities in SI units."""
+        return {each.name: plain(getattr(self, each.name)) for each in fields(cast("DataclassInstance", self))}
 
     def to_json(self, *, indent: int | None = None) -> str:
         """What `to_dict` returns, as JSON. Numbers that are not finite become null.

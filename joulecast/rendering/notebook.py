@@ -43,12 +43,7 @@ class Picture:
         Raises InputError: the path has another ending, or its folder does not exist. Raises MissingDependencyError:
         matplotlib, which writes PNG, is not installed.
         """
-        path = Path(path)
-        check_folder(path)
-        if path.suffix.lower() not in (".svg", ".html", ".png"):
-            raise InputError(
-                "a picture can be written to an SVG, PNG or HTML file", given=str(path), allowed=".svg .png .html"
-            )
+        path = checked_path(path, [".svg", ".png", ".html"], "a picture")
         if path.suffix.lower() == ".png":
             from .plots import write_png
 
@@ -57,14 +52,6 @@ class Picture:
         start = "" if path.suffix.lower() == ".svg" else '<!doctype html><meta charset="utf-8"><title>joulecast</title>'
         path.write_text(start + self.svg, encoding="utf-8")
         return path
-
-
-def check_folder(path: Path) -> None:
-    """Refuse a file to be written whose folder does not exist. Raises InputError: there is no such folder."""
-    if not path.parent.is_dir():
-        raise InputError(
-            "the folder for this plot does not exist", given=str(path.parent), hint="create the folder first"
-        )
 
 
 def checked_path(path: str | Path, endings: Sequence[str], what: str) -> Path:

@@ -225,8 +225,7 @@ class Answers:
         per_gpu = MOST_CLOCKS if clocks is None else len(clocks)
         count = len(chosen or gpus()) * per_gpu * (1 if isinstance(precision, str) else len(precision))
         count *= len(question.batch_sizes or [1])
-        if count > self._settings.max_choices:
-            raise too_large("there are too many choices to compare", count, self._settings.max_choices)
+        self._refuse_choices(count)
         tariff = Tariff.of(given["price_per_hour"], question.price_per_kwh, question.carbon)
         job = self.networks.job(question, "default", predictor=checked_predictor(question.predictor))
         asked = Question.of(job, chosen, clocks, question.batch_sizes, precision, self.networks.extract)
@@ -240,77 +239,57 @@ class Answers:
 
     def predict_generation(self, question: Any) -> GenerationPrediction:
         """Predict seconds, watts and joules per token of a language model that an engine serves."""
-        # Models are those whose parts are known without torch.
-        _refuse_unknown(question.model, question.engine)
-        _check_gpus(question.gpu, question.predictor, "inference")
-        return predict_generation(**arguments_of(question))
+        return predict_generation(**_named(question))
 
     def best_generation(self, question: Any) -> GenerationChoices:
         """Choose GPU, number of GPUs, clock, batch and precision to serve a language model; with the Pareto front."""
-        # Models are those whose parts are known without torch.
-        _refuse_unknown(question.model, question.engine)
-        if question.draft_model is not None:
-            _refuse_unknown(question.draft_model, question.engine)
-        for name in question.gpus or ():
-            _check_gpus(name)
+        asked = _named(question)
         clocks, caps = question.clocks_mhz, question.power_limit_w
         decoder = find_decoder(question.model)
         choices = sum(
             len(list(layouts(count, gpu, decoder))) for count, gpu in compared(question.gpus, question.counts)
         )
-        choices *= (
-            len(question.precisions)
-            * (len(caps) if isinstance(caps, list) else 1)
-            * (2 if question.draft_tokens else 1)
-        )
+        choices *= len(question.precisions) * (len(caps) if isinstance(caps, list) else 1)
+        choices *= 2 if question.draft_tokens else 1
         simulated = question.rate_per_s is not None or question.max_total_power_w is not None
-        most = _MOST_WAYS if simulated else self._settings.max_choices
         choices *= len(question.batches or (rates.BATCHES if simulated else BATCHES))
         choices *= (len(rates.CLOCKS) if simulated else CLOCKS) if clocks is None else len(clocks)
-        if choices > most:
-            raise too_large("there are too many choices to compare", choices, most)
-        return best_generation(**arguments_of(question))
+        self._refuse_choices(choices, _MOST_WAYS if simulated else None)
+        return best_generation(**asked)
 
     def predict_image(self, question: Any) -> ImagePrediction:
         """Predict seconds, watts and joules of images or videos that a diffusion pipeline makes."""
-        predictor = _check_gpus(question.gpu, question.predictor)
-        return predict_image(**{**arguments_of(question), "predictor": predictor})
+        return predict_image(**_named(question))
 
     def predict_parallel_training(self, question: Any) -> ParallelTraining:
         """Predict an iteration of training a transformer over several GPUs of a node."""
-        asked = arguments_of(question)
-        asked["predictor"] = _check_gpus(question.gpu, question.predictor, "training")
-        return training_of(self.networks.extract, asked)
+        return training_of(self.networks.extract, _named(question, "training"))
 
     def simulate_serving(self, question: Any) -> ServingSimulation:
         """Simulate a language model that serves requests as they arrive: tails of latencies, throughput, joules."""
-        # Requests come at a rate or in a closed loop.
-        _refuse_unknown(question.model, question.engine)
-        _check_gpus(question.gpu, question.predictor)
-        if question.draft_model is not None:
-            _refuse_unknown(question.draft_model, question.engine)
+        asked = _named(question)
         replays = 1 if question.level is None else 3
+        # Requests come at a rate or in a closed loop.
         expected = replays * (question.requests or question.concurrency or 0) * (question.duration_s or 0)
         if expected > _MOST_REQUESTS:
             raise too_large("there are too many requests to simulate", expected, _MOST_REQUESTS)
-        return simulate_serving(**arguments_of(question))
+        return simulate_serving(**asked)
 
     def predict_run(self, question: Any) -> Run:
         """Predict a whole training run: hours, joules at the boards and at the plug, price and carbon."""
-        asked = arguments_of(question)
-        asked["predictor"] = _check_gpus(question.gpu, question.predictor, "training")
-        return run_of(self.networks.extract, asked)
+        return run_of(self.networks.extract, _named(question, "training"))
 
     def best_run(self, question: Any) -> RunChoices:
         """Choose GPUs, their number, clock and division of work for a whole training run, before a deadline."""
-        for name in question.gpus or ():
-            _check_gpus(name, question.predictor, "training")
-        asked = arguments_of(question)
+        asked = _named(question, "training")
         ways = len(compared(question.gpus, question.counts))
-        choices = ways * (RUN_CLOCKS if asked["clocks"] is None else len(asked["clocks"]))
-        if choices > self._settings.max_choices:
-            raise too_large("there are too many choices to compare", choices, self._settings.max_choices)
+        self._refuse_choices(ways * (RUN_CLOCKS if asked["clocks"] is None else len(asked["clocks"])))
         return best_run_of(self.networks.extract, asked)
+
+    def _refuse_choices(self, count: int, most: int | None = None) -> None:
+        most = self._settings.max_choices if most is None else most
+        if count > most:
+            raise too_large("there are too many choices to compare", count, most)
 
 
 def _execution(question: Any) -> Execution:
@@ -318,10 +297,21 @@ def _execution(question: Any) -> Execution:
     return Execution.of(question.execution, checked_host(question.host), profile)
 
 
-def _check_gpus(name: str, predictor: str | None = None, mode: str = "inference") -> str | None:
-    """Check the name of one GPU or of several ("2x H100 SXM"), and that of a predictor for it."""
-    _, single = split_count(name)
-    return checked_predictor(predictor, checked_gpu(single), mode)
+def _named(question: Any, mode: str = "inference") -> dict[str, Any]:
+    """What a question asks about several GPUs or a model that is served, with all names checked: none is a path.
+
+    Models that are served are those whose parts are known without torch.
+    """
+    asked = arguments_of(question)
+    for model in (asked["model"], asked.get("draft_model")) if "engine" in asked else ():
+        if model is not None:
+            _refuse_unknown(model, asked["engine"])
+    for name in [asked["gpu"]] if "gpu" in asked else asked["gpus"] or ():
+        _, single = split_count(name)
+        predictor = checked_predictor(asked.get("predictor"), checked_gpu(single), mode)
+        if "gpu" in asked:
+            asked["predictor"] = predictor
+    return asked
 
 
 def _refuse_unknown(model: str, engine: str) -> None:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -107,32 +108,29 @@ def create_app(settings: Settings | None = None, shared: Path | None = None) -> 
     return app
 
 
+_GAUGES = {
+    "ready": ("ready", "Whether the predictors are loaded"),
+    "waiting_requests": ("workers.waiting", "Requests that wait for a thread or are computed"),
+    "tracing_requests": ("tracers.waiting", "Requests whose model is traced or waits for that"),
+    "answer_hits_total": ("cache.finished.hits", "Answers taken from the cache"),
+    "answer_misses_total": ("cache.finished.misses", "Answers that were computed"),
+    "answer_bytes": ("cache.finished.size", "Memory of cached answers"),
+    "cached_networks": ("answers.networks.cached.count", "Cached networks"),
+    "network_bytes": ("answers.networks.cached.size", "Memory of cached networks, estimated"),
+    "known_networks": ("answers.prepared.count", "Networks prepared for a GPU, which answer other clocks quickly"),
+    "known_bytes": ("answers.prepared.size", "Memory of prepared networks, estimated"),
+    "known_hits_total": ("answers.prepared.hits", "Predictions of cached networks"),
+    "reloads_total": ("reloads", "Changes of predictors that were noticed"),
+}
+"""Name of a gauge -> where the application's state has its value, and its description."""
+
+
 def _gauges(state: State) -> dict[str, tuple[str, Callable[[], float]]]:
     """Name of each gauge -> its description, and a function that reads its value from the application's state."""
-    return {
-        "joulecast_ready": ("Whether the predictors are loaded", lambda: float(state.ready)),
-        "joulecast_waiting_requests": (
-            "Requests that wait for a thread or are computed",
-            lambda: state.workers.waiting,
-        ),
-        "joulecast_tracing_requests": (
-            "Requests whose model is traced or waits for that",
-            lambda: state.tracers.waiting,
-        ),
-        "joulecast_answer_hits_total": ("Answers taken from the cache", lambda: state.cache.finished.hits),
-        "joulecast_answer_misses_total": ("Answers that were computed", lambda: state.cache.finished.misses),
-        "joulecast_answer_bytes": ("Memory of cached answers", lambda: state.cache.finished.size),
-        "joulecast_cached_networks": ("Cached networks", lambda: len(state.answers.networks.cached)),
-        "joulecast_network_bytes": ("Memory of cached networks, estimated", lambda: state.answers.networks.cached.size),
-        "joulecast_known_networks": (
-            "Networks prepared for a GPU, which answer other clocks quickly",
-            lambda: len(state.answers.prepared),
-        ),
-        "joulecast_known_bytes": ("Memory of prepared networks, estimated", lambda: state.answers.prepared.size),
-        "joulecast_known_hits_total": ("Predictions of cached networks", lambda: state.answers.prepared.hits),
-        "joulecast_reloads_total": ("Changes of predictors that were noticed", lambda: state.reloads),
-        "joulecast_resident_bytes": ("Resident memory of this process", resident_bytes),
+    read: dict[str, tuple[str, Callable[[], float]]] = {
+        f"joulecast_{name}": (words, partial(attrgetter(place), state)) for name, (place, words) in _GAUGES.items()
     }
+    return {**read, "joulecast_resident_bytes": ("Resident memory of this process", resident_bytes)}
 
 
 def _describe(app: FastAPI) -> None:

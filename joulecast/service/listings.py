@@ -7,13 +7,14 @@ import json
 import os
 import pathlib
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import asdict
 from functools import cache
 from importlib.util import find_spec
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
+from starlette.datastructures import State
 from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -27,7 +28,7 @@ from ..hardware import GPU
 from ..hardware import gpus as catalogue
 from ..hardware.host import USUAL, hosts
 from ..predictors.networks.execution import EXECUTIONS
-from ..queries.prices import grids
+from ..queries.objectives import grids
 from ..system.resources import shipped
 from ..zoo import entries
 from ..zoo.entries.cards import load_card, measured_gpus
@@ -43,51 +44,20 @@ from .validation import checked_gpu
 # Example for a size of the input that a template leaves open, used if the template is valid for it.
 _USUAL_SIZES: Mapping[str, int] = {"batch": 32, "height": 224, "width": 224, "tokens": 128}
 _FALLBACK = 224
+_FIGURES = (
+    "name aliases architecture memory_bytes memory_bandwidth min_clock_mhz boost_clock_mhz max_clock_mhz power_limit_w"
+)
 
 
-def gpu_summary(gpu: GPU) -> dict[str, Any]:
+def _gpu_summary(gpu: GPU) -> dict[str, Any]:
     """A GPU as a row of the catalogue."""
     measured = measured_gpus()
     return {
-        "name": gpu.name,
+        **{figure: getattr(gpu, figure) for figure in _FIGURES.split()},
         "short_name": gpu.aliases[0],
-        "aliases": list(gpu.aliases),
-        "architecture": gpu.architecture,
-        "memory_bytes": gpu.memory_bytes,
-        "memory_bandwidth": gpu.memory_bandwidth,
-        "min_clock_mhz": gpu.min_clock_mhz,
-        "boost_clock_mhz": gpu.boost_clock_mhz,
-        "max_clock_mhz": gpu.max_clock_mhz,
-        "power_limit_w": gpu.power_limit_w,
         "precisions": list(gpu.peak_flops),
         "measured": str(measured[gpu.name]) if gpu.name in measured else None,
         "predictors": [entry for entry in entries() if entry.startswith(f"{gpu.slug}/")],
-    }
-
-
-def all_gpus() -> dict[str, Any]:
-    """The catalogue."""
-    return {"gpus": [gpu_summary(gpu) for gpu in catalogue().values()]}
-
-
-def one_gpu(gpu: GPU) -> dict[str, Any]:
-    """All figures of a GPU."""
-    return {**asdict(gpu), **gpu_summary(gpu), "sources": list(gpu.sources)}
-
-
-def ways_to_run() -> dict[str, Any]:
-    """How a network can be run, the hosts and engines that are known by name, and grids with their carbon intensity."""
-    named_hosts = [
-        {"name": host.name, "factor": host.factor, "source": host.source} for host in (USUAL, *hosts().values())
-    ]
-    return {
-        "executions": list(EXECUTIONS),
-        "hosts": named_hosts,
-        "engines": [engine.name for engine in ENGINES.values() if engine.fused],
-        "grids": [
-            {"code": grid.code, "name": grid.name, "carbon_g_per_kwh": grid.carbon_g_per_kwh}
-            for grid in grids().values()
-        ],
     }
 
 
@@ -132,32 +102,63 @@ def all_models(search: str = "", *, others: bool = False) -> dict[str, Any]:
     }
 
 
-def zoo_card(name: str) -> dict[str, Any]:
-    """The model card of an entry, as text under "markdown", too.
-
-    Raises UnknownNameError, ZooError: It is not there, or damaged.
-    """
-    names = entries()
-    if name not in names:
-        raise unknown_name("predictor", name, names)
-    card = load_card(shipped("zoo") / name)
-    return {**card, "name": name, "markdown": markdown(card)}
-
-
 listed = APIRouter(prefix="/v1", route_class=CachedRoute)
 system = APIRouter(prefix="/v1", responses=PROBLEMS)
 
 
-@listed.get("/gpus", **answering("GpusAnswer"), tags=["catalogue"])
-async def gpus(request: Request) -> Response:
+def _listing(path: str, schema: str) -> Callable[[Callable[[State], Any]], None]:
+    """Answer a path without parameters by a function of the application's state."""
+
+    def add(listing: Callable[[State], Any]) -> None:
+        async def answer(request: Request) -> Response:
+            return Response(json_bytes(listing(request.app.state)), media_type="application/json")
+
+        answer.__name__, answer.__doc__ = listing.__name__, listing.__doc__
+        listed.get(path, **answering(schema), tags=["catalogue"])(answer)
+
+    return add
+
+
+@_listing("/gpus", "GpusAnswer")
+def gpus(state: State) -> dict[str, Any]:
     """List the GPU catalogue, with what was measured on each GPU."""
-    return Response(json_bytes(all_gpus()), media_type="application/json")
+    return {"gpus": [_gpu_summary(gpu) for gpu in catalogue().values()]}
 
 
-@listed.get("/execution", **answering("ExecutionAnswer"), tags=["catalogue"])
-async def execution(request: Request) -> Response:
+@_listing("/execution", "ExecutionAnswer")
+def execution(state: State) -> dict[str, Any]:
     """List how a network can be run, the hosts and engines that are known by name, and grids by country."""
-    return Response(json_bytes(ways_to_run()), media_type="application/json")
+    return {
+        "executions": list(EXECUTIONS),
+        "hosts": [{"name": h.name, "factor": h.factor, "source": h.source} for h in (USUAL, *hosts().values())],
+        "engines": [engine.name for engine in ENGINES.values() if engine.fused],
+        "grids": [
+            {"code": grid.code, "name": grid.name, "carbon_g_per_kwh": grid.carbon_g_per_kwh}
+            for grid in grids().values()
+        ],
+    }
+
+
+@_listing("/zoo", "ZooAnswer")
+def zoo(state: State) -> dict[str, Any]:
+    """List the names of the predictors."""
+    return {"entries": entries()}
+
+
+@_listing("/calibrations", "CalibrationsAnswer")
+def calibrations(state: State) -> dict[str, Any]:
+    """List the calibrations that requests may name."""
+    rows = [
+        {"name": name, "gpu": profile.gpu, "sha256": profile.sha256, "about": str(profile)}
+        for name, profile in state.calibrations.items()
+    ]
+    return {"calibrations": rows}
+
+
+@_listing("/scoreboard", "ScoreboardAnswer")
+def scoreboard(state: State) -> dict[str, Any]:
+    """Published runs beside predictions, a row for each source, GPU and task."""
+    return {"rows": json.loads((shipped("zoo") / "scoreboard.json").read_text("utf-8"))}
 
 
 @listed.get("/models", **answering("ModelsAnswer"), tags=["models"])
@@ -170,34 +171,14 @@ async def models(
     return Response(json_bytes(listed), media_type="application/json")
 
 
-@listed.get("/zoo", **answering("ZooAnswer"), tags=["catalogue"])
-async def zoo(request: Request) -> Response:
-    """List the names of the predictors."""
-    return Response(json_bytes({"entries": entries()}), media_type="application/json")
-
-
-@listed.get("/calibrations", **answering("CalibrationsAnswer"), tags=["catalogue"])
-async def calibrations(request: Request) -> Response:
-    """List the calibrations that requests may name."""
-    rows = [
-        {"name": name, "gpu": profile.gpu, "sha256": profile.sha256, "about": str(profile)}
-        for name, profile in request.app.state.calibrations.items()
-    ]
-    return Response(json_bytes({"calibrations": rows}), media_type="application/json")
-
-
-@listed.get("/scoreboard", **answering("ScoreboardAnswer"), tags=["catalogue"])
-async def scoreboard(request: Request) -> Response:
-    """Published runs beside predictions, a row for each source, GPU and task."""
-    rows = json.loads((shipped("zoo") / "scoreboard.json").read_text("utf-8"))
-    return Response(json_bytes({"rows": rows}), media_type="application/json")
-
-
 @listed.get("/gpus/{name}", **naming("GpuAnswer"), tags=["catalogue"])
 async def gpu(request: Request, name: Annotated[str, Path(max_length=100, examples=["A30"])]) -> Response:
     """All figures of a GPU, with their sources."""
-    to_dict = one_gpu
-    return await found(ask(request, None, lambda _: checked_gpu(name), to_dict))
+
+    def figures(gpu: GPU) -> dict[str, Any]:
+        return {**asdict(gpu), **_gpu_summary(gpu), "sources": list(gpu.sources)}
+
+    return await found(ask(request, None, lambda _: checked_gpu(name), figures))
 
 
 @listed.get("/zoo/{gpu}/{entry}", **naming("CardAnswer"), tags=["catalogue"])
@@ -207,7 +188,14 @@ async def card(
     entry: Annotated[str, Path(max_length=100, examples=["forest-inference"])],
 ) -> Response:
     """The model card of a predictor."""
-    return await found(ask(request, None, lambda _: zoo_card(f"{gpu}/{entry}"), lambda found: found))
+
+    def card_of(name: str) -> dict[str, Any]:
+        if name not in (names := entries()):
+            raise unknown_name("predictor", name, names)
+        card = load_card(shipped("zoo") / name)
+        return {**card, "name": name, "markdown": markdown(card)}
+
+    return await found(ask(request, None, lambda _: card_of(f"{gpu}/{entry}"), lambda card: card))
 
 
 @system.get("/health", response_model=SCHEMAS["HealthAnswer"], tags=["system"])
@@ -267,31 +255,20 @@ async def prometheus(request: Request) -> Response:
 _FILES = StaticFiles(directory=pathlib.Path(__file__).with_name("static"))
 
 
-@usual.get("/")
-async def index(request: Request) -> Response:
-    """The page."""
-    return await _file(request, "index.html")
+def _page(name: str) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+    async def page(request: Request) -> Response:
+        return await static(request, name)
 
-
-@usual.get("/scoreboard")
-async def scoreboard_page(request: Request) -> Response:
-    """The scoreboard as a page."""
-    return await _file(request, "scoreboard.html")
-
-
-@usual.get("/docs")
-async def docs(request: Request) -> Response:
-    """The API as a page, made of the OpenAPI document."""
-    return await _file(request, "docs.html")
+    return page
 
 
 @usual.get("/static/{name}")
 async def static(request: Request, name: str) -> Response:
     """Serve a file of the page."""
-    return await _file(request, name)
-
-
-async def _file(request: Request, name: str) -> Response:
     response = await _FILES.get_response(name, request.scope)
     response.headers["Cache-Control"] = "no-cache"
     return response
+
+
+for _path, _name in {"/": "index.html", "/scoreboard": "scoreboard.html", "/docs": "docs.html"}.items():
+    usual.get(_path)(_page(_name))

@@ -7,7 +7,8 @@ import os
 import secrets
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from io import RawIOBase
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,6 +28,19 @@ def whole_file(path: Path) -> Iterator[Path]:
         unfinished.replace(path)
     except BaseException:
         unfinished.unlink(missing_ok=True)
+        raise
+
+
+def append_whole(file: RawIOBase, data: bytes) -> None:
+    """Append data to a file without a buffer, and return when they are on disk. Raises OSError: nothing was added."""
+    end = file.seek(0, os.SEEK_END)
+    try:
+        while data:
+            data = data[file.write(data) :]
+        os.fsync(file.fileno())
+    except OSError:
+        with suppress(OSError):
+            file.truncate(end)
         raise
 
 

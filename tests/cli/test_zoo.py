@@ -74,10 +74,3 @@ def test_verify_asks_no_registry_for_local_entries(call, printed, small_entry):
 def test_shipped_entries_are_unchanged(printed):
     out = printed("zoo", "verify")
     assert len(out.splitlines()) == len(entries())
-
-
-def test_unknown_names_are_refused(call):
-    code, _, err = call("zoo", "show", "a30/forst-inference")
-    assert code == 2
-    assert "did you mean a30/forest-inference" in err
-    assert call("zoo", "push", "a30/forest-inference", "models:/mine")[0] == 2

@@ -11,7 +11,7 @@ import joulecast
 from joulecast import Operation
 from joulecast.extraction.models.torchvision_models import build
 from joulecast.operations.network import Network
-from joulecast.predictors.networks.gradients import gradient_fractions
+from joulecast.predictors.networks.parts import gradient_fractions
 from joulecast.zoo import find_predictor
 
 SHAPE = (2, 3, 64, 64)

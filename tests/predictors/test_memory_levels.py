@@ -113,16 +113,6 @@ def test_memory_levels_never_exceed_the_dynamic_energy():
         assert any("scaled down" in note for note in levels.notes)
 
 
-@pytest.mark.parametrize(
-    ("parts", "total_j"),
-    [({"a": 0.1, "b": 0.2}, 1.0), ({"a": 0.1, "b": 0.2}, 0.3), ({"a": 1e-3, "b": 0.7}, 0.7), ({"a": 0.0}, 0.0)],
-)
-def test_a_rest_closes_any_sum(parts, total_j):
-    found = closed(parts, total_j)
-    assert math.fsum(found.values()) == total_j
-    assert found["rest"] >= 0
-
-
 @given(
     st.lists(st.floats(0, 1e6, allow_subnormal=False), min_size=1, max_size=7), st.floats(0, 1.5), st.integers(-2, 2)
 )

@@ -9,12 +9,12 @@ from simulated_measurements import ACTIVE_W, HOST_S, SLOWDOWN, STATIC_W, simulat
 from joulecast import Network, Operation
 from joulecast.errors import DatasetError, InputError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.evaluation.left_out import cross_validate, leave_networks_out
+from joulecast.predictors.evaluation.left_out import cross_validate
 from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
 from joulecast.predictors.measured.rows import MeasuredLoop, measured_loops, transferred_loops
-from joulecast.predictors.networks.composition import HostModel, compose, plain_sum
-from joulecast.predictors.networks.network_predictor import NetworkPredictor
+from joulecast.predictors.networks.composition import HostModel
+from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.physics.fp32_kernels import counted_s
 from joulecast.predictors.recipes import ForestRecipe
 
@@ -138,12 +138,6 @@ def test_depthwise_convolutions_are_transferred_by_what_is_counted():
     assert times_s == pytest.approx([each * 1e-3 for each in longer], rel=0.02)
 
 
-def test_training_twice_gives_the_same_numbers(dataset, predictor):
-    again = fit_own(dataset, "inference", RECIPE)
-    operations = simulated_operations()[::7]
-    assert (again.predict(operations).time_s == predictor.predict(operations).time_s).all()
-
-
 def test_too_few_operations_are_refused(dataset):
     few = replace(dataset, measurements=dataset.measurements[:10])
     with pytest.raises(DatasetError, match="too few"):
@@ -214,25 +208,6 @@ def test_plain_sum_is_the_sum_of_loops(network_predictor):
     assert sum(cost.energy_j for cost in prediction.operations) == pytest.approx(prediction.energy_j)
 
 
-def test_host_offset_is_recovered(predictor):
-    network = networks()["host"]
-    counts = np.array([entry.count for entry in network], dtype=float)
-    predictions = predictor.predict([entry.operation for entry in network])
-    true = HostModel(12e-6)
-    found = HostModel.fit([(counts, predictions, compose(counts, predictions, true, np.inf).time_s)], "inference")
-    assert found.learned
-    assert found.offset_s == pytest.approx(12e-6, abs=1e-6)
-    assert HostModel.fit([], "inference") == HostModel.prior("inference")
-
-
-def test_energy_never_exceeds_the_cap(predictor):
-    predictions = predictor.predict(simulated_operations())
-    counts = np.ones(len(predictions.operations))
-    totals = compose(counts, predictions, HostModel(0.0), 50.0)
-    assert totals.energy_j == pytest.approx(50.0 * totals.time_s)
-    assert plain_sum(counts, predictions).energy_j > totals.energy_j
-
-
 def test_interval(network_predictor):
     prediction = network_predictor.predict(networks()["device"])
     # 19 scores: the 18th covers 18 / 20.
@@ -259,13 +234,3 @@ def test_folds_share_no_operation(dataset):
     assert summary["power_median"] < 0.05
     once = dict(zip(errors.operations, errors.predicted_time_s, strict=True))
     assert errors.predicted_time_s == pytest.approx([once[operation] for operation in errors.operations])
-
-
-def test_operations_that_only_one_network_has_are_left_out_with_it(dataset):
-    operations = simulated_operations()
-    mine, shared = operations[4], operations[8]
-    first, second = dataset.networks[0], replace(dataset.networks[1], network="other")
-    data = replace(dataset, networks=(first, second))
-    found = {first: Network.of([(mine, 1), (shared, 1)]), second: Network.of([(shared, 2)])}
-    errors = leave_networks_out(data, "inference", RECIPE, found).networks
-    assert [(error.measurement.network, error.left_out) for error in errors] == [("resnet18", 1), ("other", 0)]

@@ -53,7 +53,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def session(on_driver, tmp_path):
-    Network.of([(Operation("relu", [(n, 64)]), 1) for n in (8, 16, 32)]).save(tmp_path / "net.json")
+    Network.of([(Operation("relu", [(n, 64)]), 1) for n in (8,)]).save(tmp_path / "net.json")
     campaign = tmp_path / "sweep.toml"
     campaign.write_text(
         f'seconds = 0.03\nrepeats = 2\nclocks = ["default", 900]\n[[network]]\nmodel = "{tmp_path / "net.json"}"\n'
@@ -76,7 +76,7 @@ def records(tmp_path):
 
 
 def test_a_campaign_over_two_clocks(session, tmp_path):
-    result = session("--seconds", "0.15", "--limit", "1", PROBING="thorough", FAKE_NVML_AVERAGING_MS=1000)
+    result = session("--seconds", "0.15", PROBING="thorough", FAKE_NVML_AVERAGING_MS=1000)
     assert "4 measurements, 0 failed" in result.stdout, result.stderr
     out = tmp_path / "out"
     default, locked = load(out / "default-clock"), load(out / "900-mhz")
@@ -110,18 +110,10 @@ def test_terminated_it_stops_cleanly_and_resumes(session, tmp_path):
     assert "stopped; go on with --resume" in result.stderr
     assert "2 measurements, 0 failed" in result.stdout
     assert [r["status"] for r in records(tmp_path)] == ["session", "ok", "ok", "session"]
-    assert "12 measurements, 0 failed" in session("--resume").stdout
+    assert "4 measurements, 0 failed" in session("--resume").stdout
     done = [record["key"] for record in records(tmp_path)]
-    assert len(done) == len(set(done)) == 16
+    assert len(done) == len(set(done)) == 8
     assert (tmp_path / "clock").read_text() == "0"
-
-
-def test_without_permission_for_clocks_nothing_is_lost(session, tmp_path):
-    result = session(FAKE_NVML_MAY_LOCK=0)
-    assert result.returncode != 0
-    assert "sudo nvidia-smi --id=0 --lock-gpu-clocks=900,900" in result.stderr
-    # The default clock came first, and is there.
-    assert [r["status"] for r in records(tmp_path)] == ["session", "ok", "ok", "ok"]
 
 
 def test_a_gpu_that_disappears_loses_nothing(session, tmp_path):

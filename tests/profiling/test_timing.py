@@ -15,7 +15,7 @@ from joulecast.profiling.timing import (
     block_length,
     by_cpu_time,
     clock_of,
-    running_precision,
+    running,
     time_block,
     time_operation,
 )
@@ -179,10 +179,10 @@ def test_the_timer_of_torch_measures_the_loop(monkeypatch):
 
 def test_precision_switches_are_put_back():
     before = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
-    with running_precision("tf32"):
+    with running("training", "tf32"):
         assert torch.backends.cudnn.allow_tf32
         assert torch.backends.cuda.matmul.allow_tf32
-    with running_precision("fp32"):
+    with running("training", "fp32"):
         assert not torch.backends.cudnn.allow_tf32
     assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
 

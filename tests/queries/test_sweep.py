@@ -134,7 +134,7 @@ def test_mistakes_on_the_command_line(call, options, says):
 
 def test_a_picture_needs_its_folder(sweep, tmp_path):
     for ending in ("png", "svg", "html"):
-        with pytest.raises(InputError, match="folder for this plot"):
+        with pytest.raises(InputError, match="cannot be written to this path"):
             sweep.plot(tmp_path / "missing" / f"sweep.{ending}")
 
 

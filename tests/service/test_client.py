@@ -18,11 +18,6 @@ RELU = joulecast.Operation("relu", [(32, 64, 56, 56)])
 ODD = joulecast.Operation("softmax", [(8, 128)], {"dim": -1})
 
 
-@pytest.fixture(scope="module")
-def client(service):
-    return joulecast.Client(service.url, timeout_s=600)
-
-
 FUNCTIONS = ("predict", "predict_many", "predict_operations", "explain", "extract", "best", "sweep")
 FUNCTIONS += (
     "predict_generation",
@@ -104,6 +99,7 @@ def test_operations_are_equal(client):
 
 
 SMALL = ("resnet18", (8, 3, 64, 64))
+PROMPT = {"prompt_tokens": 10, "output_tokens": 10}
 REFUSED = [
     ("predict", ("resnet18", (1, 3, 64, 64), "A30"), {"calibration": PROFILE}),
     ("best", ("resnet18", (1, 3, 64, 64)), {"gpus": ["A30", "L4"], "calibration": PROFILE}),
@@ -123,6 +119,17 @@ REFUSED = [
     ("best", SMALL, {"objective": "cost"}),
     ("best", SMALL, {"price_per_kwh": -1.0}),
     ("best", SMALL, {"carbon": "Narnia"}),
+    ("best_generation", ["llama3_8b"], {**PROMPT, "objective": "fame"}),
+    ("best_generation", ["llama3_8b"], {**PROMPT, "objective": "cost"}),
+    ("best_generation", ["llama3_1_70b"], {**PROMPT, "gpus": ["T4"]}),
+    ("best_generation", ["llama3_8b"], {**PROMPT, "gpus": ["T4"], "precisions": ["int3"]}),
+    ("predict_image", ["flux_1_dev", "H100 SXM"], {"height": 1001}),
+    ("predict_image", ["flux_1_dev", "H100 SXM"], {"frames": 9}),
+    ("predict_image", ["flux_1_dev", "T4"], {"precision": "fp16"}),
+    ("predict_image", ["flux_2", "H100 SXM"], {}),
+    ("predict_parallel_training", ["gpt2", (12, 64), "3x A100 80GB SXM"], {"tensor_parallel": 3}),
+    ("predict_parallel_training", ["gpt2", (3, 64), "A30"], {"data_parallel": 2}),
+    ("predict_parallel_training", ["gpt2", (8, 64), "2x A30"], {"data_parallel": 4}),
 ]
 
 

@@ -1,4 +1,7 @@
-"""CalibratedPredictor: any predictor of operations, corrected by a board's profile. The one place where factors act."""
+"""CalibratedPredictor: any predictor of operations, corrected by a board's profile. The one place where factors act.
+
+Its intervals come from the errors of the profile on operations that were left out.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,23 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..contract import PredictsOperations
-from ..intervals.operation_spread import OperationSpread
+from ..contract import PredictsOperations, WrappedPredictor
+from ..intervals.calibration import ONE_SIGMA
+from ..intervals.conformal import conformal_rank
+from ..intervals.operation_spread import OperationSpread, PredictedOperations
+from ..intervals.widening import clock_error
 from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
 from ..physics.norms import smooth_max
-from ..wrapped import WrappedPredictor
+from ..physics.operation_numbers import FAMILIES, numbers_of
 from .parts import LAUNCHES, PARTS, STATIC, calibrated_work, factor_of, launches_in, members
-from .profile import BoardProfile
-from .spread import CalibratedSpread
+from .profile import ALL, BoardProfile
 
 _LEAST = 1e-30  # Instead of a division by zero.
 
@@ -36,7 +43,7 @@ def corrected(
         clock_mhz: The graphics clock that they were asked for.
         in_loops: Whether they are loops on the board, with its host and at its clock. Inside a network, host times stay
             those of the reference host, and watts those of the clock: the network's host has the factor, and its clock
-            is limited (networks/network_predictor.py, Execution.most_clock_mhz).
+            is limited (networks/prepared.py, Execution.most_clock_mhz).
     """
     work, cap_w = found.work, found.power_range_w[1]
     if work is None:
@@ -82,6 +89,54 @@ def _spread(
     return CalibratedSpread(**own, profile=profile, octaves_away=away)
 
 
+@dataclass(frozen=True)
+class CalibratedSpread(OperationSpread):
+    """Errors of operations on a board that was calibrated.
+
+    A family with enough errors has the interval of its own ones. Another one keeps the interval that it has without
+    the profile, unless the errors of all families together are larger.
+
+    Args:
+        profile: The profile, with its errors on operations that were left out.
+        octaves_away: Distance of the clock that is asked for from the one that was measured, in octaves.
+    """
+
+    profile: BoardProfile | None = None
+    octaves_away: float = 0.0
+
+    def log_errors(self, predictions: PredictedOperations, level: float) -> dict[str, FloatArray]:
+        """See `OperationSpread.log_errors`."""
+        found = super().log_errors(predictions, level)
+        return {name: self._replaced(name, half, level, predictions.operations) for name, half in found.items()}
+
+    def sigmas(self, operations: tuple[Operation, ...]) -> dict[str, FloatArray]:
+        """See `OperationSpread.sigmas`."""
+        known = super().sigmas(operations)
+        return {name: self._replaced(name, sigma, ONE_SIGMA, operations) for name, sigma in known.items()}
+
+    def _replaced(self, quantity: str, half: FloatArray, level: float, operations: Sequence[Operation]) -> FloatArray:
+        errors = {} if self.profile is None else self.profile.errors.get(quantity, {})
+        everywhere = _quantile(errors.get(ALL), level)
+        if everywhere is None:
+            return half
+        own = np.array([_quantile(errors.get(name), level) or np.nan for name in FAMILIES])
+        own = own[OperationList.of(operations).derived(_families)]
+        if self.octaves_away:
+            added = clock_error(quantity, level, np.array(self.octaves_away))
+            own, everywhere = np.hypot(own, added), float(np.hypot(everywhere, added))
+        return np.where(np.isnan(own), np.maximum(half, everywhere), own)
+
+
+def _families(operations: OperationList) -> NDArray[np.int64]:
+    return np.asarray(numbers_of(operations).family, dtype=np.int64)
+
+
+def _quantile(errors: FloatArray | None, level: float) -> float | None:
+    """The error that covers a share of new operations; None where there are too few."""
+    rank = 0 if errors is None else conformal_rank(level, len(errors))
+    return None if errors is None or rank > len(errors) else float(errors[rank - 1])
+
+
 @dataclass(frozen=True, eq=False)
 class CalibratedPredictor(WrappedPredictor):
     """A predictor of operations whose predictions are those for one board.
@@ -124,8 +179,7 @@ class CalibratedPredictor(WrappedPredictor):
 def calibrated(own: PredictsOperations, profile: BoardProfile) -> CalibratedPredictor:
     """A predictor corrected by a profile; see `CalibratedPredictor` for the arguments.
 
-    Raises:
-        InputError: The profile is of another GPU.
+    Raises InputError: the profile is of another GPU.
     """
     profile.check_gpu(own.gpu.name)
     # The same object each time: what was predicted of a network is cached by predictor (networks/prepared.py).

@@ -101,15 +101,10 @@ class _Fitted(NamedTuple):
 def fit_profile(
     dataset: Dataset, predictors: Mapping[str, PredictsOperations], names: Mapping[str, str]
 ) -> BoardProfile:
-    """Fit a profile to the measurements of a board.
+    """Fit a profile to measurements of a board at the default clock and cap.
 
-    Args:
-        dataset: Measurements at the default clock and cap.
-        predictors: Mode -> the predictor to correct, of the GPU that was measured.
-        names: Mode -> name of the predictor.
-
-    Raises:
-        InputError: Fewer than ten operations can be compared.
+    For each mode there is a predictor to correct, of the GPU that was measured, and its name. Raises InputError: fewer
+    than ten operations can be compared.
     """
     card, cap_w = dataset.card, dataset.card.power_limit_w
     found = [_rows(dataset, mode, predictors[mode], cap_w) for mode in MODES if mode in predictors]

@@ -95,13 +95,9 @@ def factor_of(names: Collection[str], factors: Factors, masks: Mapping[str, Floa
 
 
 def calibrated_work(work: Work, factors: Factors, masks: Mapping[str, FloatArray], most_mhz: float) -> Work:
-    """The work of operations on the board: its parts, energies and highest clock.
+    """The work of operations on the board, from that on any board of its GPU: parts, energies and highest clock.
 
-    Args:
-        work: The work as predicted for any board of this kind.
-        factors: The factors of the profile.
-        masks: What `members` gives for the operations.
-        most_mhz: The highest clock that the board holds; infinite where it holds all of them.
+    The masks are what `members` gives; the highest clock is infinite where the board holds all of them.
     """
     whole, cycles = factor_of(WHOLE, factors, masks), factor_of(UNITS[1:], factors, masks)
     parts = replace(

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,6 +17,7 @@ import numpy as np
 from ...arrays import FloatArray
 from ...checked import integer, number, shown, text
 from ...errors import InputError
+from ...rendering.answers import plain
 from ...system.damage import first_line
 from ...system.regular_files import MOST_BYTES, is_file, read_json
 from ...system.whole_files import whole_file
@@ -90,7 +91,8 @@ class BoardProfile:
     @cached_property
     def sha256(self) -> str:
         """Hash of the content, by which a profile is recognized."""
-        return _sha256(self._content())
+        plain = json.dumps(self._content(), sort_keys=True, allow_nan=False, default=str)
+        return hashlib.sha256(plain.encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BoardProfile) and self.sha256 == other.sha256
@@ -128,11 +130,7 @@ class BoardProfile:
             yield f"the calibration corrects {meant}: how well its factors hold for {predictor} was not measured"
 
     def check_gpu(self, name: str) -> None:
-        """Refuse the name of another GPU than the one that was measured.
-
-        Raises:
-            InputError: It is another GPU.
-        """
+        """Refuse the name of another GPU than the one that was measured. Raises InputError: it is another GPU."""
         if name != self.gpu:
             raise InputError(
                 "this calibration is of another GPU",
@@ -150,23 +148,17 @@ class BoardProfile:
         return {**self._content(), "sha256": self.sha256}
 
     def _content(self) -> dict[str, Any]:
-        value: dict[str, Any] = {"kind": KIND, "format": FORMAT}
-        value |= {each.name: getattr(self, each.name) for each in fields(self)}
-        value["improvements"] = {name: asdict(each) for name, each in self.improvements.items()}
-        value["errors"] = {
-            name: {family: np.asarray(rows).tolist() for family, rows in of.items()} for name, of in self.errors.items()
-        }
-        named = {name: dict(value[name]) for name in ("software", "predictors", "factors")}
         # As floats: a program in another language may have written 700.0 as 700.
-        named["board"] = {name: each if isinstance(each, str) else float(each) for name, each in self.board.items()}
-        return {**value, **named, "measured": list(self.measured)}
+        board = {name: each if isinstance(each, str) else float(each) for name, each in self.board.items()}
+        return {
+            "kind": KIND,
+            "format": FORMAT,
+            **{each.name: plain(getattr(self, each.name)) for each in fields(self)},
+            "board": board,
+        }
 
     def write(self, path: Path) -> None:
-        """Write the profile to a file, which `find_profile` reads.
-
-        Raises:
-            InputError: The file cannot be written.
-        """
+        """Write the profile to a file, which `find_profile` reads. Raises InputError: the file cannot be written."""
         try:
             with whole_file(path) as unfinished:
                 unfinished.write_text(json.dumps(self.to_dict(), indent=1) + "\n", encoding="utf-8")
@@ -186,8 +178,7 @@ Calibrated: TypeAlias = "str | Path | Mapping[str, Any] | BoardProfile"
 def find_profile(wanted: Calibrated | None) -> BoardProfile | None:
     """Find the calibration that a user gives.
 
-    Raises:
-        InputError: It is no calibration, has another version, or was changed since it was made.
+    Raises InputError: it is no calibration, has another version, or was changed since it was made.
     """
     if wanted is None or isinstance(wanted, BoardProfile):
         return wanted
@@ -207,8 +198,7 @@ def find_profile(wanted: Calibrated | None) -> BoardProfile | None:
 def profile_among(wanted: Calibrated | None, gpus: Iterable[str]) -> BoardProfile | None:
     """Find the calibration for a comparison of GPUs, in which it holds for its own GPU.
 
-    Raises:
-        InputError: It is no calibration, see `find_profile`, or of none of the GPUs.
+    Raises InputError: it is no calibration, see `find_profile`, or of none of the GPUs.
     """
     profile, names = find_profile(wanted), list(gpus)
     if profile is not None and names and profile.gpu not in names:
@@ -219,8 +209,7 @@ def profile_among(wanted: Calibrated | None, gpus: Iterable[str]) -> BoardProfil
 def profiles_in(folder: str | Path) -> dict[str, BoardProfile]:
     """The calibrations in a folder, by the names of their files without .json.
 
-    Raises:
-        InputError: There is no such folder, it has no calibration, or a JSON file in it is none.
+    Raises InputError: there is no such folder, it has no calibration, or a JSON file in it is none.
     """
     found = {path.stem: find_profile(path) for path in sorted(Path(folder).glob("*.json"))}
     if not found:
@@ -267,8 +256,7 @@ def _read(value: Any, where: str) -> BoardProfile:
 def _checked(value: Mapping[str, Any]) -> BoardProfile:
     """The profile of checked values: every number within its range.
 
-    Raises:
-        KeyError, TypeError, ValueError, AttributeError, InputError: A value is something else.
+    Raises KeyError, TypeError, ValueError, AttributeError, InputError: a value is something else.
     """
     factors = {
         _one_of(name, PARTS): number(factor, _LEAST_FACTOR, _MOST_FACTOR)
@@ -325,11 +313,6 @@ def _errors(rows: Any) -> FloatArray:
     if not isinstance(rows, list | tuple) or not 1 <= len(rows) <= MOST_ERRORS:
         raise ValueError(f"1 to {MOST_ERRORS} errors are expected, not {shown(rows)}")
     return np.sort([number(each, 0.0, 20.0) for each in rows])
-
-
-def _sha256(content: Mapping[str, Any]) -> str:
-    plain = json.dumps(content, sort_keys=True, allow_nan=False, default=str)
-    return hashlib.sha256(plain.encode()).hexdigest()
 
 
 def percent(log_error: float) -> str:

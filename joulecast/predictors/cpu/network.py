@@ -20,8 +20,9 @@ from ...arrays import FloatArray
 from ...errors import InputError
 from ...hardware.host import USUAL
 from ...operations.network import Network
+from ...rendering.answers import Plain
 from ..formats.numbers import number
-from ..intervals.network_spread import SentNetworkSpread
+from ..intervals.network_calibration import NetworkSpread
 from ..networks.composition import counts_of
 from ..networks.execution import EAGER, EXECUTIONS, Execution
 from ..networks.memory import memory_need
@@ -38,7 +39,7 @@ _CLEARLY_WORK = 2.0  # A call that takes at least this multiple of an empty call
 
 
 @dataclass(frozen=True)
-class SerialModel:
+class SerialModel(Plain):
     """How the times of operations add up to that of a network.
 
     Args:
@@ -72,10 +73,6 @@ class SerialModel:
     def parts_s(self, counts: FloatArray, time_s: FloatArray) -> tuple[float, float]:
         """Seconds of the operations of a network, and between them; missing operations are left out."""
         return self.factor * float(np.nansum(counts * time_s)), self.between_s * float(counts.sum())
-
-    def to_dict(self) -> dict[str, Any]:
-        """The model as a dictionary."""
-        return dict(vars(self))
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
@@ -186,20 +183,17 @@ class PreparedOnCpu:
         columns = zip(times_s.tolist(), calls.power_w.tolist(), calls.source, in_memory, works.tolist(), strict=True)
         for entry, (time_s, power_w, source, by_memory, has_work) in zip(self.network, columns, strict=True):
             bound: Bound = "launch" if not has_work else "memory" if by_memory else "compute"
-            if source == "missing":
-                yield OperationCost(entry, None, None, None, source, bound)
-            elif has_power:
-                energy_j = longer * time_s * power_w
-                yield OperationCost(entry, time_s, power_w, energy_j, source, bound, energy_j)
-            else:
-                yield OperationCost(entry, time_s, None, None, source, bound)
+            known = source != "missing"
+            energy_j = longer * time_s * power_w if known and has_power else None
+            watts = power_w if known and has_power else None
+            yield OperationCost(entry, time_s if known else None, watts, energy_j, source, bound, energy_j)
 
-    def _spread(self, coverage: Coverage) -> SentNetworkSpread | None:
+    def _spread(self, coverage: Coverage) -> NetworkSpread | None:
         errors = self.predictor.network_errors
         if not errors or coverage.share is None:
             return None
         networks = f"{len(errors['time'])} measurements of networks on this CPU, each left out by name"
-        return SentNetworkSpread(errors, dict.fromkeys(errors, 1.0), coverage.share, False, networks, None)
+        return NetworkSpread(errors, dict.fromkeys(errors, 1.0), coverage.share, False, networks, None)
 
     def _notes(self, coverage: Coverage) -> Iterator[str]:
         if coverage:

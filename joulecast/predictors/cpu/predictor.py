@@ -24,6 +24,7 @@ from ...arrays import FloatArray
 from ...hardware import CPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
+from ...rendering.answers import Plain
 from ..contract import Regressor, require_mode
 from ..formats.numbers import number, numbers
 from ..operation_predictions import Source
@@ -48,7 +49,7 @@ def group_of(operation: Operation) -> str:
 
 
 @dataclass(frozen=True)
-class CallModel:
+class CallModel(Plain):
     """Constants of calls on one CPU in one mode.
 
     Args:
@@ -103,10 +104,6 @@ class CallModel:
     def time_s(self, operations: Sequence[Operation], groups: Sequence[str]) -> FloatArray:
         """Seconds per call by the constants alone, shape (operations,)."""
         return self.call_s + np.array([self.slowdowns[group] for group in groups]) * self.least_s(operations)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The constants as a dictionary."""
-        return {**vars(self), "slowdowns": dict(self.slowdowns)}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:

@@ -6,9 +6,11 @@ the chip of its GPU. What has one value is left out of training and then predict
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from itertools import compress
 from statistics import median
 from typing import Any, Literal, TypeVar
@@ -26,15 +28,24 @@ from ..fitting.fit import LEAST_OPERATIONS, fit_own
 from ..intervals.closeness import Closeness
 from ..intervals.network_calibration import Parts
 from ..measured.splits import fold_of, network_family, only_in, variants
-from ..networks.composition import HostModel, compose, counts_of, plain_sum
-from ..networks.gradients import gradient_fractions
-from ..networks.learned import fit_network_static_w, fit_tf32_factor
+from ..networks.composition import (
+    HostModel,
+    compose,
+    counts_of,
+    fit_network_static_w,
+    fit_tf32_factor,
+    plain_sum,
+)
+from ..networks.parts import gradient_fractions
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..physics.roofline import roofline
 from ..predictor import OperationPredictor
 from ..recipes import Recipe
 from .errors import NetworkError, OperationErrors
+
+TEXTS: Mapping[str, str] = tomllib.loads(files(__package__).joinpath("splits.toml").read_text(encoding="utf-8"))
+"""Evaluation -> what is left out in it, for cards and reports."""
 
 Found = TypeVar("Found")
 Held = NDArray[np.bool_]
@@ -189,7 +200,7 @@ class NetworksLeftOut:
 def predict_network(predictor: OperationPredictor, network: Network) -> tuple[FloatArray, OperationPredictions]:
     """Counts and predictions of a network's operations, as its parts.
 
-    What the order of tensors costs (networks/effects.py) was found on measured networks. A test on these very
+    What the order of tensors costs (networks/effects.toml) was found on measured networks. A test on these very
     networks leaves it out.
     """
     fractions = gradient_fractions(network)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -213,12 +214,12 @@ _MOST_PERCENT = (
 def plot_operations(errors: OperationErrors, title: str, path: Path) -> Path:
     """Predicted against measured time and power of operations."""
     plt = pyplot()
-    kinds = np.array([operation.kind for operation in errors.operations])
+    kinds = [operation.kind for operation in errors.operations]
     with plt.rc_context(STYLE):
         figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained")
         colours = plt.get_cmap("tab20")
-        for i, kind in enumerate(_by_count(kinds)):
-            mine = kinds == kind
+        for i, (kind, _) in enumerate(Counter(sorted(kinds)).most_common()):
+            mine = np.array(kinds) == kind
             dot = {"s": 9, "alpha": 0.6, "color": colours(i % 20), "linewidths": 0}
             left.scatter(errors.time_s[mine] * 1e3, errors.predicted_time_s[mine] * 1e3, label=kind, **dot)
             right.scatter(errors.power_w[mine], errors.predicted_power_w[mine], **dot)
@@ -256,10 +257,6 @@ def plot_networks(by_name: Sequence[NetworkError], by_family: Sequence[NetworkEr
         axes[0].set_yticks(rows, [_label(by_name[i]) for i in order])
         axes[1].legend(frameon=False, fontsize=8, loc="best")
         return _save(plt, figure, f"{title}; plain sums beyond {_MOST_PERCENT:.0f} % are not shown", path)
-
-
-def _by_count(kinds: Any) -> list[str]:
-    return sorted(set(kinds.tolist()), key=lambda kind: -int((kinds == kind).sum()))
 
 
 def _label(error: NetworkError) -> str:

@@ -154,17 +154,10 @@ LEAST_OPERATIONS = 20
 
 
 def fit_own(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection[Operation] = ()) -> OperationPredictor:
-    """Fit time and power of one mode on a dataset.
+    """Fit time and power of one mode on measurements at a GPU's default clock, by a recipe of ONE_GPU_FORMS.
 
-    Args:
-        dataset: Measurements of one GPU at its default clock.
-        mode: inference or training.
-        recipe: Settings of a form in ONE_GPU_FORMS.
-        without: Operations to leave out, with all their repeats.
-
-    Raises:
-        DatasetError: There are too few usable operations of this mode.
-        MissingDependencyError: A library that this recipe trains with is not installed.
+    Some operations can be left out, with all their repeats. Raises DatasetError: there are too few usable operations of
+    this mode. Raises MissingDependencyError: a library that this recipe trains with is not installed.
     """
     gpu = find_gpu(dataset.card.gpu)
     accumulates = dataset.card.accumulates_gradients

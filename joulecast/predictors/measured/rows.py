@@ -63,12 +63,9 @@ def as_arrays(loops: Sequence[MeasuredLoop]) -> Loops:
 
 
 def fit_baseline(loops: Sequence[MeasuredLoop], gpu: GPU, accumulates_gradients: Collection[str]) -> Baseline:
-    """Determine the constants of each kind from measured loops.
+    """Determine the constants of each kind from loops at a GPU's default clock, at least one of them with power.
 
-    Args:
-        loops: Measured loops, at least one of them with power.
-        gpu: The GPU that they were measured on, at its default clock.
-        accumulates_gradients: Methods whose loop accumulates gradients.
+    Gradients are accumulated by the loops of some methods.
     """
     operations = [loop.operation for loop in loops]
     return Baseline.fit(
@@ -97,12 +94,8 @@ def transferred_loops(
 ) -> list[MeasuredLoop]:
     """Estimate the large training loops of kinds that lack them but have large inference loops.
 
-    Args:
-        training: Loops measured in training. Kinds that were not measured in training at all are left out.
-        inference: Loops measured in inference.
-        gpu: The GPU that they were measured on.
-        accumulates_gradients: Methods whose loop accumulates gradients.
-        without: Training operations that are held out, for which no loop is estimated.
+    Kinds that were not measured in training at all are left out. For operations `without`, which are held out, no loop
+    is estimated.
     """
     if not any(loop.power_w is not None for loop in inference):
         return []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import compress
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,14 +13,12 @@ from ...errors import InputError
 from ...hardware.host import REFERENCE, USUAL
 from ...units import si
 from ..intervals.conformal import power_range_w
-from ..intervals.network_spread import FAR_SHARE, NetworkSpread
+from ..intervals.network_calibration import FAR_SHARE, Interval, NetworkSpread
 from ..operation_predictions import OperationPredictions
 from ..physics.roofline import roofline
 from .execution import COMPILED_LAUNCH_S, EAGER, GRAPH_LAUNCH_S
-from .interval import Interval, interval_around
-from .knowledge import NetworkKnowledge
+from .knowledge import NetworkKnowledge, OverClocks
 from .operation_cost import Bound, OperationCost
-from .over_clocks import OverClocks
 from .parts import unconfirmed_share
 from .prediction import Prediction
 
@@ -29,18 +26,6 @@ _SHOWN_KINDS = 4
 _SHOWN_OPERATIONS = 3
 _LEAST_S = 1e-15  # Instead of a division by zero.
 _LEAST = 1e-300
-
-
-class Caveats(NamedTuple):
-    """How far to trust a prediction.
-
-    Args:
-        interval: Around its totals; None where too few errors are known.
-        notes: Warnings, as a prediction carries them.
-    """
-
-    interval: Interval | None
-    notes: tuple[str, ...]
 
 
 def build_prediction(
@@ -82,15 +67,15 @@ def build_prediction(
     )
 
 
-def caveats(found: OverClocks, place: int, level: float) -> Caveats:
-    """How far to trust the totals of a network at one of its clocks."""
+def caveats(found: OverClocks, place: int, level: float) -> tuple[Interval | None, tuple[str, ...]]:
+    """How far to trust the totals of a network at one of its clocks: an interval, if enough errors are known; notes."""
     spread = _spread(found, place, found.operations_at(place))
     notes = tuple(_notes(found, place, spread))
     if spread is None or not spread.supports(level):
-        return Caveats(None, notes)
+        return None, notes
     totals = float(found.time_s[place]), float(found.energy_j[place]), float(found.held_clocks_mhz[place])
     power_range = power_range_w(found.knowledge.operations.gpu, found.power_limit_w)
-    return Caveats(interval_around(spread, level, *totals, power_range), notes)
+    return spread.interval(level, *totals, power_range), notes
 
 
 def _spread(found: OverClocks, place: int, predictions: OperationPredictions) -> NetworkSpread | None:
@@ -108,12 +93,12 @@ def _spread(found: OverClocks, place: int, predictions: OperationPredictions) ->
     # Some errors come from GPUs and clocks that were not measured.
     unmeasured = knowledge.any_gpu or bool(knowledge.operations.by_fallback(found.network.operations))
     as_measured = unmeasured or knowledge.holds_measured_settings(float(found.clocks_mhz[place]), found.power_limit_w)
-    return NetworkSpread(
-        networks=errors,
-        composition=found.composition,
-        operations=predictions.spread if errors.difficulties else None,
-        counts=counts,
-        predictions=predictions,
+    return NetworkSpread.of(
+        errors,
+        found.composition,
+        predictions.spread if errors.difficulties else None,
+        counts,
+        predictions,
         missing_share=coverage.share,
         measured_mhz=None if as_measured else float(knowledge.operations.gpu.boost_clock_mhz),
         unconfirmed_share=unconfirmed_share(found.network, knowledge.operations.gpu, counts, predictions),

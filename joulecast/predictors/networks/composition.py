@@ -10,14 +10,15 @@ waits for the other now and then.
 
 The host time of a call differs between a network and a loop. In inference it is a little longer in a network, because
 modules call modules. In training it is about 0.13 ms shorter, because a loop starts the autograd engine for every
-single operation. The difference is one number per GPU and mode, which is learned from measured networks.
+single operation. The difference is one number per GPU and mode, which is learned from measured networks. So are the
+cost of operations in TF32 and the power of a waiting board; the table of effects (effects.toml) says what they rest on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,10 @@ from ..physics.norms import smooth_max
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
 from ..physics.power_cap import Jobs
 from .execution import COMPILED_CALL_S, EAGER, GRAPH_LAUNCH_S, Execution
+
+MeasuredNetworks: TypeAlias = Sequence[tuple[FloatArray, OperationPredictions, float]]
+"""For each measured network the calls of each operation per iteration, shape (operations,), the predictions of its
+operations, and the measured value: seconds of an iteration, or watts."""
 
 LEAST_HOST_S = 5e-6
 """About what a kernel launch alone takes. No call inside a network costs the host less."""
@@ -69,13 +74,10 @@ class HostModel:
         return cls(_PRIOR_OFFSET_S[mode])
 
     @classmethod
-    def fit(cls, networks: Sequence[tuple[FloatArray, OperationPredictions, float]], mode: str) -> Self:
+    def fit(cls, networks: MeasuredNetworks, mode: str) -> Self:
         """Learn the offset from measured networks.
 
-        Args:
-            networks: For each network the calls of each operation per iteration, shape (operations,), the predictions
-                of its operations, and the measured seconds of an iteration.
-            mode: Inference or training. Its prior is used where every network is bound by the device.
+        The prior of the mode is used where every network is bound by the device.
         """
         errors = np.zeros(len(_OFFSETS_S))
         for counts, predictions, measured_s in networks:
@@ -94,7 +96,7 @@ class HostModel:
             case "graph":
                 return np.zeros(len(predictions.operations))
             case "compiled":
-                return predictions.host_time_s * self.launcher.factor  # (see compiled.py)
+                return predictions.host_time_s * self.launcher.factor  # (see `as_compiled`)
         return _in_network_s(predictions, self.offset_s) * self.launcher.factor
 
     def total_s(self, counts: FloatArray, predictions: OperationPredictions) -> float:
@@ -124,9 +126,7 @@ class HostModel:
 def _in_network_s(predictions: OperationPredictions, offset_s: Any) -> FloatArray:
     """Seconds that the reference host needs for a call of each operation inside a network.
 
-    Args:
-        predictions: Predictions of the operations.
-        offset_s: Seconds that a call takes longer than in a loop; a number, or an array of shape (offsets, 1).
+    The offset is by how much a call takes longer than in a loop; a number, or an array of shape (offsets, 1).
     """
     calls_s = np.maximum(predictions.host_time_s + offset_s, LEAST_HOST_S)
     # PyTorch copies inside other operators, such as a product that needs its batches contiguous, or a cast by autocast.
@@ -211,3 +211,49 @@ def plain_sum(counts: FloatArray, predictions: OperationPredictions) -> Totals:
         float(total(counts * seconds)) for seconds in (predictions.device_time_s, predictions.host_time_s)
     )
     return Totals(time_s, energy_j, device_s, host_s)
+
+
+TF32_FACTORS = (0.8, 1.2)
+"""The least and the most that is learned, and that an entry may hold."""
+
+MOST_NETWORK_STATIC_W = 40.0
+"""The most that is learned, and the most that an entry may hold."""
+
+_FACTORS = np.arange(320, 481) / 400
+_WATTS = np.arange(0.0, MOST_NETWORK_STATIC_W + 0.5)
+_ALIKE = 1e-9  # Sums of errors that differ by less are equal.
+
+
+def fit_tf32_factor(networks: MeasuredNetworks, host: HostModel) -> float:
+    """Factor on operations in TF32 such that the times of networks come out best.
+
+    It is the one with the smallest sum of errors, as a median, over the networks that have operations in TF32 and take
+    the device longer than the host. Few networks say little: of n, the n + 1st root of the nth power is taken, as if
+    one more had shown a factor of 1. If several factors are equally good, that closest to 1 is taken.
+    """
+    errors, known = np.zeros(len(_FACTORS)), 0
+    for counts, predictions, measured_s in networks:
+        device_s, host_s = host.device_s(counts, predictions), host.total_s(counts, predictions)
+        in_tf32_s = float(np.nansum((counts * predictions.device_time_s)[predictions.in_tf32]))
+        if in_tf32_s and host_s < device_s:
+            known += 1
+            errors += abs(np.log(smooth_max(device_s + (_FACTORS - 1) * in_tf32_s, host_s) / measured_s))
+    best = _FACTORS[np.flatnonzero(errors <= errors.min() + _ALIKE)]
+    return float(best[np.argmin(abs(np.log(best)))] ** (known / (known + 1)))
+
+
+def fit_network_static_w(networks: MeasuredNetworks, host: HostModel, power_limit_w: float) -> float:
+    """Watts in addition to the static power of loops, such that the mean powers of networks come out best.
+
+    Powers are compared, not energies, so that errors of time have no part in it. A network at the power cap draws no
+    more with any addition. If several additions are equally good, the least is taken; without any network it is 0. At
+    lower clocks the addition is assumed to fall as static power does, which no measurement tests.
+    """
+    errors = np.zeros(len(_WATTS))
+    for counts, predictions, measured_w in networks:
+        dynamic_j = np.nansum(counts * predictions.dynamic_energy_j)
+        device_s, host_s = host.device_s(counts, predictions), host.total_s(counts, predictions)
+        static_w = predictions.static_power_w + _WATTS
+        time_s, energy_j = overlap(device_s, host_s, dynamic_j, static_w, power_limit_w)
+        errors += abs(np.log(energy_j / time_s / measured_w))
+    return float(_WATTS[np.flatnonzero(errors <= errors.min() + _ALIKE)[0]])

@@ -50,13 +50,9 @@ def energy_rows(
 ) -> Iterator[Row]:
     """The rows of one operation with all its calls.
 
-    Args:
-        entry: The operation, and how often each module calls it.
-        device_time_s: Seconds of all calls; None if the operation is not covered.
-        energy_j: Component -> joules: "static" for those that the board draws whether anything runs or not, "dynamic"
-            for those that the operation causes; None if the operation is not covered.
-        source: How time and energy are known: measured, modelled or missing.
-        by_memory: Whether memory traffic limits the operation, not arithmetic.
+    Seconds and joules are those of all calls, None if the operation is not covered. Components of energy are "static",
+    which the board draws whether anything runs or not, and "dynamic", which the operation causes. `by_memory` says
+    whether memory traffic limits the operation, not arithmetic.
     """
     whole = Share(
         {DEVICE: Figure.of(device_time_s, source)},

@@ -1,20 +1,26 @@
-"""NetworkKnowledge: everything that was learned or is assumed about networks on one GPU in one mode."""
+"""What was learned or is assumed about networks on one GPU in one mode, and the totals that follow at many clocks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import compress
+
+import numpy as np
 
 from ...arrays import FloatArray
 from ...operations.attributes import ELEMENT_BYTES
+from ...operations.network import Network
 from ..contract import PredictsOperations
 from ..intervals.network_calibration import NetworkCalibration, shares_of
 from ..operation_predictions import OperationPredictions
-from .composition import HostModel
+from ..physics.energy import static_power_w
+from .composition import HostModel, counts_of
 from .prediction import Composition
+from .uncovered import Coverage
 
-_MAJORITY = 0.5  # Share of the device time from which a network counts as one in half precision.
+_MAJORITY = 0.5  # Share of the device time in 16 bits and less from which a network counts as one in half precision.
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +61,82 @@ class NetworkKnowledge:
             # A GPU's own errors come from networks whose operations were all measured there.
             fallback = self.find_fallback()
             return None if fallback is None else fallback.errors_on(counts, predictions)
-        if self.half_errors is not None and _half_share(counts, predictions) > _MAJORITY:
-            return self.half_errors
-        return self.network_errors
+        if self.half_errors is None:
+            return self.network_errors
+        shares, known = shares_of(counts, predictions)
+        half = [ELEMENT_BYTES[operation.precision] <= 2 for operation in compress(predictions.operations, known)]
+        return self.half_errors if float(shares[half].sum()) > _MAJORITY else self.network_errors
 
 
-def _half_share(counts: FloatArray, predictions: OperationPredictions) -> float:
-    """Share of a network's device time in precisions of 16 bits and less."""
-    shares, known = shares_of(counts, predictions)
-    half = [ELEMENT_BYTES[operation.precision] <= 2 for operation in compress(predictions.operations, known)]
-    return float(shares[half].sum())
+@dataclass(frozen=True)
+class OverClocks:
+    """Totals of a network at many clocks, one value each; NaN where nothing of the network is covered.
+
+    Args:
+        knowledge: Predicts operations and composes them, on one GPU in one mode.
+        network: The network.
+        operations: Predictions of its operations at the default clock, as parts of the network.
+        power_limit_w: Power cap in watts.
+        composition: How operations are added up: "overlap" of host and device, or "sum".
+        clocks_mhz: Requested graphics clocks in MHz, shape (clocks,).
+        shared_mhz: The one clock of the whole network under the power cap, shape (clocks,).
+        held_clocks_mhz: Mean clock over device time, shape (clocks,). It is lower than `shared_mhz` if single
+            operations were measured to hold a lower clock.
+        time_s, energy_j, device_time_s: Seconds, joules and seconds of the device per iteration, shape (clocks,).
+        host_time_s: Seconds that the host needs per iteration, at any clock.
+        loops: For "sum", the operations in loops of their own at each clock.
+    """
+
+    knowledge: NetworkKnowledge
+    network: Network
+    operations: OperationPredictions
+    power_limit_w: float
+    composition: Composition
+    clocks_mhz: FloatArray
+    shared_mhz: FloatArray
+    held_clocks_mhz: FloatArray
+    time_s: FloatArray
+    energy_j: FloatArray
+    device_time_s: FloatArray
+    host_time_s: float
+    loops: tuple[OperationPredictions, ...] = ()
+
+    @cached_property
+    def coverage(self) -> Coverage:
+        """The part of the network that the totals lack; the same at all clocks."""
+        return Coverage.of(self.network, self.operations.source, self.knowledge.name)
+
+    @property
+    def missing(self) -> int:
+        """Number of operations that are not covered and that the totals lack."""
+        return self.operations.source.count("missing")
+
+    @cached_property
+    def counts(self) -> FloatArray:
+        """Calls of each operation per iteration, shape (operations,)."""
+        return self.network.derived(counts_of)
+
+    def operations_at(self, place: int) -> OperationPredictions:
+        """The operations at one of the clocks, at the clock that they share there.
+
+        Time, power and energy of measurement loops stay those at the default clock, because networks do not use them.
+        """
+        if self.loops:
+            return self.loops[place]
+        found, work = self.operations, self.operations.work
+        if work is None:
+            return found
+        held_mhz, boost_mhz = float(self.shared_mhz[place]), float(work.gpu.boost_clock_mhz)
+        device_s, dynamic_j = work.at(held_mhz)
+        source = found.source
+        if self.clocks_mhz[place] != boost_mhz and "measured" in source:
+            source = tuple("modelled" if each == "measured" else each for each in source)
+        return replace(
+            found,
+            device_time_s=device_s,
+            dynamic_energy_j=dynamic_j,
+            held_clock_mhz=np.minimum(held_mhz, work.most_mhz) + np.zeros(len(device_s)),
+            source=source,
+            static_power_w=found.static_power_w
+            * (static_power_w(work.gpu, held_mhz) / static_power_w(work.gpu, boost_mhz)),
+        )

@@ -23,17 +23,16 @@ from ...progress import paced
 from ...rendering.answers import Answer, Table
 from ...rendering.notebook import Picture, front_picture
 from ..intervals.conformal import conformal_rank
+from ..intervals.network_calibration import Interval
 from ..operation_predictions import OperationPredictions
 from ..physics.energy import static_power_w
 from ..physics.power_cap import Jobs
 from .builder import caveats, refuse_uncovered
 from .composition import composed
-from .interval import Interval
 from .knowledge import NetworkKnowledge
-from .network_predictor import NetworkPredictor
 from .parts import part_factors
 from .prediction import checked_composition
-from .prepared import PreparedNetwork, over_gpus
+from .prepared import NetworkPredictor, PreparedNetwork, over_gpus
 
 Item = TypeVar("Item")
 
@@ -197,7 +196,8 @@ def predict_networks(
     parts = [_Part.empty(0, ways)]
     for calls in paced(pieces):
         names += calls.names
-        parts.append(_Part(*map(_beside, zip(*(each.totals(calls) for each in asked), strict=True))))
+        beside = zip(*(each.totals(calls) for each in asked), strict=True)
+        parts.append(_Part(*(np.concatenate(arrays, axis=-1) for arrays in beside)))
     values = np.concatenate([part.values for part in parts], axis=1).reshape(6, -1)
     time_s, energy_j, device_s, host_s, held_mhz, uncovered = values
     gpus = [each.predictor.operations.gpu.name for each in asked for _ in clocks_mhz]
@@ -236,10 +236,6 @@ class _Part(NamedTuple):
         """No totals yet."""
         shape = (networks, ways)
         return cls(np.empty((6, *shape)), np.full(shape, "", dtype=object), np.full(shape, None, dtype=object))
-
-
-def _beside(arrays: tuple[NDArray[Any], ...]) -> NDArray[Any]:
-    return np.concatenate(arrays, axis=-1)
 
 
 class _Asked(NamedTuple):
@@ -300,7 +296,7 @@ class _Asked(NamedTuple):
                 row[place] = values
             if self.level is not None:
                 ways = range(len(self.clocks_mhz))
-                part.intervals[place] = [caveats(over, way, self.level).interval for way in paced(ways)]
+                part.intervals[place] = [caveats(over, way, self.level)[0] for way in paced(ways)]
         return part
 
 

@@ -236,17 +236,7 @@ def memory_levels(
     energy_j: float,
     notes: tuple[str, ...] = (),
 ) -> MemoryLevels:
-    """Divide the joules of a prediction into components.
-
-    Args:
-        title: Name of the network for tables and plots.
-        costs: Predicted cost of each operation.
-        gpu: The GPU that it was predicted for.
-        clock_mhz: Graphics clock in MHz that it settles at.
-        time_s: Predicted seconds of an iteration.
-        energy_j: Predicted joules of an iteration.
-        notes: Warnings about the prediction.
-    """
+    """Divide the joules of a prediction, which settles at this graphics clock, into components."""
     operations = [cost.operation for cost in costs]
     energies = AccessEnergies.of(gpu, clock_mhz)
     counts = np.array([[cost.count] for cost in costs], dtype=float).reshape(len(costs), 1)
@@ -285,11 +275,8 @@ def _divided(cost: OperationCost, traffic: FloatArray, levels_j: FloatArray, uni
 def closed(parts: Mapping[str, float], total_j: float) -> dict[str, float]:
     """The parts with a new rest, such that `math.fsum` of all parts is exactly the total.
 
-    If rounding errors would make the rest negative, they are subtracted from the largest part instead.
-
-    Args:
-        parts: Component -> joules; the value of "rest" is not used.
-        total_j: Joules that the parts shall add up to.
+    If rounding errors would make the rest negative, they are subtracted from the largest part instead. A "rest" that is
+    given is not used.
     """
     found = {**parts, REST: 0.0}
     taker = REST

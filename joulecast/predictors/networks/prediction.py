@@ -11,13 +11,12 @@ from ...errors import InputError
 from ...hardware import GPU, find_gpu
 from ...operations.inputs import InputShape, batch_size_of, shape_to_json, titled
 from ...operations.operation_list import IDENTITY, identity
-from ...rendering.answers import Answer, Table
+from ...rendering.answers import Answer, Table, plain
 from ...rendering.notebook import Picture, as_picture
 from ...units import NOT_MEASURED, si
 from ..intervals.conformal import require_level
-from ..intervals.network_spread import NetworkSpread, SentNetworkSpread
-from .interval import Interval, interval_around
-from .operation_cost import OperationCost, by_cost
+from ..intervals.network_calibration import Interval, NetworkSpread
+from .operation_cost import COLUMNS, OperationCost, by_cost
 from .uncovered import Coverage, Uncovered
 
 if TYPE_CHECKING:
@@ -30,26 +29,23 @@ COMPOSITIONS: tuple[Composition, ...] = ("overlap", "sum")
 
 
 def checked_composition(name: str) -> Composition:
-    """The composition of this name.
-
-    Raises:
-        InputError: There is none.
-    """
+    """The composition of this name. Raises InputError: there is none."""
     for known in COMPOSITIONS:
         if name == known:
             return known
     raise InputError("unknown composition", given=repr(name), allowed=", ".join(COMPOSITIONS))
 
 
-_COST_COLUMNS = ("device_time_s", "power_w", "energy_j", "source", "bound_by")
+_TOLD = (
+    *("network", "input_shape", "mode", "gpu", "clock_mhz", "held_clock_mhz", "power_limit_w", "predictor"),
+    *("composition", "execution", "host", "time_s", "power_w", "energy_j", "edp_js", "device_time_s", "host_time_s"),
+    *("batch_size", "samples_per_s", "energy_per_sample_j", "memory_bytes", "interval", "far_outside", "uncovered"),
+    *("uncovered_share", "notes"),
+)  # What `Prediction.to_dict` says, in its order.
 
 
 def energy_not_measured(device: str) -> InputError:
-    """Build the error for joules or watts of a device whose power was not measured.
-
-    Args:
-        device: Name of the device.
-    """
+    """The error for joules or watts of a device of this name, whose power was not measured."""
     return InputError(
         f"the power of {device} was not measured, so that its energy is not known",
         given="energy",
@@ -105,7 +101,7 @@ class Prediction(Answer):
     power_limit_w: float | None
     held_clock_mhz: float | None
     operations: tuple[OperationCost, ...] = field(repr=False)
-    spread: NetworkSpread | SentNetworkSpread | None = field(repr=False, compare=False)
+    spread: NetworkSpread | None = field(repr=False, compare=False)
     notes: tuple[str, ...] = ()
     coverage: Coverage = Coverage()
     idle_power_w: float = 0.0
@@ -243,8 +239,10 @@ class Prediction(Answer):
             InputError: The level is not between 0 and 1, or too high for the number of networks.
         """
         require_level(level)
+        if self.spread is None:
+            return None
         power_range_w = (self.idle_power_w, math.inf if self.power_limit_w is None else self.power_limit_w)
-        return interval_around(self.spread, level, self.time_s, self.energy_j, self.held_clock_mhz, power_range_w)
+        return self.spread.interval(level, self.time_s, self.energy_j, self.held_clock_mhz, power_range_w)
 
     @property
     def interval_basis(self) -> str:
@@ -264,34 +262,12 @@ class Prediction(Answer):
             tree: Whether to add the energy tree, as `EnergyTree.to_nested` has it.
         """
         interval = self.interval() if self.supports(0.9) else None
-        value = {
-            "network": self.network,
+        told: dict[str, Any] = {
             "input_shape": shape_to_json(self.input_shape),
-            "mode": self.mode,
-            "gpu": self.gpu,
-            "clock_mhz": self.clock_mhz,
-            "held_clock_mhz": self.held_clock_mhz,
-            "power_limit_w": self.power_limit_w,
-            "predictor": self.predictor,
-            "composition": self.composition,
-            "execution": self.execution,
-            "host": self.host,
-            "time_s": self.time_s,
-            "power_w": self.power_w,
-            "energy_j": self.energy_j,
-            "edp_js": self.edp_js,
-            "device_time_s": self.device_time_s,
-            "host_time_s": self.host_time_s,
-            "batch_size": self.batch_size,
-            "samples_per_s": self.samples_per_s,
-            "energy_per_sample_j": self.energy_per_sample_j,
-            "memory_bytes": self.memory_bytes,
             "interval": None if interval is None else {**interval.to_dict(), "basis": self.interval_basis},
-            "far_outside": self.far_outside,
             "uncovered": [*map(str, self.uncovered)],
-            "uncovered_share": self.uncovered_share,
-            "notes": list(self.notes),
         }
+        value = {name: told[name] if name in told else plain(getattr(self, name)) for name in _TOLD}
         if details:
             value["operations"] = [cost.to_dict() for cost in self.operations]
         if tree:
@@ -308,12 +284,12 @@ class Prediction(Answer):
 
     def _table(self) -> Table:
         """The operations, most expensive first, and then the operators that were dropped."""
-        header = (*IDENTITY, "count", *_COST_COLUMNS, "module_paths")
+        header = (*IDENTITY, "count", *COLUMNS, "module_paths")
         rows = [
             (
                 *identity(cost.operation),
                 cost.count,
-                *(getattr(cost, name) for name in _COST_COLUMNS),
+                *(getattr(cost, name) for name in COLUMNS),
                 " ".join(cost.module_paths),
             )
             for cost in by_cost(self.operations)

@@ -73,12 +73,9 @@ class Coverage:
 
     @classmethod
     def of(cls, network: Network, sources: Sequence[Source] = (), predictor: str = "") -> Coverage:
-        """The coverage of a network.
+        """The coverage of a network, by how the cost of each operation is known; no sources if all are covered.
 
-        Args:
-            network: The network.
-            sources: How the cost of each operation is known; empty if all are covered.
-            predictor: Name of the predictor, for the reasons.
+        The name of the predictor stands in the reasons.
         """
         if "missing" not in sources and not network.uncounted:
             return _ALL_COVERED
@@ -117,13 +114,9 @@ class Coverage:
         return f"{INCOMPLETE}: {self.share_text} are in no total, because nothing covers {self._shown}"
 
     def refuse_too_much(self, name: str) -> None:
-        """Refuse a network if more than `MOST_UNCOVERED_SHARE` of its work is not covered.
+        """Refuse a network of this name if more than `MOST_UNCOVERED_SHARE` of its work is not covered.
 
-        Args:
-            name: Name of the network, for the message.
-
-        Raises:
-            UncoveredError: More is uncovered.
+        Raises UncoveredError: more is not.
         """
         if self.share is not None and self.share > MOST_UNCOVERED_SHARE:
             raise UncoveredError(
@@ -135,13 +128,9 @@ class Coverage:
             )
 
     def refuse_any(self, name: str) -> None:
-        """Refuse a network with anything uncovered, as strict mode demands.
+        """Refuse a network of this name with anything uncovered, as strict mode demands.
 
-        Args:
-            name: Name of the network, for the message.
-
-        Raises:
-            UncoveredError: Something is uncovered.
+        Raises UncoveredError: something is.
         """
         if self.uncovered:
             raise UncoveredError(

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...operations.operation import Operation
-from ..contract import PredictsOperations
+from ..contract import PredictsOperations, WrappedPredictor
 from ..predictor import INPUT_NAMES
-from ..wrapped import WrappedPredictor
 from .trees import StoredTrees, Trees
 
 

@@ -78,12 +78,9 @@ class _Nodes(NamedTuple):
 
     @classmethod
     def of(cls, left: Sequence[int], right: Sequence[int], *columns: NDArray[Any]) -> _Nodes:
-        """Sort nodes into preorder.
+        """Sort nodes into preorder: left is where to go if a condition holds, negative for leaves; right otherwise.
 
-        Args:
-            left: Where to go from each node if its condition holds; negative for leaves.
-            right: Where to go otherwise.
-            columns: Input, threshold and value of each node.
+        The columns are input, threshold and value of each node.
         """
         order, waiting = [], [0]
         while waiting:

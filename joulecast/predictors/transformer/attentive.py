@@ -23,15 +23,15 @@ from ...hardware import GPU
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
+from ...rendering.answers import Plain
 from ..batches import over_cores
 from ..contract import Files, host_times, launch_s
 from ..formats.numbers import number, number_array
 from ..model.boosted_residual import Range
 from ..physics.cached import cached
 from ..physics.energy import EnergyConstants
-from .encoder import Encoder, StoredEncoder
+from .encoder import Encoder, StoredEncoder, TransformerWeights
 from .tokens import IN_NETWORK, PHYSICS_NAMES, ROLES, WIDTH, Tokens, in_network, tokens
-from .weights import TransformerWeights
 
 _WEIGHTS = "transformer.safetensors"
 _AT_ONCE = 256  # Operations that one thread reads at once; more do not fit into the processor's caches.
@@ -50,16 +50,6 @@ class Reader:
         self.encoder, self.vocabulary, self.ranges = encoder, vocabulary, ranges
         # Each network is described for its operations, then for itself.
         self._cached_tokens = lru_cache(2)(self._tokens)
-
-    def factors(self, operations: OperationList, gpu: GPU) -> tuple[FloatArray, FloatArray]:
-        """See `ResidualModel.factors`."""
-        return _factors(operations, self, gpu)
-
-    def vector(
-        self, operations: OperationList, counts: tuple[float, ...], launches_s: tuple[float, ...], gpu: GPU
-    ) -> FloatArray:
-        """The vector that describes one network; see `vectors`."""
-        return _vector(operations, self, counts, launches_s, gpu)
 
     def _described(self, operations: OperationList, gpu: GPU) -> Tokens:
         of = self._cached_tokens if len(operations) <= _LONGEST else self._tokens
@@ -92,7 +82,7 @@ class Reader:
 
     def device_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device seconds of one call of each operation at the default clock, shape (operations,)."""
-        ratio, _ = self.factors(operations, gpu)
+        ratio, _ = _factors(operations, self, gpu)
         return self._described(operations, gpu).least.time_s * ratio
 
     def vectors(
@@ -159,7 +149,7 @@ class Attentive:
         self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
     ) -> tuple[FloatArray, FloatArray]:
         """See `ResidualModel.factors`. The factors always contain the cost of the power cap, whatever `capped` says."""
-        return self.reader.factors(OperationList.of(operations), gpu)
+        return _factors(OperationList.of(operations), self.reader, gpu)
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`."""
@@ -181,7 +171,7 @@ class Attentive:
         runs = [not operation.is_identity for operation in operations]
         some = OperationList(compress(operations, runs))
         launches_s = launch_s(some, some[0].mode, self.host_s)
-        return self.reader.vector(some, tuple(compress(counts.tolist(), runs)), tuple(launches_s.tolist()), gpu)
+        return _vector(some, self.reader, tuple(compress(counts.tolist(), runs)), tuple(launches_s.tolist()), gpu)
 
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """See `ResidualModel.to_files`."""
@@ -262,7 +252,7 @@ class Example(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NetworkHead:
+class NetworkHead(Plain):
     """Predicts two factors from the vector of a network: for the device time and dynamic energy of its operations.
 
     Args:
@@ -301,10 +291,6 @@ class NetworkHead:
         logs = found @ inputs.T
         weights = found[:, :-1] / spread
         return cls(weights, found[:, -1] - weights @ centre, logs.min(1), logs.max(1))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The head as a dictionary of lists."""
-        return {name: getattr(self, name).tolist() for name in ("weights", "bias", "lowest", "highest")}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:

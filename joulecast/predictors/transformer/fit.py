@@ -6,7 +6,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -22,9 +22,9 @@ from ..physics.energy import PRIOR_ENERGY, static_power_w
 from ..recipes import TransformerRecipe
 from ..regressors.descent import Descent, one_thread
 from .attentive import SYNTHETIC_LENGTH, Attentive, Reader
+from .encoder import TransformerWeights
 from .model import OperationTransformer
 from .tokens import ROLES, UNKNOWN, WIDTH, tokens
-from .weights import TransformerWeights
 
 _LEAST_SPREAD = 1e-3
 
@@ -59,7 +59,7 @@ class Examples:
     @classmethod
     def of(cls, rows: Sequence[DeviceRow], vocabulary: Sequence[str]) -> Self:
         """Make the arrays from measurements at default clocks."""
-        parts, sizes = [], []
+        parts: list[dict[str, NDArray[Any]]] = []
         by_gpu = rows_by_gpu(rows)
         for (gpu, _), group in by_gpu.items():
             clock = float(gpu.boost_clock_mhz)
@@ -67,35 +67,27 @@ class Examples:
             read = tokens(operations, gpu, clock, vocabulary)
             device_s = np.array([row.device_s for row in group])
             one = np.ones(len(group))
-            sizes.append(len(group))
             parts.append(
-                (
-                    read.values,
-                    read.families,
-                    read.kinds,
-                    np.log(device_s / read.least.time_s),
+                {
+                    "values": read.values,
+                    "families": read.families,
+                    "kinds": read.kinds,
+                    "log_ratio": np.log(device_s / read.least.time_s),
                     # Otherwise fifty thousand measurements of one GPU would outweigh five hundred of another.
-                    one * len(group) ** -0.5,
-                    np.array([np.nan if row.power_w is None else row.power_w for row in group]),
-                    PRIOR_ENERGY.dynamic_energy_j(operations, device_s, gpu, clock) / device_s,
-                    one * static_power_w(gpu, clock),
-                    one * gpu.power_limit_w,
-                )
+                    "weight": one * len(group) ** -0.5,
+                    "power_w": np.array([np.nan if row.power_w is None else row.power_w for row in group]),
+                    "dynamic_w": PRIOR_ENERGY.dynamic_energy_j(operations, device_s, gpu, clock) / device_s,
+                    "static_w": one * static_power_w(gpu, clock),
+                    "cap_w": one * gpu.power_limit_w,
+                }
             )
-        values, families, kinds, *numbers = map(np.concatenate, zip(*parts, strict=True))
-        log_ratio, weight, power_w, dynamic_w, static_w, cap_w = numbers
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        columns["weight"] /= columns["weight"].mean()
+        ends = np.cumsum([len(group) for group in by_gpu.values()])
         return cls(
             rows=tuple(row for group in by_gpu.values() for row in group),
-            values=values,
-            families=families,
-            kinds=kinds,
-            log_ratio=log_ratio,
-            weight=weight / weight.mean(),
-            power_w=power_w,
-            dynamic_w=dynamic_w,
-            static_w=static_w,
-            cap_w=cap_w,
-            groups=tuple(np.split(np.arange(len(weight)), np.cumsum(sizes)[:-1])),
+            groups=tuple(np.split(np.arange(ends[-1]), ends[:-1])),
+            **columns,
         )
 
     def normalize(self, role: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -164,14 +164,8 @@ def in_network(
     They are the logarithm of its calls, its share of the network's device time, and the log ratios of host to device
     time of the operation and of the network.
 
-    Args:
-        values: Tokens of operations by themselves, shape (..., operations, len(ROLES), WIDTH).
-        counts: Calls of each operation in one iteration, shape (..., operations).
-        device_s: Device seconds of one call, shape (..., operations).
-        host_s: Seconds to launch one call, shape (..., operations); zero where the GPU never waits for the host.
-
-    Returns:
-        New tokens, in the shape of `values`.
+    The tokens have the shape (..., operations, len(ROLES), WIDTH); calls in one iteration, device seconds of a call and
+    seconds to launch it (..., operations). Where the GPU never waits for the host, the latter are zero.
     """
     found = values.copy()
     device, host = counts * device_s, counts * host_s

@@ -12,8 +12,7 @@ from typing import Any
 
 from ...errors import ZooError
 from ...predictors.formats.numbers import number
-from ...predictors.networks.composition import HostModel
-from ...predictors.networks.learned import MOST_NETWORK_STATIC_W, TF32_FACTORS
+from ...predictors.networks.composition import MOST_NETWORK_STATIC_W, TF32_FACTORS, HostModel
 from ...system.resources import shipped
 from ..rendering import markdown
 from .files import MANIFEST, checked_files, json_bytes, parsed_json

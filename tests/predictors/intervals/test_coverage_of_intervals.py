@@ -19,10 +19,10 @@ from joulecast.predictors.fitting.fit import fit_own
 from joulecast.predictors.intervals.calibration import Calibration, Cases
 from joulecast.predictors.intervals.closeness import COORDINATES, Closeness
 from joulecast.predictors.intervals.conformal import conformal_error, conformal_rank, thinned
-from joulecast.predictors.intervals.network_calibration import Difficulty, NetworkCalibration, Parts, variances
+from joulecast.predictors.intervals.network_calibration import NetworkCalibration, Parts
 from joulecast.predictors.intervals.widening import MEASURED_KINDS, never_measured
 from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.network_predictor import NetworkPredictor
+from joulecast.predictors.networks.prepared import NetworkPredictor
 from joulecast.predictors.recipes import ForestRecipe
 
 A30 = find_gpu("A30")
@@ -76,8 +76,9 @@ def test_ranks_by_hand():
     assert [conformal_rank(0.9, n) for n in (8, 9, 19, 99)] == [9, 9, 18, 90]
     errors = [0.1 * i for i in range(1, 10)]
     assert conformal_error(errors, 0.9, "errors") == pytest.approx(0.9)
-    with pytest.raises(InputError, match="9 errors cannot support"):
+    with pytest.raises(InputError, match="9 errors cannot support") as caught:
         conformal_error(errors, 0.95, "errors")
+    assert caught.value.allowed == "up to 0.900"
     with pytest.raises(InputError, match="between 0 and 1"):
         conformal_rank(1.0, 9)
 
@@ -209,13 +210,6 @@ def test_repeats_say_how_well_the_measured_is_known(dataset):
     # A repeat against the median of two others: sqrt(1 + 1/2) times its own spread, and no less for having been seen.
     assert np.std(errors.log_errors("time")) == pytest.approx(0.02 * np.sqrt(1.5), rel=0.15)
     assert errors_on_repeats(dataset, predictor) is None
-
-
-def test_difficulty_by_hand():
-    summed = variances(np.array([0.5, 0.5]), np.array([0.2, 0.2]))
-    assert Difficulty(0.0, 1.0).of(summed) == pytest.approx(0.2)
-    assert Difficulty(0.0, 0.0).of(summed) == pytest.approx(0.2 / np.sqrt(2))
-    assert Difficulty(0.1, 1.0).of(0 * summed) == pytest.approx(0.1)
 
 
 def _network_errors(dataset, count=60):

@@ -8,8 +8,7 @@ from simulated_measurements import simulated_operations
 
 from joulecast.operations.operation import Operation
 from joulecast.predictors.fitting.fit import fit_own
-from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.learned import MOST_NETWORK_STATIC_W, fit_network_static_w
+from joulecast.predictors.networks.composition import MOST_NETWORK_STATIC_W, HostModel, fit_network_static_w
 from joulecast.predictors.operation_predictions import OperationPredictions
 from joulecast.predictors.recipes import ForestRecipe
 

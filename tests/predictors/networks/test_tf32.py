@@ -8,8 +8,7 @@ from simulated_measurements import simulated_operations
 
 from joulecast.operations.operation import Operation
 from joulecast.predictors.fitting.fit import fit_own
-from joulecast.predictors.networks.composition import HostModel
-from joulecast.predictors.networks.learned import TF32_FACTORS, fit_tf32_factor
+from joulecast.predictors.networks.composition import TF32_FACTORS, HostModel, fit_tf32_factor
 from joulecast.predictors.operation_predictions import OperationPredictions
 from joulecast.predictors.recipes import ForestRecipe
 

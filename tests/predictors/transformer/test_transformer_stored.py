@@ -17,8 +17,7 @@ from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_byt
 from joulecast.predictors.model.predictor import AnyGpuPredictor
 from joulecast.predictors.networks.prepared import over_clocks
 from joulecast.predictors.transformer.attentive import Attentive, Reader
-from joulecast.predictors.transformer.encoder import StoredEncoder
-from joulecast.predictors.transformer.weights import TransformerWeights
+from joulecast.predictors.transformer.encoder import StoredEncoder, TransformerWeights
 
 torch = pytest.importorskip("torch")
 
